@@ -1,0 +1,68 @@
+# Every target sets up what it needs in .venv from a bare clone; Python 3.11 or newer, git and make
+# are all that must be there. `make` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LIGHT := $(VENV)/.light
+FULL := $(VENV)/.full
+MERMAID ?= 11
+
+.DEFAULT_GOAL := help
+.PHONY: help check test test-env lint fix hooks serve site vendor benchmark clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(VENV)/.pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Shardbook needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25'
+	@touch $@
+
+$(LIGHT): $(VENV)/.pip pyproject.toml
+	@echo "installing the checker (about 15 MB)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(FULL): $(LIGHT)
+	@echo "installing what the tests, the site and the linters need (about 60 MB)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+check: $(LIGHT) ## prove the workbook's notes (the main job)
+	@$(BIN)/shardbook check
+
+test-env: $(FULL) ## set up all that the tests need
+
+test: $(FULL) ## run every test
+	@$(BIN)/python -m pytest
+
+lint: $(FULL) ## ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+fix: $(FULL) ## let ruff mend what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+hooks: $(FULL) ## install the pre-commit hook
+	@$(BIN)/pre-commit install
+
+serve: $(FULL) ## read the reference in a browser
+	@$(BIN)/mkdocs serve
+
+site: $(FULL) ## build the site into site/
+	@$(BIN)/mkdocs build --strict
+
+vendor: $(FULL) ## refresh the vendored mermaid (MERMAID=11.x.y; needs npm)
+	@$(BIN)/python tools/notelab/mermaid/vendor.py $(MERMAID)
+
+benchmark: $(FULL) ## measure the checker beside markdownlint-cli2 (needs npm)
+	@$(BIN)/python -m pytest -m benchmark -s tests/notelab/benchmark
+
+clean: ## remove everything that make made
+	rm -rf $(VENV) site .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,17 @@
+"""The real sources at the pins, from wherever this machine can have them."""
+
+import os
+from pathlib import Path
+
+from notelab.check import Bench
+from notelab.memo import Memo
+from notelab.sources.library import Library
+from notelab.sources.store import Store, default_root
+
+
+def real_bench() -> Bench:
+    """Return a bench on the user's own store, as `make check` uses it."""
+    asked = os.environ.get("SHARDBOOK_CACHE")
+    root = Path(asked) if asked else default_root()
+    library = Library(store=Store(root), mirrors={}, offline=False, progress=lambda _: None)
+    return Bench(Memo(root / "memo"), library)

@@ -1,0 +1,218 @@
+"""A small lab in a scratch repository, citing a real git repository beside it."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from notelab import lock as lock_file
+from notelab.check import Bench, Report, check_lab, open_lab
+from notelab.memo import Memo
+from notelab.relock import Relocked, relock
+from notelab.sources.library import Library
+from notelab.sources.store import Store
+
+UPSTREAM = '''\
+"""A module that the scratch lab cites."""
+
+import math
+
+
+class Scaler:
+    """Scale what it is given."""
+
+    def __init__(self, factor):
+        self.factor = factor
+        self.uses = 0
+
+    def apply(self, amount):
+        # Count before scaling, so that a failure is counted too.
+        self.uses += 1
+        scaled = amount * self.factor
+        if scaled > math.inf:
+            raise OverflowError(scaled)
+        return scaled
+
+
+def combine(left, right):
+    """Combine two amounts."""
+    total = math.hypot(left, right)
+    return total
+'''
+
+LAB = """\
+[lab]
+title = "Scratch"
+languages = ["en", "es"]
+
+[sources.up]
+url = "https://example.invalid/up.git"
+pin = "up-sha.txt"
+
+[notes."note.md"]
+sources = ["up"]
+max-words = 120
+min-choices = 2
+choice-words = [10, 40]
+closing-mentions = { en = ["lab 02"], es = ["laboratorio 02"] }
+"""
+
+NOTE = """\
+---
+title: A scratch note
+commit:
+  up: {commit}
+---
+
+# A scratch note
+
+- **Counted before.** The count `uses` grows first, so a failing call still counts; see
+  `pkg/scaler.py:L14-L15`, where the comment says so.
+- **Two amounts.** What `combine` returns is a Euclidean length and never a plain sum of both:
+  `pkg/scaler.py:L22-L25` computes it.
+
+## Connect the dots
+
+In lab 02 the same count is what we measure.
+"""
+
+NOTA = """\
+---
+title: Una nota de prueba
+commit:
+  up: {commit}
+---
+
+# Una nota de prueba
+
+- **Se cuenta antes.** La cuenta `uses` crece primero, así que una llamada fallida también cuenta;
+  véase `pkg/scaler.py:L14-L15`, donde lo dice el comentario.
+- **Dos cantidades.** Lo que devuelve `combine` es una longitud euclídea y nunca una simple suma:
+  `pkg/scaler.py:L22-L25` la calcula.
+
+## Une los puntos
+
+En el laboratorio 02 medimos esa misma cuenta.
+"""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git in a folder, as nobody in particular."""
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.invalid", "-c", "gc.auto=0"]
+    environment = {
+        **os.environ,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+    }
+    # A hook that runs the tests hands its own repository down; ours is another one.
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        ["git", *identity, *arguments],
+        cwd=folder,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+@dataclass
+class Scratch:
+    """The lab's repository, the repository it cites, and a cache of its own."""
+
+    root: Path
+    commit: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make both repositories, the two notes, the pin and the lock."""
+        self.upstream.joinpath("pkg").mkdir(parents=True)
+        self.upstream.joinpath("pkg/scaler.py").write_text(UPSTREAM)
+        git(self.upstream, "init", "-q", "-b", "main")
+        git(self.upstream, "add", ".")
+        git(self.upstream, "commit", "-q", "-m", "one")
+        git(self.upstream, "tag", "v1")
+        self.commit = git(self.upstream, "rev-parse", "HEAD")
+        self.lab.mkdir(parents=True)
+        git(self.book, "init", "-q", "-b", "main")
+        self.write("lab.toml", LAB)
+        self.write("up-sha.txt", f"{self.commit}\n")
+        self.write("note.md", NOTE.format(commit=self.commit[:12]))
+        self.write("note.es.md", NOTA.format(commit=self.commit[:12]))
+        self.lock()
+
+    @property
+    def upstream(self) -> Path:
+        """Where the cited repository is."""
+        return self.root / "upstream"
+
+    @property
+    def book(self) -> Path:
+        """The workbook's own repository."""
+        return self.root / "book"
+
+    @property
+    def lab(self) -> Path:
+        """The lab's folder."""
+        return self.book / "experiments" / "01-scratch"
+
+    def write(self, name: str, text: str) -> None:
+        """Write one of the lab's files."""
+        self.lab.joinpath(name).write_text(text, encoding="utf-8")
+
+    def read(self, name: str) -> str:
+        """Read one of the lab's files."""
+        return self.lab.joinpath(name).read_text(encoding="utf-8")
+
+    def replace(self, name: str, old: str, new: str) -> None:
+        """Change one of the lab's files; `old` must be there."""
+        text = self.read(name)
+        assert old in text, f"{old!r} is not in {name}"
+        self.write(name, text.replace(old, new))
+
+    def bench(self, *, mirror: bool = True) -> Bench:
+        """Return what a check works with: its own cache, the upstream as a mirror, no network."""
+        cache = self.root / "cache"
+        mirrors = {"up": self.upstream} if mirror else {}
+        library = Library(
+            store=Store(cache), mirrors=mirrors, offline=True, progress=lambda _: None
+        )
+        return Bench(Memo(cache / "memo"), library)
+
+    def check(self, *only: str, mirror: bool = True) -> Report:
+        """Check the lab, or some of its pages."""
+        wanted = {self.lab / name for name in only} or None
+        return check_lab(self.lab, self.bench(mirror=mirror), wanted)
+
+    def codes(self, *only: str, mirror: bool = True) -> list[str]:
+        """Return the codes of the findings, in order of file and place."""
+        return [finding.code for finding in self.check(*only, mirror=mirror).findings]
+
+    def lock(self) -> Relocked:
+        """Make the lock anew."""
+        made = relock(open_lab(self.lab, self.bench()))
+        self.write("citations.lock", lock_file.dump(made.lock))
+        return made
+
+    def run(self, *arguments: str, mirror: bool = True) -> "subprocess.CompletedProcess[str]":
+        """Run the command line as a user would, in the workbook's folder."""
+        environment = {
+            **os.environ,
+            "SHARDBOOK_CACHE": str(self.root / "cache"),
+            "NO_COLOR": "1",
+        }
+        environment.pop("SHARDBOOK_MIRROR_UP", None)
+        if mirror:
+            environment["SHARDBOOK_MIRROR_UP"] = str(self.upstream)
+        return subprocess.run(
+            [sys.executable, "-m", "notelab", *arguments],
+            cwd=self.book,
+            env=environment,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )

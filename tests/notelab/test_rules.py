@@ -1,0 +1,223 @@
+"""Each rule on a small lab: what breaks it, what doesn't, where the finding points."""
+
+import msgspec
+import pytest
+
+from notelab.finding import Finding
+from tests.notelab.scratch import Scratch
+
+
+def only(scratch: Scratch, *pages: str) -> Finding:
+    findings = scratch.check(*pages).findings
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+def test_a_sound_lab_has_nothing_to_report_and_every_citation_proved(scratch: Scratch) -> None:
+    report = scratch.check()
+    assert report.findings == []
+    assert [(note.citations, note.proved, note.locked) for note in report.notes] == [(2, 2, 0)] * 2
+
+
+def test_with_no_source_at_hand_the_lock_alone_is_checked_and_said_so(scratch: Scratch) -> None:
+    scratch.root.joinpath("cache").rename(scratch.root / "gone")
+    report = scratch.check(mirror=False)
+    assert report.findings == []
+    assert [(note.proved, note.locked) for note in report.notes] == [(0, 2)] * 2
+    assert report.labs[0].unread_for_paste == 1
+
+
+def test_with_no_source_at_hand_an_unknown_citation_fails(scratch: Scratch) -> None:
+    scratch.root.joinpath("cache").rename(scratch.root / "gone")
+    scratch.replace("note.md", "L14-L15", "L14-L16")
+    codes = scratch.codes(mirror=False)
+    assert "N210" in codes
+
+
+@pytest.mark.parametrize(
+    ("range_", "code"),
+    [
+        ("L15-L14", "N202"),
+        ("14-15", "N201"),
+        ("L14-L99", "N205"),
+        ("L7-L25", "N207"),
+        ("L19-L23", "N207"),
+        ("L11-L13", "N207"),
+        ("L15-L17", "N208"),
+        ("L16-L16", "N209"),
+    ],
+)
+def test_a_wrong_range_has_the_code_of_what_is_wrong(
+    scratch: Scratch, range_: str, code: str
+) -> None:
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, "L14-L15", range_)
+    scratch.lock()
+    findings = [finding for finding in scratch.check().findings if finding.code == code]
+    assert {finding.filename.rpartition("/")[2] for finding in findings} == {
+        "note.md",
+        "note.es.md",
+    }
+    assert all(f"scaler.py:{range_}" in finding.message for finding in findings)
+    for finding in findings:
+        line = scratch.read(finding.filename.rpartition("/")[2]).split("\n")[finding.span.row - 1]
+        assert line[finding.span.column - 1 :].startswith(f"`pkg/scaler.py:{range_}`")
+
+
+def test_a_wrong_range_is_answered_with_the_one_that_fits_and_the_real_symbol(
+    scratch: Scratch,
+) -> None:
+    scratch.replace("note.md", "L14-L15", "L15-L17")
+    finding = next(f for f in scratch.check("note.md").findings if f.code == "N208")
+    assert "`pkg/scaler.py:L15-L16`" in finding.help or "L14" in finding.help
+    assert "`Scaler.apply` is L13-L19" in finding.help
+
+
+def test_a_range_wider_than_allowed_is_found(scratch: Scratch) -> None:
+    scratch.replace("lab.toml", 'languages = ["en", "es"]', 'languages = ["en", "es"]\nmax-lines = 3')
+    assert scratch.codes() == ["N206", "N206"]
+
+
+def test_an_unknown_path_is_answered_with_the_closest(scratch: Scratch) -> None:
+    scratch.replace("note.md", "pkg/scaler.py:L22-L25", "pkg/scalar.py:L22-L25")
+    finding = next(f for f in scratch.check("note.md").findings if f.code == "N203")
+    assert "pkg/scaler.py" in finding.help
+
+
+def test_a_citation_that_the_lock_does_not_know_is_found_though_it_fits(scratch: Scratch) -> None:
+    scratch.replace("note.md", "L22-L25", "L24-L25")
+    scratch.replace("note.md", "`combine`", "`combine` `total`")
+    scratch.replace("note.es.md", "L22-L25", "L24-L25")
+    scratch.replace("note.es.md", "`combine`", "`combine` `total`")
+    assert sorted(scratch.codes()) == ["N210", "N210", "N212"]
+
+
+def test_a_lock_that_remembers_other_lines_is_found(scratch: Scratch) -> None:
+    text = scratch.read("citations.lock")
+    at = text.index('"sha256": "') + len('"sha256": "')
+    digit = "0" if text[at] != "0" else "1"
+    scratch.write("citations.lock", text[:at] + digit + text[at + 1 :])
+    assert set(scratch.codes()) == {"N211"}
+
+
+def test_a_lock_of_another_commit_is_found(scratch: Scratch) -> None:
+    scratch.replace("citations.lock", scratch.commit, "0" * 40)
+    assert set(scratch.codes()) == {"N211"}
+
+
+def test_a_missing_lock_is_said_once(scratch: Scratch) -> None:
+    scratch.lab.joinpath("citations.lock").unlink()
+    assert scratch.codes() == ["N210"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("title: A scratch note\n", "", "N103"),
+        ("  up: ", "  down: ", "N123"),
+        ("## Connect the dots", "## The end", "N109"),
+        ("In lab 02 the", "The", "N112"),
+        ("we measure.\n", "we measure.\n\nAnd more.\n", "N111"),
+        ("we measure.\n", "we measure.\n\n## After\n\nall.\n", "N110"),
+        ("**Counted before.**", "Counted before.", "N107"),
+        ("`pkg/scaler.py:L22-L25`", "The file", "N108"),
+        ("Two amounts.", "Two amounts and " + "word " * 40, "N106"),
+        ("In lab 02", "In lab 02 " + "word " * 90, "N104"),
+        ("we measure.", "we measure. ![x](x.png)", "N602"),
+    ],
+)
+def test_each_stop_condition_is_held(scratch: Scratch, old: str, new: str, code: str) -> None:
+    scratch.replace("note.md", old, new)
+    assert code in scratch.codes()
+
+
+def test_a_choice_less_than_asked_for_is_found(scratch: Scratch) -> None:
+    for name in ("note.md", "note.es.md"):
+        text = scratch.read(name)
+        start, end = text.index("- **T") if name == "note.md" else text.index("- **D"), text.index("\n## ")
+        scratch.write(name, text[:start] + text[end:])
+    scratch.lock()
+    assert scratch.codes() == ["N105", "N105"]
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (None, "N120"),
+        ("", "N121"),
+        ("abc\n", "N121"),
+        ("0" * 39 + "\n", "N121"),
+        ("G" * 40 + "\n", "N121"),
+    ],
+)
+def test_a_pin_that_is_missing_or_malformed_is_a_finding(
+    scratch: Scratch, content: str | None, code: str
+) -> None:
+    scratch.lab.joinpath("up-sha.txt").unlink()
+    if content is not None:
+        scratch.write("up-sha.txt", content)
+    assert code in scratch.codes()
+
+
+def test_a_pin_that_no_source_has_is_a_finding(scratch: Scratch) -> None:
+    scratch.write("up-sha.txt", "1" * 40 + "\n")
+    codes = scratch.codes()
+    assert "N122" in codes
+    assert "N123" in codes
+
+
+def test_a_missing_translation_is_a_finding_and_a_missing_note_too(scratch: Scratch) -> None:
+    scratch.lab.joinpath("note.es.md").unlink()
+    assert scratch.codes() == ["N501"]
+    scratch.lab.joinpath("note.md").unlink()
+    assert "N101" in scratch.codes()
+
+
+def test_a_translation_out_of_step_is_a_finding(scratch: Scratch) -> None:
+    scratch.replace("note.es.md", "`pkg/scaler.py:L22-L25`", "`pkg/scaler.py:L24-L25` `total`")
+    assert "N503" in scratch.codes()
+
+
+def test_an_untranslated_paragraph_is_a_finding(scratch: Scratch) -> None:
+    scratch.write("note.es.md", scratch.read("note.md").replace("Connect the dots", "Une los puntos"))
+    assert "N506" in scratch.codes()
+
+
+@pytest.mark.parametrize("shape", ["{}", "```python\n{}\n```", "> {}", "    {}", "- {}", "+{}"])
+def test_pasted_source_is_found_however_it_is_quoted(scratch: Scratch, shape: str) -> None:
+    source = scratch.upstream.joinpath("pkg/scaler.py").read_text().split("\n")[13:19]
+    if shape.startswith("```"):
+        pasted = shape.format("\n".join(source))
+    else:
+        pasted = "\n".join(shape.format(line) for line in source)
+    scratch.replace("note.md", "## Connect", f"{pasted}\n\n## Connect")
+    finding = next(f for f in scratch.check("note.md").findings if f.code == "N601")
+    assert "`pkg/scaler.py`" in finding.message
+
+
+@pytest.mark.parametrize("junk", [b"\xff\xfe", b"", b"  \n", b"x" * 50_000_000])
+def test_an_unreadable_note_is_a_finding(scratch: Scratch, junk: bytes) -> None:
+    scratch.lab.joinpath("note.md").write_bytes(junk)
+    assert "N102" in scratch.codes()
+
+
+def test_crlf_and_a_trailing_newline_and_a_byte_order_mark_change_nothing(scratch: Scratch) -> None:
+    text = scratch.read("note.md")
+    data = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode() + b"\r\n"
+    scratch.lab.joinpath("note.md").write_bytes(data)
+    assert scratch.codes() == []
+
+
+def test_checking_one_page_says_nothing_of_citations_of_others(scratch: Scratch) -> None:
+    assert scratch.codes("note.md") == []
+    assert {note.filename.rpartition("/")[2] for note in scratch.check("note.es.md").notes} == {
+        "note.md",
+        "note.es.md",
+    }
+
+
+def test_findings_are_said_once_and_in_order(scratch: Scratch) -> None:
+    scratch.replace("note.md", "L14-L15", "L15-L17")
+    findings = scratch.check().findings
+    assert findings == sorted(findings, key=lambda f: f.order)
+    assert len({msgspec.json.encode(f) for f in findings}) == len(findings)

@@ -1,0 +1,104 @@
+"""The citation: a code span ``[source:]path:L<first>[-L<last>]``."""
+
+import re
+
+import msgspec
+
+# Broad on purpose: whatever a reader would take for a citation must be judged as one, well-formed
+# or not, so a slip of the pen is a finding and never plain text that nobody checks.
+_LOOKS_LIKE = re.compile(
+    r"^(?P<head>\S*[^\s:]):L?(?P<first>\d+)(?:\s*[-\u2013\u2014]\s*L?(?P<last>\d+))?$"
+)
+_STRICT_LINES = re.compile(r":L[1-9]\d*(?:-L[1-9]\d*)?$")
+_SOURCE = re.compile(r"^(?P<source>[A-Za-z][A-Za-z0-9_-]*):(?P<path>.+)$")
+_PATH_HINT = re.compile(r"[/.]")
+LAST_LINE_EVER = 10_000_000
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """A stretch of a file: 1-based rows and columns, the end column exclusive."""
+
+    row: int
+    column: int
+    end_row: int
+    end_column: int
+
+
+class Citation(msgspec.Struct, frozen=True, array_like=True):
+    """A citation as it stands in a note. `problem` says why it is malformed, or is empty."""
+
+    text: str
+    source: str
+    path: str
+    first: int
+    last: int
+    problem: str
+    span: Span
+
+    @property
+    def key(self) -> str:
+        """The citation in its full written form, without the source's name."""
+        return written(self.path, self.first, self.last)
+
+
+def written(path: str, first: int, last: int) -> str:
+    """Write a citation the way a note does.
+
+    >>> written("a/b.py", 3, 3), written("a/b.py", 3, 5)
+    ('a/b.py:L3', 'a/b.py:L3-L5')
+    """
+    return f"{path}:L{first}" if first == last else f"{path}:L{first}-L{last}"
+
+
+def looks_like_citation(code: str) -> bool:
+    """Tell whether a code span is meant as a citation (`layers.py:12-15` is, `x[1:2]` is not)."""
+    found = _LOOKS_LIKE.match(code)
+    if not found:
+        return False
+    marked = ":L" in code[len(found["head"]) :]
+    return bool(marked or _PATH_HINT.search(found["head"])) and not _is_plain_code(found["head"])
+
+
+def _is_plain_code(head: str) -> bool:
+    return bool(re.search(r"[\[\](){}=,'\"]", head)) or "://" in head
+
+
+def parse(code: str, span: Span) -> Citation:
+    """Read a code span for which `looks_like_citation` holds; never raises."""
+    found = _LOOKS_LIKE.match(code)
+    if not found:
+        return Citation(code, "", code, 0, 0, "is not `path:L<first>-L<last>`", span)
+    head = found["head"]
+    # int() of a string of thousands of digits is slow, and refused by Python itself from 4,300 on.
+    first, last = (_number(found[group]) for group in ("first", "last"))
+    if found["last"] is None:
+        last = first
+    named = _SOURCE.match(head)
+    source, path = (named["source"], named["path"]) if named else ("", head)
+    problem = _path_problem(path) or _line_problem(code, first, last)
+    return Citation(code, source, path, first, last, problem, span)
+
+
+def _number(digits: str | None) -> int:
+    if digits is None:
+        return 0
+    return int(digits) if len(digits) <= 8 else LAST_LINE_EVER + 1
+
+
+def _path_problem(path: str) -> str:
+    parts = path.split("/")
+    if path.startswith(("/", "~")) or "\\" in path or re.match(r"^[A-Za-z]:", path):
+        return "must give its path from the cited repository's root, with forward slashes"
+    if ".." in parts or "." in parts or "" in parts:
+        return "must give a plain path, without `.`, `..` or empty parts"
+    if any(ord(ch) < 33 or ord(ch) == 127 for ch in path) or len(path) > 400:
+        return "has a path that no source file has"
+    return ""
+
+
+def _line_problem(code: str, first: int, last: int) -> str:
+    if max(first, last) > LAST_LINE_EVER:
+        return "names a line that no source file has"
+    if not _STRICT_LINES.search(code):
+        return "must end in `:L<first>-L<last>` or `:L<line>`, lines counted from 1"
+    return ""

@@ -1,0 +1,295 @@
+"""The command line: `shardbook check · explain · fetch · pin · lock · cite · show`.
+
+Heavy modules are imported inside the commands that need them: `check` on one note answers in about
+a tenth of a second, and it is run on every commit.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from notelab import __version__
+from notelab.errors import NotelabError
+
+if TYPE_CHECKING:
+    from notelab.check import Bench, Report
+
+FINDINGS, FAULT = 1, 2
+
+
+def main() -> None:
+    """Run the command line and exit: 0 nothing to report, 1 findings, 2 the tool itself failed."""
+    try:
+        # Also where a terminal's own encoding is narrower: a label may hold any character.
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(encoding="utf-8", errors="replace")
+        status = cli(standalone_mode=False)
+    except click.exceptions.Abort:
+        _fail("interrupted", "nothing was left half-written; run it again")
+    except click.ClickException as fault:
+        fault.show()
+        sys.exit(FAULT)
+    except NotelabError as fault:
+        _fail(str(fault), fault.hint)
+    except KeyboardInterrupt:
+        _fail("interrupted", "nothing was left half-written; run it again")
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): not a fault worth a word.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAULT)
+    except Exception as fault:
+        if os.environ.get("SHARDBOOK_TRACEBACK"):
+            raise
+        reason = " ".join(f"{type(fault).__name__}: {fault}".split())
+        _fail(f"a fault of shardbook: {reason[:300]}", "set SHARDBOOK_TRACEBACK=1 and report it")
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(message: str, hint: str) -> None:
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)
+    sys.exit(FAULT)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="shardbook")
+def cli() -> None:
+    """Prove reading notes: every citation at its pin, every number, every diagram."""
+
+
+_mirror = click.option(
+    "--mirror",
+    "mirrors",
+    multiple=True,
+    metavar="NAME=DIR",
+    help="Read source NAME from a clone on disk, bare or not (also: SHARDBOOK_MIRROR_NAME).",
+)
+_offline = click.option(
+    "--offline", is_flag=True, help="Ask no remote: store, mirrors and installed packages only."
+)
+_lab = click.option(
+    "--lab",
+    "lab_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The lab's folder, where several have the source.",
+)
+_paths = click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+
+
+@cli.command()
+@_paths
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json", "github", "sarif"]),
+    default="text",
+    show_default=True,
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print findings only, and no summary.")
+@_mirror
+@_offline
+def check(
+    paths: tuple[Path, ...],
+    output_format: str,
+    quiet: bool,
+    mirrors: tuple[str, ...],
+    offline: bool,
+) -> int:
+    """Prove labs or single notes; without PATH, every lab under experiments/."""
+    from notelab.check import Report, check_lab
+    from notelab.finding_labs import asked, default_labs
+
+    here = Path.cwd()
+    wanted, strays = asked(list(paths), here) if paths else (dict.fromkeys(default_labs(here)), [])
+    bench = _bench(mirrors, offline=offline)
+    report = Report()
+    for folder, only in wanted.items():
+        report.add(check_lab(folder, bench, only))
+    for stray in strays:
+        click.echo(f"note: {stray} is no page of a lab; not checked", err=True)
+    click.echo(_written(report, output_format, quiet=quiet), nl=False)
+    return FINDINGS if report.findings else 0
+
+
+def _written(report: "Report", output_format: str, *, quiet: bool) -> str:
+    if output_format == "json":
+        from notelab.report import json as writer
+
+        return writer.write(report)
+    if output_format == "github":
+        from notelab.report import github
+
+        return github.write(report)
+    if output_format == "sarif":
+        from notelab.report import sarif
+
+        return sarif.write(report)
+    from notelab.report import text
+
+    return text.write(report, colour=_colour(), findings_only=quiet)
+
+
+def _colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _bench(mirrors: tuple[str, ...], *, offline: bool) -> "Bench":
+    """Open the store and the content cache, where the user's environment puts them."""
+    from notelab.check import Bench
+    from notelab.memo import Memo
+    from notelab.sources.library import Library
+    from notelab.sources.store import Store, default_root
+
+    asked = os.environ.get("SHARDBOOK_CACHE")
+    root = Path(asked).expanduser().absolute() if asked else default_root()
+    library = Library(
+        store=Store(root), mirrors=_mirrors(mirrors), offline=offline, progress=_progress
+    )
+    return Bench(Memo(root / "memo"), library)
+
+
+def _mirrors(given: tuple[str, ...]) -> dict[str, Path]:
+    prefix = "SHARDBOOK_MIRROR_"
+    found = {
+        name[len(prefix) :].lower().replace("_", "-"): Path(value).expanduser()
+        for name, value in os.environ.items()
+        if name.startswith(prefix) and value
+    }
+    for one in given:
+        name, equals, folder = one.partition("=")
+        if not equals or not name or not folder:
+            raise NotelabError(f"--mirror {one}: expected NAME=DIR, a source and its clone on disk")
+        found[name.lower().replace("_", "-")] = Path(folder).expanduser()
+    for name, path in found.items():
+        if not path.is_dir():
+            raise NotelabError(f"the mirror of `{name}`, {path}, is no folder")
+    return found
+
+
+def _progress(text: str) -> None:
+    click.echo(text, err=True)
+
+
+@cli.command()
+@click.argument("rule", required=False)
+@click.option("--language", default="en", show_default=True, help="The page's language: en, es.")
+def explain(rule: str | None, language: str) -> None:
+    """Explain RULE (a code or a name); without it, list all rules."""
+    from notelab import explain as pages
+    from notelab.codes import RULES
+
+    if rule is None:
+        for code, name in RULES.items():
+            click.echo(f"{code}  {name:<28} {pages.summary(code, language)}")
+        return
+    click.echo(pages.page(pages.code_of(rule), language), nl=False)
+
+
+@cli.command()
+@_paths
+@click.option(
+    "--worktree",
+    type=click.Path(path_type=Path),
+    help="Lay a source's pinned tree out in this folder, to read.",
+)
+@click.option("--source", help="The source to lay out, where the lab has several.")
+@_mirror
+def fetch(
+    paths: tuple[Path, ...], worktree: Path | None, source: str | None, mirrors: tuple[str, ...]
+) -> int:
+    """Bring the cited files into the store, so that check and show need no network."""
+    from notelab.commands import fetching
+    from notelab.finding_labs import asked, default_labs
+
+    here = Path.cwd()
+    labs = list(asked(list(paths), here)[0]) if paths else default_labs(here)
+    bench = _bench(mirrors, offline=False)
+    if worktree:
+        click.echo(fetching.lay_out(labs, source, worktree, bench))
+        return 0
+    lines, missing = fetching.fetch(labs, bench)
+    for line in lines:
+        click.echo(line)
+    return FINDINGS if missing else 0
+
+
+@cli.command()
+@click.argument("source")
+@click.argument("ref")
+@_lab
+@_mirror
+def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]) -> None:
+    """Pin SOURCE to REF, a tag, branch or commit: write its pin file and the lock."""
+    from notelab.commands import pinning
+    from notelab.commands.choosing import lab_with
+
+    folder = lab_with(source, lab_folder, Path.cwd())
+    for line in pinning.pin(folder, source, ref, _bench(mirrors, offline=False)):
+        click.echo(line)
+
+
+@cli.command()
+@_paths
+@_mirror
+@_offline
+def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> int:
+    """Record in citations.lock whatever resolves; judge nothing."""
+    from notelab.commands import locking
+    from notelab.finding_labs import asked, default_labs
+
+    here = Path.cwd()
+    labs = list(asked(list(paths), here)[0]) if paths else default_labs(here)
+    bench = _bench(mirrors, offline=offline)
+    skipped = False
+    for folder in labs:
+        lines, some = locking.lock(folder, bench)
+        skipped = skipped or some
+        for line in lines:
+            click.echo(line)
+    return FINDINGS if skipped else 0
+
+
+@cli.command()
+@click.argument("source")
+@click.argument("symbol")
+@_lab
+@_mirror
+@_offline
+def cite(
+    source: str, symbol: str, lab_folder: Path | None, mirrors: tuple[str, ...], offline: bool
+) -> int:
+    """Print the citation of SYMBOL, a dotted name, or path/to/file.py:Name for a file not cited yet."""
+    from notelab.commands import citing
+    from notelab.commands.choosing import lab_with
+
+    folder = lab_with(source, lab_folder, Path.cwd())
+    lines, found = citing.cite(folder, source, symbol, _bench(mirrors, offline=offline))
+    for line, aside in lines:
+        click.echo(line, err=aside)
+    return 0 if found else FINDINGS
+
+
+@cli.command()
+@click.argument("citation")
+@_lab
+@_mirror
+@_offline
+@click.option("--context", "-C", type=click.IntRange(0, 200), default=0, help="Lines around.")
+def show(
+    citation: str,
+    lab_folder: Path | None,
+    mirrors: tuple[str, ...],
+    offline: bool,
+    context: int,
+) -> None:
+    """Print the lines of CITATION with line numbers, highlighted on a terminal."""
+    from notelab.commands import showing
+    from notelab.finding_labs import default_labs
+
+    labs = [lab_folder.resolve()] if lab_folder else default_labs(Path.cwd())
+    shown = showing.find(labs, citation, _bench(mirrors, offline=offline))
+    showing.write(shown, context, colour=_colour())

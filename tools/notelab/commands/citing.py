@@ -1,0 +1,109 @@
+"""`shardbook cite`: the citation of a symbol."""
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from notelab.check import Bench, Workbook, open_lab
+from notelab.citation import written
+from notelab.errors import NotelabError
+from notelab.evidence import CitedFile, State
+from notelab.fitting import class_or_function
+from notelab.outline import Symbol
+
+
+def cite(
+    folder: Path, source: str, symbol: str, bench: Bench
+) -> tuple[list[tuple[str, bool]], bool]:
+    """Find a symbol in the cited files, in the file `path.py:Name` names, or by its module.
+
+    Returns lines to print, each with whether it is an aside (for standard error), and whether
+    anything was found.
+    """
+    book = open_lab(folder, bench)
+    pin = book.pins[source]
+    if not pin.commit:
+        raise NotelabError(f"{pin.problem}", hint=f"write it with `shardbook pin {source} REF`")
+    files, name = _files(book, source, symbol)
+    found = [(file, one) for file in files for one in _symbols(file, name)]
+    if not found:
+        return _nothing(files, name, source), False
+    lines: list[tuple[str, bool]] = []
+    most = book.lab.file.lab.max_lines
+    for file, one in found:
+        lines.append((f"`{written(file.path, one.top, one.last)}`", False))
+        length = one.last - one.top + 1
+        if length > most:
+            lines.append(
+                (
+                    f"  {one.name} is {length} lines, over the {most} that a citation may "
+                    "have; cite the part you mean:",
+                    True,
+                )
+            )
+            lines += [(f"  {inner}", True) for inner in _parts(file, one)]
+    return lines, True
+
+
+def _files(book: Workbook, source: str, symbol: str) -> tuple[list[CitedFile], str]:
+    path, colon, name = symbol.rpartition(":")
+    if colon:
+        return _read(book, source, [path]), name
+    known = [
+        file
+        for file in book.evidence.gathered()
+        if file.source == source and file.state is State.PROVED
+    ]
+    if any(_symbols(file, symbol) for file in known):
+        return known, symbol
+    parts = symbol.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        stem = "/".join(parts[:cut])
+        for guess in (f"{stem}.py", f"{stem}/__init__.py"):
+            if guess.count("/") and (there := _read(book, source, [guess])):
+                return there, ".".join(parts[cut:])
+    return known, symbol
+
+
+def _read(book: Workbook, source: str, paths: list[str]) -> list[CitedFile]:
+    book.evidence.gather((source, path) for path in paths)
+    files = [book.evidence.file(source, path) for path in paths]
+    return [file for file in files if file and file.state is State.PROVED]
+
+
+def _symbols(file: CitedFile, name: str) -> list[Symbol]:
+    return class_or_function(file.outline, name) if file.outline else []
+
+
+def _nothing(files: list[CitedFile], name: str, source: str) -> list[tuple[str, bool]]:
+    known = {one.name: None for file in files if file.outline for one in file.outline.symbols}
+    short = {full.rpartition(".")[2]: full for full in known}
+    near = get_close_matches(name, [*known, *short], n=3)
+    lines = [(f"no symbol `{name}` in the {len(files)} files of `{source}` at hand", True)]
+    if near:
+        names = dict.fromkeys(short.get(one, one) for one in near)
+        lines.append(("closest: " + ", ".join(f"`{one}`" for one in names), True))
+    else:
+        lines.append(
+            (f"for a file not cited yet: shardbook cite {source} path/to/file.py:Name", True)
+        )
+    return lines
+
+
+def _parts(file: CitedFile, whole: Symbol) -> list[str]:
+    outline = file.outline
+    assert outline is not None
+    inner = [
+        f"`{written(file.path, one.top, one.last)}` {one.name}"
+        for one in outline.symbols
+        if one is not whole and whole.top <= one.top and one.last <= whole.last
+    ]
+    if inner:
+        return inner[:12]
+    tops = [
+        (first, last)
+        for first, last in outline.statements
+        if whole.line < first
+        and last <= whole.last
+        and not any(a < first and last <= b for a, b in outline.statements if a > whole.line)
+    ]
+    return [f"`{written(file.path, first, last)}`" for first, last in tops[:12]]

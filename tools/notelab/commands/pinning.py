@@ -1,0 +1,62 @@
+"""`shardbook pin`: move a source to another commit, pin file and lock together or not at all."""
+
+from pathlib import Path
+
+import msgspec
+
+from notelab import lab as lab_file
+from notelab import lock as lock_file
+from notelab import pins
+from notelab.check import Bench, open_lab
+from notelab.errors import NotelabError
+from notelab.evidence import Evidence
+from notelab.lock import Lock
+from notelab.relock import path_of, relock, write_together
+from notelab.sources.model import Source
+from notelab.view import shown
+
+
+def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
+    """Resolve `ref`, write the pin file and the lock, and return what was done.
+
+    Raises:
+        NotelabError: the ref doesn't exist, nobody could be asked, or a file can't be written;
+            everything is left as it was.
+    """
+    lab = lab_file.load(folder)
+    table = lab.sources[source]
+    place = lab.pins_folder / table.pin
+    before = pins.read(source, place)
+    asked = Source(
+        name=source,
+        url=table.url,
+        commit=before.commit,
+        release=table.release or None,
+        wheel=table.wheel or None,
+    )
+    commit = bench.library.resolve(asked, ref)
+    book = open_lab(lab.pins_folder, bench)
+    moved = {**book.pins, source: pins.Pin(source, place, commit)}
+    evidence = Evidence(lab, moved, book.lock or Lock(), bench.library, bench.memo)
+    evidence.gather(
+        (citation.source, citation.path)
+        for view in book.views
+        for citation in (view.note.citations if view.note else [])
+        if not citation.problem
+    )
+    made = relock(msgspec.structs.replace(book, pins=moved, evidence=evidence))
+    lock_path = path_of(book)
+    contents = {place: pins.text_of(commit)}
+    if made.lock.citations or book.lock is not None:
+        contents[lock_path] = lock_file.dump(made.lock)
+    try:
+        write_together(contents)
+    except OSError as fault:
+        raise NotelabError(f"{fault.filename}: cannot be written: {fault.strerror}") from None
+    was = f", was {before.commit[:12]}" if before.commit and before.commit != commit else ""
+    lines = [f"{source}: {commit} ({ref}){was}"]
+    lines += [f"not locked: `{text}`: {reason}" for text, reason in made.skipped]
+    lines += [f"wrote {shown(path)}" for path in contents]
+    if before.commit != commit:
+        lines.append("now read the notes again: `shardbook check` says what no longer fits")
+    return lines

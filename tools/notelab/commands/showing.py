@@ -1,0 +1,100 @@
+"""`shardbook show`: the cited lines, with their numbers."""
+
+from pathlib import Path
+
+import msgspec
+
+from notelab.check import Bench, open_lab
+from notelab.citation import Citation, Span, looks_like_citation, parse
+from notelab.errors import NotelabError
+from notelab.evidence import CitedFile, State
+from notelab.report.text import plain
+
+
+class Shown(msgspec.Struct):
+    """A citation and the file that it stands in."""
+
+    citation: Citation
+    file: CitedFile
+    commit: str
+
+
+def find(labs: list[Path], text: str, bench: Bench) -> Shown:
+    """Find the lines that a citation names, in the first lab whose sources have them.
+
+    Raises:
+        NotelabError: it is no citation, or no lab's source has its lines at hand.
+    """
+    text = text.strip().strip("`")
+    if not looks_like_citation(text):
+        raise NotelabError(f"{text!r} is no citation", hint="write path/from/root.py:L10-L14")
+    citation = parse(text, Span(1, 1, 1, 1))
+    if citation.problem or citation.last < citation.first:
+        raise NotelabError(f"{text!r} {citation.problem or 'runs backwards'}")
+    reasons: list[str] = []
+    for folder in labs:
+        book = open_lab(folder, bench, only=set())
+        names = [citation.source] if citation.source else list(book.pins)
+        book.evidence.gather((name, citation.path) for name in names if name in book.pins)
+        for name in names:
+            file = book.evidence.file(name, citation.path)
+            if file is None:
+                continue
+            if file.state is State.PROVED:
+                _within(citation, file)
+                return Shown(citation, file, book.pins[name].commit)
+            reasons += file.reasons or [f"{name} has no such file at its pin"]
+            reasons += [f"closest: {path}" for path in file.near[:1]]
+    raise NotelabError(
+        f"{citation.path} is not at hand: " + ("; ".join(dict.fromkeys(reasons)) or "no usable pin")
+    )
+
+
+def _within(citation: Citation, file: CitedFile) -> None:
+    if citation.last > len(file.lines):
+        raise NotelabError(
+            f"{citation.path} has {len(file.lines)} lines; {citation.text} goes past its end"
+        )
+
+
+def write(shown: Shown, context: int, *, colour: bool) -> None:
+    """Print the lines, the cited ones marked; highlighted where `colour` is true."""
+    import click
+
+    citation, file = shown.citation, shown.file
+    first = max(citation.first - context, 1)
+    last = min(citation.last + context, len(file.lines))
+    outline = file.outline
+    symbol = outline.innermost(citation.first, citation.last) if outline else None
+    head = f"{file.source} {shown.commit[:12]}  {file.path}" + (
+        f"  {symbol.name}" if symbol else ""
+    )
+    # The lines are a remote's: no control character of theirs may reach the terminal.
+    lines = [
+        plain(line.decode("utf-8", "replace").replace("\t", "    "))
+        for line in file.lines[first - 1 : last]
+    ]
+    if not colour:
+        click.echo(head)
+        for number, line in enumerate(lines, start=first):
+            mark = ">" if context and citation.first <= number <= citation.last else " "
+            click.echo(f"{mark}{number:>6}  {line}".rstrip())
+        return
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    console = Console(highlight=False)
+    console.print(head, style="bold", markup=False)
+    cited = set(range(citation.first, citation.last + 1)) if context else set()
+    lexer = Syntax.guess_lexer(file.path)
+    console.print(
+        Syntax(
+            "\n".join(lines),
+            lexer,
+            theme="ansi_dark",
+            line_numbers=True,
+            start_line=first,
+            highlight_lines=cited,
+            background_color="default",
+        )
+    )

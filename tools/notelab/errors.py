@@ -1,0 +1,15 @@
+"""The one error that ends a command: said in a line, with how to mend it, and exit status 2."""
+
+
+class NotelabError(Exception):
+    """A fault of the tool's surroundings or its configuration, not a finding about a note.
+
+    Args:
+        message: what was expected and what was found, in one line.
+        hint: what to do about it; may be empty.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        """Keep the message and the hint, each as one line."""
+        super().__init__(" ".join(message.split()))
+        self.hint = " ".join(hint.split())

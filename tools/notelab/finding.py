@@ -1,0 +1,34 @@
+"""A finding: one rule that one place of one file breaks."""
+
+import msgspec
+
+from notelab.citation import Span
+from notelab.codes import RULES
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """`message` says what is wrong; `expected`, `found` and `help` (the nearest mend) say the rest.
+
+    `filename` is POSIX, relative to the working directory.
+    """
+
+    code: str
+    filename: str
+    span: Span
+    message: str
+    expected: str = ""
+    found: str = ""
+    help: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the rule's name."""
+        return RULES[self.code]
+
+    @property
+    def order(self) -> tuple[str, int, int, str]:
+        """Return what findings are sorted by: file, place, code."""
+        return (self.filename, self.span.row, self.span.column, self.code)
+
+
+TOP = Span(1, 1, 1, 1)

@@ -1,0 +1,250 @@
+"""`lab.toml`: a lab's sources, pins and stop conditions, read into types."""
+
+import re
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import msgspec
+
+from notelab.errors import NotelabError
+
+LAB_FILE = "lab.toml"
+_MAX_BYTES = 1_000_000
+_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")
+_LANGUAGE = re.compile(r"^[a-z]{2}$")
+_DEFAULT_CLOSINGS = {"en": "Connect the dots", "es": "Une los puntos"}
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    pass
+
+
+class LabTable(_Table, frozen=True):
+    """`[lab]`: what the lab is called, its languages (the first is the original), wider settings."""
+
+    title: str
+    languages: list[str] = msgspec.field(default_factory=lambda: ["en"])
+    pages: list[str] = []
+    sources_from: str = ""
+    max_lines: Count = 40
+    closing_heading: dict[str, str] = {}
+
+
+class SourceTable(_Table, frozen=True):
+    """`[sources.NAME]`: where a cited repository lives and which file holds its pin."""
+
+    url: str
+    pin: str
+    release: str = ""
+    wheel: str = ""
+
+
+class NoteTable(_Table, frozen=True):
+    """`[notes."FILE"]`: the stop conditions of one note; an absent one is not asked for."""
+
+    sources: list[str] = []
+    max_words: Count | None = None
+    min_choices: Count | None = None
+    choice_words: tuple[Count, Count] | None = None
+    closing_mentions: dict[str, list[str]] = {}
+    max_lines: Count | None = None
+
+
+class ExpectedDiagram(_Table, frozen=True):
+    """`[[diagrams."FILE".expect]]`: one diagram that the page must hold."""
+
+    id: str
+    type: str = ""
+    labels: list[str] | dict[str, list[str]] = []
+    max_lines: Count | None = None
+
+    def labels_in(self, language: str) -> list[str]:
+        """Return the labels that the diagram must mark in `language`, with repetitions."""
+        if isinstance(self.labels, dict):
+            return self.labels.get(language, [])
+        return self.labels
+
+
+class DiagramTable(_Table, frozen=True):
+    """`[diagrams."FILE"]`: exactly the diagrams that the page must hold."""
+
+    expect: list[ExpectedDiagram]
+
+
+class LabFile(_Table, frozen=True):
+    """A whole `lab.toml`."""
+
+    lab: LabTable
+    sources: dict[str, SourceTable] = {}
+    notes: dict[str, NoteTable] = {}
+    diagrams: dict[str, DiagramTable] = {}
+
+
+class Lab(msgspec.Struct, frozen=True):
+    """A lab on disk: its folder, its file, and the folder whose pins and lock it shares."""
+
+    folder: Path
+    root: Path
+    file: LabFile
+    sources: dict[str, SourceTable]
+    pins_folder: Path
+
+    @property
+    def languages(self) -> list[str]:
+        """Return the lab's languages; the first is the original."""
+        return self.file.lab.languages
+
+    def closing_heading(self, language: str) -> str:
+        """Return the heading that closes a note in `language`, or '' when none is defined."""
+        headings = {**_DEFAULT_CLOSINGS, **self.file.lab.closing_heading}
+        return headings.get(language, "")
+
+
+def load(folder: Path) -> Lab:
+    """Read `folder/lab.toml`.
+
+    Raises:
+        NotelabError: the file is missing, is not TOML, or says something the schema doesn't know;
+            the message names the key and, for a misspelt one, the nearest that exists.
+    """
+    folder = folder.resolve()
+    file = _decode(folder / LAB_FILE)
+    root = repository_root(folder)
+    _check(folder, root, file)
+    sources, pins_folder = file.sources, folder
+    if file.lab.sources_from:
+        pins_folder = _inside(folder, root, file.lab.sources_from, "lab.sources-from")
+        other = _decode(pins_folder / LAB_FILE)
+        if other.lab.sources_from:
+            raise NotelabError(
+                f"{_shown(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that has its "
+                "own [sources], not one that borrows them too"
+            )
+        _check(pins_folder, root, other)
+        sources = other.sources
+    lab = Lab(folder, root, file, sources, pins_folder)
+    _check_note_sources(lab)
+    return lab
+
+
+def repository_root(folder: Path) -> Path:
+    """Return the top of the repository that `folder` is in, else the folder itself."""
+    for candidate in (folder, *folder.parents):
+        if (candidate / ".git").exists():
+            return candidate
+    return folder
+
+
+def _shown(path: Path) -> str:
+    try:
+        return path.relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return path.as_posix()
+
+
+def _decode(path: Path) -> LabFile:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise NotelabError(
+            f"{_shown(path)}: no such lab file", hint="a lab is a folder with a lab.toml"
+        ) from None
+    except OSError as fault:
+        raise NotelabError(f"{_shown(path)}: cannot be read: {fault.strerror or fault}") from None
+    if len(data) > _MAX_BYTES:
+        raise NotelabError(f"{_shown(path)}: larger than {_MAX_BYTES:,} bytes; not read")
+    try:
+        return msgspec.toml.decode(data, type=LabFile)
+    except msgspec.ValidationError as fault:
+        raise NotelabError(f"{_shown(path)}: {fault}", hint=_nearest_key(str(fault))) from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as fault:
+        reason = " ".join(str(fault).split())
+        raise NotelabError(f"{_shown(path)}: not valid TOML: {reason}") from None
+
+
+_TABLES: list[tuple[str, type[msgspec.Struct]]] = [
+    (r"^\$$", LabFile),
+    (r"^\$\.lab$", LabTable),
+    (r"^\$\.sources\[\.\.\.\]$", SourceTable),
+    (r"^\$\.notes\[\.\.\.\]$", NoteTable),
+    (r"^\$\.diagrams\[\.\.\.\]$", DiagramTable),
+    (r"^\$\.diagrams\[\.\.\.\]\.expect\[\d+\]$", ExpectedDiagram),
+]
+
+
+def _nearest_key(message: str) -> str:
+    found = re.search(r"unknown field `(.+?)`(?: - at `(.+?)`)?$", message)
+    if not found:
+        return ""
+    place = found[2] or "$"
+    for pattern, table in _TABLES:
+        if re.match(pattern, place):
+            known = [field.encode_name for field in msgspec.structs.fields(table)]
+            near = get_close_matches(found[1], known, n=1, cutoff=0.5)
+            known_keys = ", ".join(f"`{key}`" for key in known)
+            return f"did you mean `{near[0]}`?" if near else f"the keys known here: {known_keys}"
+    return ""
+
+
+def _check(folder: Path, root: Path, file: LabFile) -> None:
+    from notelab.sources.git_remote import check_url
+
+    where = _shown(folder / LAB_FILE)
+    languages = file.lab.languages
+    bad = [code for code in languages if not _LANGUAGE.match(code)]
+    if not languages or bad or len(set(languages)) != len(languages):
+        raise NotelabError(
+            f"{where}: lab.languages must list two-letter codes, each once; found {languages}"
+        )
+    for name, source in file.sources.items():
+        if not _NAME.match(name):
+            raise NotelabError(f"{where}: `{name}` cannot name a source; use letters, digits, - _")
+        try:
+            check_url(source.url)
+        except NotelabError as fault:
+            raise NotelabError(f"{where}: sources.{name}.url: {fault}", hint=fault.hint) from None
+        if "/" in source.pin or "\\" in source.pin or not source.pin.strip(". "):
+            raise NotelabError(
+                f"{where}: sources.{name}.pin must name a file beside lab.toml, not {source.pin!r}"
+            )
+        if source.wheel and not re.match(r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+$", source.wheel):
+            raise NotelabError(
+                f"{where}: sources.{name}.wheel must be `name==version`, not {source.wheel!r}"
+            )
+    for table in (file.notes, file.diagrams):
+        for name in table:
+            _inside(folder, root, name, f'"{name}"')
+    for name, note in file.notes.items():
+        low, high = note.choice_words or (1, 1)
+        if low > high:
+            raise NotelabError(f'{where}: notes."{name}".choice-words: {low} is above {high}')
+    for glob in file.lab.pages:
+        if not glob or PurePosixPath(glob).is_absolute() or "\\" in glob:
+            raise NotelabError(f"{where}: lab.pages must hold relative globs, not {glob!r}")
+
+
+def _inside(folder: Path, root: Path, name: str, key: str) -> Path:
+    """Resolve a path that a lab file gives, refusing one that leaves the repository."""
+    where = _shown(folder / LAB_FILE)
+    if not name or name.startswith(("/", "~")) or "\\" in name or "\0" in name:
+        raise NotelabError(f"{where}: {key} must be a path relative to the lab, not {name!r}")
+    resolved = (folder / name).resolve()
+    if not resolved.is_relative_to(root):
+        raise NotelabError(f"{where}: {key} leaves the repository")
+    return resolved
+
+
+def _check_note_sources(lab: Lab) -> None:
+    for name, note in lab.file.notes.items():
+        for source in note.sources:
+            if source not in lab.sources:
+                near = get_close_matches(source, lab.sources, n=1)
+                raise NotelabError(
+                    f'{_shown(lab.folder / LAB_FILE)}: notes."{name}".sources names `{source}`, '
+                    "which is no [sources] table",
+                    hint=f"did you mean `{near[0]}`?" if near else "",
+                )

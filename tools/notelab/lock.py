@@ -1,0 +1,155 @@
+"""`citations.lock`: what was proved of each citation, by hash, with no source text in it.
+
+Version 1 is one JSON object::
+
+    {"version": 1,
+     "sources": {NAME: {"commit": C, "files": {PATH: {"blob": B, "proof": "git" | "wheel"}}}},
+     "citations": {NAME: {"PATH:L1-L9": {"anchors": [...], "sha256": H, "symbol": S}}}}
+
+sorted, one file and one citation a line, so that a merge shows what changed. A citation that still
+stands at an older commit (work in progress of a repin) would carry its own `commit` beside
+`sha256`, and the source an `older` table of commits beside `files`; version 1 writes neither.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from notelab.errors import NotelabError
+
+LOCK_FILE = "citations.lock"
+VERSION = 1
+_MAX_BYTES = 20_000_000
+_HEX = {"blob": re.compile(r"^[0-9a-f]{40}$"), "sha256": re.compile(r"^[0-9a-f]{64}$")}
+
+
+class LockedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A cited file: its git blob id, and who said that the commit holds it."""
+
+    blob: str
+    proof: Literal["git", "wheel"]
+
+
+class LockedSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A source at one commit."""
+
+    commit: str
+    files: dict[str, LockedFile] = {}
+
+
+class LockedCitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A citation's lines by hash, the symbol around them, the names that anchor it in the notes."""
+
+    sha256: str
+    symbol: str
+    anchors: list[str]
+
+
+class Lock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole lock."""
+
+    version: int = VERSION
+    sources: dict[str, LockedSource] = {}
+    citations: dict[str, dict[str, LockedCitation]] = {}
+
+    def file(self, source: str, path: str, commit: str) -> LockedFile | None:
+        """Return what is known of a file at `commit`; nothing where the lock is of another."""
+        known = self.sources.get(source)
+        return known.files.get(path) if known and known.commit == commit else None
+
+    def citation(self, source: str, key: str) -> LockedCitation | None:
+        """Return what is known of a citation (`key` is its written form)."""
+        return self.citations.get(source, {}).get(key)
+
+
+def load(path: Path) -> Lock | None:
+    """Read a lock; None where there is none.
+
+    Raises:
+        NotelabError: it is not a lock of this version.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as fault:
+        raise NotelabError(f"{path}: cannot be read: {fault.strerror or fault}") from None
+    hint = "restore it from git; or delete it and run `shardbook lock` where git or a mirror is"
+    if len(data) > _MAX_BYTES:
+        raise NotelabError(f"{path}: larger than {_MAX_BYTES:,} bytes; not read", hint=hint)
+    try:
+        version = msgspec.json.decode(data, type=_Version).version
+        if version != VERSION:
+            raise NotelabError(
+                f"{path}: a lock of version {version}; this shardbook reads version {VERSION}",
+                hint="use the shardbook that wrote it, or a newer one",
+            )
+        lock = msgspec.json.decode(data, type=Lock)
+    except (msgspec.DecodeError, ValueError, RecursionError) as fault:
+        raise NotelabError(f"{path}: not a lock file: {fault}", hint=hint) from None
+    for entry in (file for source in lock.sources.values() for file in source.files.values()):
+        _check_hex(path, "blob", entry.blob, hint)
+    for known in lock.citations.values():
+        for citation in known.values():
+            _check_hex(path, "sha256", citation.sha256, hint)
+    return lock
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def _check_hex(path: Path, kind: str, value: str, hint: str) -> None:
+    if not _HEX[kind].match(value):
+        raise NotelabError(f"{path}: {value[:70]!r} is no {kind}", hint=hint)
+
+
+def dump(lock: Lock) -> str:
+    """Write a lock as text, sorted, one file and one citation a line."""
+    sources = {
+        name: {
+            "commit": source.commit,
+            "files": _Lines(
+                {path: msgspec.to_builtins(source.files[path]) for path in sorted(source.files)}
+            ),
+        }
+        for name, source in sorted(lock.sources.items())
+    }
+    citations = {
+        name: _Lines({key: msgspec.to_builtins(known[key]) for key in sorted(known, key=_place)})
+        for name, known in sorted(lock.citations.items())
+    }
+    body = {"version": lock.version, "sources": sources, "citations": citations}
+    return _json(body, "") + "\n"
+
+
+class _Lines(dict[str, object]):
+    """A table that is written one entry a line."""
+
+
+def _json(value: object, indent: str) -> str:
+    if not isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    if not value:
+        return "{}"
+    inner = indent + "  "
+    one_line = isinstance(value, _Lines)
+    rows = [
+        f"{inner}{json.dumps(key, ensure_ascii=False)}: "
+        + (
+            json.dumps(entry, ensure_ascii=False, sort_keys=True)
+            if one_line
+            else _json(entry, inner)
+        )
+        for key, entry in value.items()
+    ]
+    return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+
+
+def _place(key: str) -> tuple[str, list[int]]:
+    path, _, lines = key.rpartition(":")
+    return path, [int(number) for number in re.findall(r"\d+", lines)]

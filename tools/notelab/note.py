@@ -1,0 +1,96 @@
+"""A note as data: what the rules need to know of a page, found once and kept by content."""
+
+import msgspec
+
+from notelab.citation import Citation, Span
+
+
+class Cell(msgspec.Struct, frozen=True, array_like=True):
+    """A stretch of prose that citations belong to: a top-level bullet, a paragraph, a table row.
+
+    `names` are the identifiers that it gives in code font; one of them must anchor each citation.
+    """
+
+    span: Span
+    title: str
+    words: int
+    citations: list[Citation]
+    names: list[str]
+    prose: str
+
+
+class Heading(msgspec.Struct, frozen=True, array_like=True):
+    """A heading and how much of the page stands under it, up to the next one."""
+
+    level: int
+    text: str
+    span: Span
+    paragraphs: int
+    other_blocks: int
+    prose: str
+
+
+class Diagram(msgspec.Struct, frozen=True, array_like=True):
+    """A mermaid block: `row` is the row of its first line in the note."""
+
+    id: str
+    text: str
+    row: int
+    lines: int
+
+
+class NumberLink(msgspec.Struct, frozen=True, array_like=True):
+    """A link into a results page: the quoted text and where it points."""
+
+    text: str
+    path: str
+    anchor: str
+    span: Span
+
+
+class Image(msgspec.Struct, frozen=True, array_like=True):
+    """A drawn image, by what draws it."""
+
+    kind: str
+    span: Span
+
+
+class CommitPrefix(msgspec.Struct, frozen=True, array_like=True):
+    """One row of the front matter's `commit` table."""
+
+    source: str
+    prefix: str
+    span: Span
+
+
+class FrontMatter(msgspec.Struct, frozen=True, array_like=True):
+    """A note's front matter; `problem` says why it can't be used, or is empty."""
+
+    title: str
+    commits: list[CommitPrefix]
+    problem: str
+    span: Span
+
+
+class Note(msgspec.Struct, frozen=True, array_like=True):
+    """All that is judged of a page."""
+
+    front: FrontMatter
+    words: int
+    choices: list[Cell]
+    other: list[Cell]
+    headings: list[Heading]
+    diagrams: list[Diagram]
+    numbers: list[NumberLink]
+    images: list[Image]
+    runs: bytes
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Return every stretch of prose, choices first."""
+        return [*self.choices, *self.other]
+
+    @property
+    def citations(self) -> list[Citation]:
+        """Return every citation, in the order of the choices, then of the rest."""
+        return [citation for cell in self.cells for citation in cell.citations]

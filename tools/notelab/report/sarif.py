@@ -1,0 +1,64 @@
+"""For a scanner's archive: SARIF 2.1.0."""
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from notelab import __version__
+from notelab.check import Report
+from notelab.codes import RULES
+from notelab.finding import Finding
+
+
+def write(report: Report) -> str:
+    """Return the findings as a SARIF log."""
+    log = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "shardbook",
+                        "version": __version__,
+                        "rules": [{"id": code, "name": name} for code, name in RULES.items()],
+                    }
+                },
+                "columnKind": "unicodeCodePoints",
+                "results": [_result(finding) for finding in report.findings],
+            }
+        ],
+    }
+    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+
+
+def _result(finding: Finding) -> dict[str, Any]:
+    details = [
+        f"{label}: {text}"
+        for label, text in (
+            ("expected", finding.expected),
+            ("found", finding.found),
+            ("help", finding.help),
+        )
+        if text
+    ]
+    span = finding.span
+    return {
+        "ruleId": finding.code,
+        "ruleIndex": list(RULES).index(finding.code),
+        "level": "error",
+        "message": {"text": "\n".join([finding.message, *details])},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": quote(finding.filename)},
+                    "region": {
+                        "startLine": span.row,
+                        "startColumn": span.column,
+                        "endLine": span.end_row,
+                        "endColumn": max(span.end_column, 1),
+                    },
+                }
+            }
+        ],
+    }

@@ -1,0 +1,124 @@
+"""For a person: a finding a line, what was expected and found under it, then what was proved."""
+
+from notelab.check import LabReport, NoteReport, Report, SourceReport
+from notelab.finding import Finding
+
+_RESET = "\x1b[0m"
+_STYLES = {"place": "\x1b[1m", "code": "\x1b[31;1m", "dim": "\x1b[2m", "good": "\x1b[32;1m"}
+
+
+class Painter:
+    """Colours text, or leaves it: colour is for terminals alone."""
+
+    def __init__(self, *, colour: bool) -> None:
+        """Paint when `colour` is true."""
+        self._colour = colour
+
+    def __call__(self, style: str, text: str) -> str:
+        """Return `text` in a style."""
+        return f"{_STYLES[style]}{text}{_RESET}" if self._colour else text
+
+
+def plain(text: str) -> str:
+    """Make text from a note or a remote safe to print: no control character reaches the terminal."""
+    return "".join(ch if ch.isprintable() else " " for ch in text)
+
+
+def write(report: Report, *, colour: bool, findings_only: bool = False) -> str:
+    """Return the whole report as text."""
+    paint = Painter(colour=colour)
+    lines: list[str] = []
+    for finding in report.findings:
+        lines += _finding(finding, paint)
+    if findings_only:
+        return "".join(f"{line}\n" for line in lines)
+    if report.findings:
+        lines.append("")
+    for lab in report.labs:
+        lines += _lab(lab, [note for note in report.notes if note.lab == lab.folder], paint)
+    lines.append(_verdict(report, paint))
+    return "\n".join(lines) + "\n"
+
+
+def _finding(finding: Finding, paint: Painter) -> list[str]:
+    place = f"{finding.filename}:{finding.span.row}:{finding.span.column}"
+    head = f"{paint('place', plain(place))} {paint('code', finding.code)} {plain(finding.message)}"
+    lines = [head]
+    for label, text in (
+        ("expected", finding.expected),
+        ("found", finding.found),
+        ("help", finding.help),
+    ):
+        if text:
+            lines.append(f"    {paint('dim', f'{label:<8}')} {plain(text)}")
+    return lines
+
+
+def _lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list[str]:
+    lines = [paint("place", plain(f"{lab.title}")) + paint("dim", plain(f"  {lab.folder}"))]
+    for source in lab.sources:
+        lines += _source(source, paint)
+    if notes:
+        lines += ["", *_table(notes, paint)]
+    if lab.unread_for_paste:
+        lines.append(
+            paint(
+                "dim",
+                f"  pasted source was not looked for in {lab.unread_for_paste} files "
+                "whose text was not at hand",
+            )
+        )
+    lines.append("")
+    return lines
+
+
+def _source(source: SourceReport, paint: Painter) -> list[str]:
+    commit = source.commit[:12] or "no pin"
+    release = f" ({source.release})" if source.release else ""
+    by = ", ".join(f"{count} by {name}" for name, count in sorted(source.providers.items()))
+    proved = f"{source.proved} of {source.files} cited files at hand" + (f": {by}" if by else "")
+    lines = [plain(f"  {source.name:<10} {commit}{release}  {proved}")]
+    return lines + [paint("dim", plain(f"    {reason}")) for reason in source.reasons]
+
+
+_COLUMNS = ("words", "choices", "citations", "proved", "locked", "diagrams")
+
+
+def _table(notes: list[NoteReport], paint: Painter) -> list[str]:
+    width = max(len(note.filename) for note in notes)
+    lines = [paint("dim", "  " + "page".ljust(width) + "".join(f"{name:>11}" for name in _COLUMNS))]
+    if len(notes) > 40:
+        return [
+            *lines,
+            f"  {len(notes)} pages"
+            + " " * max(width - 6 - len(str(len(notes))), 1)
+            + "".join(f"{sum(getattr(note, name) for note in notes):>11}" for name in _COLUMNS),
+        ]
+    return lines + [
+        "  "
+        + plain(note.filename).ljust(width)
+        + "".join(f"{getattr(note, name):>11}" for name in _COLUMNS)
+        for note in notes
+    ]
+
+
+def _verdict(report: Report, paint: Painter) -> str:
+    proved = sum(lab.proved for lab in report.labs)
+    locked = sum(lab.locked for lab in report.labs)
+    citations = sum(lab.citations for lab in report.labs)
+    diagrams = sum(lab.diagrams for lab in report.labs)
+    said = [
+        _count(len(report.notes), "page"),
+        f"{_count(citations, 'citation')}: {proved} proved",
+        f"{locked} checked against the lock only",
+        _count(diagrams, "diagram"),
+        _count(len(report.findings), "finding"),
+    ]
+    if not locked:
+        said.pop(2)
+    text = ", ".join(said)
+    return paint("code" if report.findings else "good", text)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")

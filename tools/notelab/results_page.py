@@ -1,0 +1,53 @@
+"""A results page: rows with an `<a id>` and one quotable value, and the inputs it was made from.
+
+A row is one line that holds `<a id="ROW"></a>` and exactly one bold text, its value. A generated
+page opens with comments that name its inputs by SHA-256::
+
+    <!-- generated from results/h200.json sha256:… -->
+"""
+
+import re
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from notelab import pages
+
+_ROW = re.compile(r"""<a\s+id=["']([A-Za-z0-9_.-]+)["']\s*>""")
+_VALUE = re.compile(r"\*\*(.+?)\*\*")
+_INPUT = re.compile(r"^<!--\s*generated from (\S+) sha256:([0-9a-f]{64})\s*-->\s*$")
+
+
+class Results(msgspec.Struct):
+    """`values` maps a row's id to its values (one where the page is right)."""
+
+    values: dict[str, list[str]]
+    stale: list[tuple[str, int]]
+    problem: str = ""
+
+
+def read(path: Path) -> Results:
+    """Read a results page; what is wrong with it is in the answer, never raised."""
+    text = pages.read(path)
+    if text.problem:
+        return Results({}, [], text.problem)
+    values: dict[str, list[str]] = {}
+    stale = []
+    for row, line in enumerate(text.text.split("\n"), start=1):
+        for found in _ROW.finditer(line):
+            values.setdefault(found[1], []).extend(_VALUE.findall(line))
+        made = _INPUT.match(line)
+        if made and not _matches(path.parent, made[1], made[2]):
+            stale.append((made[1], row))
+    return Results(values, stale)
+
+
+def _matches(folder: Path, name: str, digest: str) -> bool:
+    source = (folder / name).resolve()
+    if not source.is_relative_to(folder.resolve()):
+        return False
+    try:
+        return sha256(source.read_bytes()).hexdigest() == digest
+    except OSError:
+        return False

@@ -1,0 +1,59 @@
+"""N6xx: what a note must not hold: pasted source, drawn images."""
+
+from collections.abc import Iterable, Iterator
+
+from notelab import tokens
+from notelab.citation import Span
+from notelab.evidence import CitedFile
+from notelab.finding import Finding
+from notelab.view import View
+
+
+def findings(view: View, files: Iterable[CitedFile]) -> Iterator[Finding]:
+    """Judge a page against every pinned file whose text is at hand."""
+    if view.note is None:
+        return
+    for image in view.note.images:
+        yield Finding(
+            "N602",
+            view.filename,
+            image.span,
+            f"the page draws with {image.kind}",
+            expected="mermaid, and nothing else that draws",
+        )
+    own = tokens.unpacked(view.note.runs)
+    for file in files:
+        if not file.runs.isdisjoint(own):
+            yield from _pasted(view, file)
+
+
+def _pasted(view: View, file: CitedFile) -> Iterator[Finding]:
+    """Find the pasted stretches, and where in the source each stands; hashes alone convict nobody."""
+    page = tokens.of_page(view.text)
+    words = [token for token, _ in page]
+    source = tokens.of_source("\n".join(line.decode("utf-8", "replace") for line in file.lines))
+    where = {value: at for at, value in reversed(list(enumerate(tokens.run_hashes(source))))}
+    at = 0
+    hashes = tokens.run_hashes(words)
+    while at < len(hashes):
+        start = where.get(hashes[at])
+        if start is None or source[start : start + tokens.RUN] != words[at : at + tokens.RUN]:
+            at += 1
+            continue
+        length = tokens.RUN
+        while (
+            at + length < len(words)
+            and start + length < len(source)
+            and words[at + length] == source[start + length]
+        ):
+            length += 1
+        row, end = page[at][1], page[at + length - 1][1]
+        yield Finding(
+            "N601",
+            view.filename,
+            Span(row, 1, end, 1),
+            f"{length} consecutive tokens here are those of `{file.path}`",
+            expected=f"fewer than {tokens.RUN}; cite the lines, and say them in your own words",
+            found="“" + " ".join(words[at : at + 8]) + " …”",
+        )
+        at += length

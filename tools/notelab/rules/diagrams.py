@@ -1,0 +1,165 @@
+"""N3xx: does each diagram draw, and does each expected one mark what it must?"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+
+from notelab.citation import Span
+from notelab.finding import TOP, Finding
+from notelab.lab import ExpectedDiagram
+from notelab.memo import Memo, key_of
+from notelab.mermaid import fingerprint
+from notelab.mermaid.model import EngineMissing, Parsed
+from notelab.note import Diagram
+from notelab.view import View
+
+
+class Diagrams:
+    """Parses diagrams with mermaid itself, each text once and for all."""
+
+    def __init__(self, memo: Memo) -> None:
+        """Start no engine yet: most checks find every diagram in the content cache."""
+        self._memo = memo
+        self._engine: object | None = None
+        self.missing = ""
+        self.parsed = 0
+
+    def parse(self, text: str) -> Parsed | None:
+        """Parse one diagram; None where no script engine can be had (`missing` says why)."""
+        key = key_of(fingerprint(), text)
+        kept = self._memo.get("diagram", key)
+        if kept is not None:
+            with contextlib.suppress(msgspec.DecodeError):
+                self.parsed += 1
+                return msgspec.msgpack.decode(kept, type=Parsed)
+        if self.missing:
+            return None
+        from notelab.mermaid.engine import Engine
+
+        try:
+            engine = self._engine = self._engine or Engine()
+            assert isinstance(engine, Engine)
+            parsed = engine.parse(text)
+        except EngineMissing as fault:
+            self.missing = f"{fault}" + (f"; {fault.hint}" if fault.hint else "")
+            return None
+        if parsed.settled:
+            self._memo.put("diagram", key, msgspec.msgpack.encode(parsed))
+        self.parsed += 1
+        return parsed
+
+
+def findings(view: View, diagrams: Diagrams) -> Iterator[Finding]:
+    """Judge a page's diagrams."""
+    if view.note is None:
+        return
+    expected = {want.id: want for want in view.page.diagrams or []}
+    seen: Counter[str] = Counter()
+    for diagram in view.note.diagrams:
+        seen[diagram.id] += 1
+        yield from _one(view, diagram, expected.get(diagram.id), diagrams)
+        if view.page.diagrams is not None:
+            yield from _place(view, diagram, expected, seen)
+    for want in expected.values():
+        if not seen[want.id]:
+            yield Finding(
+                "N301",
+                view.filename,
+                TOP,
+                f"the diagram `{want.id}` is missing",
+                expected=f"a mermaid block whose first line is `%% id: {want.id}`",
+                found=", ".join(f"`{name or 'no id'}`" for name in seen) or "no diagram",
+            )
+
+
+def _place(
+    view: View, diagram: Diagram, expected: dict[str, ExpectedDiagram], seen: Counter[str]
+) -> Iterator[Finding]:
+    if diagram.id in expected and seen[diagram.id] == 1:
+        return
+    said = f"`{diagram.id}`" if diagram.id else "without an id"
+    again = " again" if diagram.id in expected else ""
+    yield Finding(
+        "N306",
+        view.filename,
+        _span(diagram, 1),
+        f"a diagram {said} stands here{again}, which the lab doesn't ask for",
+        expected="exactly " + ", ".join(f"`{name}`" for name in expected),
+        help="a diagram's first line is `%% id: NAME`" if not diagram.id else "",
+    )
+
+
+def _one(
+    view: View, diagram: Diagram, want: ExpectedDiagram | None, diagrams: Diagrams
+) -> Iterator[Finding]:
+    called = f"the diagram `{diagram.id}`" if diagram.id else "the diagram"
+    if want and want.max_lines and diagram.lines > want.max_lines:
+        yield Finding(
+            "N305",
+            view.filename,
+            _span(diagram, 1),
+            f"{called} has {diagram.lines} lines",
+            expected=f"at most {want.max_lines}, without blank lines and comments",
+            found=f"{diagram.lines}",
+        )
+    parsed = diagrams.parse(diagram.text)
+    if parsed is None:
+        yield Finding(
+            "N307",
+            view.filename,
+            _span(diagram, 1),
+            f"{called} was not checked: {diagrams.missing}",
+            expected="a script engine that runs mermaid",
+        )
+    elif not parsed.ok:
+        yield Finding(
+            "N302",
+            view.filename,
+            _span(diagram, parsed.line or 1),
+            f"{called} doesn't draw: {parsed.error}",
+            expected="a diagram that mermaid parses",
+        )
+    elif want:
+        yield from _marks(view, diagram, want, parsed)
+
+
+def _marks(
+    view: View, diagram: Diagram, want: ExpectedDiagram, parsed: Parsed
+) -> Iterator[Finding]:
+    if want.type and parsed.type != want.type:
+        yield Finding(
+            "N303",
+            view.filename,
+            _span(diagram, 1),
+            f"the diagram `{want.id}` is a {parsed.type}",
+            expected=f"a {want.type}",
+            found=parsed.type,
+        )
+    labels = [label.casefold() for label in parsed.labels]
+    for text, times in Counter(want.labels_in(view.page.language)).items():
+        found = sum(label.count(text.casefold()) for label in labels)
+        if found < times:
+            yield Finding(
+                "N304",
+                view.filename,
+                _span(diagram, 1),
+                f"the diagram `{want.id}` marks “{text}” {_times(found)}",
+                expected=f"{_times(times)}, in its labels",
+                found=_times(found),
+                help="its labels: " + ", ".join(f"“{label}”" for label in parsed.labels[:12]),
+            )
+
+
+def _times(count: int) -> str:
+    return {0: "nowhere", 1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _span(diagram: Diagram, line: int) -> Span:
+    lines = diagram.text.split("\n")
+    line = min(max(line, 1), max(len(lines) - 1, 1))
+    text = lines[line - 1] if line <= len(lines) else ""
+    column = len(text) - len(text.lstrip()) + 1
+    row = diagram.row + line - 1
+    return Span(row, column, row, len(text) + 1)

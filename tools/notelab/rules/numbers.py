@@ -1,0 +1,87 @@
+"""N4xx: does every quoted number equal the row it links to, and is the row's page up to date?"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from notelab import results_page
+from notelab.citation import Span
+from notelab.finding import Finding
+from notelab.lab import Lab
+from notelab.note import NumberLink
+from notelab.results_page import Results
+from notelab.view import View, shown
+
+
+class Numbers:
+    """Judges the measured numbers of a lab's pages, reading each results page once."""
+
+    def __init__(self, lab: Lab) -> None:
+        """Nothing is read yet."""
+        self._lab = lab
+        self._read: dict[Path, Results] = {}
+
+    def findings(self, view: View) -> Iterator[Finding]:
+        """Judge one page's number links."""
+        for link in view.note.numbers if view.note else []:
+            yield from self._link(view, link)
+
+    def stale_findings(self) -> Iterator[Finding]:
+        """Judge the results pages that were read: each once."""
+        for path, results in self._read.items():
+            for name, row in results.stale:
+                yield Finding(
+                    "N404",
+                    shown(path),
+                    Span(row, 1, row, 1),
+                    f"the page was generated from another `{name}` than the one here",
+                    expected="the SHA-256 of its inputs as they are",
+                    help="generate it again: `tools/bench report`",
+                )
+
+    def _link(self, view: View, link: NumberLink) -> Iterator[Finding]:
+        path = (view.page.path.parent / link.path).resolve()
+        first = self._lab.languages[0]
+        language = view.page.language
+        wanted = "RESULTS.md" if language == first else f"RESULTS.{language}.md"
+        if path.name != wanted:
+            yield Finding(
+                "N403",
+                view.filename,
+                link.span,
+                f"a page in `{language}` quotes `{path.name}`",
+                expected=wanted,
+                found=path.name,
+            )
+            return
+        if not path.is_relative_to(self._lab.root):
+            results = Results({}, [], "is outside of the repository")
+        else:
+            results = self._read.setdefault(path, results_page.read(path))
+        values = results.values.get(link.anchor, [])
+        if len(values) != 1:
+            yield self._no_row(view, link, results, len(values))
+        elif values[0].strip() != link.text:
+            yield Finding(
+                "N402",
+                view.filename,
+                link.span,
+                f"the text quotes {link.text}, the row `{link.anchor}` says {values[0]}",
+                expected=values[0],
+                found=link.text,
+            )
+
+    def _no_row(self, view: View, link: NumberLink, results: Results, count: int) -> Finding:
+        if results.problem:
+            found = f"{link.path} {results.problem}"
+        elif link.anchor in results.values:
+            found = f"{count} bold values in that row"
+        else:
+            found = "no such row"
+        return Finding(
+            "N401",
+            view.filename,
+            link.span,
+            f"“{link.text}” has no row `{link.anchor}` to stand on",
+            expected=f'a row with `<a id="{link.anchor}">` and one bold value',
+            found=found,
+        )
