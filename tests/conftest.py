@@ -7,9 +7,7 @@ import pytest
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report = yield
     expected = item.get_closest_marker("may_skip")
     if report.skipped and os.environ.get("SHARDBOOK_EXPECT_NO_SKIPS") and not expected:

@@ -112,7 +112,9 @@ class Sources:
     def __init__(self, book: Book) -> None:
         """Read every cited file once."""
         self._files = {
-            file.path: file for file in book.open().evidence.gathered() if file.state is State.PROVED
+            file.path: file
+            for file in book.open().evidence.gathered()
+            if file.state is State.PROVED
         }
 
     def file(self, citation: Citation) -> CitedFile:
@@ -216,9 +218,7 @@ def shifts(book: Book, sizes: range, *, relocked: bool) -> Tally:
     wanted = RANGE_CODES if relocked else LOCK_CODES
     for size in sizes:
         for by in (-size, size):
-            part = plant(
-                book, lambda c, by=by: sources.shifted(c, by), wanted, relocked=relocked
-            )
+            part = plant(book, lambda c, by=by: sources.shifted(c, by), wanted, relocked=relocked)
             total.add(part.planted, list(part.missed))
     return total
 
@@ -268,7 +268,11 @@ def table(book: Book) -> list[tuple[str, Tally, Tally]]:
     for name, new, wanted in single:
         either = wanted | {"N210", "N213"} if name.startswith("another file") else wanted
         rows.append(
-            (name, plant(book, new, either, relocked=False), plant(book, new, either, relocked=True))
+            (
+                name,
+                plant(book, new, either, relocked=False),
+                plant(book, new, either, relocked=True),
+            )
         )
     return rows
 

@@ -6,12 +6,13 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from notelab.sources.library import Library
+from notelab.sources.store import Store
+
 from notelab import lock as lock_file
 from notelab.check import Bench, Report, check_lab, open_lab
 from notelab.memo import Memo
 from notelab.relock import Relocked, relock
-from notelab.sources.library import Library
-from notelab.sources.store import Store
 
 UPSTREAM = '''\
 """A module that the scratch lab cites."""

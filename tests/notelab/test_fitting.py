@@ -97,7 +97,7 @@ def test_the_outline_names_symbols_with_decorators_and_comments() -> None:
     ],
 )
 def test_a_range_of_whole_statements_in_one_symbol_fits(start: str, end: str) -> None:
-    first, last = row(start), max(n for n, l in enumerate(SOURCE.split("\n"), 1) if end in l)
+    first, last = row(start), max(n for n, line in enumerate(SOURCE.split("\n"), 1) if end in line)
     assert fitting.straddles(FILE, first, last) is None
     assert fitting.starts_well(FILE, first)
     assert fitting.ends_well(FILE, last)

@@ -58,7 +58,9 @@ def test_diagrams_keep_their_row_id_and_size() -> None:
 
 
 def test_images_are_seen_in_markdown_and_in_html() -> None:
-    note = reading.read("![a](b.png)\n\n<svg></svg>\n\ntext <IMG src=x>\n\n![r][ref]\n\n[ref]: c.png\n")
+    note = reading.read(
+        "![a](b.png)\n\n<svg></svg>\n\ntext <IMG src=x>\n\n![r][ref]\n\n[ref]: c.png\n"
+    )
     assert len(note.images) == 4
 
 
@@ -92,9 +94,38 @@ def test_front_matter_that_is_no_yaml_says_where() -> None:
 @given(
     st.lists(
         st.sampled_from(
-            ["- ", "**", "`", "``", "a/b.py:L1-L2", "\n", "\n\n", "# ", "```mermaid\n", "<!--", "-->",
-             "|", "---", "---\n", "[", "](", ")", "![", "<img", ">", "\\", "*", "x y", "\t", "\x00",
-             "é", "&amp;", "1. ", "title: a", "> "]
+            [
+                "- ",
+                "**",
+                "`",
+                "``",
+                "a/b.py:L1-L2",
+                "\n",
+                "\n\n",
+                "# ",
+                "```mermaid\n",
+                "<!--",
+                "-->",
+                "|",
+                "---",
+                "---\n",
+                "[",
+                "](",
+                ")",
+                "![",
+                "<img",
+                ">",
+                "\\",
+                "*",
+                "x y",
+                "\t",
+                "\x00",
+                "é",
+                "&amp;",
+                "1. ",
+                "title: a",
+                "> ",
+            ]
         ),
         max_size=40,
     ).map("".join)

@@ -74,7 +74,9 @@ def test_a_wrong_range_is_answered_with_the_one_that_fits_and_the_real_symbol(
 
 
 def test_a_range_wider_than_allowed_is_found(scratch: Scratch) -> None:
-    scratch.replace("lab.toml", 'languages = ["en", "es"]', 'languages = ["en", "es"]\nmax-lines = 3')
+    scratch.replace(
+        "lab.toml", 'languages = ["en", "es"]', 'languages = ["en", "es"]\nmax-lines = 3'
+    )
     assert scratch.codes() == ["N206", "N206"]
 
 
@@ -134,7 +136,10 @@ def test_each_stop_condition_is_held(scratch: Scratch, old: str, new: str, code:
 def test_a_choice_less_than_asked_for_is_found(scratch: Scratch) -> None:
     for name in ("note.md", "note.es.md"):
         text = scratch.read(name)
-        start, end = text.index("- **T") if name == "note.md" else text.index("- **D"), text.index("\n## ")
+        start, end = (
+            text.index("- **T") if name == "note.md" else text.index("- **D"),
+            text.index("\n## "),
+        )
         scratch.write(name, text[:start] + text[end:])
     scratch.lock()
     assert scratch.codes() == ["N105", "N105"]
@@ -179,7 +184,9 @@ def test_a_translation_out_of_step_is_a_finding(scratch: Scratch) -> None:
 
 
 def test_an_untranslated_paragraph_is_a_finding(scratch: Scratch) -> None:
-    scratch.write("note.es.md", scratch.read("note.md").replace("Connect the dots", "Une los puntos"))
+    scratch.write(
+        "note.es.md", scratch.read("note.md").replace("Connect the dots", "Une los puntos")
+    )
     assert "N506" in scratch.codes()
 
 

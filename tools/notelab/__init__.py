@@ -1,3 +1,3 @@
-"""Reading notes that prove themselves: notes, the source they cite, and the rules that judge them."""
+"""Reading notes that prove themselves: notes, the source they cite, the rules that judge."""
 
 __version__ = "0.1.0"

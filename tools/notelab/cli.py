@@ -262,7 +262,7 @@ def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> in
 def cite(
     source: str, symbol: str, lab_folder: Path | None, mirrors: tuple[str, ...], offline: bool
 ) -> int:
-    """Print the citation of SYMBOL, a dotted name, or path/to/file.py:Name for a file not cited yet."""
+    """Print the citation of SYMBOL: a dotted name, or path/file.py:Name if no page cites the file."""
     from notelab.commands import citing
     from notelab.commands.choosing import lab_with
 

@@ -51,7 +51,9 @@ def _table(root: object, whole: Span) -> FrontMatter:
     import yaml
 
     assert isinstance(root, yaml.MappingNode)
-    title, commits, seen = "", [], set()
+    title = ""
+    commits: list[CommitPrefix] = []
+    seen: set[str] = set()
     for key, value in root.value:
         name = key.value if isinstance(key, yaml.ScalarNode) else ""
         span = Span(key.start_mark.line + 2, key.start_mark.column + 1, value.end_mark.line + 2, 1)

@@ -23,7 +23,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ke
 
 
 class LabTable(_Table, frozen=True):
-    """`[lab]`: what the lab is called, its languages (the first is the original), wider settings."""
+    """`[lab]`: what the lab is called, its languages (the first is the original), settings."""
 
     title: str
     languages: list[str] = msgspec.field(default_factory=lambda: ["en"])
@@ -191,7 +191,7 @@ def _nearest_key(message: str) -> str:
 
 
 def _check(folder: Path, root: Path, file: LabFile) -> None:
-    from notelab.sources.git_remote import check_url
+    from notelab.sources.git_url import check_url
 
     where = _shown(folder / LAB_FILE)
     languages = file.lab.languages

@@ -1,4 +1,4 @@
-"""The structure of a cited file: its symbols, where statements begin and end, which names stand where.
+"""The structure of a cited file: its symbols, its statements, which names stand where.
 
 Computed from a Python file's syntax tree once and kept by blob id. A file that is not Python (or
 is newer Python than this interpreter parses) has only lines.

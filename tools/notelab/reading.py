@@ -50,7 +50,7 @@ def count_words(prose: str) -> int:
 
 
 class _Walk:
-    """One pass over the block tokens; a choice, a paragraph or a table row gathers what it holds."""
+    """One pass over the block tokens; a choice, paragraph or table row gathers what it holds."""
 
     def __init__(self, blocks: "list[Token]", lines: list[str]) -> None:
         self.blocks, self.lines = blocks, lines

@@ -1,4 +1,4 @@
-"""Make a lab's lock anew: record whatever resolves, judge nothing, and never lose a stronger proof."""
+"""Make a lab's lock anew: record whatever resolves, judge nothing, never lose a stronger proof."""
 
 import contextlib
 import os
@@ -100,7 +100,7 @@ def _file(file: CitedFile, known: LockedFile | None) -> LockedFile:
 
 
 def write_together(contents: dict[Path, str]) -> None:
-    """Write files so that an interrupt leaves the old ones: all are written aside, then put in place.
+    """Write files so that an interrupt leaves the old ones: all aside first, then put in place.
 
     Raises:
         OSError: one of them can't be written; then none was touched.

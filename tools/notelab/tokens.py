@@ -21,7 +21,7 @@ _TOP = pow(_BASE, RUN - 1, _PRIME)
 
 def of_source(text: str) -> list[str]:
     """Return a source file's tokens; a comment's `#` is none, so that a pasted comment is seen."""
-    return [token for token in _TOKEN.findall(text) if token != "#"]
+    return [piece for piece in _TOKEN.findall(text) if piece != "#"]
 
 
 def of_page(text: str) -> list[tuple[str, int]]:
@@ -29,7 +29,7 @@ def of_page(text: str) -> list[tuple[str, int]]:
     found = []
     plain = _LINE_MARK.sub(lambda mark: " " * len(mark[0]), text)
     for row, line in enumerate(plain.split("\n"), start=1):
-        found += [(token, row) for token in _TOKEN.findall(line) if token not in "#`"]
+        found += [(piece, row) for piece in _TOKEN.findall(line) if piece not in "#`"]
     return found
 
 

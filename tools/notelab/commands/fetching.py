@@ -33,7 +33,7 @@ def lay_out(labs: list[Path], source: str | None, directory: Path, bench: Bench)
         NotelabError: the source is not named and there are several, or it has no usable pin, or
             its tree can't be had.
     """
-    known = {}
+    known: dict[str, Path] = {}
     for folder in labs:
         lab = lab_file.load(folder)
         for name in lab.sources:

@@ -20,7 +20,7 @@ class Painter:
 
 
 def plain(text: str) -> str:
-    """Make text from a note or a remote safe to print: no control character reaches the terminal."""
+    """Make untrusted text safe to print: no control character reaches the terminal."""
     return "".join(ch if ch.isprintable() else " " for ch in text)
 
 

@@ -1,4 +1,4 @@
-"""N2xx: does each citation exist at the pin, fit its symbol, name what it shows, and hold in the lock?"""
+"""N2xx: does each citation exist at the pin, fit its symbol, name what it shows, stand in the lock?"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,7 +83,7 @@ class Judge:
         if citation.source and citation.source not in self._lab.sources:
             return case.finding(
                 "N203",
-                f"`{citation.text}` names the source `{citation.source}`, which is none of this lab",
+                f"`{citation.text}` names a source, `{citation.source}`, that is none of this lab",
                 expected=" or ".join(f"`{name}`" for name in self._lab.sources),
             )
         names = (

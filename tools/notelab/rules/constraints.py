@@ -28,7 +28,7 @@ def findings(view: View, files: Iterable[CitedFile]) -> Iterator[Finding]:
 
 
 def _pasted(view: View, file: CitedFile) -> Iterator[Finding]:
-    """Find the pasted stretches, and where in the source each stands; hashes alone convict nobody."""
+    """Find the pasted stretches by their tokens; a hash alone convicts nobody."""
     page = tokens.of_page(view.text)
     words = [token for token, _ in page]
     source = tokens.of_source("\n".join(line.decode("utf-8", "replace") for line in file.lines))

@@ -1,4 +1,4 @@
-"""N5xx: does a translation make the same choices, citations, numbers and diagrams as its original?"""
+"""N5xx: has a translation the choices, citations, numbers and diagrams of its original?"""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,0 +1,141 @@
+"""The checker beside markdownlint-cli2, on the same files, in the same run, interleaved.
+
+`make benchmark` runs it and rewrites the measured table of docs/reference/speed.md (and .es.md).
+"""
+
+import json
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from notelab import lock as lock_file
+from notelab.check import Bench, open_lab
+from notelab.memo import Memo
+from notelab.relock import relock
+from tests.notelab import faults
+from tests.notelab.benchmark import corpus
+from tests.notelab.real import real_bench
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
+
+ROUNDS = 7
+MARKDOWNLINT = "markdownlint-cli2@0.18.1"
+PAGES = [faults.ROOT / f"docs/reference/speed{ending}.md" for ending in ("", ".es")]
+
+
+def timed(command: list[str], folder: Path, environment: dict[str, str]) -> float:
+    start = time.perf_counter()
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    seconds = time.perf_counter() - start
+    assert done.returncode in (0, 1), done.stderr[-2000:]
+    if "shardbook" in command[0]:
+        assert done.returncode == 0, done.stdout[:3000]
+    return seconds
+
+
+def spread(values: list[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{statistics.median(values):.2f} s ({low:.2f}–{high:.2f})"
+
+
+def test_a_thousand_notes_and_one_against_markdownlint(tmp_path: Path) -> None:
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if not npm or not node:
+        pytest.skip("needs npm, for markdownlint-cli2")
+    linter = tmp_path / "linter"
+    linter.mkdir()
+    subprocess.run(
+        [
+            npm,
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+            str(linter),
+            MARKDOWNLINT,
+        ],
+        check=True,
+    )
+    version = json.loads((linter / "node_modules/markdownlint-cli2/package.json").read_text())
+    real = faults.ROOT / faults.LAB
+    book = open_lab(real, real_bench())
+    files = [file for file in book.evidence.gathered() if file.outline and file.outline.python]
+    assert len(files) >= corpus.FILES, "the real lab cites too few files"
+    lab = corpus.write(tmp_path / "book", real, files)
+    source = Path(os.environ.get("SHARDBOOK_CACHE") or _default_root())
+    cache = tmp_path / "cache"
+    shutil.copytree(source, cache, ignore=shutil.ignore_patterns("memo", "git"))
+    bench = Bench(Memo(None), real_bench().library)
+    (lab / "citations.lock").write_text(lock_file.dump(relock(open_lab(lab, bench)).lock), "utf-8")
+
+    environment = {**os.environ, "SHARDBOOK_CACHE": str(cache)}
+    shardbook = [str(Path(sys.executable).parent / "shardbook"), "check", "--offline"]
+    entry = linter / "node_modules/markdownlint-cli2/markdownlint-cli2-bin.mjs"
+    config = tmp_path / "book" / ".markdownlint-cli2.jsonc"
+    config.write_text('{"noProgress": true}')
+    markdownlint = [node, str(entry)]
+    folder = tmp_path / "book"
+    cold = timed(shardbook, folder, environment)
+    many: dict[str, list[float]] = {"ours": [], "theirs": []}
+    one: dict[str, list[float]] = {"ours": [], "theirs": []}
+    note = "experiments/99-many/note-0500.md"
+    for _ in range(ROUNDS):
+        many["ours"].append(timed(shardbook, folder, environment))
+        many["theirs"].append(timed([*markdownlint, "experiments/**/*.md"], folder, environment))
+        one["ours"].append(timed([*shardbook, note], folder, environment))
+        one["theirs"].append(timed([*markdownlint, note], folder, environment))
+    ratios = {
+        name: sorted(ours / theirs for ours, theirs in zip(run["ours"], run["theirs"], strict=True))
+        for name, run in (("many", many), ("one", one))
+    }
+    lines = [
+        "| | shardbook check | markdownlint-cli2 | ratio, round by round |",
+        "|---|--:|--:|--:|",
+        _row("1,000 notes, caches filled", many, ratios["many"]),
+        _row("1 note of the 1,000, caches filled", one, ratios["one"]),
+        f"| 1,000 notes, caches empty (2,000 diagrams parsed) | {cold:.1f} s | – | – |",
+    ]
+    about = (
+        f"{ROUNDS} interleaved rounds, median (least–most), {datetime.now(UTC):%Y-%m-%d}; "
+        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
+        f"Python {platform.python_version()}, markdownlint-cli2 {version['version']}."
+    )
+    measured = "\n".join([*lines, "", about])
+    print(f"\n{measured}")
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        block = f"<!-- measured -->\n{measured}\n<!-- /measured -->"
+        page.write_text(
+            re.sub(
+                r"<!-- measured -->.*<!-- /measured -->", lambda _: block, text, flags=re.DOTALL
+            ),
+            "utf-8",
+        )
+    assert statistics.median(ratios["many"]) <= 1 / 6
+    assert statistics.median(one["ours"]) <= 0.15
+
+
+def _default_root() -> Path:
+    from notelab.sources.store import default_root
+
+    return default_root()
+
+
+def _row(name: str, run: dict[str, list[float]], ratios: list[float]) -> str:
+    middle = statistics.median(ratios)
+    return (
+        f"| {name} | {spread(run['ours'])} | {spread(run['theirs'])} "
+        f"| 1/{1 / middle:.1f} (1/{1 / ratios[-1]:.1f}–1/{1 / ratios[0]:.1f}) |"
+    )

@@ -1,0 +1,105 @@
+"""The hook, with real `pre-commit` and real `git commit`."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.notelab.faults import ROOT
+from tests.notelab.scratch import Scratch, git
+
+BIN = Path(sys.executable).parent
+
+
+def environment(scratch: Scratch) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return {
+        **kept,
+        "SHARDBOOK_CACHE": str(scratch.root / "cache"),
+        "SHARDBOOK_MIRROR_UP": str(scratch.upstream),
+        "PRE_COMMIT_HOME": str(scratch.root / "pre-commit"),
+        "GIT_AUTHOR_NAME": "T",
+        "GIT_AUTHOR_EMAIL": "t@example.invalid",
+        "GIT_COMMITTER_NAME": "T",
+        "GIT_COMMITTER_EMAIL": "t@example.invalid",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+    }
+
+
+def run(scratch: Scratch, *command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command,
+        cwd=scratch.book,
+        env=environment(scratch),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+@pytest.fixture
+def hooked(scratch: Scratch) -> Scratch:
+    """A workbook with this repository's own hook, as `make hooks` installs it."""
+    pre_commit = BIN / "pre-commit"
+    if not pre_commit.exists():
+        pytest.skip("pre-commit is not installed beside this Python")
+    text = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
+    text = text.replace(".venv/bin/", f"{BIN}/")
+    start, end = text.index("      - id: ruff\n"), len(text)
+    scratch.book.joinpath(".pre-commit-config.yaml").write_text(text[:start] + text[end:])
+    git(scratch.book, "add", ".")
+    git(scratch.book, "commit", "-qm", "sound")
+    assert run(scratch, str(pre_commit), "install").returncode == 0
+    return scratch
+
+
+def test_a_commit_of_a_broken_note_is_refused_and_says_why(hooked: Scratch) -> None:
+    head = git(hooked.book, "rev-parse", "HEAD")
+    hooked.replace("note.md", "L14-L15", "L15-L17")
+    refused = run(hooked, "git", "commit", "-qam", "broken")
+    assert refused.returncode != 0
+    assert "N208" in refused.stdout + refused.stderr
+    assert git(hooked.book, "rev-parse", "HEAD") == head
+
+
+def test_a_commit_of_a_sound_note_passes(hooked: Scratch) -> None:
+    hooked.replace("note.md", "where the comment says so", "where its comment says so")
+    done = run(hooked, "git", "commit", "-qam", "sound")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "shardbook check" in done.stdout + done.stderr
+
+
+def test_a_commit_that_breaks_only_the_pin_is_refused(hooked: Scratch) -> None:
+    hooked.write("up-sha.txt", "0" * 39 + "\n")
+    refused = run(hooked, "git", "commit", "-qam", "broken")
+    assert refused.returncode != 0
+    assert "N121" in refused.stdout + refused.stderr
+
+
+@pytest.mark.network
+def test_any_repository_can_use_the_hook_from_a_clone_of_this_one(scratch: Scratch) -> None:
+    pre_commit = BIN / "pre-commit"
+    if not pre_commit.exists():
+        pytest.skip("pre-commit is not installed beside this Python")
+    hook = scratch.root / "hook"
+    shutil.copytree(
+        ROOT,
+        hook,
+        ignore=shutil.ignore_patterns(".git", ".venv", "site", "node_modules", ".*_cache"),
+    )
+    git(hook, "init", "-q")
+    git(hook, "add", "-A")
+    git(hook, "commit", "-qm", "x")
+    git(scratch.book, "add", ".")
+    git(scratch.book, "commit", "-qm", "sound")
+    tried = (str(pre_commit), "try-repo", str(hook), "shardbook-check", "--all-files", "--verbose")
+    sound = run(scratch, *tried)
+    assert sound.returncode == 0, sound.stdout + sound.stderr
+    scratch.replace("note.md", "L14-L15", "L15-L17")
+    broken = run(scratch, *tried)
+    assert broken.returncode == 1, broken.stdout + broken.stderr
+    assert "N208" in broken.stdout

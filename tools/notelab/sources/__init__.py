@@ -1,0 +1,1 @@
+"""Where cited text comes from: content-addressed, whoever delivers it."""

@@ -1,0 +1,84 @@
+"""A published package as a provider: some of a repository's files, at the same paths."""
+
+import ast
+import re
+from collections.abc import Collection
+from typing import Protocol
+
+from notelab.sources.model import Absent, Answers, Offered, Proof, Refused, Source, Wanted
+from notelab.sources.near import nearest
+
+_VERSION_FILE = re.compile(r"^[^/]+/version\.py$")
+
+
+class UnreadableMemberError(Exception):
+    """A package's file can't be read; the message says why, in a line."""
+
+
+class Package(Protocol):
+    """A package, unpacked or not."""
+
+    who: str
+
+    def names(self) -> Collection[str]:
+        """Return the paths of its files."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes, or raise UnreadableMemberError."""
+        ...
+
+
+def offer(package: Package, source: Source, wanted: Wanted) -> Answers:
+    """Return what the package has of `wanted`.
+
+    A package answers for a file that nobody knows yet only if it names the commit it was built
+    from, and that is the pin.
+    """
+    names = package.names()
+    proof = _proof(package, names, source.commit) if None in wanted.values() else None
+    answers: Answers = {}
+    for path in wanted:
+        if path not in names:
+            answers[path] = Absent(
+                path,
+                definite=False,
+                near=nearest(path, names),
+                reasons=[f"{package.who}: holds no such file"],
+            )
+            continue
+        try:
+            answers[path] = Offered(package.read(path), proof)
+        except UnreadableMemberError as fault:
+            answers[path] = Refused(f"{package.who}: {path}: {fault}")
+    return answers
+
+
+def _proof(package: Package, names: Collection[str], commit: str) -> Proof | None:
+    for name in names:
+        if _VERSION_FILE.match(name):
+            try:
+                if built_from(package.read(name)) == commit:
+                    return "wheel"
+            except UnreadableMemberError:
+                continue
+    return None
+
+
+def built_from(version_file: bytes) -> str | None:
+    """Return the `git_version` that a version.py assigns, read without running it."""
+    try:
+        body = ast.parse(version_file).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    for statement in body:
+        if isinstance(statement, ast.Assign):
+            targets: list[ast.expr] = statement.targets
+        elif isinstance(statement, ast.AnnAssign):
+            targets = [statement.target]
+        else:
+            continue
+        named = any(isinstance(to, ast.Name) and to.id == "git_version" for to in targets)
+        if named and isinstance(statement.value, ast.Constant):
+            return statement.value.value if isinstance(statement.value.value, str) else None
+    return None

@@ -1,0 +1,76 @@
+"""mkdocs hooks: the site draws with the very mermaid that checks, and asks no other host.
+
+Listed under `hooks:` in mkdocs.yml. mkdocs runs hooks after its plugins, in the same events.
+"""
+
+import re
+from copy import deepcopy
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from notelab.mermaid import BUNDLE
+
+_ALTERNATE = re.compile(r"""\s*<link\b[^>]*\brel=["']?alternate\b[^>]*>""")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Let mermaid2 take the vendored bundle for the file that its `javascript` option names.
+
+    mermaid2 looks for that file under docs/ and keeps what it found; the bundle lies beside the
+    checker that runs it, so what mermaid2 would find is given to it here.
+
+    Raises:
+        PluginError: mermaid2 is not set up in mkdocs.yml, or the bundle is missing.
+    """
+    if not BUNDLE.is_file():
+        raise PluginError(f"{BUNDLE} is missing: restore it from git, or run `make vendor`")
+    place = _asset(config)
+    plugin: Any = config.plugins["mermaid2"]
+    plugin._javascript = place
+    return config
+
+
+def _asset(config: MkDocsConfig) -> str:
+    plugin = config.plugins.get("mermaid2")
+    place = plugin.config["javascript"] if plugin else None
+    if not place or "://" in place:
+        raise PluginError(
+            "mkdocs.yml must list the plugin mermaid2, its `javascript` a path within the site; "
+            f"found {place!r}"
+        )
+    return str(place)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the bundle to what the site serves."""
+    place = _asset(config)
+    if files.get_file_from_path(place) is None:
+        files.append(File.generated(config, place, abs_src_path=str(BUNDLE)))
+    return files
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Leave `<link rel=alternate>` out of a page; sitemap.xml says it, and so does the selector.
+
+    For each of them Material asks for a sitemap.xml below that page, which isn't there.
+    """
+    return _ALTERNATE.sub("", output)
+
+
+def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
+    """Do the same for 404.html."""
+    return _ALTERNATE.sub("", output) if template_name.endswith(".html") else output
+
+
+def on_template_context(
+    context: dict[str, Any], template_name: str, config: MkDocsConfig
+) -> dict[str, Any]:
+    """Let the language selector of 404.html lead home, not to the page that was built last."""
+    plugin: Any = config.plugins["i18n"]
+    extra: Any = config.extra
+    extra.alternate = deepcopy(plugin.extra_alternate)
+    return context
