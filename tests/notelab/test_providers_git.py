@@ -14,6 +14,7 @@ from notelab.sources.blob import blob_id
 from notelab.sources.git_remote import check_url
 from notelab.sources.library import Library
 from notelab.sources.model import Absent, Found, Source, SourceError, Unreachable
+from notelab.sources.reach import Reach
 from notelab.sources.store import Store
 from tests.notelab.scratch import git
 from tests.notelab.upstream import ONE, TWO, make_upstream
@@ -61,12 +62,25 @@ def test_a_server_that_does_not_filter_is_fetched_from_all_the_same(
     assert all(isinstance(one, Found) and one.proof == "git" for one in answers.values())
 
 
-def test_a_commit_that_was_fetched_once_needs_no_remote_again(
+def test_a_lock_that_an_ended_fetch_left_is_cleared(
     tmp_path: Path, folder: Path, upstream: Source
 ) -> None:
     _library(tmp_path).read(upstream, {ONE: None})
+    (_cache(tmp_path) / "shallow.lock").write_text("")
+    later = Source("up", upstream.url, git(folder, "rev-parse", "main"))
+    assert isinstance(_library(tmp_path).read(later, {ONE: None})[ONE], Found)
+
+
+def test_a_commit_that_was_fetched_once_needs_no_remote_again(
+    tmp_path: Path, folder: Path, upstream: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise SourceError("no host can be reached")
+
+    _library(tmp_path).read(upstream, {ONE: None})
     shutil.rmtree(folder)
     shutil.rmtree(tmp_path / "cache/blobs")
+    monkeypatch.setattr(Reach, "check", refuse)
     assert isinstance(_library(tmp_path).read(upstream, {ONE: None})[ONE], Found)
 
 
@@ -157,7 +171,8 @@ def test_a_hook_that_calls_us_does_not_lend_us_its_repository(
 def test_refs_are_peeled_to_the_commit(
     tmp_path: Path, folder: Path, upstream: Source, place: str
 ) -> None:
-    library = _library(tmp_path, folder if place == "mirror" else None)
+    alone = place == "mirror"
+    library = _library(tmp_path, folder if alone else None, offline=alone)
     tag_object = git(folder, "rev-parse", "v1")
     assert tag_object != upstream.commit
     for ref in ("v1", upstream.commit, upstream.commit[:10], tag_object, upstream.commit.upper()):
@@ -282,7 +297,6 @@ def test_a_worktree_that_nobody_hands_over_leaves_nothing_behind(
 def test_what_an_ended_fetch_left_behind_is_no_obstacle(tmp_path: Path, upstream: Source) -> None:
     _library(tmp_path).read(upstream, {ONE: None})
     place = _cache(tmp_path)
-    (place / "shallow.lock").write_text("")
     (place / "objects/pack/tmp_pack_x").write_bytes(b"PACK")
     (place.parent / ".new-dead").mkdir()
     (place / "config").write_text("[core]\n\trepositoryfor")
@@ -323,9 +337,7 @@ def test_an_interrupt_in_the_middle_of_a_fetch_leaves_everything_usable(
     os.mkfifo(reached)
     os.mkfifo(tmp_path / "never")
     # The first connection says that it stands and then never answers.
-    transport.write_text(
-        f"#!/bin/sh\necho here > '{reached}'\nexec cat '{tmp_path / 'never'}'\n"
-    )
+    transport.write_text(f"#!/bin/sh\necho here > '{reached}'\nexec cat '{tmp_path / 'never'}'\n")
     transport.chmod(0o755)
     over_ssh = Source("up", f"ssh://h.invalid{folder}", upstream.commit)
     reader = _reader(over_ssh, tmp_path / "cache", GIT_SSH_COMMAND=str(transport))

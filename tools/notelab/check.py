@@ -1,5 +1,6 @@
 """Prove a lab: read its pages, gather what they cite, judge, and count what was proved."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from notelab.lab import Lab
 from notelab.lock import Lock
 from notelab.memo import Memo
 from notelab.rules import constraints, diagrams, languages, stop
-from notelab.rules.citations import Judge, Verdict
+from notelab.rules.citations import Judge, Use, Verdict, page_key
 from notelab.rules.numbers import Numbers
 from notelab.sources.library import Library
 from notelab.view import View
@@ -115,8 +116,8 @@ def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workb
 
 def _with_relatives(found: list[pages.Page], only: set[Path]) -> list[pages.Page]:
     """Keep the pages asked for, with the originals and translations they are compared with."""
-    families = {page.original or page.path for page in found if page.path in only}
-    return [page for page in found if (page.original or page.path) in families]
+    families = {page.family for page in found if page.path in only}
+    return [page for page in found if page.family in families]
 
 
 def usable(citation: Citation) -> bool:
@@ -156,11 +157,12 @@ def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Repo
     report = Report()
     findings = list(stop.pin_findings(book.pins))
     findings += _unresolvable(book)
-    used: set[tuple[str, str]] = set()
+    used: Counter[Use] = Counter()
     by_path = {one.page.path: one for one in book.views}
     for one in book.views:
         verdicts = list(judge.verdicts(one))
-        used |= _used(one, verdicts)
+        if one.page.original is None:
+            used.update(_used(book.lab, one, verdicts))
         findings += stop.page_findings(book.lab, one, book.pins)
         findings += (finding for verdict in verdicts for finding in verdict.findings)
         findings += diagrams.findings(one, parser)
@@ -171,7 +173,8 @@ def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Repo
         if one.note is not None:
             report.notes.append(_note_report(book, one, verdicts))
     findings += numbers.stale_findings()
-    findings += judge.lock_findings(used, whole=only is None)
+    pages_read = {page_key(book.lab, one.page) for one in book.views if one.note}
+    findings += judge.lock_findings(used, pages_read, whole=only is None)
     report.findings = sorted(set(findings), key=lambda finding: finding.order)
     report.labs = [_lab_report(book, report.notes)]
     return report
@@ -193,13 +196,13 @@ def _unresolvable(book: Workbook) -> Iterable[Finding]:
             )
 
 
-def _used(one: View, verdicts: list[Verdict]) -> set[tuple[str, str]]:
+def _used(lab: Lab, one: View, verdicts: list[Verdict]) -> list[Use]:
     citations = one.note.citations if one.note else []
-    return {
-        (verdict.source, citation.key)
+    return [
+        (verdict.source, citation.key, page_key(lab, one.page))
         for citation, verdict in zip(citations, verdicts, strict=True)
         if verdict.source
-    }
+    ]
 
 
 def _note_report(book: Workbook, one: View, verdicts: list[Verdict]) -> NoteReport:

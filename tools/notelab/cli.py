@@ -7,12 +7,13 @@ a tenth of a second, and it is run on every commit.
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from notelab import __version__
 from notelab.errors import NotelabError
+from notelab.plain import plain
 
 if TYPE_CHECKING:
     from notelab.check import Bench, Report
@@ -49,10 +50,10 @@ def main() -> None:
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _fail(message: str, hint: str) -> None:
-    click.echo(f"error: {message}", err=True)
+def _fail(message: str, hint: str) -> NoReturn:
+    _say(f"error: {message}", aside=True)
     if hint:
-        click.echo(f"hint: {hint}", err=True)
+        _say(f"hint: {hint}", aside=True)
     sys.exit(FAULT)
 
 
@@ -110,7 +111,7 @@ def check(
     for folder, only in wanted.items():
         report.add(check_lab(folder, bench, only))
     for stray in strays:
-        click.echo(f"note: {stray} is no page of a lab; not checked", err=True)
+        _say(f"note: {stray} is no page of a lab; not checked", aside=True)
     click.echo(_written(report, output_format, quiet=quiet), nl=False)
     return FINDINGS if report.findings else 0
 
@@ -171,7 +172,12 @@ def _mirrors(given: tuple[str, ...]) -> dict[str, Path]:
 
 
 def _progress(text: str) -> None:
-    click.echo(text, err=True)
+    _say(text, aside=True)
+
+
+def _say(text: str, *, aside: bool = False) -> None:
+    """Print a line that may hold a note's or a remote's words, on standard error if an aside."""
+    click.echo(plain(text), err=aside)
 
 
 @cli.command()
@@ -209,11 +215,11 @@ def fetch(
     labs = list(asked(list(paths), here)[0]) if paths else default_labs(here)
     bench = _bench(mirrors, offline=False)
     if worktree:
-        click.echo(fetching.lay_out(labs, source, worktree, bench))
+        _say(fetching.lay_out(labs, source, worktree, bench))
         return 0
     lines, missing = fetching.fetch(labs, bench)
     for line in lines:
-        click.echo(line)
+        _say(line)
     return FINDINGS if missing else 0
 
 
@@ -229,7 +235,7 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 
     folder = lab_with(source, lab_folder, Path.cwd())
     for line in pinning.pin(folder, source, ref, _bench(mirrors, offline=False)):
-        click.echo(line)
+        _say(line)
 
 
 @cli.command()
@@ -249,7 +255,7 @@ def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> in
         lines, some = locking.lock(folder, bench)
         skipped = skipped or some
         for line in lines:
-            click.echo(line)
+            _say(line)
     return FINDINGS if skipped else 0
 
 
@@ -269,7 +275,7 @@ def cite(
     folder = lab_with(source, lab_folder, Path.cwd())
     lines, found = citing.cite(folder, source, symbol, _bench(mirrors, offline=offline))
     for line, aside in lines:
-        click.echo(line, err=aside)
+        _say(line, aside=aside)
     return 0 if found else FINDINGS
 
 

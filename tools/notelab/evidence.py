@@ -123,8 +123,10 @@ class Evidence:
             proof=_stronger(known, answer),
             provider=answer.provider,
             lines=outline.split_lines(answer.data),
-            outline=self._outline(path, answer),
-            runs=self._runs(answer),
+            outline=self._memo.once(
+                "outline", f"{path} {answer.blob}", lambda: self._outline(path, answer)
+            ),
+            runs=self._memo.once("runs", answer.blob, lambda: self._runs(answer)),
         )
 
     def _outline(self, path: str, found: Found) -> Outline:

@@ -8,6 +8,7 @@ from notelab.codes import RULES
 from notelab.errors import NotelabError
 
 _HERE = Path(__file__).resolve().parent
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n\s*", re.DOTALL)
 _PLACES = (_HERE / "rules" / "pages", _HERE.parents[1] / "docs" / "reference" / "rules")
 
 
@@ -38,14 +39,13 @@ def page(code: str, language: str = "en") -> str:
     for place in _PLACES:
         path = place / f"{code}{ending}.md"
         if path.is_file():
-            return path.read_text("utf-8")
+            return _FRONT_MATTER.sub("", path.read_text("utf-8"))
     raise NotelabError(f"no page for {code} in {language!r}", hint="the languages are en and es")
 
 
 def summary(code: str, language: str = "en") -> str:
     """Return the first sentence of a rule's page."""
-    body = re.sub(r"\A---\n.*?\n---\n", "", page(code, language), flags=re.DOTALL)
-    for paragraph in body.split("\n\n"):
+    for paragraph in page(code, language).split("\n\n"):
         text = " ".join(paragraph.split())
         if text and not text.startswith("#"):
             return re.split(r"(?<=[.!?])\s", text)[0].replace("**", "")

@@ -4,7 +4,8 @@ Version 1 is one JSON object::
 
     {"version": 1,
      "sources": {NAME: {"commit": C, "files": {PATH: {"blob": B, "proof": "git" | "wheel"}}}},
-     "citations": {NAME: {"PATH:L1-L9": {"anchors": [...], "sha256": H, "symbol": S}}}}
+     "citations": {NAME: {"PATH:L1-L9":
+         {"anchors": [...], "pages": {PAGE: TIMES}, "sha256": H, "symbol": S}}}}
 
 sorted, one file and one citation a line, so that a merge shows what changed. A citation that still
 stands at an older commit (work in progress of a repin) would carry its own `commit` beside
@@ -41,11 +42,16 @@ class LockedSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LockedCitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A citation's lines by hash, the symbol around them, the names that anchor it in the notes."""
+    """A citation's lines by hash, the symbol around them, the names that anchor it in the notes.
+
+    `pages` says how often each page cites it (an original's path from the lab; its translations
+    must do the same): a citation that slips onto one that stands elsewhere is thus still seen.
+    """
 
     sha256: str
     symbol: str
     anchors: list[str]
+    pages: dict[str, int] = {}
 
 
 class Lock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

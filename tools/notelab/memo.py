@@ -6,10 +6,13 @@ be read, or isn't what was written, is no entry; a folder that can't be written 
 
 import contextlib
 import os
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeVar, cast
 
 _CHECK = 8
+T = TypeVar("T")
 
 
 class Memo:
@@ -18,6 +21,14 @@ class Memo:
     def __init__(self, root: Path | None) -> None:
         """Keep entries under `root`; None keeps nothing."""
         self._root = root
+        self._decoded: dict[tuple[str, str], object] = {}
+
+    def once(self, kind: str, key: str, make: Callable[[], T]) -> T:
+        """Return what `make` makes, made once in this process; for values that nobody changes."""
+        known = self._decoded.get((kind, key))
+        if known is None:
+            known = self._decoded[kind, key] = make()
+        return cast("T", known)
 
     def get(self, kind: str, key: str) -> bytes | None:
         """Return what was put, or None."""

@@ -21,6 +21,11 @@ class Page(msgspec.Struct, frozen=True):
     listed: bool  # named in lab.toml (a note, its diagrams), not found by a glob
 
     @property
+    def family(self) -> Path:
+        """Return the original's path, for an original and its translations alike."""
+        return self.original or self.path
+
+    @property
     def is_note(self) -> bool:
         """Tell whether the page has a note's stop conditions, front matter included."""
         return self.listed

@@ -8,10 +8,12 @@ import msgspec
 
 from notelab import lock as lock_file
 from notelab.check import Workbook, usable
+from notelab.citation import Citation
 from notelab.evidence import CitedFile, State
 from notelab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.note import Cell
 from notelab.outline import is_anchor
+from notelab.rules.citations import page_key
 
 
 class Relocked(msgspec.Struct):
@@ -23,43 +25,61 @@ class Relocked(msgspec.Struct):
 
 def relock(book: Workbook) -> Relocked:
     """Return the lock that the pages ask for now."""
-    old = book.lock or Lock()
-    files: dict[str, dict[str, LockedFile]] = {name: {} for name in book.pins}
-    citations: dict[str, dict[str, LockedCitation]] = {name: {} for name in book.pins}
-    skipped: dict[str, str] = {}
+    making = _Making(book)
     for view in book.views:
+        page = page_key(book.lab, view.page) if view.page.original is None else ""
         for cell in view.note.cells if view.note else []:
             for citation in cell.citations:
-                if not usable(citation):
-                    skipped[citation.text] = citation.problem or "its range runs backwards"
-                    continue
-                names = [citation.source] if citation.source else list(book.pins)
-                asked = [
-                    file for name in names if (file := book.evidence.file(name, citation.path))
-                ]
-                there = [file for file in asked if file.state in (State.PROVED, State.LOCKED)]
-                if len(there) != 1:
-                    skipped[citation.text] = _why_not(asked, there)
-                    continue
-                file = there[0]
-                known = citations[file.source].get(citation.key)
-                entry = _entry(file, citation.first, citation.last, cell, known)
-                entry = entry or _kept(old, file, citation.key)
-                if entry is None:
-                    skipped[citation.text] = "no source text at hand, or no such lines"
-                    continue
-                commit = book.pins[file.source].commit
-                files[file.source][file.path] = _file(
-                    file, old.file(file.source, file.path, commit)
-                )
-                citations[file.source][citation.key] = entry
-    sources = {
-        name: LockedSource(book.pins[name].commit, known)
-        for name, known in files.items()
-        if book.pins[name].commit and known
-    }
-    kept = {name: known for name, known in citations.items() if known}
-    return Relocked(Lock(sources=sources, citations=kept), sorted(skipped.items()))
+                making.take(cell, citation, page)
+    return making.made()
+
+
+class _Making:
+    """A lock in the making, one citation after another."""
+
+    def __init__(self, book: Workbook) -> None:
+        self._book, self._old = book, book.lock or Lock()
+        self._files: dict[str, dict[str, LockedFile]] = {name: {} for name in book.pins}
+        self._citations: dict[str, dict[str, LockedCitation]] = {name: {} for name in book.pins}
+        self._skipped: dict[str, str] = {}
+
+    def take(self, cell: Cell, citation: Citation, page: str) -> None:
+        """Record one citation; `page` is '' on a translation, which counts with its original."""
+        if not usable(citation):
+            self._skipped[citation.text] = citation.problem or "its range runs backwards"
+            return
+        names = [citation.source] if citation.source else list(self._book.pins)
+        found = (self._book.evidence.file(name, citation.path) for name in names)
+        asked = [file for file in found if file]
+        there = [file for file in asked if file.state in (State.PROVED, State.LOCKED)]
+        if len(there) != 1:
+            self._skipped[citation.text] = _why_not(asked, there)
+            return
+        file = there[0]
+        # The file resolves even where the lines don't, so the lock knows it all the same.
+        commit = self._book.pins[file.source].commit
+        known_file = self._old.file(file.source, file.path, commit)
+        self._files[file.source][file.path] = _file(file, known_file)
+        known = self._citations[file.source].get(citation.key)
+        entry = _entry(file, citation.first, citation.last, cell, known)
+        entry = entry or _kept(self._old, file, citation.key)
+        if entry:
+            pages = dict(known.pages) if known else {}
+            if page:
+                pages[page] = pages.get(page, 0) + 1
+            entry = msgspec.structs.replace(entry, pages=pages)
+            self._citations[file.source][citation.key] = entry
+        else:
+            self._skipped[citation.text] = "no source text at hand, or no such lines"
+
+    def made(self) -> Relocked:
+        sources = {
+            name: LockedSource(self._book.pins[name].commit, known)
+            for name, known in self._files.items()
+            if self._book.pins[name].commit and known
+        }
+        kept = {name: known for name, known in self._citations.items() if known}
+        return Relocked(Lock(sources=sources, citations=kept), sorted(self._skipped.items()))
 
 
 def _why_not(asked: list[CitedFile], there: list[CitedFile]) -> str:

@@ -8,7 +8,7 @@ from notelab.check import Bench, open_lab
 from notelab.citation import Citation, Span, looks_like_citation, parse
 from notelab.errors import NotelabError
 from notelab.evidence import CitedFile, State
-from notelab.report.text import plain
+from notelab.plain import plain
 
 
 class Shown(msgspec.Struct):

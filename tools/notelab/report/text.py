@@ -2,6 +2,7 @@
 
 from notelab.check import LabReport, NoteReport, Report, SourceReport
 from notelab.finding import Finding
+from notelab.plain import plain
 
 _RESET = "\x1b[0m"
 _STYLES = {"place": "\x1b[1m", "code": "\x1b[31;1m", "dim": "\x1b[2m", "good": "\x1b[32;1m"}
@@ -17,11 +18,6 @@ class Painter:
     def __call__(self, style: str, text: str) -> str:
         """Return `text` in a style."""
         return f"{_STYLES[style]}{text}{_RESET}" if self._colour else text
-
-
-def plain(text: str) -> str:
-    """Make untrusted text safe to print: no control character reaches the terminal."""
-    return "".join(ch if ch.isprintable() else " " for ch in text)
 
 
 def write(report: Report, *, colour: bool, findings_only: bool = False) -> str:

@@ -1,5 +1,7 @@
 """N2xx: does each citation exist at the pin, fit its symbol, name what it shows, stand in the lock?"""
 
+import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +15,18 @@ from notelab.lab import Lab
 from notelab.lock import Lock, LockedCitation
 from notelab.note import Cell
 from notelab.outline import Outline, is_anchor
+from notelab.pages import Page
 from notelab.pins import Pin
 from notelab.view import View, shown
+
+
+# A citation as the lock counts it: source, written form, page.
+Use = tuple[str, str, str]
+
+
+def page_key(lab: Lab, page: Page) -> str:
+    """Return how the lock names a page: its original's path from the lab's folder."""
+    return Path(os.path.relpath(page.family, lab.folder)).as_posix()
 
 
 class Verdict(msgspec.Struct):
@@ -41,10 +53,13 @@ class Judge:
         """Judge every citation of a page, in the page's order."""
         if view.note is None:
             return
+        page = page_key(self._lab, view.page)
+        most = view.page.table.max_lines or self._lab.file.lab.max_lines
+        times = Counter(citation.text for citation in view.note.citations)
         for cell in view.note.cells:
             for citation in cell.citations:
-                most = view.page.table.max_lines or self._lab.file.lab.max_lines
-                yield self._verdict(_Case(view, cell, citation, most))
+                case = _Case(view, cell, citation, most, page, times[citation.text])
+                yield self._verdict(case)
 
     def _verdict(self, case: "_Case") -> Verdict:
         citation = case.citation
@@ -114,25 +129,43 @@ class Judge:
         locked_file = self._lock.file(file.source, file.path, pin.commit)
         if known is None or locked_file is None:
             return [self._not_locked(case, file)]
+        if case.times > known.pages.get(case.page, 0):
+            return [self._not_locked(case, file, known)]
         if file.state is State.PROVED:
             return _content_against_lock(case, file, known, locked_file.blob)
         if known.anchors and set(known.anchors).isdisjoint(case.cell.names):
             return [_not_anchored(case, "the lock knows that " + _names(known.anchors) + " do")]
         return []
 
-    def _not_locked(self, case: "_Case", file: CitedFile) -> Finding:
-        near = _nearest_locked(self._lock, file, case.citation)
+    def _not_locked(
+        self, case: "_Case", file: CitedFile, known: LockedCitation | None = None
+    ) -> Finding:
+        near = _nearest_locked(self._lock, file, case.citation, case.page)
         unread = "" if file.state is State.PROVED else " and no source text was at hand to judge it"
-        knows = f"the lock knows `{near}` there; else, if" if near else "if"
+        if known:
+            before = _times(known.pages.get(case.page, 0))
+            knows_it = f"knows `{case.citation.text}` {before} on this page, where it stands "
+            knows_it += _times(case.times)
+        else:
+            knows_it = f"doesn't know `{case.citation.text}`{unread}"
+        knows = f"the lock knows `{near}` on this page; else, if" if near else "if"
         return case.finding(
             "N210",
-            f"the lock doesn't know `{case.citation.text}`{unread}",
+            f"the lock {knows_it}",
             expected=f"the citation in {shown(self._lab.folder / 'citations.lock')}",
             help=f"{knows} these are the lines you mean, run `shardbook lock`",
         )
 
-    def lock_findings(self, used: set[tuple[str, str]], *, whole: bool) -> Iterator[Finding]:
-        """Judge the lock itself; `used` are the (source, citation) of the lab's pages."""
+    def lock_findings(
+        self, used: Counter[Use], pages: set[str], *, whole: bool
+    ) -> Iterator[Finding]:
+        """Judge the lock itself, by what the pages that were read cite.
+
+        Args:
+            used: how often each original page cites what.
+            pages: the pages that were read.
+            whole: whether these are all the pages of the lab.
+        """
         path = self._lab.folder / "citations.lock"
         if not self._has_lock:
             if used:
@@ -159,20 +192,28 @@ class Judge:
                     found=at,
                     help="run `shardbook lock` where git or a mirror can be reached",
                 )
-        if whole:
-            for name, citations in self._lock.citations.items():
-                locked, pin = self._lock.sources.get(name), self._pins.get(name)
-                if locked and (pin is None or pin.commit != locked.commit):
-                    continue  # said above: the whole source is to be locked again
-                for key in citations:
-                    if (name, key) not in used:
-                        yield _about_lock(
-                            path,
-                            "N212",
-                            f'"{key}"',
-                            f"the lock holds `{key}`, which no page cites",
-                            help="run `shardbook lock`",
-                        )
+        for name, citations in self._lock.citations.items():
+            locked, pin = self._lock.sources.get(name), self._pins.get(name)
+            if locked and (pin is None or pin.commit != locked.commit):
+                continue  # said above: the whole source is to be locked again
+            for key, citation in citations.items():
+                idle = [
+                    page
+                    for page, times in citation.pages.items()
+                    if (page in pages or whole) and used[name, key, page] < times
+                ]
+                if idle:
+                    yield _about_lock(
+                        path,
+                        "N212",
+                        f'"{key}"',
+                        f"the lock holds `{key}`, which {_names(idle)} cites no more",
+                        help="if that is meant, run `shardbook lock`",
+                    )
+
+
+def _times(count: int) -> str:
+    return {0: "not at all", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 class _Case(msgspec.Struct):
@@ -182,6 +223,8 @@ class _Case(msgspec.Struct):
     cell: Cell
     citation: Citation
     max_lines: int
+    page: str
+    times: int
 
     @property
     def anchors(self) -> set[str]:
@@ -352,12 +395,12 @@ def _content_against_lock(
     return []
 
 
-def _nearest_locked(lock: Lock, file: CitedFile, citation: Citation) -> str:
+def _nearest_locked(lock: Lock, file: CitedFile, citation: Citation, page: str) -> str:
     best: tuple[int, str] | None = None
-    for key in lock.citations.get(file.source, {}):
+    for key, known in lock.citations.get(file.source, {}).items():
         path, _, lines = key.rpartition(":L")
         first = lines.split("-")[0]
-        if path == citation.path and first.isdigit():
+        if path == citation.path and first.isdigit() and page in known.pages:
             distance = abs(int(first) - citation.first)
             if best is None or distance < best[0]:
                 best = (distance, key)

@@ -15,7 +15,6 @@ from notelab.sources.model import SourceError
 _QUIET = (
     "core.fsmonitor=false",
     f"core.hooksPath={os.devnull}",
-    "core.symlinks=false",
     "core.pager=cat",
     "gc.auto=0",
     "maintenance.auto=false",

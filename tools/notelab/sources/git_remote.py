@@ -12,13 +12,22 @@ from tempfile import TemporaryDirectory, mkdtemp
 from notelab.sources import git_tree
 from notelab.sources.git_command import GitCommand
 from notelab.sources.git_url import check_url, endpoint, shown
-from notelab.sources.model import Answers, Refused, Source, SourceError, Wanted, is_commit
+from notelab.sources.model import (
+    Answers,
+    Refused,
+    Source,
+    SourceError,
+    UnknownCommitError,
+    Wanted,
+    is_commit,
+)
 from notelab.sources.process_lock import only_one
 from notelab.sources.reach import Reach
 
 __all__ = ["Remote", "check_url"]
 _TRANSPORTS = "https:ssh:file"
 _RELEASE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._/+-]{0,200}$")
+_NO_SUCH = re.compile(r"not our ref|couldn't find remote ref|bad object")
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
 _SECONDS = 300  # for one fetch; a connection that stalls is dropped much sooner
 
@@ -37,9 +46,9 @@ class Remote:
         Raises:
             SourceError: the remote can't be reached, or it won't hand the commit over.
         """
-        who = f"git {host_of(source.url)}"
         paths = list(wanted)
         with self.repository(source.url) as git:
+            who = f"git {host_of(source.url)}"
             local = GitCommand(git.git_dir)
             if git_tree.has_commit(local, source.commit):
                 answers = git_tree.read(local, source.commit, paths, who)
@@ -70,11 +79,13 @@ class Remote:
             asked.append(f"refs/tags/{source.release}")
         why = ""
         for one in asked:
-            for narrowing in (("--filter=tree:0",), ()):
-                ran = git.run(*_FETCH, "--depth=1", *narrowing, "origin", one, timeout=_SECONDS)
+            for narrowing in ("--filter=tree:0", "--no-filter"):
+                ran = git.run(*_FETCH, "--depth=1", narrowing, "origin", one, timeout=_SECONDS)
                 if ran.status == 0 and git_tree.has_commit(local, source.commit):
                     return
                 why = why or ran.why()
+        if _NO_SUCH.search(why):
+            raise UnknownCommitError(f"{host_of(source.url)} has no commit {source.commit[:12]}")
         raise SourceError(f"{host_of(source.url)} doesn't hand {source.commit[:12]} over: {why}")
 
     def refs(self, url: str, *patterns: str) -> list[tuple[str, str]]:

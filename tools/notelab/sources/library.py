@@ -1,6 +1,6 @@
 """One question, several providers: the bytes of a file at a pin, checked against its blob id."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from notelab.sources.blob import blob_id
@@ -12,11 +12,13 @@ from notelab.sources.model import (
     Refused,
     Source,
     SourceError,
+    UnknownCommitError,
     Unreachable,
     Wanted,
     is_commit,
     path_problem,
 )
+from notelab.sources.pending import Answer, Pending
 from notelab.sources.store import Store
 
 TYPE_CHECKING = False
@@ -24,37 +26,7 @@ if TYPE_CHECKING:
     from notelab.sources.git_remote import Remote
     from notelab.sources.package import Package
 
-Answer = Found | Absent | Unreachable
 _Ask = Callable[[Source, Wanted], Answers]
-
-
-class _Pending:
-    """What is still wanted of a source, and what was said so far about each path."""
-
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = dict(wanted)
-        self.answers: dict[str, Answer] = {}
-        self._reasons: dict[str, list[str]] = {path: [] for path in wanted}
-        self._lacking: dict[str, list[str]] = {}
-
-    def settle(self, path: str, answer: Answer) -> None:
-        self.answers[path] = answer
-        del self.wanted[path]
-
-    def doubt(self, path: str, reasons: Iterable[str]) -> None:
-        self._reasons[path] += [one for one in reasons if one not in self._reasons[path]]
-
-    def lack(self, answer: Absent) -> None:
-        self._lacking[answer.path] = answer.near
-        self.doubt(answer.path, answer.reasons)
-
-    def give_up(self) -> None:
-        for path, blob in list(self.wanted.items()):
-            reasons, near = self._reasons[path], self._lacking.get(path)
-            if near and blob is None:
-                self.settle(path, Absent(path, definite=False, near=near, reasons=reasons))
-            else:
-                self.settle(path, Unreachable(path, reasons))
 
 
 class Library:
@@ -80,6 +52,8 @@ class Library:
         self._packages: dict[str, Package | str] = {}
         self._remote_: Remote | None = None
         self._told = False
+        self._had: set[tuple[str, str]] = set()
+        self._lacked: dict[tuple[str, str], list[str]] = {}
 
     def read(self, source: Source, wanted: Wanted) -> dict[str, Answer]:
         """Return, for each path, its bytes at the pin, or that it isn't there, or why not known.
@@ -88,7 +62,7 @@ class Library:
             source: the repository and its pin.
             wanted: each path with the blob id that the lock knows for it, or None.
         """
-        pending = _Pending(wanted)
+        pending = Pending(wanted)
         for path, blob in wanted.items():
             problem = path_problem(path)
             if problem:
@@ -107,6 +81,14 @@ class Library:
         pending.give_up()
         self._tell_trouble()
         return pending.answers
+
+    def unknown_commit(self, source: Source) -> str:
+        """Return who said, when asked by `read`, that it has no such commit as the pin, or ''.
+
+        It is '' too where somebody else proved to have it: a mirror may be behind.
+        """
+        pin = (source.name, source.commit)
+        return "" if pin in self._had else "; ".join(self._lacked.get(pin, []))
 
     def resolve(self, source: Source, ref: str) -> str:
         """Return the commit id, 40 hex digits, that a tag, branch or commit names.
@@ -164,14 +146,19 @@ class Library:
             found.append(("wheel", self._ask_index))
         return found
 
-    def _take(self, pending: _Pending, who: str, ask: _Ask, source: Source) -> None:
+    def _take(self, pending: Pending, who: str, ask: _Ask, source: Source) -> None:
         try:
             answers = ask(source, dict(pending.wanted))
         except (SourceError, OSError) as fault:
             line = " ".join(f"{who}: {fault}".split())
+            if isinstance(fault, UnknownCommitError):
+                said = self._lacked.setdefault((source.name, source.commit), [])
+                said += [line] if line not in said else []
             for path in pending.wanted:
                 pending.doubt(path, [line])
             return
+        if any(_shows_the_commit(answer) for answer in answers.values()):
+            self._had.add((source.name, source.commit))
         for path, answer in answers.items():
             if isinstance(answer, Refused):
                 pending.doubt(path, [answer.reason])
@@ -184,7 +171,7 @@ class Library:
             else:
                 self._judge(pending, who, path, answer)
 
-    def _judge(self, pending: _Pending, who: str, path: str, offered: Offered) -> None:
+    def _judge(self, pending: Pending, who: str, path: str, offered: Offered) -> None:
         known = pending.wanted[path]
         blob = blob_id(offered.data)
         if known is not None and blob != known:
@@ -229,6 +216,12 @@ class Library:
 
 def _key(name: str) -> str:
     return name.lower().replace("_", "-")
+
+
+def _shows_the_commit(answer: Offered | Absent | Refused) -> bool:
+    if isinstance(answer, Offered):
+        return answer.proof is not None
+    return isinstance(answer, Absent) and answer.definite
 
 
 def _files(wanted: Wanted) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from notelab.sources import git_tree
 from notelab.sources.git_command import GitCommand
-from notelab.sources.model import Answers, Refused, Source, Wanted
+from notelab.sources.model import Answers, Refused, Source, UnknownCommitError, Wanted
 
 _GITDIR = "gitdir:"
 
@@ -27,12 +27,16 @@ def git_dir_of(folder: Path) -> Path | None:
 
 
 def offer(folder: Path, source: Source, wanted: Wanted) -> Answers:
-    """Return what the mirror in `folder` has at the pin; it is never let fetch anything."""
+    """Return what the mirror in `folder` has at the pin; it is never let fetch anything.
+
+    Raises:
+        UnknownCommitError: it doesn't have the pinned commit.
+    """
     who = f"mirror {folder}"
     git_dir = git_dir_of(folder)
     if git_dir is None:
         return dict.fromkeys(wanted, Refused(f"{who}: no git repository"))
     git = GitCommand(git_dir)
     if not git_tree.has_commit(git, source.commit):
-        return dict.fromkeys(wanted, Refused(f"{who}: has no commit {source.commit[:12]}"))
+        raise UnknownCommitError(f"has no commit {source.commit[:12]}")
     return git_tree.read(git, source.commit, list(wanted), who)

@@ -18,6 +18,10 @@ class SourceError(NotelabError):
     """A source can't be asked, or has no such commit."""
 
 
+class UnknownCommitError(SourceError):
+    """A repository was asked, and it says that it has no such commit."""
+
+
 class Source(msgspec.Struct, frozen=True):
     """A cited repository at its pin; `commit` is 40 hex digits, or '' where none is pinned yet."""
 

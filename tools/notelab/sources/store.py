@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 
 from notelab.sources.blob import blob_id
-from notelab.sources.model import MAX_FILE_BYTES
+from notelab.sources.model import MAX_FILE_BYTES, is_commit
 
 
 def default_root() -> Path:
@@ -30,6 +30,8 @@ class Store:
 
     def get(self, blob: str) -> bytes | None:
         """Return the bytes of `blob`, or None; a damaged file is removed, to be fetched again."""
+        if not is_commit(blob):  # a lock may hold anything, and a damaged file is removed
+            return None
         place = self._place(blob)
         try:
             with place.open("rb") as stream:
