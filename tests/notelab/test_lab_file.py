@@ -22,7 +22,7 @@ def fault(scratch: Scratch) -> NotelabError:
         ("max-words", "max-word", "unknown field `max-word`", "did you mean `max-words`?"),
         ("[sources.up]", "[source.up]", "unknown field `source`", "did you mean `sources`?"),
         ("title = ", "titel = ", "titel", "did you mean `title`?"),
-        ("max-words = 120", 'max-words = "many"', "Expected `int`, got `str`", ""),
+        ("max-words = 120", 'max-words = "many"', "got `str`", ""),
         ("max-words = 120", "max-words = -1", ">= 1", ""),
         ("[10, 40]", "[40, 10]", "choice-words", ""),
         ('pin = "up-sha.txt"', 'pin = "../up-sha.txt"', "must name a file beside lab.toml", ""),

@@ -39,6 +39,7 @@ class CitedFile(msgspec.Struct):
     runs: frozenset[int] = frozenset()
     near: list[str] = []
     reasons: list[str] = []
+    disputed: str = ""
 
     def sha256_of(self, first: int, last: int) -> str:
         """Return the SHA-256 of the lines, joined and ended by a newline each."""
@@ -98,8 +99,8 @@ class Evidence:
         return self._files.get((source, path))
 
     def unknown_commit(self, source: str) -> str:
-        """Say why a source's pin is no commit of it, or '' where nobody said so."""
-        return ""
+        """Return who said that it has no such commit as a source's pin, or ''."""
+        return self._library.unknown_commit(self.source(source))
 
     def gathered(self) -> list[CitedFile]:
         """Return every file gathered, by source and path."""
@@ -112,9 +113,17 @@ class Evidence:
         if not isinstance(answer, Found):
             state = State.LOCKED if known else State.UNKNOWN
             near = answer.near if isinstance(answer, Absent) else []
-            reasons = answer.reasons if isinstance(answer, Unreachable) else []
+            disputed = answer.disputed if isinstance(answer, Unreachable) else ""
             blob = known.blob if known else ""
-            return CitedFile(name, path, state, blob=blob, near=near, reasons=reasons)
+            return CitedFile(
+                name,
+                path,
+                state,
+                blob=blob,
+                near=near,
+                reasons=answer.reasons,
+                disputed=disputed,
+            )
         return CitedFile(
             name,
             path,

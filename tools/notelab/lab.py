@@ -242,7 +242,7 @@ def _check_note_sources(lab: Lab) -> None:
     for name, note in lab.file.notes.items():
         for source in note.sources:
             if source not in lab.sources:
-                near = get_close_matches(source, lab.sources, n=1)
+                near = get_close_matches(source, lab.sources, n=1, cutoff=0.4)
                 raise NotelabError(
                     f'{_shown(lab.folder / LAB_FILE)}: notes."{name}".sources names `{source}`, '
                     "which is no [sources] table",

@@ -21,7 +21,7 @@ def lab_with(source: str, folder: Path | None, here: Path) -> Path:
         for name in lab.sources:
             known.setdefault(name, lab.pins_folder)
     if source not in known:
-        near = get_close_matches(source, known, n=1)
+        near = get_close_matches(source, known, n=1, cutoff=0.4)
         names = ", ".join(f"`{name}`" for name in known) or "none"
         raise NotelabError(
             f"no lab has a source called {source!r}; there are: {names}",

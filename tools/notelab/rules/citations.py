@@ -192,6 +192,17 @@ class Judge:
                     found=at,
                     help="run `shardbook lock` where git or a mirror can be reached",
                 )
+        for file in self._evidence.gathered():
+            if file.disputed:
+                yield _about_lock(
+                    path,
+                    "N211",
+                    f'"{file.path}"',
+                    f"the lock has another file for `{file.path}` than the pinned commit",
+                    expected="one blob id, whoever delivers the file",
+                    found=file.disputed,
+                    help="restore the lock from git, or run `shardbook lock` where git or a mirror is",
+                )
         for name, citations in self._lock.citations.items():
             locked, pin = self._lock.sources.get(name), self._pins.get(name)
             if locked and (pin is None or pin.commit != locked.commit):

@@ -175,7 +175,7 @@ class Library:
         known = pending.wanted[path]
         blob = blob_id(offered.data)
         if known is not None and blob != known:
-            pending.doubt(path, [f"{who}: has blob {blob}, the lock has {known}"])
+            pending.dispute(path, f"{who}: has blob {blob}, the lock has {known}")
         elif known is None and offered.proof is None:
             pending.doubt(
                 path, [f"{who}: names no commit, so it proves only files that the lock knows"]

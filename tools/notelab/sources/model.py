@@ -56,10 +56,14 @@ class Absent(msgspec.Struct, frozen=True):
 
 
 class Unreachable(msgspec.Struct, frozen=True):
-    """Nobody could deliver the file; one short line for each provider that was tried."""
+    """Nobody could deliver the file; one short line for each provider that was tried.
+
+    `disputed` names a provider that has another file there than the blob id known from the lock.
+    """
 
     path: str
     reasons: list[str]
+    disputed: str = ""
 
 
 class Offered(msgspec.Struct, frozen=True):

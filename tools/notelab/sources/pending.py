@@ -16,6 +16,7 @@ class Pending:
         self.answers: dict[str, Answer] = {}
         self._reasons: dict[str, list[str]] = {path: [] for path in wanted}
         self._lacking: dict[str, list[str]] = {}
+        self._disputes: dict[str, str] = {}
 
     def settle(self, path: str, answer: Answer) -> None:
         """Keep the answer; the path is wanted no longer."""
@@ -25,6 +26,11 @@ class Pending:
     def doubt(self, path: str, reasons: Iterable[str]) -> None:
         """Keep why a provider didn't deliver."""
         self._reasons[path] += [one for one in reasons if one not in self._reasons[path]]
+
+    def dispute(self, path: str, reason: str) -> None:
+        """Keep that a provider has other bytes there than the lock says."""
+        self._disputes.setdefault(path, reason)
+        self.doubt(path, [reason])
 
     def lack(self, answer: Absent) -> None:
         """Keep that a provider, which holds only part of the repository, lacks the path."""
@@ -38,4 +44,4 @@ class Pending:
             if near and blob is None:
                 self.settle(path, Absent(path, definite=False, near=near, reasons=reasons))
             else:
-                self.settle(path, Unreachable(path, reasons))
+                self.settle(path, Unreachable(path, reasons, self._disputes.get(path, "")))
