@@ -72,13 +72,17 @@ def test_the_real_notes_have_nothing_to_report_and_all_is_proved(book: Book) -> 
 
 def test_faults_in_citations_are_caught_as_often_as_the_docs_promise(book: Book) -> None:
     rows = faults.table(book)
-    for name, kept, anew in rows:
-        assert kept.planted, name
-        assert kept.rate == 1.0, (name, kept.missed[:5])
+    for name, row in rows.items():
         floor = 0.85 if "1 to 4" in name else 0.95 if "5 to 50" in name else 1.0
-        assert anew.rate >= floor, (name, anew.rate, anew.missed[:5])
-    for page in PROMISE:
-        assert faults.as_markdown(rows) in page.read_text("utf-8"), (
+        assert row.kept.planted > 200, name
+        assert row.kept.missed == [], name
+        assert row.anew_in_notes.rate >= floor, (name, row.anew_in_notes.missed[:9])
+        # The reference has ten times the citations; a function that happens to hold the same
+        # anchor as the one meant is then not always to be told apart.
+        floor = min(floor, 0.99)
+        assert row.anew_in_reference.rate >= floor, (name, row.anew_in_reference.missed[:9])
+    for language, page in zip(LANGUAGES, PROMISE, strict=True):
+        assert faults.as_markdown(rows, language) in page.read_text("utf-8"), (
             f"{page.name} shows another table; run `python -m tests.notelab.faults`"
         )
 

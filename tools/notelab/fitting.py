@@ -54,8 +54,8 @@ def fits(outline: Outline, first: int, last: int, max_lines: int, anchors: set[s
         and last - first < max_lines
         and starts_well(outline, first)
         and ends_well(outline, last)
-        and straddles(outline, first, last) is None
         and not anchors.isdisjoint(outline.names_between(first, last))
+        and straddles(outline, first, last) is None
     )
 
 
@@ -66,15 +66,19 @@ def nearest(
     if not outline.python:
         return None
     first, last = min(first, outline.lines), min(max(first, last), outline.lines)
+    if anchors.isdisjoint(outline.names_between(max(first - _REACH, 1), last + _REACH)):
+        return None
     best: tuple[int, tuple[int, int]] | None = None
+    ends = _near(outline.ends, last)
+    # Both are in order of distance, so the first that can't be better ends the search.
     for start in _near(outline.starts, first):
         if best and abs(start - first) >= best[0]:
-            continue
-        for end in _near(outline.ends, last):
+            break
+        for end in ends:
             distance = abs(start - first) + abs(end - last)
-            if end < start or (best and distance >= best[0]):
-                continue
-            if fits(outline, start, end, max_lines, anchors):
+            if best and distance >= best[0]:
+                break
+            if end >= start and fits(outline, start, end, max_lines, anchors):
                 best = (distance, (start, end))
     return best[1] if best else None
 

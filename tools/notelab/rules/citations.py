@@ -236,6 +236,7 @@ class _Case(msgspec.Struct):
     max_lines: int
     page: str
     times: int
+    mend: str | None = None
 
     @property
     def anchors(self) -> set[str]:
@@ -345,6 +346,12 @@ def _names(names: list[str]) -> str:
 
 def _mend(case: _Case, outline: Outline) -> str:
     """Say which range would fit, and what the symbol around really is."""
+    if case.mend is None:
+        case.mend = _search(case, outline)
+    return case.mend
+
+
+def _search(case: _Case, outline: Outline) -> str:
     citation = case.citation
     said = []
     near = fitting.nearest(outline, citation.first, citation.last, case.max_lines, case.anchors)
