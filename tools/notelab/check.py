@@ -1,7 +1,7 @@
 """Prove a lab: read its pages, gather what they cite, judge, and count what was proved."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from notelab.lab import Lab
 from notelab.lock import Lock
 from notelab.memo import Memo
 from notelab.rules import constraints, diagrams, languages, stop
-from notelab.rules.citations import Judge, Use, Verdict, page_key
+from notelab.rules.citations import Judge, Use, Verdict
 from notelab.rules.numbers import Numbers
 from notelab.sources.library import Library
 from notelab.view import View
@@ -81,7 +81,14 @@ class Bench(msgspec.Struct):
 
     memo: Memo
     library: Library
-    progress: Callable[[str], None] = lambda _: None
+
+    def lab(self, folder: Path) -> Lab:
+        """Read a lab's file, once however often it is asked for.
+
+        Raises:
+            NotelabError: lab.toml cannot be read.
+        """
+        return self.memo.once("lab", str(folder), lambda: lab_file.load(folder, self.memo))
 
 
 class Workbook(msgspec.Struct):
@@ -100,7 +107,7 @@ def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workb
     Raises:
         NotelabError: lab.toml or the lock cannot be read.
     """
-    lab = lab_file.load(folder)
+    lab = bench.lab(folder)
     found = pages.of_lab(lab)
     if only is not None:
         found = _with_relatives(found, only)
@@ -162,7 +169,7 @@ def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Repo
     for one in book.views:
         verdicts = list(judge.verdicts(one))
         if one.page.original is None:
-            used.update(_used(book.lab, one, verdicts))
+            used.update(_used(one, verdicts))
         findings += stop.page_findings(book.lab, one, book.pins)
         findings += (finding for verdict in verdicts for finding in verdict.findings)
         findings += diagrams.findings(one, parser)
@@ -173,7 +180,7 @@ def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Repo
         if one.note is not None:
             report.notes.append(_note_report(book, one, verdicts))
     findings += numbers.stale_findings()
-    pages_read = {page_key(book.lab, one.page) for one in book.views if one.note}
+    pages_read = {one.page.key for one in book.views if one.note}
     findings += judge.lock_findings(used, pages_read, whole=only is None)
     report.findings = sorted(set(findings), key=lambda finding: finding.order)
     report.labs = [_lab_report(book, report.notes)]
@@ -196,10 +203,10 @@ def _unresolvable(book: Workbook) -> Iterable[Finding]:
             )
 
 
-def _used(lab: Lab, one: View, verdicts: list[Verdict]) -> list[Use]:
+def _used(one: View, verdicts: list[Verdict]) -> list[Use]:
     citations = one.note.citations if one.note else []
     return [
-        (verdict.source, citation.key, page_key(lab, one.page))
+        (verdict.source, citation.key, one.page.key)
         for citation, verdict in zip(citations, verdicts, strict=True)
         if verdict.source
     ]

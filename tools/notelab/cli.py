@@ -104,9 +104,13 @@ def check(
     from notelab.check import Report, check_lab
     from notelab.finding_labs import asked, default_labs
 
-    here = Path.cwd()
-    wanted, strays = asked(list(paths), here) if paths else (dict.fromkeys(default_labs(here)), [])
     bench = _bench(mirrors, offline=offline)
+    wanted: dict[Path, set[Path] | None] = {}
+    strays: list[Path] = []
+    if paths:
+        wanted, strays = asked(list(paths), bench.lab)
+    else:
+        wanted.update(dict.fromkeys(default_labs(Path.cwd())))
     report = Report()
     for folder, only in wanted.items():
         report.add(check_lab(folder, bench, only))
@@ -211,9 +215,8 @@ def fetch(
     from notelab.commands import fetching
     from notelab.finding_labs import asked, default_labs
 
-    here = Path.cwd()
-    labs = list(asked(list(paths), here)[0]) if paths else default_labs(here)
     bench = _bench(mirrors, offline=False)
+    labs = list(asked(list(paths), bench.lab)[0]) if paths else default_labs(Path.cwd())
     if worktree:
         _say(fetching.lay_out(labs, source, worktree, bench))
         return 0
@@ -247,9 +250,8 @@ def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> in
     from notelab.commands import locking
     from notelab.finding_labs import asked, default_labs
 
-    here = Path.cwd()
-    labs = list(asked(list(paths), here)[0]) if paths else default_labs(here)
     bench = _bench(mirrors, offline=offline)
+    labs = list(asked(list(paths), bench.lab)[0]) if paths else default_labs(Path.cwd())
     skipped = False
     for folder in labs:
         lines, some = locking.lock(folder, bench)
@@ -268,7 +270,7 @@ def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> in
 def cite(
     source: str, symbol: str, lab_folder: Path | None, mirrors: tuple[str, ...], offline: bool
 ) -> int:
-    """Print the citation of SYMBOL: a dotted name, or path/file.py:Name if no page cites the file."""
+    """Print the citation of SYMBOL: a dotted name, or path/file.py:Name for any file."""
     from notelab.commands import citing
     from notelab.commands.choosing import lab_with
 

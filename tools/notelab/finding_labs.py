@@ -1,9 +1,11 @@
 """Which labs a command is about: from the paths it was given, or all of them under experiments/."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+from notelab import pages as lab_pages
 from notelab.errors import NotelabError
-from notelab.lab import LAB_FILE, repository_root
+from notelab.lab import LAB_FILE, Lab, repository_root
 from notelab.view import shown
 
 
@@ -23,8 +25,14 @@ def default_labs(here: Path) -> list[Path]:
     return labs
 
 
-def asked(paths: list[Path], here: Path) -> tuple[dict[Path, set[Path] | None], list[Path]]:
+def asked(
+    paths: list[Path], load: Callable[[Path], Lab]
+) -> tuple[dict[Path, set[Path] | None], list[Path]]:
     """Sort paths into labs: each lab's folder with the pages asked for (None: the whole lab).
+
+    Args:
+        paths: labs' folders, folders of labs, pages, or a lab's other files.
+        load: reads the lab in a folder.
 
     Returns also the files that are no page of any lab.
 
@@ -42,7 +50,7 @@ def asked(paths: list[Path], here: Path) -> tuple[dict[Path, set[Path] | None], 
             continue
         if not resolved.exists():
             raise NotelabError(f"{path}: no such file or folder")
-        owners = _owners(resolved, here)
+        owners = _owners(resolved, load)
         for owner in owners:
             pages = wanted.setdefault(owner, set())
             if pages is not None:
@@ -65,10 +73,8 @@ def _labs_in(folder: Path) -> list[Path]:
     return labs
 
 
-def _owners(page: Path, here: Path) -> list[Path]:
+def _owners(page: Path, load: Callable[[Path], Lab]) -> list[Path]:
     """Return the labs that judge a page: the one in its folder or above, or any that names it."""
-    from notelab import lab, pages
-
     root = repository_root(page.parent)
     near = [folder for folder in page.parents if (folder / LAB_FILE).exists()][:1]
     known = sorted(path.parent for path in (root / "experiments").glob(f"*/{LAB_FILE}"))
@@ -77,7 +83,7 @@ def _owners(page: Path, here: Path) -> list[Path]:
         if folder in near and page.suffix != ".md":
             # The pin, the lock or lab.toml itself changed: the whole lab is in question.
             return [folder]
-        found = pages.of_lab(lab.load(folder))
+        found = lab_pages.of_lab(load(folder))
         if any(page == one.path for one in found):
             owners.append(folder)
     return owners

@@ -1,5 +1,6 @@
 """`lab.toml`: a lab's sources, pins and stop conditions, read into types."""
 
+import contextlib
 import re
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
@@ -7,7 +8,9 @@ from typing import Annotated
 
 import msgspec
 
+from notelab import __version__
 from notelab.errors import NotelabError
+from notelab.memo import Memo, key_of
 
 LAB_FILE = "lab.toml"
 _MAX_BYTES = 1_000_000
@@ -91,6 +94,7 @@ class Lab(msgspec.Struct, frozen=True):
     file: LabFile
     sources: dict[str, SourceTable]
     pins_folder: Path
+    places: dict[str, Path]  # where each page that the file names stands
 
     @property
     def languages(self) -> list[str]:
@@ -103,21 +107,21 @@ class Lab(msgspec.Struct, frozen=True):
         return headings.get(language, "")
 
 
-def load(folder: Path) -> Lab:
-    """Read `folder/lab.toml`.
+def load(folder: Path, memo: Memo | None = None) -> Lab:
+    """Read `folder/lab.toml`; `memo` spares parsing it again while it is the same.
 
     Raises:
         NotelabError: the file is missing, is not TOML, or says something the schema doesn't know;
             the message names the key and, for a misspelt one, the nearest that exists.
     """
     folder = folder.resolve()
-    file = _decode(folder / LAB_FILE)
+    file = _decode(folder / LAB_FILE, memo)
     root = repository_root(folder)
     _check(folder, root, file)
     sources, pins_folder = file.sources, folder
     if file.lab.sources_from:
         pins_folder = _inside(folder, root, file.lab.sources_from, "lab.sources-from")
-        other = _decode(pins_folder / LAB_FILE)
+        other = _decode(pins_folder / LAB_FILE, memo)
         if other.lab.sources_from:
             raise NotelabError(
                 f"{_shown(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that has its "
@@ -125,7 +129,9 @@ def load(folder: Path) -> Lab:
             )
         _check(pins_folder, root, other)
         sources = other.sources
-    lab = Lab(folder, root, file, sources, pins_folder)
+    named = dict.fromkeys([*file.notes, *file.diagrams])
+    places = {name: _inside(folder, root, name, f'"{name}"') for name in named}
+    lab = Lab(folder, root, file, sources, pins_folder, places)
     _check_note_sources(lab)
     return lab
 
@@ -145,7 +151,7 @@ def _shown(path: Path) -> str:
         return path.as_posix()
 
 
-def _decode(path: Path) -> LabFile:
+def _decode(path: Path, memo: Memo | None) -> LabFile:
     try:
         with path.open("rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
@@ -157,6 +163,18 @@ def _decode(path: Path) -> LabFile:
         raise NotelabError(f"{_shown(path)}: cannot be read: {fault.strerror or fault}") from None
     if len(data) > _MAX_BYTES:
         raise NotelabError(f"{_shown(path)}: larger than {_MAX_BYTES:,} bytes; not read")
+    key = key_of(__version__, data)
+    kept = memo.get("lab", key) if memo else None
+    if kept is not None:
+        with contextlib.suppress(msgspec.MsgspecError):
+            return msgspec.msgpack.decode(kept, type=LabFile)
+    file = _parse(path, data)
+    if memo:
+        memo.put("lab", key, msgspec.msgpack.encode(file))
+    return file
+
+
+def _parse(path: Path, data: bytes) -> LabFile:
     try:
         return msgspec.toml.decode(data, type=LabFile)
     except msgspec.ValidationError as fault:
@@ -215,9 +233,6 @@ def _check(folder: Path, root: Path, file: LabFile) -> None:
             raise NotelabError(
                 f"{where}: sources.{name}.wheel must be `name==version`, not {source.wheel!r}"
             )
-    for table in (file.notes, file.diagrams):
-        for name in table:
-            _inside(folder, root, name, f'"{name}"')
     for name, note in file.notes.items():
         low, high = note.choice_words or (1, 1)
         if low > high:
@@ -229,12 +244,12 @@ def _check(folder: Path, root: Path, file: LabFile) -> None:
 
 def _inside(folder: Path, root: Path, name: str, key: str) -> Path:
     """Resolve a path that a lab file gives, refusing one that leaves the repository."""
-    where = _shown(folder / LAB_FILE)
     if not name or name.startswith(("/", "~")) or "\\" in name or "\0" in name:
+        where = _shown(folder / LAB_FILE)
         raise NotelabError(f"{where}: {key} must be a path relative to the lab, not {name!r}")
     resolved = (folder / name).resolve()
     if not resolved.is_relative_to(root):
-        raise NotelabError(f"{where}: {key} leaves the repository")
+        raise NotelabError(f"{_shown(folder / LAB_FILE)}: {key} leaves the repository")
     return resolved
 
 

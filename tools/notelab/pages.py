@@ -1,5 +1,7 @@
 """The pages of a lab: which files are judged, in which language, and by which conditions."""
 
+import os
+import posixpath
 from pathlib import Path
 
 import msgspec
@@ -14,6 +16,7 @@ class Page(msgspec.Struct, frozen=True):
     """One file to judge. `original` is the page it translates, or None for an original."""
 
     path: Path
+    key: str  # its original's path from the lab, as the lock names it
     language: str
     original: Path | None
     table: NoteTable
@@ -44,21 +47,22 @@ def of_lab(lab: Lab) -> list[Page]:
     Raises:
         NotelabError: `pages` leaves the repository.
     """
-    originals: dict[Path, tuple[NoteTable, list[ExpectedDiagram] | None, bool]] = {}
+    originals: dict[Path, tuple[str, NoteTable, list[ExpectedDiagram] | None, bool]] = {}
     for name in [*lab.file.notes, *lab.file.diagrams]:
         diagrams = lab.file.diagrams.get(name)
         expected = diagrams.expect if diagrams else None
         table = lab.file.notes.get(name, NoteTable())
-        originals[(lab.folder / name).resolve()] = (table, expected, True)
+        originals[lab.places[name]] = (posixpath.normpath(name), table, expected, True)
     for path in _globbed(lab):
-        originals.setdefault(path, (NoteTable(), None, False))
+        key = Path(os.path.relpath(path, lab.folder)).as_posix()
+        originals.setdefault(path, (key, NoteTable(), None, False))
     found = []
-    for path, (table, expected, listed) in originals.items():
+    for path, (key, table, expected, listed) in originals.items():
         for language in lab.languages:
             first = language == lab.languages[0]
             place = path if first else translated(path, language)
             original = None if first else path
-            found.append(Page(place, language, original, table, expected, listed))
+            found.append(Page(place, key, language, original, table, expected, listed))
     return found
 
 

@@ -13,7 +13,6 @@ from notelab.evidence import CitedFile, State
 from notelab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.note import Cell
 from notelab.outline import is_anchor
-from notelab.rules.citations import page_key
 
 
 class Relocked(msgspec.Struct):
@@ -27,7 +26,7 @@ def relock(book: Workbook) -> Relocked:
     """Return the lock that the pages ask for now."""
     making = _Making(book)
     for view in book.views:
-        page = page_key(book.lab, view.page) if view.page.original is None else ""
+        page = view.page.key if view.page.original is None else ""
         for cell in view.note.cells if view.note else []:
             for citation in cell.citations:
                 making.take(cell, citation, page)

@@ -1,5 +1,6 @@
 """A lab of many sound notes, citing real files at the pins: something to measure the checker on."""
 
+import itertools
 import random
 import shutil
 from pathlib import Path
@@ -7,15 +8,56 @@ from pathlib import Path
 from notelab import fitting
 from notelab.citation import written
 from notelab.evidence import CitedFile
-from notelab.outline import Outline
 
 NOTES, WORDS, CITATIONS, FILES = 1000, 500, 6, 7
 
-_WORDS = (
-    "the shard keeps its rows while each rank adds a partial sum before the group reduces it once "
-    "and backward needs only what forward saved so memory falls as the layer grows wider than "
-    "latency can hide between two kernels that wait for one link"
-).split()
+_WORDS = [
+    "the",
+    "shard",
+    "keeps",
+    "its",
+    "rows",
+    "while",
+    "each",
+    "rank",
+    "adds",
+    "a",
+    "partial",
+    "sum",
+    "before",
+    "the",
+    "group",
+    "reduces",
+    "it",
+    "once",
+    "and",
+    "backward",
+    "needs",
+    "only",
+    "what",
+    "forward",
+    "saved",
+    "so",
+    "memory",
+    "falls",
+    "as",
+    "the",
+    "layer",
+    "grows",
+    "wider",
+    "than",
+    "latency",
+    "can",
+    "hide",
+    "between",
+    "two",
+    "kernels",
+    "that",
+    "wait",
+    "for",
+    "one",
+    "link",
+]
 
 
 def sound_citations(file: CitedFile, wanted: int, draw: random.Random) -> list[tuple[str, str]]:
@@ -47,7 +89,7 @@ def note(number: int, citations: list[tuple[str, str]], draw: random.Random, fro
     for block in range(2):
         nodes = [f"n{i}[{draw.choice(_WORDS)} {number} {block}]" for i in range(6)]
         arrows = "\n".join(
-            f"  {a} -->|{draw.choice(_WORDS)}| {b}" for a, b in zip(nodes, nodes[1:], strict=False)
+            f"  {a} -->|{draw.choice(_WORDS)}| {b}" for a, b in itertools.pairwise(nodes)
         )
         lines.append(f"\n```mermaid\nflowchart LR\n{arrows}\n```")
     closing = " ".join(draw.choice(_WORDS) for _ in range(per_choice))
@@ -73,11 +115,13 @@ def write(root: Path, real_lab: Path, files: list[CitedFile], notes: int = NOTES
     lab = root / "experiments" / "99-many"
     lab.mkdir(parents=True)
     (root / ".git").mkdir()
-    for name in ("megatron-sha.txt", "pytorch-sha.txt"):
+    # The real lock knows the files: a wheel alone could not say that the pin has them.
+    for name in ("megatron-sha.txt", "pytorch-sha.txt", "citations.lock"):
         shutil.copy(real_lab / name, lab / name)
     pins = {name: (lab / f"{name}-sha.txt").read_text().strip() for name in ("megatron", "pytorch")}
     front = "".join(f"  {name}: {pin[:12]}\n" for name, pin in pins.items())
-    pools = [sound_citations(file, 60, draw) for file in files[:FILES]]
+    largest = sorted(files, key=lambda file: len(file.lines), reverse=True)[:FILES]
+    pools = [sound_citations(file, 60, draw) for file in largest]
     head = (real_lab / "lab.toml").read_text("utf-8")
     sources = head[head.index("[sources.") : head.index("[notes.")]
     tables = []
@@ -92,6 +136,3 @@ def write(root: Path, real_lab: Path, files: list[CitedFile], notes: int = NOTES
     toml = '[lab]\ntitle = "Many"\nlanguages = ["en"]\n\n' + sources + "\n" + "\n".join(tables)
     (lab / "lab.toml").write_text(toml, "utf-8")
     return lab
-
-
-__all__ = ["CITATIONS", "FILES", "NOTES", "WORDS", "Outline", "write"]

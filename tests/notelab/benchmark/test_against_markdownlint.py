@@ -119,7 +119,10 @@ def test_a_thousand_notes_and_one_against_markdownlint(tmp_path: Path) -> None:
         block = f"<!-- measured -->\n{measured}\n<!-- /measured -->"
         page.write_text(
             re.sub(
-                r"<!-- measured -->.*<!-- /measured -->", lambda _: block, text, flags=re.DOTALL
+                r"<!-- measured -->.*<!-- /measured -->",
+                lambda _, block=block: block,
+                text,
+                flags=re.DOTALL,
             ),
             "utf-8",
         )

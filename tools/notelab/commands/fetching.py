@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from notelab import lab as lab_file
 from notelab.check import Bench, open_lab
 from notelab.errors import NotelabError
 from notelab.evidence import State
@@ -35,7 +34,7 @@ def lay_out(labs: list[Path], source: str | None, directory: Path, bench: Bench)
     """
     known: dict[str, Path] = {}
     for folder in labs:
-        lab = lab_file.load(folder)
+        lab = bench.lab(folder)
         for name in lab.sources:
             known.setdefault(name, folder)
     if source is None and len(known) == 1:

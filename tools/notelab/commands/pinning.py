@@ -4,7 +4,6 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import lab as lab_file
 from notelab import lock as lock_file
 from notelab import pins
 from notelab.check import Bench, open_lab
@@ -23,7 +22,7 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
         NotelabError: the ref doesn't exist, nobody could be asked, or a file can't be written;
             everything is left as it was.
     """
-    lab = lab_file.load(folder)
+    lab = bench.lab(folder)
     table = lab.sources[source]
     place = lab.pins_folder / table.pin
     before = pins.read(source, place)

@@ -1,6 +1,5 @@
-"""N2xx: does each citation exist at the pin, fit its symbol, name what it shows, stand in the lock?"""
+"""N2xx: does each citation exist at the pin, fit, name what it shows, stand in the lock?"""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,18 +14,11 @@ from notelab.lab import Lab
 from notelab.lock import Lock, LockedCitation
 from notelab.note import Cell
 from notelab.outline import Outline, is_anchor
-from notelab.pages import Page
 from notelab.pins import Pin
 from notelab.view import View, shown
 
-
 # A citation as the lock counts it: source, written form, page.
 Use = tuple[str, str, str]
-
-
-def page_key(lab: Lab, page: Page) -> str:
-    """Return how the lock names a page: its original's path from the lab's folder."""
-    return Path(os.path.relpath(page.family, lab.folder)).as_posix()
 
 
 class Verdict(msgspec.Struct):
@@ -53,12 +45,11 @@ class Judge:
         """Judge every citation of a page, in the page's order."""
         if view.note is None:
             return
-        page = page_key(self._lab, view.page)
         most = view.page.table.max_lines or self._lab.file.lab.max_lines
         times = Counter(citation.text for citation in view.note.citations)
         for cell in view.note.cells:
             for citation in cell.citations:
-                case = _Case(view, cell, citation, most, page, times[citation.text])
+                case = _Case(view, cell, citation, most, times[citation.text])
                 yield self._verdict(case)
 
     def _verdict(self, case: "_Case") -> Verdict:
@@ -201,7 +192,7 @@ class Judge:
                     f"the lock has another file for `{file.path}` than the pinned commit",
                     expected="one blob id, whoever delivers the file",
                     found=file.disputed,
-                    help="restore the lock from git, or run `shardbook lock` where git or a mirror is",
+                    help="restore the lock from git, or lock again where git or a mirror is",
                 )
         for name, citations in self._lock.citations.items():
             locked, pin = self._lock.sources.get(name), self._pins.get(name)
@@ -234,9 +225,12 @@ class _Case(msgspec.Struct):
     cell: Cell
     citation: Citation
     max_lines: int
-    page: str
     times: int
     mend: str | None = None
+
+    @property
+    def page(self) -> str:
+        return self.view.page.key
 
     @property
     def anchors(self) -> set[str]:

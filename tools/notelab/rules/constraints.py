@@ -21,7 +21,7 @@ def findings(view: View, files: Iterable[CitedFile]) -> Iterator[Finding]:
             f"the page draws with {image.kind}",
             expected="mermaid, and nothing else that draws",
         )
-    own = tokens.unpacked(view.note.runs)
+    own = frozenset(tokens.unpacked(view.note.runs))
     for file in files:
         if not file.runs.isdisjoint(own):
             yield from _pasted(view, file)
