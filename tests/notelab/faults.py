@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from notelab import lock as lock_file
-from notelab.check import Bench, Report, Workbook, check_lab, open_lab
+from notelab.check import check_lab
 from notelab.citation import Citation, Span, looks_like_citation, parse, written
 from notelab.evidence import CitedFile, State
 from notelab.fitting import ends_well
 from notelab.outline import FUNCTION
 from notelab.relock import relock
+from notelab.report.model import Report
+from notelab.workbook import Bench, Workbook, open_lab
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = Path("experiments/35-reading-notes")

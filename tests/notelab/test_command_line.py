@@ -244,4 +244,7 @@ def test_two_checks_at_once_agree(scratch: Scratch) -> None:
     ]
     outputs = [process.communicate(timeout=120) for process in running]
     assert [process.returncode for process in running] == [0] * 4, outputs
-    assert len({out for out, _ in outputs}) == 1
+    # Whoever comes second may find the file in the store; what was proved is the same.
+    assert {out.strip().rpartition("\n")[2] for out, _ in outputs} == {
+        "2 pages, 4 citations: 4 proved, 0 diagrams, 0 findings"
+    }

@@ -5,10 +5,11 @@ import json
 import pytest
 
 from notelab import lock as lock_file
-from notelab.check import check_lab, open_lab
+from notelab.check import check_lab
 from notelab.errors import NotelabError
 from notelab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.relock import relock
+from notelab.workbook import open_lab
 from tests.notelab.scratch import UPSTREAM, Scratch
 
 

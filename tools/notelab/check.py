@@ -1,153 +1,22 @@
 """Prove a lab: read its pages, gather what they cite, judge, and count what was proved."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from notelab import lab as lab_file
-from notelab import lock as lock_file
-from notelab import pages, pins, view
-from notelab.citation import Citation
-from notelab.evidence import CitedFile, Evidence, State
+from notelab import view
+from notelab.evidence import CitedFile, State
 from notelab.finding import TOP, Finding
-from notelab.lab import Lab
-from notelab.lock import Lock
-from notelab.memo import Memo
-from notelab.rules import constraints, diagrams, languages, stop
+from notelab.report.model import LabReport, NoteReport, Report, SourceReport
+from notelab.rules import constraints, languages, stop
 from notelab.rules.citations import Judge, Use, Verdict
+from notelab.rules.diagrams import Diagrams
+from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.numbers import Numbers
-from notelab.sources.library import Library
 from notelab.view import View
-
-
-class NoteReport(msgspec.Struct):
-    """What was counted and proved of one page."""
-
-    filename: str
-    lab: str
-    language: str
-    words: int
-    choices: int
-    citations: int
-    proved: int
-    locked: int
-    diagrams: int
-
-
-class SourceReport(msgspec.Struct):
-    """How a source's cited files came: by which provider, with which proof."""
-
-    name: str
-    commit: str
-    release: str
-    files: int
-    proved: int
-    providers: dict[str, int]
-    reasons: list[str]
-
-
-class LabReport(msgspec.Struct):
-    """What was proved of one lab."""
-
-    title: str
-    folder: str
-    sources: list[SourceReport]
-    notes: int
-    citations: int
-    proved: int
-    locked: int
-    diagrams: int
-    unread_for_paste: int
-
-
-class Report(msgspec.Struct):
-    """The outcome of a check over one or more labs."""
-
-    findings: list[Finding] = []
-    notes: list[NoteReport] = []
-    labs: list[LabReport] = []
-
-    def add(self, other: "Report") -> None:
-        """Take in another lab's outcome; a place that two labs judge is said once."""
-        self.findings = sorted({*self.findings, *other.findings}, key=lambda one: one.order)
-        self.notes += other.notes
-        self.labs += other.labs
-
-
-class Bench(msgspec.Struct):
-    """What a check works with: the content cache, and who makes a library of sources."""
-
-    memo: Memo
-    library: Library
-
-    def lab(self, folder: Path) -> Lab:
-        """Read a lab's file, once however often it is asked for.
-
-        Raises:
-            NotelabError: lab.toml cannot be read.
-        """
-        return self.memo.once("lab", str(folder), lambda: lab_file.load(folder, self.memo))
-
-
-class Workbook(msgspec.Struct):
-    """A lab opened: its pages read, its pins, its lock, the evidence for what it cites."""
-
-    lab: Lab
-    views: list[View]
-    pins: dict[str, pins.Pin]
-    lock: Lock | None
-    evidence: Evidence
-
-
-def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workbook:
-    """Open a lab and gather the evidence for the pages in `only` (all of them where None).
-
-    Raises:
-        NotelabError: lab.toml or the lock cannot be read.
-    """
-    lab = bench.lab(folder)
-    found = pages.of_lab(lab)
-    if only is not None:
-        found = _with_relatives(found, only)
-    views = [view.of_page(page, bench.memo) for page in found]
-    pinned = {
-        name: pins.read(name, lab.pins_folder / source.pin) for name, source in lab.sources.items()
-    }
-    lock = lock_file.load(lab.folder / lock_file.LOCK_FILE)
-    evidence = Evidence(lab, pinned, lock or Lock(), bench.library, bench.memo)
-    evidence.gather(_wanted(lab, views, lock, pinned, everything=only is None))
-    return Workbook(lab, views, pinned, lock, evidence)
-
-
-def _with_relatives(found: list[pages.Page], only: set[Path]) -> list[pages.Page]:
-    """Keep the pages asked for, with the originals and translations they are compared with."""
-    families = {page.family for page in found if page.path in only}
-    return [page for page in found if page.family in families]
-
-
-def usable(citation: Citation) -> bool:
-    """Tell whether a citation is formed well enough to look its file up."""
-    return not citation.problem and citation.first <= citation.last
-
-
-def _wanted(
-    lab: Lab,
-    views: list[View],
-    lock: Lock | None,
-    pinned: dict[str, pins.Pin],
-    *,
-    everything: bool,
-) -> Iterable[tuple[str, str]]:
-    for one in views:
-        for citation in one.note.citations if one.note else []:
-            if usable(citation) and (not citation.source or citation.source in lab.sources):
-                yield citation.source, citation.path
-    # Every file that the lock knows is compared with the pages for pasted source.
-    for name, source in lock.sources.items() if lock and everything else ():
-        if name in pinned and source.commit == pinned[name].commit:
-            yield from ((name, path) for path in source.files)
+from notelab.workbook import Bench, Workbook, open_lab
 
 
 def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Report:
@@ -157,34 +26,64 @@ def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Repo
         NotelabError: lab.toml or the lock cannot be read.
     """
     book = open_lab(folder, bench, only)
-    judge = Judge(book.lab, book.pins, book.lock, book.evidence)
-    parser = diagrams.Diagrams(bench.memo)
-    numbers = Numbers(book.lab)
-    files = [file for file in book.evidence.gathered() if file.state is State.PROVED]
-    report = Report()
-    findings = list(stop.pin_findings(book.pins))
-    findings += _unresolvable(book)
-    used: Counter[Use] = Counter()
-    by_path = {one.page.path: one for one in book.views}
+    rules = _Rules(book, bench)
+    findings = [*stop.pin_findings(book.pins), *_unresolvable(book)]
+    tally = _Tally()
     for one in book.views:
-        verdicts = list(judge.verdicts(one))
-        if one.page.original is None:
-            used.update(_used(one, verdicts))
-        findings += stop.page_findings(book.lab, one, book.pins)
+        verdicts = list(rules.citations.verdicts(one))
+        tally.count(book, one, verdicts)
         findings += (finding for verdict in verdicts for finding in verdict.findings)
-        findings += diagrams.findings(one, parser)
-        findings += numbers.findings(one)
-        findings += constraints.findings(one, files)
+        findings += rules.findings(one)
+    findings += rules.numbers.stale_findings()
+    findings += rules.citations.lock_findings(tally.used, tally.pages, whole=only is None)
+    return Report(
+        findings=sorted(set(findings), key=lambda finding: finding.order),
+        notes=tally.notes,
+        labs=[_lab_report(book, tally)],
+    )
+
+
+class _Rules:
+    """The rules at work on one lab."""
+
+    def __init__(self, book: Workbook, bench: Bench) -> None:
+        self._book = book
+        self._originals = {one.page.path: one for one in book.views if not one.page.original}
+        self._diagrams = Diagrams(bench.memo)
+        gathered = book.evidence.gathered()
+        self._pinned = constraints.Pinned(file for file in gathered if file.state is State.PROVED)
+        self.citations = Judge(book.lab, book.pins, book.lock, book.evidence)
+        self.numbers = Numbers(book.lab)
+
+    def findings(self, one: View) -> Iterator[Finding]:
+        """Judge all of a page but its citations."""
+        yield from stop.page_findings(self._book.lab, one, self._book.pins)
+        yield from diagram_findings(one, self._diagrams)
+        yield from self.numbers.findings(one)
+        yield from constraints.findings(one, self._pinned)
         if one.page.original is not None:
-            findings += languages.findings(by_path[one.page.original], one)
-        if one.note is not None:
-            report.notes.append(_note_report(book, one, verdicts))
-    findings += numbers.stale_findings()
-    pages_read = {one.page.key for one in book.views if one.note}
-    findings += judge.lock_findings(used, pages_read, whole=only is None)
-    report.findings = sorted(set(findings), key=lambda finding: finding.order)
-    report.labs = [_lab_report(book, report.notes)]
-    return report
+            yield from languages.findings(self._originals[one.page.original], one)
+
+
+class _Tally(msgspec.Struct):
+    """What is counted on the way: what each page cites, and how far that was proved."""
+
+    notes: list[NoteReport] = []
+    used: Counter[Use] = msgspec.field(default_factory=Counter)
+    lock_only: Counter[str] = msgspec.field(default_factory=Counter)
+    pages: set[str] = set()
+
+    def count(self, book: Workbook, one: View, verdicts: list[Verdict]) -> None:
+        """Count one page's citations."""
+        if one.note is None:
+            return
+        self.pages.add(one.page.key)
+        self.notes.append(_note_report(book, one, verdicts))
+        for citation, verdict in zip(one.note.citations, verdicts, strict=True):
+            if verdict.source and one.page.original is None:
+                self.used[verdict.source, citation.key, one.page.key] += 1
+            if verdict.locked and not verdict.findings:
+                self.lock_only[f"{verdict.source}:{citation.path}"] += 1
 
 
 def _unresolvable(book: Workbook) -> Iterable[Finding]:
@@ -201,15 +100,6 @@ def _unresolvable(book: Workbook) -> Iterable[Finding]:
                 found=reason,
                 help=f"write it with `shardbook pin {name} REF`",
             )
-
-
-def _used(one: View, verdicts: list[Verdict]) -> list[Use]:
-    citations = one.note.citations if one.note else []
-    return [
-        (verdict.source, citation.key, one.page.key)
-        for citation, verdict in zip(citations, verdicts, strict=True)
-        if verdict.source
-    ]
 
 
 def _note_report(book: Workbook, one: View, verdicts: list[Verdict]) -> NoteReport:
@@ -229,8 +119,8 @@ def _note_report(book: Workbook, one: View, verdicts: list[Verdict]) -> NoteRepo
     )
 
 
-def _lab_report(book: Workbook, notes: list[NoteReport]) -> LabReport:
-    gathered = book.evidence.gathered()
+def _lab_report(book: Workbook, tally: _Tally) -> LabReport:
+    gathered, notes = book.evidence.gathered(), tally.notes
     return LabReport(
         title=book.lab.file.lab.title,
         folder=view.shown(book.lab.folder),
@@ -240,6 +130,7 @@ def _lab_report(book: Workbook, notes: list[NoteReport]) -> LabReport:
         proved=sum(note.proved for note in notes),
         locked=sum(note.locked for note in notes),
         diagrams=sum(note.diagrams for note in notes),
+        lock_only=dict(sorted(tally.lock_only.items())),
         unread_for_paste=sum(file.state is State.LOCKED for file in gathered),
     )
 

@@ -9,6 +9,16 @@ import msgspec
 _LOOKS_LIKE = re.compile(
     r"^(?P<head>\S*[^\s:]):L?(?P<first>\d+)(?:\s*[-\u2013\u2014]\s*L?(?P<last>\d+))?$"
 )
+# Other ways to write one that a reader would follow, and that this grammar doesn't know.
+_LOOSE = re.compile(
+    r"(?<![\w./~\\-])[\w./~\\-]*+(?<=\w)\s?(?:[:#]{1,2}\s?(?:[Ll]|[Ll]ines? ?)|,?\s(?:L|lines? ))\d"
+)
+_FILE_ENDING = re.compile(r"\.(?:pyi?|cpp|cc?|cuh?|hp?p?|md|rst|toml|sh|txt|ya?ml|json|cfg)$|/\w")
+_IN_PLAIN_TEXT = re.compile(
+    r"(?<![\w./:-])(?=\w*[./])[\w./-]++:L\d+(?:\s?[-\u2013\u2014]\s?L?\d+)?"
+)
+_ADDRESS = re.compile(r"^[\w.-]*\.(?:\d+|com|org|net|io|dev|local)$")
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _STRICT_LINES = re.compile(r":L[1-9]\d*(?:-L[1-9]\d*)?$")
 _SOURCE = re.compile(r"^(?P<source>[A-Za-z][A-Za-z0-9_-]*):(?P<path>.+)$")
 _PATH_HINT = re.compile(r"[/.]")
@@ -52,11 +62,22 @@ def written(path: str, first: int, last: int) -> str:
 
 def looks_like_citation(code: str) -> bool:
     """Tell whether a code span is meant as a citation (`layers.py:12-15` is, `x[1:2]` is not)."""
+    code = _INVISIBLE.sub("", code).strip(" ().,;")
     found = _LOOKS_LIKE.match(code)
     if not found:
-        return False
+        loose = _LOOSE.search(code[:1000])
+        return bool(loose and _FILE_ENDING.search(re.split(r"[\s:#,]", loose[0])[0]))
     marked = ":L" in code[len(found["head"]) :]
+    if not marked and _ADDRESS.match(found["head"]):
+        return False
     return bool(marked or _PATH_HINT.search(found["head"])) and not _is_plain_code(found["head"])
+
+
+def in_plain_text(prose: str) -> list[tuple[str, int]]:
+    """Return what stands in plain text and reads as a citation, each with its offset."""
+    if ":L" not in prose:
+        return []
+    return [(found[0], found.start()) for found in _IN_PLAIN_TEXT.finditer(prose)]
 
 
 def _is_plain_code(head: str) -> bool:

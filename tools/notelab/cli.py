@@ -16,7 +16,8 @@ from notelab.errors import NotelabError
 from notelab.plain import plain
 
 if TYPE_CHECKING:
-    from notelab.check import Bench, Report
+    from notelab.report.model import Report
+    from notelab.workbook import Bench
 
 FINDINGS, FAULT = 1, 2
 
@@ -101,8 +102,9 @@ def check(
     offline: bool,
 ) -> int:
     """Prove labs or single notes; without PATH, every lab under experiments/."""
-    from notelab.check import Report, check_lab
+    from notelab.check import check_lab
     from notelab.finding_labs import asked, default_labs
+    from notelab.report.model import Report
 
     bench = _bench(mirrors, offline=offline)
     wanted: dict[Path, set[Path] | None] = {}
@@ -144,10 +146,10 @@ def _colour() -> bool:
 
 def _bench(mirrors: tuple[str, ...], *, offline: bool) -> "Bench":
     """Open the store and the content cache, where the user's environment puts them."""
-    from notelab.check import Bench
     from notelab.memo import Memo
     from notelab.sources.library import Library
     from notelab.sources.store import Store, default_root
+    from notelab.workbook import Bench
 
     asked = os.environ.get("SHARDBOOK_CACHE")
     root = Path(asked).expanduser().absolute() if asked else default_root()

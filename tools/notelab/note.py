@@ -72,6 +72,13 @@ class FrontMatter(msgspec.Struct, frozen=True, array_like=True):
     span: Span
 
 
+class Unread(msgspec.Struct, frozen=True, array_like=True):
+    """A part of the page that wasn't read, and why: nothing is passed by in silence."""
+
+    reason: str
+    span: Span
+
+
 class Note(msgspec.Struct, frozen=True, array_like=True):
     """All that is judged of a page."""
 
@@ -84,6 +91,7 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
     numbers: list[NumberLink]
     images: list[Image]
     runs: bytes
+    unread: list[Unread]
 
     @property
     def cells(self) -> list[Cell]:

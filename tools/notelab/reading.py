@@ -1,21 +1,29 @@
 """Markdown in, `Note` out: what a page says, with the place of each thing in the file."""
 
 import re
-from html.parser import HTMLParser
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from notelab import front_matter, tokens
-from notelab.citation import Citation, Span, looks_like_citation, parse
-from notelab.note import Cell, Diagram, Heading, Image, Note, NumberLink
+from notelab import embedded_html, front_matter, tokens
+from notelab.citation import Citation, Span, in_plain_text, looks_like_citation, parse
+from notelab.note import Cell, Diagram, Heading, Image, Note, NumberLink, Unread
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-_WORD = re.compile(r"\S*[^\W_]\S*")
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
+# What looks like a space and is none to `str.split`: words may not hide behind it.
+_BLANKS = dict.fromkeys((0x115F, 0x1160, 0x200B, 0x2800, 0x3164, 0xFFA0), " ")
 _NAME = re.compile(r"[^\W\d]\w*")
 _RESULTS = re.compile(r"(?:^|/)RESULTS(?:\.[a-z]{2})?\.md$")
 _DIAGRAM_ID = re.compile(r"^%%\s*id:\s*(\S+)\s*$")
-_DRAWN = {"img", "svg", "picture", "canvas", "object", "embed", "iframe", "video", "image"}
+_MERMAID = re.compile(r"^(?:\{\s*)?\.?mermaid(?![\w-])", re.IGNORECASE)
+_DRAWN_IN_DIAGRAM = re.compile(
+    r"@\{[^}@]*\bimg[\"']?\s*:|<(?:img|image|svg)\b|\burl\(", re.IGNORECASE
+)
+# Emphasis takes quadratic time over one long paragraph, and quotations in quotations are not read
+# beyond a depth: both are refused rather than waited for, or passed by unread.
+_LONGEST, _DEEPEST = 10_000, 40
 
 
 def read(text: str) -> Note:
@@ -27,10 +35,12 @@ def read(text: str) -> Note:
     lines = text.split("\n")
     # Blank lines in its place keep every row of the page the row of the file.
     body = "\n".join([""] * taken + lines[taken:])
-    parser = MarkdownIt("commonmark", {"maxNesting": 40}).enable("table")
+    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table")
+    unread: list[Unread] = []
+    parser.core.ruler.after("block", "unread", lambda state: _set_aside(state.tokens, unread))
     walk = _Walk(parser.parse(body), body.split("\n"))
     walk.run()
-    runs = tokens.packed(tokens.run_hashes(token for token, _ in tokens.of_page(body)))
+    runs = tokens.packed(tokens.run_hashes(token for token, _ in tokens.of_page(text)))
     return Note(
         front=front,
         words=walk.words,
@@ -41,12 +51,26 @@ def read(text: str) -> Note:
         numbers=walk.numbers,
         images=walk.images,
         runs=runs,
+        unread=unread,
     )
+
+
+def _set_aside(blocks: "list[Token]", unread: list[Unread]) -> None:
+    """Empty each block that costs too much to read, and say so."""
+    for block in blocks:
+        if block.type == "inline" and len(block.content) > _LONGEST:
+            size = f"a paragraph of {len(block.content):,} characters"
+            unread.append(Unread(f"has {size}; at most {_LONGEST:,} are read", _block_span(block)))
+            block.content = ""
+        elif block.level >= _DEEPEST - 2 and block.nesting > 0:
+            reason = f"nests lists and quotations over {_DEEPEST - 2} deep; not read"
+            if not unread or unread[-1].reason != reason:
+                unread.append(Unread(reason, _block_span(block)))
 
 
 def count_words(prose: str) -> int:
     """Count whitespace-separated tokens that hold a letter or a digit."""
-    return len(_WORD.findall(prose))
+    return sum(1 for word in prose.translate(_BLANKS).split() if _LETTER_OR_DIGIT.search(word))
 
 
 class _Walk:
@@ -67,7 +91,7 @@ class _Walk:
     def run(self) -> None:
         in_heading = in_choices = False
         for block in self.blocks:
-            if block.type == "heading_open":
+            if block.type == "heading_open" and block.level == 0:
                 in_heading = True
                 self.headings.append(_OpenHeading(int(block.tag[1:]), _block_span(block)))
             elif block.type == "heading_close":
@@ -90,6 +114,8 @@ class _Walk:
                 self._inline(block, in_heading)
             elif block.type == "fence":
                 self._fence(block)
+            elif block.type == "code_block":
+                self._say(block.content)
             elif block.type == "html_block":
                 self._html(block)
             self._count_block(block)
@@ -98,7 +124,11 @@ class _Walk:
         if block.level == 0 and self.headings and not block.type.startswith("heading"):
             if block.type == "paragraph_open":
                 self.headings[-1].paragraphs += 1
-            elif block.type.endswith("_open") or block.type in ("fence", "code_block", "hr"):
+            elif (
+                block.type.endswith("_open")
+                or block.type in ("fence", "code_block", "hr")
+                or (block.type == "html_block" and _shows_something(block.content))
+            ):
                 self.headings[-1].other_blocks += 1
 
     def finished_headings(self) -> list[Heading]:
@@ -127,8 +157,7 @@ class _Walk:
             self.other.append(cell.closed())
 
     def _fence(self, block: "Token") -> None:
-        info = block.info.strip().split(maxsplit=1)
-        if not info or info[0].lower() != "mermaid":
+        if not _MERMAID.match(block.info.strip()):
             return
         text = block.content
         first = text.split("\n", 1)[0].strip()
@@ -136,16 +165,54 @@ class _Walk:
         drawn = [line for line in text.split("\n") if line.strip() and not _is_comment(line)]
         row = (block.map[0] if block.map else 0) + 2
         self.diagrams.append(Diagram(named[1] if named else "", text, row, len(drawn)))
+        for found in _DRAWN_IN_DIAGRAM.finditer(text):
+            at = row + text.count("\n", 0, found.start())
+            self.images.append(Image("an image in a diagram", Span(at, 1, at, 1)))
 
     def _html(self, block: "Token") -> None:
-        reader = _Html()
-        reader.feed(block.content)
-        reader.close()
+        scanned = embedded_html.scan(block.content)
         row = (block.map[0] if block.map else 0) + 1
-        for tag, (line, column) in reader.drawn:
-            at = row + line - 1
-            self.images.append(Image(f"<{tag}>", Span(at, column + 1, at, column + 2 + len(tag))))
-        self.words += count_words(reader.text)
+        for kind, offset in scanned.drawn:
+            self.images.append(Image(kind, _within(block.content, offset, row, len(kind))))
+        for href, offset in scanned.links:
+            self.numbers += number_link(
+                "an HTML link", href, _within(block.content, offset, row, 2)
+            )
+        self._say(scanned.text)
+        cell = self._choice or self._row or _OpenCell(_block_span(block))
+        for text, _ in in_plain_text(scanned.text):
+            cell.citations.append(not_in_code_font(text, _block_span(block)))
+        if cell is not self._choice and cell is not self._row:
+            self.other.append(cell.closed())
+
+    def _say(self, prose: str) -> None:
+        """Count words that stand in no paragraph."""
+        self.words += count_words(prose)
+        if self._choice:
+            self._choice.prose += prose + "\n"
+
+
+def _shows_something(piece: str) -> bool:
+    scanned = embedded_html.scan(piece)
+    return bool(scanned.text.strip() or scanned.drawn)
+
+
+def _within(piece: str, offset: int, row: int, length: int) -> Span:
+    row += piece.count("\n", 0, offset)
+    column = offset - piece.rfind("\n", 0, offset)
+    return Span(row, column, row, column + length)
+
+
+def number_link(text: str, href: str, span: Span) -> list[NumberLink]:
+    """Return the link as a quoted number where it goes to a results page."""
+    path, _, anchor = href.partition("#")
+    path = path.partition("?")[0]
+    return [NumberLink(text, path, anchor, span)] if _RESULTS.search(path) else []
+
+
+def not_in_code_font(text: str, span: Span) -> Citation:
+    """Return a citation that nobody would check, as it stands in plain text."""
+    return Citation(text, "", text, 0, 0, "must stand in code font, between backticks", span)
 
 
 def _is_comment(line: str) -> bool:
@@ -201,11 +268,9 @@ class _Places:
         return Span(row, column, end_row, end_column)
 
     def _at(self, offset: int) -> tuple[int, int]:
-        best = self._starts[0]
-        for start in self._starts:
-            if start[0] > offset:
-                break
-            best = start
+        best = self._starts[
+            max(bisect_right(self._starts, offset, key=lambda start: start[0]) - 1, 0)
+        ]
         return best[1], best[2] + offset - best[0]
 
 
@@ -225,8 +290,7 @@ class _Inline:
         link: tuple[str, str, int] | None = None
         for child in self.children:
             if child.type in ("text", "text_special"):
-                self.prose += child.content
-                self._advance(child.content)
+                self._text(child.content)
             elif child.type in ("softbreak", "hardbreak"):
                 self.prose += "\n"
             elif child.type == "code_inline":
@@ -237,6 +301,7 @@ class _Inline:
             elif child.type == "html_inline":
                 self._html(child.content)
             elif child.type == "link_open":
+                self.prose += f" {child.attrs['title']} " if child.attrs.get("title") else ""
                 link = (str(child.attrs.get("href", "")), self.prose, self._find("["))
             elif child.type == "link_close" and link:
                 self._link(*link)
@@ -244,26 +309,33 @@ class _Inline:
         self.opening_bold = self._bold_at_the_start()
 
     def _bold_at_the_start(self) -> str:
-        kinds = [child.type for child in self.children if child.content or child.type != "text"]
-        if not kinds or kinds[0] != "strong_open":
+        children = [child for child in self.children if child.content or child.type != "text"]
+        opening = 0
+        while opening < len(children) and children[opening].type in ("em_open", "link_open"):
+            opening += 1
+        if opening == len(children) or children[opening].type != "strong_open":
             return ""
-        children = iter(child for child in self.children if child.content or child.nesting)
-        next(children)
         title = []
-        for child in children:
+        for child in children[opening + 1 :]:
             if child.type == "strong_close":
                 break
             title.append(child.content)
-        return "".join(title).strip()
+        said = "".join(title).strip()
+        return said if count_words(said) else ""
 
     def _find(self, what: str) -> int:
         at = self.places.content.find(what, self._cursor)
         return at if at >= 0 else self._cursor
 
-    def _advance(self, what: str) -> None:
-        at = self.places.content.find(what, self._cursor)
+    def _text(self, said: str) -> None:
+        self.prose += said
+        at = self.places.content.find(said, self._cursor)
+        for text, offset in in_plain_text(said):
+            start = (at if at >= 0 else self._cursor) + offset
+            span = self.places.span(start, start + len(text))
+            self.citations.append(not_in_code_font(text, span))
         if at >= 0:
-            self._cursor = at + len(what)
+            self._cursor = at + len(said)
 
     def _code(self, child: "Token") -> None:
         start, end = self._code_place(child)
@@ -292,32 +364,16 @@ class _Inline:
     def _html(self, content: str) -> None:
         at = self._find(content)
         self._cursor = at + len(content)
-        reader = _Html()
-        reader.feed(content)
-        for tag, _ in reader.drawn:
-            self.images.append(Image(f"<{tag}>", self.places.span(at, at + len(content))))
+        scanned = embedded_html.scan(content)
+        span = self.places.span(at, at + len(content))
+        self.prose += scanned.text
+        self.images += [Image(kind, span) for kind, _ in scanned.drawn]
+        for href, _ in scanned.links:
+            self.numbers += number_link("an HTML link", href, span)
 
     def _link(self, href: str, before: str, at: int) -> None:
-        path, _, anchor = href.partition("#")
         text = " ".join(self.prose[len(before) :].split())
-        if _RESULTS.search(path):
-            span = self.places.span(at, at + len(text) + 2)
-            self.numbers.append(NumberLink(text, path, anchor, span))
-
-
-class _Html(HTMLParser):
-    """The words and the drawn images of a piece of HTML."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.drawn: list[tuple[str, tuple[int, int]]] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag that draws."""
-        if tag in _DRAWN:
-            self.drawn.append((tag, self.getpos()))
-
-    def handle_data(self, data: str) -> None:
-        """Keep the words."""
-        self.text += data
+        span = self.places.span(at, at + len(text) + 2)
+        self.numbers += number_link(text, href, span)
+        if href.startswith("data:"):
+            self.images.append(Image("a `data:` link", span))

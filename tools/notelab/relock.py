@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 
 from notelab import lock as lock_file
-from notelab.check import Workbook, usable
 from notelab.citation import Citation
 from notelab.evidence import CitedFile, State
 from notelab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.note import Cell
 from notelab.outline import is_anchor
+from notelab.workbook import Workbook, usable
 
 
 class Relocked(msgspec.Struct):

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from notelab import lock as lock_file
-from notelab.check import Bench, open_lab
 from notelab.memo import Memo
 from notelab.relock import relock
+from notelab.workbook import Bench, open_lab
 from tests.notelab import faults
 from tests.notelab.benchmark import corpus
 from tests.notelab.real import real_bench
@@ -81,6 +81,8 @@ def test_a_thousand_notes_and_one_against_markdownlint(tmp_path: Path) -> None:
     (lab / "citations.lock").write_text(lock_file.dump(relock(open_lab(lab, bench)).lock), "utf-8")
 
     environment = {**os.environ, "SHARDBOOK_CACHE": str(cache)}
+    # Compiled modules are kept, as on any machine where nobody forbids it.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     shardbook = [str(Path(sys.executable).parent / "shardbook"), "check", "--offline"]
     entry = linter / "node_modules/markdownlint-cli2/markdownlint-cli2-bin.mjs"
     config = tmp_path / "book" / ".markdownlint-cli2.jsonc"

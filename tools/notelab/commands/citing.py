@@ -3,12 +3,12 @@
 from difflib import get_close_matches
 from pathlib import Path
 
-from notelab.check import Bench, Workbook, open_lab
 from notelab.citation import written
 from notelab.errors import NotelabError
 from notelab.evidence import CitedFile, State
 from notelab.fitting import class_or_function
 from notelab.outline import Symbol
+from notelab.workbook import Bench, Workbook, open_lab
 
 
 def cite(

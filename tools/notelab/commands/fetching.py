@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from notelab.check import Bench, open_lab
 from notelab.errors import NotelabError
 from notelab.evidence import State
 from notelab.view import shown
+from notelab.workbook import Bench, open_lab
 
 
 def fetch(labs: list[Path], bench: Bench) -> tuple[list[str], bool]:

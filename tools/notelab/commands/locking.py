@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from notelab import lock as lock_file
-from notelab.check import Bench, open_lab
 from notelab.errors import NotelabError
 from notelab.relock import path_of, relock, write_together
 from notelab.view import shown
+from notelab.workbook import Bench, open_lab
 
 
 def lock(folder: Path, bench: Bench) -> tuple[list[str], bool]:

@@ -6,13 +6,13 @@ import msgspec
 
 from notelab import lock as lock_file
 from notelab import pins
-from notelab.check import Bench, open_lab
 from notelab.errors import NotelabError
 from notelab.evidence import Evidence
 from notelab.lock import Lock
 from notelab.relock import path_of, relock, write_together
 from notelab.sources.model import Source
 from notelab.view import shown
+from notelab.workbook import Bench, open_lab
 
 
 def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:

@@ -1,6 +1,6 @@
 """For a code host's own checks: one workflow command a finding."""
 
-from notelab.check import Report
+from notelab.report.model import Report
 
 
 def write(report: Report) -> str:

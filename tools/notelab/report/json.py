@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from notelab.check import Report
 from notelab.finding import Finding
+from notelab.report.model import Report
 
 
 def as_data(report: Report) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """For a person: a finding a line, what was expected and found under it, then what was proved."""
 
-from notelab.check import LabReport, NoteReport, Report, SourceReport
 from notelab.finding import Finding
 from notelab.plain import plain
+from notelab.report.model import LabReport, NoteReport, Report, SourceReport
 
 _RESET = "\x1b[0m"
 _STYLES = {"place": "\x1b[1m", "code": "\x1b[31;1m", "dim": "\x1b[2m", "good": "\x1b[32;1m"}
@@ -56,6 +56,8 @@ def _lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list[str]:
         lines += _source(source, paint)
     if notes:
         lines += ["", *_table(notes, paint)]
+    if lab.lock_only:
+        lines += ["", *_lock_only(lab, paint)]
     if lab.unread_for_paste:
         lines.append(
             paint(
@@ -65,6 +67,17 @@ def _lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list[str]:
             )
         )
     lines.append("")
+    return lines
+
+
+def _lock_only(lab: LabReport, paint: Painter) -> list[str]:
+    lines = ["  checked against the lock only, since nobody here had the text:"]
+    files = list(lab.lock_only.items())
+    for name, count in files[:10]:
+        said = f"    {name}  {_count(count, 'citation')}"
+        lines.append(paint("dim", plain(said)))
+    if len(files) > 10:
+        lines.append(paint("dim", f"    and {len(files) - 10} files more"))
     return lines
 
 

@@ -9,7 +9,22 @@ from notelab.finding import Finding
 from notelab.view import View
 
 
-def findings(view: View, files: Iterable[CitedFile]) -> Iterator[Finding]:
+class Pinned:
+    """The pinned files whose text is at hand, to compare pages with."""
+
+    def __init__(self, files: Iterable[CitedFile]) -> None:
+        """Pool what the files hold: nearly every page shares nothing with any of them."""
+        self._files = list(files)
+        self._pool = frozenset[int]().union(*(file.runs for file in self._files))
+
+    def sharing(self, runs: frozenset[int]) -> list[CitedFile]:
+        """Return the files that have a run of tokens in common with a page."""
+        if self._pool.isdisjoint(runs):
+            return []
+        return [file for file in self._files if not file.runs.isdisjoint(runs)]
+
+
+def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
     """Judge a page against every pinned file whose text is at hand."""
     if view.note is None:
         return
@@ -22,9 +37,8 @@ def findings(view: View, files: Iterable[CitedFile]) -> Iterator[Finding]:
             expected="mermaid, and nothing else that draws",
         )
     own = frozenset(tokens.unpacked(view.note.runs))
-    for file in files:
-        if not file.runs.isdisjoint(own):
-            yield from _pasted(view, file)
+    for file in pinned.sharing(own):
+        yield from _pasted(view, file)
 
 
 def _pasted(view: View, file: CitedFile) -> Iterator[Finding]:

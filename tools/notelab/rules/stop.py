@@ -30,6 +30,14 @@ def page_findings(lab: Lab, view: View, pins: dict[str, Pin]) -> Iterator[Findin
     if view.note is None:
         yield from _unread(view)
         return
+    for part in view.note.unread:
+        yield Finding(
+            "N102",
+            view.filename,
+            part.span,
+            f"the page {part.reason}",
+            expected="paragraphs, lists and quotations of a size that people read",
+        )
     if view.page.is_note:
         yield from _front_matter(lab, view, view.note, pins)
     yield from _words(view, view.note)

@@ -1,0 +1,64 @@
+"""What a check found, proved and counted."""
+
+import msgspec
+
+from notelab.finding import Finding
+
+
+class NoteReport(msgspec.Struct):
+    """What was counted and proved of one page."""
+
+    filename: str
+    lab: str
+    language: str
+    words: int
+    choices: int
+    citations: int
+    proved: int
+    locked: int
+    diagrams: int
+
+
+class SourceReport(msgspec.Struct):
+    """How a source's cited files came: by which provider, with which proof."""
+
+    name: str
+    commit: str
+    release: str
+    files: int
+    proved: int
+    providers: dict[str, int]
+    reasons: list[str]
+
+
+class LabReport(msgspec.Struct):
+    """What was proved of one lab.
+
+    `lock_only` says, for each file whose text was not at hand, how many citations of it were
+    checked against the lock alone.
+    """
+
+    title: str
+    folder: str
+    sources: list[SourceReport]
+    notes: int
+    citations: int
+    proved: int
+    locked: int
+    diagrams: int
+    lock_only: dict[str, int]
+    unread_for_paste: int
+
+
+class Report(msgspec.Struct):
+    """The outcome of a check over one or more labs."""
+
+    findings: list[Finding] = []
+    notes: list[NoteReport] = []
+    labs: list[LabReport] = []
+
+    def add(self, other: "Report") -> None:
+        """Take in another lab's outcome; a place that two labs judge is said once."""
+        self.findings = sorted({*self.findings, *other.findings}, key=lambda one: one.order)
+        self.notes += other.notes
+        self.labs += other.labs
