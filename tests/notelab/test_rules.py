@@ -91,7 +91,27 @@ def test_a_citation_that_the_lock_does_not_know_is_found_though_it_fits(scratch:
     scratch.replace("note.md", "`combine`", "`combine` `total`")
     scratch.replace("note.es.md", "L22-L25", "L24-L25")
     scratch.replace("note.es.md", "`combine`", "`combine` `total`")
-    assert sorted(scratch.codes()) == ["N210", "N210", "N212"]
+    assert scratch.codes() == ["N210", "N210"]
+    help = scratch.check().findings[0].help
+    assert "the lock knows `pkg/scaler.py:L22-L25` on this page" in help
+
+
+def test_a_citation_taken_out_of_a_page_leaves_the_lock_too_full(scratch: Scratch) -> None:
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, "`pkg/scaler.py:L22-L25`", "`pkg/scaler.py:L14-L15` `uses`")
+    findings = scratch.check().findings
+    assert {finding.code for finding in findings} == {"N210"}
+    assert "once on this page, where it stands twice" in findings[0].message
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, "`pkg/scaler.py:L14-L15` `uses`", "there")
+    assert "N212" in scratch.codes()
+
+
+def test_a_lock_that_names_another_file_than_the_commit_has_is_found(scratch: Scratch) -> None:
+    blob = scratch.read("citations.lock").split('"blob": "')[1][:40]
+    scratch.replace("citations.lock", blob, "0" * 40)
+    codes = scratch.codes()
+    assert "N211" in codes
 
 
 def test_a_lock_that_remembers_other_lines_is_found(scratch: Scratch) -> None:

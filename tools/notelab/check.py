@@ -35,7 +35,9 @@ def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Repo
         findings += (finding for verdict in verdicts for finding in verdict.findings)
         findings += rules.findings(one)
     findings += rules.numbers.stale_findings()
-    findings += rules.citations.lock_findings(tally.used, tally.pages, whole=only is None)
+    findings += rules.citations.lock_findings(
+        tally.used, tally.sound, {one.page.key for one in book.views} if only is None else None
+    )
     return Report(
         findings=sorted(set(findings), key=lambda finding: finding.order),
         notes=tally.notes,
@@ -71,13 +73,14 @@ class _Tally(msgspec.Struct):
     notes: list[NoteReport] = []
     used: Counter[Use] = msgspec.field(default_factory=Counter)
     lock_only: Counter[str] = msgspec.field(default_factory=Counter)
-    pages: set[str] = set()
+    sound: set[str] = set()
 
     def count(self, book: Workbook, one: View, verdicts: list[Verdict]) -> None:
         """Count one page's citations."""
         if one.note is None:
             return
-        self.pages.add(one.page.key)
+        if one.page.original is None and not any(verdict.findings for verdict in verdicts):
+            self.sound.add(one.page.key)
         self.notes.append(_note_report(book, one, verdicts))
         for citation, verdict in zip(one.note.citations, verdicts, strict=True):
             if verdict.source and one.page.original is None:

@@ -118,7 +118,7 @@ def check(
         report.add(check_lab(folder, bench, only))
     for stray in strays:
         _say(f"note: {stray} is no page of a lab; not checked", aside=True)
-    click.echo(_written(report, output_format, quiet=quiet), nl=False)
+    click.echo(_written(report, output_format, quiet=quiet), nl=False, color=_colour())
     return FINDINGS if report.findings else 0
 
 
@@ -141,7 +141,9 @@ def _written(report: "Report", output_format: str, *, quiet: bool) -> str:
 
 
 def _colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
 def _bench(mirrors: tuple[str, ...], *, offline: bool) -> "Bench":

@@ -9,7 +9,9 @@ import re
 
 import msgspec
 
-_DRAWS = {"img", "svg", "picture", "canvas", "object", "embed", "iframe", "video", "image", "frame"}
+_DRAWS = frozenset(
+    "canvas embed frame iframe image img link object picture script style svg video".split()
+)
 _TAG = re.compile(r"</?([A-Za-z][^\s/>]*)")
 _REST_OF_TAG = re.compile(r"""(?:[^"'>]|"[^"]*"|'[^']*')*+>""")
 _ATTRIBUTE = re.compile(r"""([^\s"'>/=]++)(?:\s*+=\s*+("[^"]*"|'[^']*'|[^\s"'>]++))?""")
@@ -106,6 +108,6 @@ def _attributes(name: str, inside: str, at: int, found: Scanned) -> list[str]:
             found.drawn.append((f'<{name} class="mermaid">', at))
         picture = key in _PICTURES or (key == "style" and "url(" in value.lower())
         draws = draws or picture or (name == "input" and (key, value.lower()) == ("type", "image"))
-    if draws or (name == "style" and "url(" in inside.lower()):
+    if draws:
         found.drawn.append((f"<{name}>", at))
     return words

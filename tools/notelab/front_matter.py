@@ -38,13 +38,20 @@ def read(yaml_text: str, taken: int) -> FrontMatter:
     except (yaml.YAMLError, RecursionError, ValueError) as fault:
         mark = getattr(fault, "problem_mark", None)
         row = mark.line + 2 if mark else 1
-        reason = str(getattr(fault, "problem", "") or "it is nested too deeply").strip()
+        reason = _why(fault)
         return FrontMatter(
             "", [], f"has front matter that is not YAML: {reason}", Span(row, 1, row, 2)
         )
     if not isinstance(root, yaml.MappingNode):
         return FrontMatter("", [], "has front matter that is not a table", whole)
     return _table(root, whole)
+
+
+def _why(fault: Exception) -> str:
+    if isinstance(fault, RecursionError):
+        return "it is nested too deeply"
+    said = getattr(fault, "problem", "") or getattr(fault, "reason", "") or fault
+    return " ".join(str(said).split())
 
 
 def _table(root: object, whole: Span) -> FrontMatter:

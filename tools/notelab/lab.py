@@ -14,8 +14,9 @@ from notelab.memo import Memo, key_of
 
 LAB_FILE = "lab.toml"
 _MAX_BYTES = 1_000_000
-_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")
-_LANGUAGE = re.compile(r"^[a-z]{2}$")
+_LONGEST_NAME = 240  # file systems have 255 bytes, a translation three characters more
+_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,39}\Z")
+_LANGUAGE = re.compile(r"^[a-z]{2}\Z")
 _DEFAULT_CLOSINGS = {"en": "Connect the dots", "es": "Une los puntos"}
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -225,11 +226,11 @@ def _check(folder: Path, root: Path, file: LabFile) -> None:
             check_url(source.url)
         except NotelabError as fault:
             raise NotelabError(f"{where}: sources.{name}.url: {fault}", hint=fault.hint) from None
-        if "/" in source.pin or "\\" in source.pin or not source.pin.strip(". "):
+        if not _is_file_name(source.pin):
             raise NotelabError(
                 f"{where}: sources.{name}.pin must name a file beside lab.toml, not {source.pin!r}"
             )
-        if source.wheel and not re.match(r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+$", source.wheel):
+        if source.wheel and not re.match(r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+\Z", source.wheel):
             raise NotelabError(
                 f"{where}: sources.{name}.wheel must be `name==version`, not {source.wheel!r}"
             )
@@ -242,9 +243,15 @@ def _check(folder: Path, root: Path, file: LabFile) -> None:
             raise NotelabError(f"{where}: lab.pages must hold relative globs, not {glob!r}")
 
 
+def _is_file_name(name: str) -> bool:
+    plain = name.isprintable() and "/" not in name and "\\" not in name
+    return plain and bool(name.strip(". ")) and len(name) <= _LONGEST_NAME
+
+
 def _inside(folder: Path, root: Path, name: str, key: str) -> Path:
     """Resolve a path that a lab file gives, refusing one that leaves the repository."""
-    if not name or name.startswith(("/", "~")) or "\\" in name or "\0" in name:
+    usable = name.isprintable() and all(len(part) <= _LONGEST_NAME for part in name.split("/"))
+    if not name or name.startswith(("/", "~")) or "\\" in name or not usable or len(name) > 1000:
         where = _shown(folder / LAB_FILE)
         raise NotelabError(f"{where}: {key} must be a path relative to the lab, not {name!r}")
     resolved = (folder / name).resolve()

@@ -83,15 +83,28 @@ def _globbed(lab: Lab) -> list[Path]:
                 f"{lab.folder / LAB_FILE}: lab.pages: {glob!r} leaves the repository",
                 hint="`../` may only stand at its start, and not climb above the repository",
             )
-        for path in sorted(base.glob(pattern)):
+        for path in _matches(lab, base, pattern, glob):
             inside = path.resolve().is_relative_to(lab.root)
             if path.suffix == ".md" and not path.name.endswith(endings) and inside:
                 found.setdefault(path.resolve(), None)
     return list(found)
 
 
+def _matches(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
+    try:
+        return sorted(base.glob(pattern))
+    except (ValueError, NotImplementedError, OSError) as fault:
+        raise NotelabError(
+            f"{lab.folder / LAB_FILE}: lab.pages: {glob!r} is no glob: {fault}",
+            hint="`**` stands for whole folders, as in `theory/**/*.md`",
+        ) from None
+
+
 def read(path: Path) -> Text:
     """Read a page; what is wrong with it is in the answer, never raised."""
+    # An original's path is resolved, and held inside the repository; a translation's is not.
+    if path.is_symlink():
+        return Text("", "is a symbolic link; not followed")
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)

@@ -21,6 +21,9 @@ class Pin(msgspec.Struct, frozen=True):
 
 def read(source: str, path: Path) -> Pin:
     """Read a pin file; what is wrong with it is in the answer, never raised."""
+    if path.is_symlink():  # what it points to may be nobody's to print
+        problem = "the pin file is a symbolic link; not followed"
+        return Pin(source, path, code="N120", problem=problem)
     try:
         with path.open("rb") as stream:
             data = stream.read(1000)

@@ -44,10 +44,10 @@ def read(path: Path) -> Results:
 
 
 def _matches(folder: Path, name: str, digest: str) -> bool:
-    source = (folder / name).resolve()
-    if not source.is_relative_to(folder.resolve()):
-        return False
     try:
+        source = (folder / name).resolve()
+        if not source.is_relative_to(folder.resolve()):
+            return False
         return sha256(source.read_bytes()).hexdigest() == digest
-    except OSError:
+    except (OSError, ValueError):  # a NUL in the name is a ValueError
         return False

@@ -83,7 +83,7 @@ def write(shown: Shown, context: int, *, colour: bool) -> None:
     from rich.console import Console
     from rich.syntax import Syntax
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, force_terminal=True)
     console.print(head, style="bold", markup=False)
     cited = set(range(citation.first, citation.last + 1)) if context else set()
     lexer = Syntax.guess_lexer(file.path)

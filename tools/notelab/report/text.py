@@ -43,7 +43,7 @@ def _finding(finding: Finding, paint: Painter) -> list[str]:
     for label, text in (
         ("expected", finding.expected),
         ("found", finding.found),
-        ("help", finding.help),
+        *(("help", part) for part in finding.help.split("; ")),
     ):
         if text:
             lines.append(f"    {paint('dim', f'{label:<8}')} {plain(text)}")
@@ -53,7 +53,8 @@ def _finding(finding: Finding, paint: Painter) -> list[str]:
 def _lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list[str]:
     lines = [paint("place", plain(f"{lab.title}")) + paint("dim", plain(f"  {lab.folder}"))]
     for source in lab.sources:
-        lines += _source(source, paint)
+        if source.files or not source.commit:
+            lines += _source(source, paint)
     if notes:
         lines += ["", *_table(notes, paint)]
     if lab.lock_only:

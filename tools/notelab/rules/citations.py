@@ -77,6 +77,8 @@ class Judge:
                 )
             )
         proved = file.state is State.PROVED
+        if self._lock.citation(file.source, citation.key) is None:
+            case.once = _nearest_locked(self._lock, file, citation, case.page)
         if proved:
             findings += fit_findings(case, file)
         # A range that doesn't fit must be mended, not locked: saying both would mislead.
@@ -131,7 +133,6 @@ class Judge:
     def _not_locked(
         self, case: "_Case", file: CitedFile, known: LockedCitation | None = None
     ) -> Finding:
-        near = _nearest_locked(self._lock, file, case.citation, case.page)
         unread = "" if file.state is State.PROVED else " and no source text was at hand to judge it"
         if known:
             before = _times(known.pages.get(case.page, 0))
@@ -139,7 +140,7 @@ class Judge:
             knows_it += _times(case.times)
         else:
             knows_it = f"doesn't know `{case.citation.text}`{unread}"
-        knows = f"the lock knows `{near}` on this page; else, if" if near else "if"
+        knows = f"the lock knows `{case.once}` on this page; else, if" if case.once else "if"
         return case.finding(
             "N210",
             f"the lock {knows_it}",
@@ -148,14 +149,15 @@ class Judge:
         )
 
     def lock_findings(
-        self, used: Counter[Use], pages: set[str], *, whole: bool
+        self, used: Counter[Use], sound: set[str], every: set[str] | None
     ) -> Iterator[Finding]:
         """Judge the lock itself, by what the pages that were read cite.
 
         Args:
             used: how often each original page cites what.
-            pages: the pages that were read.
-            whole: whether these are all the pages of the lab.
+            sound: the pages with no citation to mend; what the lock holds for another is judged
+                once it is mended.
+            every: all the pages of the lab, where all were read.
         """
         path = self._lab.folder / "citations.lock"
         if not self._has_lock:
@@ -202,7 +204,8 @@ class Judge:
                 idle = [
                     page
                     for page, times in citation.pages.items()
-                    if (page in pages or whole) and used[name, key, page] < times
+                    if (page in sound or (every is not None and page not in every))
+                    and used[name, key, page] < times
                 ]
                 if idle:
                     yield _about_lock(
@@ -227,6 +230,7 @@ class _Case(msgspec.Struct):
     max_lines: int
     times: int
     mend: str | None = None
+    once: str = ""  # what the lock knows nearby on this page: where the citation slipped from
 
     @property
     def page(self) -> str:
@@ -347,7 +351,7 @@ def _mend(case: _Case, outline: Outline) -> str:
 
 def _search(case: _Case, outline: Outline) -> str:
     citation = case.citation
-    said = []
+    said = [f"the lock knows `{case.once}` on this page"] if case.once else []
     near = fitting.nearest(outline, citation.first, citation.last, case.max_lines, case.anchors)
     if near:
         said.append(f"nearest that fits: `{written(citation.path, *near)}`")
