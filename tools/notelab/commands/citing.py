@@ -56,6 +56,10 @@ def _files(book: Workbook, source: str, symbol: str) -> tuple[list[CitedFile], s
     if any(_symbols(file, symbol) for file in known):
         return known, symbol
     parts = symbol.split(".")
+    # Only a name that begins like the paths of this source can be a module's: asking for any other
+    # would ask the network for a file that nobody has.
+    if parts[0] not in {file.path.partition("/")[0] for file in known}:
+        return known, symbol
     for cut in range(len(parts) - 1, 0, -1):
         stem = "/".join(parts[:cut])
         for guess in (f"{stem}.py", f"{stem}/__init__.py"):
