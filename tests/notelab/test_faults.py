@@ -22,7 +22,11 @@ PROMISE = [faults.ROOT / f"docs/reference/promise{language}.md" for language in 
 @pytest.fixture(scope="module")
 def shared_book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     book = faults.copy_of_the_lab(tmp_path_factory.mktemp("book") / "book", real_bench())
-    missing = [f for f in book.open().evidence.gathered() if f.state is not State.PROVED]
+    missing = [
+        file
+        for file in book.open().evidence.gathered()
+        if file.state is not State.PROVED and not file.path.startswith(faults.OUTSIDE_THE_WHEELS)
+    ]
     if missing:
         pytest.skip(f"the cited sources are not at hand: {missing[0].path}: {missing[0].reasons}")
     return book
@@ -65,8 +69,11 @@ def words_of(book: Book, name: str) -> int:
 def test_the_real_notes_have_nothing_to_report_and_all_is_proved(book: Book) -> None:
     report = book.check()
     assert report.findings == []
-    assert sum(note.locked for note in report.notes) == 0
-    assert sum(note.proved for note in report.notes) == sum(n.citations for n in report.notes)
+    outside = [name for lab in report.labs for name in lab.lock_only]
+    assert all(name.startswith("megatron:megatron/training/") for name in outside)
+    for note in report.notes:
+        assert note.proved + note.locked == note.citations
+        assert note.locked == 0 or "solutions/" in note.filename
     assert len(report.notes) == 8
 
 

@@ -87,7 +87,7 @@ def test_words_do_not_hide_where_the_reader_still_sees_them(hidden: str, count: 
         '<table background="x"></table>',
         "<input type=image src=x>",
         "<style>\nbody { background: url(x) }\n</style>",
-        "<svg/onload=x>",
+        "<div><svg/onload=x></div>",
         '<img alt="> <!--" src=x>',
         "[a](data:image/png;base64,AAAA)",
         '```mermaid\nflowchart LR\n  A@{ img: "x.png" }\n```',

@@ -9,9 +9,8 @@ import re
 
 import msgspec
 
-_DRAWS = frozenset(
-    "canvas embed frame iframe image img link object picture script style svg video".split()
-)
+_DRAWS = {"canvas", "embed", "frame", "iframe", "image", "img", "link", "object", "picture"}
+_DRAWS |= {"script", "style", "svg", "video"}
 _TAG = re.compile(r"</?([A-Za-z][^\s/>]*)")
 _REST_OF_TAG = re.compile(r"""(?:[^"'>]|"[^"]*"|'[^']*')*+>""")
 _ATTRIBUTE = re.compile(r"""([^\s"'>/=]++)(?:\s*+=\s*+("[^"]*"|'[^']*'|[^\s"'>]++))?""")
@@ -98,8 +97,8 @@ def _attributes(name: str, inside: str, at: int, found: Scanned) -> list[str]:
     """Note what a tag draws and links to; return the words in its attributes."""
     words = []
     draws = name in _DRAWS
-    for key, quoted in _ATTRIBUTE.findall(inside):
-        key, value = key.lower(), html.unescape(quoted.strip("\"'"))
+    for written, quoted in _ATTRIBUTE.findall(inside):
+        key, value = written.lower(), html.unescape(quoted.strip("\"'"))
         if key in _SPOKEN:
             words.append(f" {value} ")
         elif key == "href" and name == "a":

@@ -1,0 +1,170 @@
+"""What one paragraph, heading or cell says: its prose, citations, names, numbers and images."""
+
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from notelab import embedded_html
+from notelab.citation import Citation, Span, in_plain_text, looks_like_citation, parse
+from notelab.note import Image, NumberLink
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
+# What looks like a space and is none to `str.split`: words may not hide behind it.
+_BLANKS = dict.fromkeys((0x115F, 0x1160, 0x200B, 0x2800, 0x3164, 0xFFA0), " ")
+_NAME = re.compile(r"[^\W\d]\w*")
+_RESULTS = re.compile(r"(?:^|/)RESULTS(?:\.[a-z]{2})?\.md$")
+
+
+def count_words(prose: str) -> int:
+    """Count whitespace-separated tokens that hold a letter or a digit."""
+    return sum(1 for word in prose.translate(_BLANKS).split() if _LETTER_OR_DIGIT.search(word))
+
+
+def number_link(text: str, href: str, span: Span) -> list[NumberLink]:
+    """Return the link as a quoted number where it goes to a results page."""
+    path, _, anchor = href.partition("#")
+    path = path.partition("?")[0]
+    return [NumberLink(text, path, anchor, span)] if _RESULTS.search(path) else []
+
+
+def not_in_code_font(text: str, span: Span) -> Citation:
+    """Return a citation that nobody would check, as it stands in plain text."""
+    return Citation(text, "", text, 0, 0, "must stand in code font, between backticks", span)
+
+
+class Places:
+    """Where a position in an inline token's content stands in the file."""
+
+    def __init__(self, block: "Token", lines: list[str]) -> None:
+        """Take the token and the page's lines."""
+        first, end = block.map or [0, 0]
+        self.content = block.content
+        self._starts: list[tuple[int, int, int]] = []  # offset in content, row, column
+        offset = 0
+        for index, piece in enumerate(block.content.split("\n")):
+            row = min(first + index, max(end - 1, first))
+            line = lines[row] if row < len(lines) else ""
+            self._starts.append((offset, row + 1, max(line.find(piece.strip()), 0) + 1))
+            offset += len(piece) + 1
+
+    def span(self, start: int, end: int) -> Span:
+        """Return the place in the file of a stretch of the content."""
+        row, column = self._at(start)
+        end_row, end_column = self._at(end)
+        return Span(row, column, end_row, end_column)
+
+    def _at(self, offset: int) -> tuple[int, int]:
+        best = self._starts[
+            max(bisect_right(self._starts, offset, key=lambda start: start[0]) - 1, 0)
+        ]
+        return best[1], best[2] + offset - best[0]
+
+
+class Inline:
+    """Gathers prose, citations, names, number links and images of one inline token."""
+
+    def __init__(self, children: "list[Token]", places: Places) -> None:
+        """Nothing is gathered before `run`."""
+        self.children, self.places = children, places
+        self.prose = self.opening_bold = ""
+        self.citations: list[Citation] = []
+        self.names: list[str] = []
+        self.numbers: list[NumberLink] = []
+        self.images: list[Image] = []
+        self._cursor = 0
+
+    def run(self) -> None:
+        """Walk the token's children once, from left to right."""
+        link: tuple[str, str, int] | None = None
+        for child in self.children:
+            if child.type in ("text", "text_special"):
+                self._text(child.content)
+            elif child.type in ("softbreak", "hardbreak"):
+                self.prose += "\n"
+            elif child.type == "code_inline":
+                self._code(child)
+            elif child.type == "image":
+                at = self._find("![")
+                self.images.append(Image("an image", self.places.span(at, at + 2)))
+            elif child.type == "html_inline":
+                self._html(child.content)
+            elif child.type == "link_open":
+                self.prose += f" {child.attrs['title']} " if child.attrs.get("title") else ""
+                link = (str(child.attrs.get("href", "")), self.prose, self._find("["))
+            elif child.type == "link_close" and link:
+                self._link(*link)
+                link = None
+        self.opening_bold = self._bold_at_the_start()
+
+    def _bold_at_the_start(self) -> str:
+        children = [child for child in self.children if child.content or child.type != "text"]
+        opening = 0
+        while opening < len(children) and children[opening].type in ("em_open", "link_open"):
+            opening += 1
+        if opening == len(children) or children[opening].type != "strong_open":
+            return ""
+        title = []
+        for child in children[opening + 1 :]:
+            if child.type == "strong_close":
+                break
+            title.append(child.content)
+        said = "".join(title).strip()
+        return said if count_words(said) else ""
+
+    def _find(self, what: str) -> int:
+        at = self.places.content.find(what, self._cursor)
+        return at if at >= 0 else self._cursor
+
+    def _text(self, said: str) -> None:
+        self.prose += said
+        at = self.places.content.find(said, self._cursor)
+        for text, offset in in_plain_text(said):
+            start = (at if at >= 0 else self._cursor) + offset
+            span = self.places.span(start, start + len(text))
+            self.citations.append(not_in_code_font(text, span))
+        if at >= 0:
+            self._cursor = at + len(said)
+
+    def _code(self, child: "Token") -> None:
+        start, end = self._code_place(child)
+        self._cursor = end
+        code = child.content.strip()
+        if looks_like_citation(code):
+            self.citations.append(parse(code, self.places.span(start, end)))
+            self.prose += " "
+        else:
+            self.names += _NAME.findall(code)
+            self.prose += child.content
+
+    def _code_place(self, child: "Token") -> tuple[int, int]:
+        """Find a code span's own place: the next run of its backticks that closes with its text."""
+        content, at = self.places.content, self._cursor
+        while (at := content.find(child.markup, at)) >= 0:
+            close = content.find(child.markup, at + len(child.markup))
+            if close < 0:
+                break
+            inner = content[at + len(child.markup) : close].replace("\n", " ")
+            if inner in (child.content, f" {child.content} "):
+                return at, close + len(child.markup)
+            at += 1
+        return self._cursor, self._cursor
+
+    def _html(self, content: str) -> None:
+        at = self._find(content)
+        self._cursor = at + len(content)
+        scanned = embedded_html.scan(content)
+        span = self.places.span(at, at + len(content))
+        self.prose += scanned.text
+        self.images += [Image(kind, span) for kind, _ in scanned.drawn]
+        for href, _ in scanned.links:
+            self.numbers += number_link("an HTML link", href, span)
+
+    def _link(self, href: str, before: str, at: int) -> None:
+        text = " ".join(self.prose[len(before) :].split())
+        span = self.places.span(at, at + len(text) + 2)
+        self.numbers += number_link(text, href, span)
+        if href.startswith("data:"):
+            self.images.append(Image("a `data:` link", span))
