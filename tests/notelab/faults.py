@@ -187,7 +187,7 @@ class Sources:
         outline = self.file(citation).outline
         assert outline is not None
         tops = [s for s in outline.symbols if s.kind == FUNCTION and s.parent == -1]
-        for one, two in zip(tops, tops[1:], strict=False):
+        for one, two in itertools.pairwise(tops):
             if two.top > citation.first and two.line - one.last < 30:
                 return written(citation.path, one.last, two.line)
         return None

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from notelab import embedded_html, pins, reading, tokens
+from notelab.memo import Memo
 from tests.notelab.scratch import UPSTREAM, Scratch
 
 SIZE = 256 * 1024 - 64
@@ -272,3 +273,42 @@ def test_html_is_scanned_to_its_end() -> None:
     scanned = embedded_html.scan('a<!-- b --><b>c</b>d<br/>e &amp; <![ <img alt="f > g"')
     assert scanned.text.split()[:3] == ["acd", "e", "&"]
     assert [kind for kind, _ in scanned.drawn] == ["<img>"]
+
+
+def test_show_and_cite_say_which_source_or_file_is_not_there(scratch: Scratch) -> None:
+    shown = scratch.run("show", "nope:pkg/scaler.py:L1")
+    assert shown.returncode == 2 and "no lab has a source called 'nope'" in shown.stderr
+    cited = scratch.run("cite", "up", "pkg/nope.py:combine")
+    assert cited.returncode == 1 and "no `pkg/nope.py` in `up`" in cited.stderr
+
+
+def test_a_path_that_is_too_long_is_no_crash(scratch: Scratch) -> None:
+    done = scratch.run("check", "a" * 300 + ".md")
+    assert done.returncode == 2
+    assert "a fault of shardbook" not in done.stderr
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", b"\xff" * 40, None])
+def test_a_damaged_content_cache_changes_no_verdict(scratch: Scratch, damage: bytes | None) -> None:
+    assert scratch.codes() == []
+    entries = [path for path in (scratch.root / "cache" / "memo").rglob("*") if path.is_file()]
+    assert entries
+    for path in entries:
+        if damage is None:
+            path.unlink()
+            path.mkdir()
+        else:
+            path.write_bytes(damage)
+    assert scratch.codes() == []
+
+
+def test_an_interrupt_leaves_no_scratch_file_in_the_content_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Path, target: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Memo(tmp_path).put("note", "abcd", b"x")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -26,6 +26,12 @@ class Finding(msgspec.Struct, frozen=True):
         return RULES[self.code]
 
     @property
+    def details(self) -> list[str]:
+        """Return what was expected, what was found and the mend, a line each, where said."""
+        labelled = (("expected", self.expected), ("found", self.found), ("help", self.help))
+        return [f"{label}: {text}" for label, text in labelled if text]
+
+    @property
     def order(self) -> tuple[str, int, int, str]:
         """Return what findings are sorted by: file, place, code."""
         return (self.filename, self.span.row, self.span.column, self.code)

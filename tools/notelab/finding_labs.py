@@ -1,5 +1,6 @@
 """Which labs a command is about: from the paths it was given, or all of them under experiments/."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,12 +44,14 @@ def asked(
     strays: list[Path] = []
     for path in paths:
         resolved = path.resolve()
-        if resolved.is_dir() or path.name == LAB_FILE:
-            folder = resolved if resolved.is_dir() else resolved.parent
+        # os.path answers also for a name that is too long, where Path raises.
+        is_folder = os.path.isdir(resolved)  # noqa: PTH112
+        if is_folder or path.name == LAB_FILE:
+            folder = resolved if is_folder else resolved.parent
             for lab in _labs_in(folder):
                 wanted[lab] = None
             continue
-        if not resolved.exists():
+        if not os.path.exists(resolved):  # noqa: PTH110
             raise NotelabError(f"{path}: no such file or folder")
         owners = _owners(resolved, load)
         for owner in owners:

@@ -55,8 +55,10 @@ class Memo:
             scratch.write_bytes(_checksum(data) + data)
             scratch.replace(target)
         except OSError:
+            pass
+        finally:  # on an interrupt too
             with contextlib.suppress(OSError):
-                scratch.unlink()
+                scratch.unlink(missing_ok=True)
 
 
 def _checksum(data: bytes) -> bytes:

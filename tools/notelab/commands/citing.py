@@ -25,6 +25,8 @@ def cite(
         raise NotelabError(f"{pin.problem}", hint=f"write it with `shardbook pin {source} REF`")
     files, name = _files(book, source, symbol)
     found = [(file, one) for file in files for one in _symbols(file, name)]
+    if not files and ":" in symbol:
+        return _no_file(book, source, symbol.rpartition(":")[0]), False
     if not found:
         return _nothing(files, name, source), False
     lines: list[tuple[str, bool]] = []
@@ -90,6 +92,15 @@ def _nothing(files: list[CitedFile], name: str, source: str) -> list[tuple[str, 
         lines.append(
             (f"for a file not cited yet: shardbook cite {source} path/to/file.py:Name", True)
         )
+    return lines
+
+
+def _no_file(book: Workbook, source: str, path: str) -> list[tuple[str, bool]]:
+    file = book.evidence.file(source, path)
+    why = "; ".join(file.reasons) if file else ""
+    lines = [(f"no `{path}` in `{source}` at its pin" + (f": {why}" if why else ""), True)]
+    if file and file.near:
+        lines.append(("closest: " + ", ".join(f"`{one}`" for one in file.near[:3]), True))
     return lines
 
 

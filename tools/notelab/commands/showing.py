@@ -32,9 +32,12 @@ def find(labs: list[Path], text: str, bench: Bench) -> Shown:
     if citation.problem or citation.last < citation.first:
         raise NotelabError(f"{text!r} {citation.problem or 'runs backwards'}")
     reasons: list[str] = []
+    sources: dict[str, None] = {}
     for folder in labs:
         book = open_lab(folder, bench, only=set())
-        names = [citation.source] if citation.source else list(book.pins)
+        sources |= dict.fromkeys(book.pins)
+        likely = book.evidence.likely_sources(citation.path)
+        names = [citation.source] if citation.source else list(likely)
         book.evidence.gather((name, citation.path) for name in names if name in book.pins)
         for name in names:
             file = book.evidence.file(name, citation.path)
@@ -45,6 +48,9 @@ def find(labs: list[Path], text: str, bench: Bench) -> Shown:
                 return Shown(citation, file, book.pins[name].commit)
             reasons += file.reasons or [f"{name} has no such file at its pin"]
             reasons += [f"closest: {path}" for path in file.near[:1]]
+    if citation.source and citation.source not in sources:
+        known = ", ".join(f"`{name}`" for name in sources) or "none"
+        raise NotelabError(f"no lab has a source called {citation.source!r}; there are: {known}")
     raise NotelabError(
         f"{citation.path} is not at hand: " + ("; ".join(dict.fromkeys(reasons)) or "no usable pin")
     )
@@ -84,7 +90,7 @@ def write(shown: Shown, context: int, *, colour: bool) -> None:
     from rich.syntax import Syntax
 
     console = Console(highlight=False, force_terminal=True)
-    console.print(head, style="bold", markup=False)
+    console.print(head, style="bold", markup=False, soft_wrap=True)
     cited = set(range(citation.first, citation.last + 1)) if context else set()
     lexer = Syntax.guess_lexer(file.path)
     console.print(

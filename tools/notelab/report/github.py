@@ -13,16 +13,7 @@ def write(report: Report) -> str:
             f"endLine={span.end_row},endColumn={span.end_column},"
             f"title={_property(f'{finding.code} {finding.name}')}"
         )
-        details = [finding.message]
-        details += [
-            f"{label}: {text}"
-            for label, text in (
-                ("expected", finding.expected),
-                ("found", finding.found),
-                ("help", finding.help),
-            )
-            if text
-        ]
+        details = [finding.message, *finding.details]
         lines.append(f"::error {place}::{_message(chr(10).join(details))}\n")
     return "".join(lines)
 

@@ -33,21 +33,12 @@ def write(report: Report) -> str:
 
 
 def _result(finding: Finding) -> dict[str, Any]:
-    details = [
-        f"{label}: {text}"
-        for label, text in (
-            ("expected", finding.expected),
-            ("found", finding.found),
-            ("help", finding.help),
-        )
-        if text
-    ]
     span = finding.span
     return {
         "ruleId": finding.code,
         "ruleIndex": list(RULES).index(finding.code),
         "level": "error",
-        "message": {"text": "\n".join([finding.message, *details])},
+        "message": {"text": "\n".join([finding.message, *finding.details])},
         "locations": [
             {
                 "physicalLocation": {
