@@ -39,10 +39,9 @@ def main() -> None:
         _fail(str(fault), fault.hint)
     except KeyboardInterrupt:
         _fail("interrupted", "nothing was left half-written; run it again")
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): not a fault worth a word.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(FAULT)
+    except OSError as fault:
+        what = f"{fault.filename}" if fault.filename else "the output"
+        _fail(f"{what} cannot be read or written: {fault.strerror or fault}", "")
     except Exception as fault:
         if os.environ.get("SHARDBOOK_TRACEBACK"):
             raise
@@ -118,7 +117,7 @@ def check(
         report.add(check_lab(folder, bench, only))
     for stray in strays:
         _say(f"note: {stray} is no page of a lab; not checked", aside=True)
-    click.echo(_written(report, output_format, quiet=quiet), nl=False, color=_colour())
+    _print(_written(report, output_format, quiet=quiet))
     return FINDINGS if report.findings else 0
 
 
@@ -143,7 +142,8 @@ def _written(report: "Report", output_format: str, *, quiet: bool) -> str:
 def _colour() -> bool:
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+    # Standard output may have been closed (`>&-`).
+    return bool(os.environ.get("FORCE_COLOR")) or bool(sys.stdout and sys.stdout.isatty())
 
 
 def _bench(mirrors: tuple[str, ...], *, offline: bool) -> "Bench":
@@ -185,7 +185,16 @@ def _progress(text: str) -> None:
 
 def _say(text: str, *, aside: bool = False) -> None:
     """Print a line that may hold a note's or a remote's words, on standard error if an aside."""
-    click.echo(plain(text), err=aside)
+    _print(f"{plain(text)}\n", aside=aside)
+
+
+def _print(text: str, *, aside: bool = False) -> None:
+    """Print text as it is. A reader that went away (`| head`) is no fault worth a word."""
+    try:
+        click.echo(text, nl=False, err=aside, color=_colour() and not aside)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if aside else sys.stdout).fileno())
+        sys.exit(FAULT)
 
 
 @cli.command()
@@ -198,9 +207,9 @@ def explain(rule: str | None, language: str) -> None:
 
     if rule is None:
         for code, name in RULES.items():
-            click.echo(f"{code}  {name:<28} {pages.summary(code, language)}")
+            _say(f"{code}  {name:<28} {pages.summary(code, language)}")
         return
-    click.echo(pages.page(pages.code_of(rule), language), nl=False)
+    _print(pages.page(pages.code_of(rule), language))
 
 
 @cli.command()

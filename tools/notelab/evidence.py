@@ -1,12 +1,13 @@
 """The cited files of a lab: their bytes where a provider had them, else what the lock knows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from hashlib import sha256
 
 import msgspec
 
-from notelab import __version__, outline, tokens
+from notelab import outline, tokens
+from notelab.code_version import code_version
 from notelab.lab import Lab
 from notelab.lock import Lock, LockedFile
 from notelab.memo import Memo, key_of
@@ -35,11 +36,16 @@ class CitedFile(msgspec.Struct):
     proof: str = ""
     provider: str = ""
     lines: list[bytes] = []
-    outline: Outline | None = None
+    structure: Callable[[], Outline] | None = None
     runs: frozenset[int] = frozenset()
     near: list[str] = []
     reasons: list[str] = []
     disputed: str = ""
+
+    @property
+    def outline(self) -> Outline | None:
+        """Return the file's structure, worked out when it is first asked for."""
+        return self.structure() if self.structure else None
 
     def sha256_of(self, first: int, last: int) -> str:
         """Return the SHA-256 of the lines, joined and ended by a newline each."""
@@ -57,10 +63,11 @@ class Evidence:
         self._library, self._memo = library, memo
         self._files: dict[tuple[str, str], CitedFile] = {}
 
-    def gather(self, wanted: Iterable[tuple[str, str]]) -> None:
+    def gather(self, wanted: Iterable[tuple[str, str]], *, store_only: bool = False) -> None:
         """Read every (source, path) wanted, in one batch per source; source '' asks all of them.
 
-        A path that the lock knows in some source is read from that source alone.
+        A path that the lock knows in some source is read from that source alone. With `store_only`
+        no other provider is asked.
         """
         per_source: dict[str, dict[str, str | None]] = {}
         for source, path in dict.fromkeys(wanted):
@@ -70,7 +77,7 @@ class Evidence:
                     known = self._lock.file(name, path, pin.commit)
                     per_source.setdefault(name, {})[path] = known.blob if known else None
         for name, paths in per_source.items():
-            answers = self._library.read(self.source(name), paths)
+            answers = self._library.read(self.source(name), paths, store_only=store_only)
             for path in paths:
                 self._files[name, path] = self._cited(name, path, answers[path])
 
@@ -132,14 +139,14 @@ class Evidence:
             proof=_stronger(known, answer),
             provider=answer.provider,
             lines=outline.split_lines(answer.data),
-            outline=self._memo.once(
+            structure=lambda: self._memo.once(
                 "outline", f"{path} {answer.blob}", lambda: self._outline(path, answer)
             ),
             runs=self._memo.once("runs", answer.blob, lambda: self._runs(answer)),
         )
 
     def _outline(self, path: str, found: Found) -> Outline:
-        key = key_of(__version__, found.blob, path.rpartition(".")[2])
+        key = key_of(code_version(), found.blob, path.rpartition(".")[2])
         kept = self._memo.get("outline", key)
         if kept is not None:
             try:
@@ -151,7 +158,7 @@ class Evidence:
         return made
 
     def _runs(self, found: Found) -> frozenset[int]:
-        key = key_of(__version__, found.blob)
+        key = key_of(code_version(), found.blob)
         kept = self._memo.get("runs", key)
         if kept is None:
             text = found.data.decode("utf-8", "replace")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from notelab import __version__
+from notelab.code_version import code_version
 from notelab.errors import NotelabError
 from notelab.memo import Memo, key_of
 
@@ -164,7 +164,7 @@ def _decode(path: Path, memo: Memo | None) -> LabFile:
         raise NotelabError(f"{_shown(path)}: cannot be read: {fault.strerror or fault}") from None
     if len(data) > _MAX_BYTES:
         raise NotelabError(f"{_shown(path)}: larger than {_MAX_BYTES:,} bytes; not read")
-    key = key_of(__version__, data)
+    key = key_of(code_version(), data)
     kept = memo.get("lab", key) if memo else None
     if kept is not None:
         with contextlib.suppress(msgspec.MsgspecError):

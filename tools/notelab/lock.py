@@ -24,7 +24,7 @@ from notelab.errors import NotelabError
 LOCK_FILE = "citations.lock"
 VERSION = 1
 _MAX_BYTES = 20_000_000
-_HEX = {"blob": re.compile(r"^[0-9a-f]{40}$"), "sha256": re.compile(r"^[0-9a-f]{64}$")}
+_HEX = {"blob": re.compile(r"[0-9a-f]{40}"), "sha256": re.compile(r"[0-9a-f]{64}")}
 
 
 class LockedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,6 +77,8 @@ def load(path: Path) -> Lock | None:
     Raises:
         NotelabError: it is not a lock of this version.
     """
+    if path.is_symlink():
+        raise NotelabError(f"{path}: a lock must be a file, not a link to one")
     try:
         with path.open("rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
@@ -110,7 +112,7 @@ class _Version(msgspec.Struct):
 
 
 def _check_hex(path: Path, kind: str, value: str, hint: str) -> None:
-    if not _HEX[kind].match(value):
+    if not _HEX[kind].fullmatch(value):
         raise NotelabError(f"{path}: {value[:70]!r} is no {kind}", hint=hint)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-_SHA = re.compile(r"^[0-9a-f]{40}$")
+_SHA = re.compile(r"[0-9a-f]{40}")
 
 
 class Pin(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ def read(source: str, path: Path) -> Pin:
         return Pin(source, path, code="N120", problem=f"the pin file cannot be read: {reason}")
     text = data.decode("utf-8", "replace")
     commit = text.rstrip("\r\n")
-    if not _SHA.match(commit):
+    if not _SHA.fullmatch(commit):
         shown = commit.splitlines()[0][:60] if commit.strip() else "nothing"
         digits = f" ({len(commit)} characters)" if commit.strip() else ""
         return Pin(

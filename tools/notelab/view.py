@@ -5,7 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import __version__, pages, reading
+from notelab import pages, reading
+from notelab.code_version import code_version
 from notelab.memo import Memo, key_of
 from notelab.note import Note
 from notelab.pages import Page
@@ -47,7 +48,7 @@ def of_page(page: Page, memo: Memo) -> View:
 
 
 def _note(text: str, memo: Memo) -> Note:
-    key = key_of(__version__, text)
+    key = key_of(code_version(), text)
     kept = memo.get("note", key)
     if kept is not None:
         try:

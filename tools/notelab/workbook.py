@@ -58,7 +58,9 @@ def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workb
     }
     lock = lock_file.load(lab.folder / lock_file.LOCK_FILE)
     evidence = Evidence(lab, pinned, lock or Lock(), bench.library, bench.memo)
-    evidence.gather(_wanted(lab, views, lock, pinned, everything=only is None))
+    evidence.gather(_cited(lab, views))
+    # Pages are compared with every pinned file at hand for pasted source, cited there or not.
+    evidence.gather(_locked(lock or Lock(), pinned), store_only=True)
     return Workbook(lab, views, pinned, lock, evidence)
 
 
@@ -73,19 +75,14 @@ def usable(citation: Citation) -> bool:
     return not citation.problem and citation.first <= citation.last
 
 
-def _wanted(
-    lab: Lab,
-    views: list[View],
-    lock: Lock | None,
-    pinned: dict[str, pins.Pin],
-    *,
-    everything: bool,
-) -> Iterable[tuple[str, str]]:
+def _cited(lab: Lab, views: list[View]) -> Iterable[tuple[str, str]]:
     for one in views:
         for citation in one.note.citations if one.note else []:
             if usable(citation) and (not citation.source or citation.source in lab.sources):
                 yield citation.source, citation.path
-    # Every file that the lock knows is compared with the pages for pasted source.
-    for name, source in lock.sources.items() if lock and everything else ():
+
+
+def _locked(lock: Lock, pinned: dict[str, pins.Pin]) -> Iterable[tuple[str, str]]:
+    for name, source in lock.sources.items():
         if name in pinned and source.commit == pinned[name].commit:
             yield from ((name, path) for path in source.files)

@@ -1,5 +1,6 @@
 """For a code host's own checks: one workflow command a finding."""
 
+from notelab.plain import plain
 from notelab.report.model import Report
 
 
@@ -13,7 +14,7 @@ def write(report: Report) -> str:
             f"endLine={span.end_row},endColumn={span.end_column},"
             f"title={_property(f'{finding.code} {finding.name}')}"
         )
-        details = [finding.message, *finding.details]
+        details = [plain(line) for line in (finding.message, *finding.details)]
         lines.append(f"::error {place}::{_message(chr(10).join(details))}\n")
     return "".join(lines)
 

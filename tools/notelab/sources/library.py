@@ -55,12 +55,15 @@ class Library:
         self._had: set[tuple[str, str]] = set()
         self._lacked: dict[tuple[str, str], list[str]] = {}
 
-    def read(self, source: Source, wanted: Wanted) -> dict[str, Answer]:
+    def read(
+        self, source: Source, wanted: Wanted, *, store_only: bool = False
+    ) -> dict[str, Answer]:
         """Return, for each path, its bytes at the pin, or that it isn't there, or why not known.
 
         Args:
             source: the repository and its pin.
             wanted: each path with the blob id that the lock knows for it, or None.
+            store_only: ask nobody but the store.
         """
         pending = Pending(wanted)
         for path, blob in wanted.items():
@@ -74,10 +77,13 @@ class Library:
         if pending.wanted and not is_commit(source.commit):
             for path in list(pending.wanted):
                 pending.settle(path, Unreachable(path, [f"{source.name} has no usable pin"]))
-        for who, ask in self._providers(source):
+        for who, ask in () if store_only else self._providers(source):
             if not pending.wanted:
                 break
             self._take(pending, who, ask, source)
+        if self._offline and not store_only:
+            for path in pending.wanted:
+                pending.doubt(path, ["git and the package index were not asked (--offline)"])
         pending.give_up()
         self._tell_trouble()
         return pending.answers
