@@ -64,6 +64,16 @@ def test_a_wrong_range_has_the_code_of_what_is_wrong(
         assert line[finding.span.column - 1 :].startswith(f"`pkg/scaler.py:{range_}`")
 
 
+def test_a_citation_that_nothing_anchored_when_locked_fails_with_the_lock_alone_too(
+    scratch: Scratch,
+) -> None:
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, "L14-L15", "L16-L16")
+    scratch.lock()
+    scratch.root.joinpath("cache").rename(scratch.root / "gone")
+    assert scratch.codes(mirror=False) == ["N209", "N209"]
+
+
 def test_a_wrong_range_is_answered_with_the_one_that_fits_and_the_real_symbol(
     scratch: Scratch,
 ) -> None:

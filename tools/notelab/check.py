@@ -11,9 +11,10 @@ from notelab.evidence import CitedFile, State
 from notelab.finding import TOP, Finding
 from notelab.report.model import LabReport, NoteReport, Report, SourceReport
 from notelab.rules import constraints, languages, stop
-from notelab.rules.citations import Judge, Use, Verdict
+from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import Diagrams
 from notelab.rules.diagrams import findings as diagram_findings
+from notelab.rules.locked import Use
 from notelab.rules.numbers import Numbers
 from notelab.view import View
 from notelab.workbook import Bench, Workbook, open_lab
@@ -35,7 +36,7 @@ def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Repo
         findings += (finding for verdict in verdicts for finding in verdict.findings)
         findings += rules.findings(one)
     findings += rules.numbers.stale_findings()
-    findings += rules.citations.lock_findings(
+    findings += rules.citations.lock.lock_findings(
         tally.used, tally.sound, {one.page.key for one in book.views} if only is None else None
     )
     return Report(

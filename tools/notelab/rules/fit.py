@@ -1,0 +1,120 @@
+"""N205 to N209: does a range fit the file it cites, and name what it shows?"""
+
+from notelab import fitting
+from notelab.citation import Citation, written
+from notelab.evidence import CitedFile
+from notelab.finding import Finding
+from notelab.outline import Outline
+from notelab.rules.case import Case, listed
+
+
+def findings(case: Case, file: CitedFile) -> list[Finding]:
+    """Judge a citation's range against the file's own lines."""
+    citation, outline = case.citation, file.outline
+    assert outline is not None
+    if citation.last > outline.lines:
+        return [
+            case.finding(
+                "N205",
+                f"`{citation.text}` goes past the end of the file",
+                expected=f"lines 1 to {outline.lines}",
+                found=f"line {citation.last}",
+                help=_mend(case, outline),
+            )
+        ]
+    found = []
+    length = citation.last - citation.first + 1
+    if length > case.max_lines:
+        found.append(
+            case.finding(
+                "N206",
+                f"`{citation.text}` is {length} lines wide",
+                expected=f"at most {case.max_lines} lines",
+                found=f"{length}",
+                help=_mend(case, outline),
+            )
+        )
+    if outline.python:
+        found += _structure(case, outline)
+        if case.anchors.isdisjoint(outline.names_between(citation.first, citation.last)):
+            found.append(_unanchored_finding(case, outline))
+    return found
+
+
+def _structure(case: Case, outline: Outline) -> list[Finding]:
+    citation = case.citation
+    crossed = fitting.straddles(outline, citation.first, citation.last)
+    if crossed:
+        return [
+            case.finding(
+                "N207",
+                f"`{citation.text}` crosses the edge of `{crossed.name}`",
+                expected=f"lines of one symbol; `{crossed.name}` is L{crossed.top}-L{crossed.last}",
+                found=_touched(outline, citation),
+                help=_mend(case, outline),
+            )
+        ]
+    begins = fitting.starts_well(outline, citation.first)
+    ends = fitting.ends_well(outline, citation.last)
+    if begins and ends:
+        return []
+    wrong = []
+    if not begins:
+        wrong.append(f"begins at line {citation.first}, which begins no statement")
+    if not ends:
+        wrong.append(f"ends at line {citation.last}, which ends none")
+    return [
+        case.finding(
+            "N208",
+            f"`{citation.text}` " + " and ".join(wrong),
+            expected="the first line of a statement (or of its comment or decorator) to the last "
+            "line of one",
+            help=_mend(case, outline),
+        )
+    ]
+
+
+def _touched(outline: Outline, citation: Citation) -> str:
+    first = outline.innermost(citation.first, citation.first)
+    last = outline.innermost(citation.last, citation.last)
+    names = [f"`{symbol.name}`" if symbol else "the module" for symbol in (first, last)]
+    return f"begins in {names[0]}, ends in {names[1]}"
+
+
+def _unanchored_finding(case: Case, outline: Outline) -> Finding:
+    places = fitting.standing_places(outline, case.anchors)
+    where = ", ".join(f"`{name}` at L{row}" for name, row in places)
+    stand = f"in this file: {where}; " if where else ""
+    return not_anchored(case, stand + _mend(case, outline))
+
+
+def not_anchored(case: Case, help: str) -> Finding:
+    """Return the finding that the text names nothing of the cited lines."""
+    named = listed(sorted(case.anchors)) or "no identifier in code font"
+    return case.finding(
+        "N209",
+        f"nothing that the text names in code font stands in `{case.citation.text}`",
+        expected="one identifier of the cited lines, in code font, in the same choice",
+        found=named,
+        help=help,
+    )
+
+
+def _mend(case: Case, outline: Outline) -> str:
+    """Say which range would fit, and what the symbol around really is."""
+    if case.mend is None:
+        case.mend = _search(case, outline)
+    return case.mend
+
+
+def _search(case: Case, outline: Outline) -> str:
+    citation = case.citation
+    said = [f"the lock knows `{case.once}` on this page"] if case.once else []
+    near = fitting.nearest(outline, citation.first, citation.last, case.max_lines, case.anchors)
+    if near:
+        said.append(f"nearest that fits: `{written(citation.path, *near)}`")
+    middle = min((citation.first + citation.last) // 2, outline.lines)
+    symbol = outline.innermost(middle, middle)
+    if symbol:
+        said.append(f"`{symbol.name}` is L{symbol.top}-L{symbol.last}")
+    return "; ".join(said)

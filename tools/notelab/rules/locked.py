@@ -1,0 +1,203 @@
+"""N210 to N212: do the pages and the lock agree?"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from notelab.citation import Citation, Span
+from notelab.evidence import CitedFile, Evidence, State
+from notelab.finding import TOP, Finding
+from notelab.lab import Lab
+from notelab.lock import LOCK_FILE, Lock, LockedCitation
+from notelab.pins import Pin
+from notelab.rules.case import Case, listed
+from notelab.rules.fit import not_anchored
+from notelab.view import shown
+
+# A citation as the lock counts it: source, written form, page.
+Use = tuple[str, str, str]
+_NEAR = 60  # lines within which a locked citation may be where another slipped from
+
+
+class LockJudge:
+    """Compares citations with the lock of their lab."""
+
+    def __init__(
+        self, lab: Lab, pins: dict[str, Pin], lock: Lock | None, evidence: Evidence
+    ) -> None:
+        """`lock` is None where the lab has none."""
+        self._path = lab.folder / LOCK_FILE
+        self._pins, self._evidence = pins, evidence
+        self._has_lock = lock is not None
+        self._lock = lock or Lock()
+
+    def slipped_from(self, file: CitedFile, citation: Citation, page: str) -> str:
+        """Return the citation nearby that the lock knows on this page, for one it doesn't know."""
+        if self._lock.citation(file.source, citation.key):
+            return ""
+        best: tuple[int, str] | None = None
+        for key, known in self._lock.citations.get(file.source, {}).items():
+            path, _, lines = key.rpartition(":L")
+            first = lines.split("-")[0]
+            if path == citation.path and first.isdigit() and page in known.pages:
+                distance = abs(int(first) - citation.first)
+                if best is None or distance < best[0]:
+                    best = (distance, key)
+        return best[1] if best and best[0] <= _NEAR else ""
+
+    def findings(self, case: Case, file: CitedFile) -> list[Finding]:
+        """Compare one citation with what the lock knows of it."""
+        pin = self._pins[file.source]
+        known_source = self._lock.sources.get(file.source)
+        if not self._has_lock or (known_source and known_source.commit != pin.commit):
+            return []  # said once, of the lock
+        known = self._lock.citation(file.source, case.citation.key)
+        locked_file = self._lock.file(file.source, file.path, pin.commit)
+        if known is None or locked_file is None:
+            unread = file.state is not State.PROVED
+            text = " and no source text was at hand to judge it" if unread else ""
+            return [self._unknown(case, f"doesn't know `{case.citation.text}`{text}")]
+        before = known.pages.get(case.page, 0)
+        if case.times > before:
+            said = f"{_times(before)} on this page, where it stands {_times(case.times)}"
+            return [self._unknown(case, f"knows `{case.citation.text}` {said}")]
+        if file.state is State.PROVED:
+            return _against_content(case, file, known, locked_file.blob)
+        if file.path.endswith(".py") and set(known.anchors).isdisjoint(case.cell.names):
+            do = f"the lock knows that {listed(known.anchors)} do" if known.anchors else ""
+            return [not_anchored(case, do)]
+        return []
+
+    def _unknown(self, case: Case, said: str) -> Finding:
+        knows = f"the lock knows `{case.once}` on this page; else, if" if case.once else "if"
+        return case.finding(
+            "N210",
+            f"the lock {said}",
+            expected=f"the citation in {shown(self._path)}",
+            help=f"{knows} these are the lines you mean, run `shardbook lock`",
+        )
+
+    def lock_findings(
+        self, used: Counter[Use], sound: set[str], every: set[str] | None
+    ) -> Iterator[Finding]:
+        """Judge the lock itself, by what the pages that were read cite.
+
+        Args:
+            used: how often each original page cites what.
+            sound: the pages with no citation to mend; what the lock holds for another is judged
+                once it is mended.
+            every: all the pages of the lab, where all were read.
+        """
+        if not self._has_lock:
+            if used:
+                yield Finding(
+                    "N210",
+                    shown(self._path),
+                    TOP,
+                    "the lab has citations and no lock",
+                    expected="citations.lock",
+                    found="no file",
+                    help="run `shardbook lock`",
+                )
+            return
+        yield from self._commits()
+        yield from self._disputes()
+        yield from self._unused(used, sound, every)
+
+    def _commits(self) -> Iterator[Finding]:
+        for name, source in self._lock.sources.items():
+            pin = self._pins.get(name)
+            if pin is None or (pin.commit and pin.commit != source.commit):
+                yield self._about(
+                    "N211",
+                    f'"{source.commit}"',
+                    f"the lock is of another commit of `{name}` than the pin",
+                    expected=f"`{pin.commit[:12]}`" if pin else "a source of this lab",
+                    found=f"`{source.commit[:12]}`",
+                    help="run `shardbook lock` where git or a mirror can be reached",
+                )
+
+    def _disputes(self) -> Iterator[Finding]:
+        for file in self._evidence.gathered():
+            if file.disputed:
+                yield self._about(
+                    "N211",
+                    f'"{file.path}"',
+                    f"the lock has another file for `{file.path}` than the pinned commit",
+                    expected="one blob id, whoever delivers the file",
+                    found=file.disputed,
+                    help="restore the lock from git, or lock again where git or a mirror is",
+                )
+
+    def _unused(
+        self, used: Counter[Use], sound: set[str], every: set[str] | None
+    ) -> Iterator[Finding]:
+        for name, citations in self._lock.citations.items():
+            locked, pin = self._lock.sources.get(name), self._pins.get(name)
+            if locked and (pin is None or pin.commit != locked.commit):
+                continue  # said above: the whole source is to be locked again
+            for key, citation in citations.items():
+                idle = [
+                    page
+                    for page, times in citation.pages.items()
+                    if (page in sound or (every is not None and page not in every))
+                    and used[name, key, page] < times
+                ]
+                if idle:
+                    yield self._about(
+                        "N212",
+                        f'"{key}"',
+                        f"the lock holds `{key}`, which {listed(idle)} cites no more",
+                        help="if that is meant, run `shardbook lock`",
+                    )
+
+    def _about(
+        self,
+        code: str,
+        needle: str,
+        message: str,
+        *,
+        expected: str = "",
+        found: str = "",
+        help: str,
+    ) -> Finding:
+        """Return a finding at the line of the lock that holds `needle`."""
+        span = TOP
+        for row, line in enumerate(self._path.read_text("utf-8").split("\n"), start=1):
+            at = line.find(needle)
+            if at >= 0:
+                span = Span(row, at + 1, row, at + 1 + len(needle))
+                break
+        return Finding(code, shown(self._path), span, message, expected, found, help)
+
+
+def _against_content(
+    case: Case, file: CitedFile, known: LockedCitation, blob: str
+) -> list[Finding]:
+    citation = case.citation
+    digest = file.sha256_of(citation.first, citation.last)
+    if file.blob != blob or digest != known.sha256:
+        return [
+            case.finding(
+                "N211",
+                f"the lock remembers other lines for `{citation.text}`",
+                expected=f"SHA-256 {known.sha256[:12]}… of file {blob[:12]}",
+                found=f"SHA-256 {digest[:12]}… of file {file.blob[:12]}",
+                help="read the lines again (`shardbook show`), then run `shardbook lock`",
+            )
+        ]
+    outline = file.outline
+    if outline and outline.python and set(known.anchors).isdisjoint(case.cell.names):
+        return [
+            case.finding(
+                "N211",
+                f"the lock remembers other anchors for `{citation.text}`",
+                expected=listed(known.anchors) or "no anchor",
+                found=listed(sorted(case.anchors)),
+                help="run `shardbook lock`",
+            )
+        ]
+    return []
+
+
+def _times(count: int) -> str:
+    return {0: "not at all", 1: "once", 2: "twice"}.get(count, f"{count} times")
