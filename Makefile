@@ -52,10 +52,10 @@ hooks: $(FULL) ## install the pre-commit hook
 	@$(BIN)/pre-commit install
 
 serve: $(FULL) ## read the reference in a browser
-	@$(BIN)/mkdocs serve
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 site: $(FULL) ## build the site into site/
-	@$(BIN)/mkdocs build --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 vendor: $(FULL) ## refresh the vendored mermaid (MERMAID=11.x.y; needs npm)
 	@$(BIN)/python tools/notelab/mermaid/vendor.py $(MERMAID)
