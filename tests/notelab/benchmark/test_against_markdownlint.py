@@ -29,7 +29,25 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
 ROUNDS = 7
 MARKDOWNLINT = "markdownlint-cli2@0.18.1"
-PAGES = [faults.ROOT / f"docs/reference/speed{ending}.md" for ending in ("", ".es")]
+WORDS = {
+    "": {
+        "head": "| | shardbook check | markdownlint-cli2 | ratio, round by round |",
+        "many": "1,000 notes, caches filled",
+        "one": "1 note of the 1,000, caches filled",
+        "cold": "1,000 notes, caches empty (2,000 diagrams parsed)",
+        "about": "{rounds} interleaved rounds, median (least–most), {day}; {cores} cores, {machine}, "
+        "Python {python}, markdownlint-cli2 {version}.",
+    },
+    ".es": {
+        "head": "| | shardbook check | markdownlint-cli2 | cociente, ronda a ronda |",
+        "many": "1000 notas, cachés llenas",
+        "one": "1 nota de las 1000, cachés llenas",
+        "cold": "1000 notas, cachés vacías (se analizan 2000 diagramas)",
+        "about": "{rounds} rondas alternadas, mediana (mínimo–máximo), {day}; {cores} núcleos, "
+        "{machine}, Python {python}, markdownlint-cli2 {version}.",
+    },
+}
+Runs = dict[str, list[float]]
 
 
 def timed(command: list[str], folder: Path, environment: dict[str, str]) -> float:
@@ -102,32 +120,18 @@ def test_a_thousand_notes_and_one_against_markdownlint(tmp_path: Path) -> None:
         name: sorted(ours / theirs for ours, theirs in zip(run["ours"], run["theirs"], strict=True))
         for name, run in (("many", many), ("one", one))
     }
-    lines = [
-        "| | shardbook check | markdownlint-cli2 | ratio, round by round |",
-        "|---|--:|--:|--:|",
-        _row("1,000 notes, caches filled", many, ratios["many"]),
-        _row("1 note of the 1,000, caches filled", one, ratios["one"]),
-        f"| 1,000 notes, caches empty (2,000 diagrams parsed) | {cold:.1f} s | – | – |",
-    ]
-    about = (
-        f"{ROUNDS} interleaved rounds, median (least–most), {datetime.now(UTC):%Y-%m-%d}; "
-        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
-        f"Python {platform.python_version()}, markdownlint-cli2 {version['version']}."
-    )
-    measured = "\n".join([*lines, "", about])
-    print(f"\n{measured}")
-    for page in PAGES:
-        text = page.read_text("utf-8")
+    for language, words in WORDS.items():
+        measured = _measured(words, many, one, cold, ratios, version["version"])
+        print(f"\n{measured}")
+        page = faults.ROOT / f"docs/reference/speed{language}.md"
         block = f"<!-- measured -->\n{measured}\n<!-- /measured -->"
-        page.write_text(
-            re.sub(
-                r"<!-- measured -->.*<!-- /measured -->",
-                lambda _, block=block: block,
-                text,
-                flags=re.DOTALL,
-            ),
-            "utf-8",
+        text = re.sub(
+            r"<!-- measured -->.*<!-- /measured -->",
+            lambda _, block=block: block,
+            page.read_text("utf-8"),
+            flags=re.DOTALL,
         )
+        page.write_text(text, "utf-8")
     assert statistics.median(ratios["many"]) <= 1 / 6
     assert statistics.median(one["ours"]) <= 0.15
 
@@ -144,3 +148,25 @@ def _row(name: str, run: dict[str, list[float]], ratios: list[float]) -> str:
         f"| {name} | {spread(run['ours'])} | {spread(run['theirs'])} "
         f"| 1/{1 / middle:.1f} (1/{1 / ratios[-1]:.1f}–1/{1 / ratios[0]:.1f}) |"
     )
+
+
+def _measured(
+    words: dict[str, str], many: Runs, one: Runs, cold: float, ratios: Runs, version: str
+) -> str:
+    lines = [
+        words["head"],
+        "|---|--:|--:|--:|",
+        _row(words["many"], many, ratios["many"]),
+        _row(words["one"], one, ratios["one"]),
+        f"| {words['cold']} | {cold:.1f} s | – | – |",
+        "",
+        words["about"].format(
+            rounds=ROUNDS,
+            day=f"{datetime.now(UTC):%Y-%m-%d}",
+            cores=os.cpu_count(),
+            machine=f"{platform.system()} {platform.machine()}",
+            python=platform.python_version(),
+            version=version,
+        ),
+    ]
+    return "\n".join(lines)
