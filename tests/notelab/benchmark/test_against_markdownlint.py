@@ -35,8 +35,8 @@ WORDS = {
         "many": "1,000 notes, caches filled",
         "one": "1 note of the 1,000, caches filled",
         "cold": "1,000 notes, caches empty (2,000 diagrams parsed)",
-        "about": "{rounds} interleaved rounds, median (least–most), {day}; {cores} cores, {machine}, "
-        "Python {python}, markdownlint-cli2 {version}.",
+        "about": "{rounds} interleaved rounds, median (least–most), {day}; {cores} cores, "
+        "{machine}, Python {python}, markdownlint-cli2 {version}.",
     },
     ".es": {
         "head": "| | shardbook check | markdownlint-cli2 | cociente, ronda a ronda |",
