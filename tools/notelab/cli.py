@@ -4,6 +4,7 @@ Heavy modules are imported inside the commands that need them: `check` on one no
 a tenth of a second, and it is run on every commit.
 """
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -105,6 +106,9 @@ def check(
     from notelab.finding_labs import asked, default_labs
     from notelab.report.model import Report
 
+    # A check lives for a second and leaves no cycles worth collecting: not looking for them saves
+    # a tenth of its time over a thousand notes.
+    gc.disable()
     bench = _bench(mirrors, offline=offline)
     wanted: dict[Path, set[Path] | None] = {}
     strays: list[Path] = []

@@ -97,7 +97,7 @@ def standing_places(outline: Outline, anchors: set[str], most: int = 4) -> list[
     ]
     seen = {name.rpartition(".")[2] for name, _ in found}
     for row, names in enumerate(outline.names, start=1):
-        for name in names:
+        for name in names.split():
             if name in anchors and name not in seen:
                 seen.add(name)
                 found.append((name, row))

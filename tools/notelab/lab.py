@@ -254,7 +254,10 @@ def _inside(folder: Path, root: Path, name: str, key: str) -> Path:
     if not name or name.startswith(("/", "~")) or "\\" in name or not usable or len(name) > 1000:
         where = _shown(folder / LAB_FILE)
         raise NotelabError(f"{where}: {key} must be a path relative to the lab, not {name!r}")
-    resolved = (folder / name).resolve()
+    place = folder / name
+    if "/" not in name and name not in (".", "..") and not place.is_symlink():
+        return place  # beside lab.toml, whose folder is resolved: nothing leads elsewhere
+    resolved = place.resolve()
     if not resolved.is_relative_to(root):
         raise NotelabError(f"{_shown(folder / LAB_FILE)}: {key} leaves the repository")
     return resolved

@@ -34,7 +34,9 @@ class Symbol(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outline(msgspec.Struct, frozen=True, array_like=True):
-    """What the citation rules ask of a file. `names` has one list per line, from line 1 on."""
+    """What the citation rules ask of a file. `names` has the names of each line, spaced,
+    from line 1 on: one string a line is read back from the cache far faster than a list.
+    """
 
     lines: int
     python: bool
@@ -42,11 +44,11 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
     starts: list[int]
     ends: list[int]
     statements: list[tuple[int, int]]
-    names: list[list[str]]
+    names: list[str]
 
     def names_between(self, first: int, last: int) -> set[str]:
         """Return the identifiers that stand as whole name tokens in the lines, inclusive."""
-        return {name for names in self.names[first - 1 : last] for name in names}
+        return set(" ".join(self.names[first - 1 : last]).split())
 
     def innermost(self, first: int, last: int) -> Symbol | None:
         """Return the smallest symbol that holds all the lines; None is the module."""
@@ -96,7 +98,7 @@ def of_file(path: str, data: bytes) -> Outline:
     )
 
 
-def _tokens(text: str, count: int) -> tuple[list[list[str]], set[int]]:
+def _tokens(text: str, count: int) -> tuple[list[str], set[int]]:
     """Return each line's anchoring names, and the rows that hold a comment and nothing else."""
     names: list[list[str]] = [[] for _ in range(count)]
     comments: set[int] = set()
@@ -113,7 +115,7 @@ def _tokens(text: str, count: int) -> tuple[list[list[str]], set[int]]:
             comments.add(row)
         elif kind == "NAME" and not inside_fstring and is_anchor(token.string):
             names[row - 1].append(token.string)
-    return [list(dict.fromkeys(row)) for row in names], comments
+    return [" ".join(dict.fromkeys(row)) for row in names], comments
 
 
 class _Reading:

@@ -29,6 +29,9 @@ class View(msgspec.Struct):
 
 def shown(path: Path) -> str:
     """Return a path as findings name it: POSIX, relative to the working directory if it can be."""
+    here, place = os.getcwd(), str(path)  # noqa: PTH109 (Path is slow, and asked for each page)
+    if os.sep == "/" and here != "/" and place.startswith(f"{here}/"):
+        return place[len(here) + 1 :]
     try:
         return Path(os.path.relpath(path)).as_posix()
     except ValueError:  # another drive
