@@ -327,15 +327,16 @@ def as_markdown(rows: dict[str, Row], language: str = "") -> str:
 def fill_in(rows: dict[str, Row]) -> None:
     """Put the table into the docs' page, in both languages."""
     for language in HEADS:
-        page = ROOT / f"docs/reference/promise{language}.md"
-        block = f"<!-- faults -->\n{as_markdown(rows, language)}<!-- /faults -->"
-        text = re.sub(
-            r"<!-- faults -->.*<!-- /faults -->",
-            lambda _, block=block: block,
-            page.read_text("utf-8"),
-            flags=re.DOTALL,
-        )
-        page.write_text(text, "utf-8")
+        put_between("faults", as_markdown(rows, language), f"promise{language}.md")
+
+
+def put_between(mark: str, text: str, name: str) -> None:
+    """Put `text` between the comments `mark` and `/mark` of a page of the reference."""
+    page = ROOT / "docs/reference" / name
+    block = f"<!-- {mark} -->\n{text}<!-- /{mark} -->"
+    pattern = f"<!-- {mark} -->.*<!-- /{mark} -->"
+    old = page.read_text("utf-8")
+    page.write_text(re.sub(pattern, lambda _: block, old, flags=re.DOTALL), "utf-8")
 
 
 def main() -> None:

@@ -6,7 +6,6 @@
 import json
 import os
 import platform
-import re
 import shutil
 import statistics
 import subprocess
@@ -125,15 +124,7 @@ def test_a_thousand_notes_and_one_against_markdownlint(tmp_path: Path) -> None:
     for language, words in WORDS.items():
         measured = _measured(words, runs, cold, version["version"])
         print(f"\n{measured}")
-        page = faults.ROOT / f"docs/reference/speed{language}.md"
-        block = f"<!-- measured -->\n{measured}\n<!-- /measured -->"
-        text = re.sub(
-            r"<!-- measured -->.*<!-- /measured -->",
-            lambda _, block=block: block,
-            page.read_text("utf-8"),
-            flags=re.DOTALL,
-        )
-        page.write_text(text, "utf-8")
+        faults.put_between("measured", f"{measured}\n", f"speed{language}.md")
     assert statistics.median(ratios(runs["many"])) <= 1 / 6
     assert statistics.median(runs["mine"]["ours"]) <= 0.15
 
