@@ -206,14 +206,20 @@ RANGE_CODES = {"N201", "N202", "N203", "N205", "N206", "N207", "N208", "N209"}
 LOCK_CODES = {"N210", "N211", "N212", "N213", "N214"}
 
 
-def missed(report: Report, changed: dict[str, str], wanted: set[str], path: Path) -> list[str]:
-    """Return the citations whose fault no finding of a wanted code names, on their own page."""
-    said = "\n".join(
-        finding.message
+def missed(
+    report: Report, changed: dict[str, str], wanted: set[str], path: Path, text: str
+) -> list[str]:
+    """Return the citations at whose very place no finding of a wanted code stands.
+
+    `text` is the page as it was judged: a finding counts for the citation that its span covers.
+    """
+    lines = text.split("\n")
+    found = {
+        lines[finding.span.row - 1][finding.span.column - 1 : finding.span.end_column - 1]
         for finding in report.findings
         if finding.code in wanted and finding.filename.endswith(f"/{path.name}")
-    )
-    return [old for old, new in changed.items() if f"`{new}`" not in said]
+    }
+    return [old for old, new in changed.items() if f"`{new}`" not in found]
 
 
 def plant(book: Book, new: Mutation, wanted: set[str]) -> Row:
@@ -224,20 +230,20 @@ def plant(book: Book, new: Mutation, wanted: set[str]) -> Row:
         return None if citation.path.startswith(OUTSIDE_THE_WHEELS) else new(citation)
 
     originals = {path: path.read_text("utf-8") for path in book.pages()}
-    planted: dict[Path, dict[str, str]] = {}
+    planted: dict[Path, tuple[str, dict[str, str]]] = {}
     for path, text in originals.items():
-        mutated, planted[path] = rewritten(text, aimed)
-        path.write_text(mutated, "utf-8")
+        planted[path] = rewritten(text, aimed)
+        path.write_text(planted[path][0], "utf-8")
     kept = book.check()
     book.lock()
     anew = book.check()
     book.restore()
-    for path, changed in planted.items():
+    for path, (text, changed) in planted.items():
         tally = row.anew_in_reference if path.name.startswith("03-") else row.anew_in_notes
-        tally.add(Tally(len(changed), missed(anew, changed, wanted, path)))
+        tally.add(Tally(len(changed), missed(anew, changed, wanted, path, text)))
         # Where all citations move at once, one may take the place of another that the lock knows;
         # a fault comes alone, so what seems missed here is planted again, alone.
-        alone = missed(kept, changed, wanted | LOCK_CODES, path)
+        alone = missed(kept, changed, wanted | LOCK_CODES, path, text)
         still = [old for old in alone if not caught_alone(book, path, old, changed[old])]
         row.kept.add(Tally(len(changed), still))
     return row

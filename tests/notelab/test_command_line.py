@@ -186,10 +186,13 @@ def test_a_tag_a_branch_and_a_commit_can_be_pinned(scratch: Scratch) -> None:
         assert scratch.read("up-sha.txt") == f"{scratch.commit}\n"
 
 
-def test_a_reader_that_goes_away_early_is_no_fault(scratch: Scratch) -> None:
+@pytest.mark.parametrize("command", [["explain"], ["show", "pkg/scaler.py:L14"], ["check"]])
+def test_a_reader_that_goes_away_early_is_no_fault_and_no_finding(
+    scratch: Scratch, command: list[str]
+) -> None:
     environment = {**os.environ, "SHARDBOOK_CACHE": str(scratch.root / "cache")}
     with subprocess.Popen(
-        [sys.executable, "-m", "notelab", "explain"],
+        [sys.executable, "-m", "notelab", *command],
         cwd=scratch.book,
         env=environment,
         stdout=subprocess.PIPE,
@@ -198,7 +201,8 @@ def test_a_reader_that_goes_away_early_is_no_fault(scratch: Scratch) -> None:
         assert process.stdout is not None
         process.stdout.close()
         assert process.stderr is not None
-        assert b"Traceback" not in process.stderr.read()
+        assert process.stderr.read() == b""
+    assert process.returncode == 2
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")

@@ -317,4 +317,4 @@ def show(
 
     labs = [lab_folder.resolve()] if lab_folder else default_labs(Path.cwd())
     shown = showing.find(labs, citation, _bench(mirrors, offline=offline))
-    showing.write(shown, context, colour=_colour())
+    _print(showing.write(shown, context, colour=_colour()))

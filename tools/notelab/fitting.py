@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 
-from notelab.outline import CLASS, FUNCTION, Outline, Symbol
+from notelab.outline import FUNCTION, Outline, Symbol
 
 _REACH = 80  # lines to either side within which a better range is looked for
 
@@ -111,15 +111,3 @@ def class_or_function(outline: Outline, name: str) -> list[Symbol]:
         for symbol in outline.symbols
         if symbol.name == name or symbol.name.endswith(f".{name}")
     ]
-
-
-__all__ = [
-    "CLASS",
-    "class_or_function",
-    "ends_well",
-    "fits",
-    "nearest",
-    "standing_places",
-    "starts_well",
-    "straddles",
-]

@@ -63,10 +63,8 @@ def _within(citation: Citation, file: CitedFile) -> None:
         )
 
 
-def write(shown: Shown, context: int, *, colour: bool) -> None:
-    """Print the lines, the cited ones marked; highlighted where `colour` is true."""
-    import click
-
+def write(shown: Shown, context: int, *, colour: bool) -> str:
+    """Return the lines with their numbers, the cited ones marked; highlighted with `colour`."""
     citation, file = shown.citation, shown.file
     first = max(citation.first - context, 1)
     last = min(citation.last + context, len(file.lines))
@@ -80,23 +78,29 @@ def write(shown: Shown, context: int, *, colour: bool) -> None:
         plain(line.decode("utf-8", "replace").replace("\t", "    "))
         for line in file.lines[first - 1 : last]
     ]
-    if not colour:
-        click.echo(head)
-        for number, line in enumerate(lines, start=first):
-            mark = ">" if context and citation.first <= number <= citation.last else " "
-            click.echo(f"{mark}{number:>6}  {line}".rstrip())
-        return
+    cited = range(citation.first, citation.last + 1) if context else range(0)
+    if colour:
+        return _highlighted(head, file.path, lines, first, set(cited))
+    rows = [
+        f"{'>' if number in cited else ' '}{number:>6}  {line}".rstrip()
+        for number, line in enumerate(lines, start=first)
+    ]
+    return "".join(f"{row}\n" for row in [head, *rows])
+
+
+def _highlighted(head: str, path: str, lines: list[str], first: int, cited: set[int]) -> str:
+    from io import StringIO
+
     from rich.console import Console
     from rich.syntax import Syntax
 
-    console = Console(highlight=False, force_terminal=True)
+    out = StringIO()
+    console = Console(file=out, highlight=False, force_terminal=True)
     console.print(head, style="bold", markup=False, soft_wrap=True)
-    cited = set(range(citation.first, citation.last + 1)) if context else set()
-    lexer = Syntax.guess_lexer(file.path)
     console.print(
         Syntax(
             "\n".join(lines),
-            lexer,
+            Syntax.guess_lexer(path),
             theme="ansi_dark",
             line_numbers=True,
             start_line=first,
@@ -104,3 +108,4 @@ def write(shown: Shown, context: int, *, colour: bool) -> None:
             background_color="default",
         )
     )
+    return out.getvalue()
