@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from notelab.codes import RULES
+from tests.notelab.faults import ROOT
 from tests.notelab.scratch import Scratch, git
 
 
@@ -252,3 +253,18 @@ def test_two_checks_at_once_agree(scratch: Scratch) -> None:
     assert {out.strip().rpartition("\n")[2] for out, _ in outputs} == {
         "2 pages, 4 citations: 4 proved, 0 diagrams, 0 findings"
     }
+
+
+@pytest.mark.parametrize("language", ["", ".es"])
+def test_the_reference_shows_the_help_that_is_printed(scratch: Scratch, language: str) -> None:
+    page = ROOT / f"docs/reference/commands{language}.md"
+    environment = {**os.environ, "COLUMNS": "100"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from notelab.cli import cli; cli(prog_name='shardbook')", "--help"],
+        cwd=scratch.book,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() in page.read_text("utf-8")
