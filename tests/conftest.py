@@ -1,9 +1,15 @@
-"""What every test shares: a skip that nobody expects fails where CI asks for it."""
+"""What every test shares: a skip that nobody expects fails where CI asks for it; the device."""
 
 import os
 from collections.abc import Iterator
 
 import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--device", default="cpu", choices=("cpu", "cuda"), help="where shardlab's tests run"
+    )
 
 
 @pytest.hookimpl(wrapper=True)

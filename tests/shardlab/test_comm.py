@@ -1,0 +1,183 @@
+"""Worlds and axes: what each collective returns, what it leaves alone, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from shardlab.comm import Axis, CollectiveError, World
+
+LINKS = ["torch", "shared-memory"]
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.int64]
+
+
+def values(world: World, link: str, length: int) -> None:
+    n, r = world.size, world.rank
+    axis = world.axis("test", range(n), link=link)
+    for dtype in DTYPES:
+        wide = (torch.arange(n * length * 2, device=world.device) % 5 + r).view(n, 2 * length)
+        x = wide.to(dtype)[:, ::2]
+        kept = x.clone()
+        every = torch.stack([x - r + other for other in range(n)]).to(dtype)
+        assert torch.equal(axis.all_reduce(x), every.sum(0).to(dtype)), (link, dtype)
+        assert torch.equal(axis.all_reduce(x, op="max"), every.amax(0)), (link, dtype)
+        assert torch.equal(axis.all_gather(x), every.flatten(0, 1)), (link, dtype)
+        assert torch.equal(axis.reduce_scatter(x), every.sum(0).to(dtype)[r : r + 1]), (link, dtype)
+        assert torch.equal(axis.all_to_all(x), every[:, r]), (link, dtype)
+        assert torch.equal(axis.broadcast(x, source=n - 1), every[n - 1]), (link, dtype)
+        if dtype.is_floating_point:
+            mean = (every.sum(0) / n).to(dtype)
+            assert torch.equal(axis.all_reduce(x, op="mean"), mean)
+            assert torch.equal(axis.reduce_scatter(x, op="mean"), mean[r : r + 1])
+        assert torch.equal(x, kept), "an input was changed"
+        inside = x.contiguous()
+        where = inside.data_ptr()
+        axis.all_reduce(inside, out=inside)
+        assert inside.data_ptr() == where
+        assert torch.equal(inside, every.sum(0).to(dtype))
+
+
+@pytest.mark.parametrize("length", [1, 7, 5000])
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("link", LINKS)
+def test_every_collective_gives_its_value_and_leaves_its_input(pool, link, size, length) -> None:
+    pool(size).run(values, link, length)
+
+
+def round_trip(world: World, link: str) -> None:
+    n, r = world.size, world.rank
+    axis = world.axis("test", range(n), link=link)
+    after, before = (r + 1) % n, (r - 1) % n
+    for length in (1, 3000):
+        mine = torch.full((length,), float(r), device=world.device)
+        arriving = [(torch.empty_like(mine), before), (torch.empty_like(mine), after)]
+        pending = axis.start_exchange([(mine, after), (mine * 10, before)], arriving)
+        for each in pending:
+            each.wait()
+            each.wait()
+        assert torch.equal(arriving[0][0], torch.full_like(mine, float(before)))
+        if n > 2:
+            assert torch.equal(arriving[1][0], torch.full_like(mine, 10.0 * after))
+    axis.barrier()
+
+
+@pytest.mark.parametrize("size", [4])
+@pytest.mark.parametrize("link", LINKS)
+def test_a_ring_of_crossing_sends_arrives(pool, link, size) -> None:
+    pool(size).run(round_trip, link)
+
+
+def same_bits(world: World, link: str, length: int) -> bool:
+    axis = world.axis("test", range(world.size), link=link)
+    generator = torch.Generator().manual_seed(world.rank)
+    x = torch.randn(length, generator=generator).to(world.device)
+    total = axis.all_reduce(x)
+    rows = axis.all_gather(total.unsqueeze(0))
+    return bool((rows == rows[0]).all())
+
+
+@pytest.mark.parametrize("length", [17, 40_000])
+@pytest.mark.parametrize("link", LINKS)
+def test_an_all_reduce_gives_every_rank_the_same_bits(pool, link, length) -> None:
+    assert all(pool(4).run(same_bits, link, length))
+
+
+def groups(world: World) -> tuple[list[float], bool]:
+    half = [r for r in range(world.size) if r % 2 == world.rank % 2]
+    axis = world.axis("half", half)
+    total = axis.all_reduce(torch.tensor([float(world.rank)], device=world.device))
+    return total.tolist(), axis is world.axis("half", half)
+
+
+def test_axes_of_one_world_do_not_meet_and_are_made_once(pool) -> None:
+    assert pool(4).run(groups) == [([2.0], True), ([4.0], True), ([2.0], True), ([4.0], True)]
+
+
+def disagreeing(world: World, what: str) -> str:
+    checked = World.adopt(check=True, device=world.device)
+    axis = checked.axis("tensor", range(world.size))
+    odd = world.rank == 1
+    x = torch.zeros(3 if odd and what == "shape" else 2, device=world.device)
+    x = x.double() if odd and what == "dtype" else x
+    with pytest.raises(CollectiveError) as caught:
+        if odd and what == "collective":
+            axis.all_gather(x)
+        else:
+            axis.all_reduce(x)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("shape", "rank 1: all_reduce of float32[3]"),
+        ("dtype", "rank 1: all_reduce of float64[2]"),
+        ("collective", "rank 1: all_gather of float32[2]"),
+    ],
+)
+def test_ranks_that_disagree_are_told_who_brought_what(pool, what, words) -> None:
+    for text in pool(2).run(disagreeing, what):
+        assert words in text
+        assert "rank 0: all_reduce of float32[2]" in text
+
+
+def sent_wrong(world: World) -> str:
+    checked = World.adopt(check=True, device=world.device)
+    axis = checked.axis("pipeline", range(2))
+    if world.rank == 0:
+        first = axis.start_send(torch.ones(4, device=world.device), 1)
+        first.wait()
+        second = axis.start_send(torch.ones(3, device=world.device), 1)
+        world.whole.barrier()
+        assert second is not None  # gloo forgets a send whose work is dropped
+        return ""
+    assert axis.recv(torch.empty(4, device=world.device), 0).sum() == 4
+    with pytest.raises(CollectiveError) as caught:
+        axis.recv(torch.empty(4, device=world.device), 0)
+    world.whole.barrier()
+    return str(caught.value)
+
+
+def test_a_message_of_another_shape_is_refused_before_it_is_received(pool) -> None:
+    text = pool(2).run(sent_wrong)[1]
+    assert (
+        "rank 0 of the pipeline axis sends float32[3], but the receiver expects float32[4]" in text
+    )
+    pool(2).stop()  # a send that nobody takes is still under way
+
+
+def refused(world: World) -> None:
+    axis = world.whole
+    x = torch.zeros(2, 3, device=world.device)
+    with pytest.raises(ValueError, match="out must be contiguous"):
+        axis.all_gather(x, out=torch.zeros(2, 3, device=world.device))
+    with pytest.raises(ValueError, match="choose sum, mean or max"):
+        axis.all_reduce(x, op="min")
+    with pytest.raises(ValueError, match="it has no such rank"):
+        axis.broadcast(x, source=9)
+    with pytest.raises(ValueError, match="this is rank"):
+        axis.send(x, world.rank)
+    with pytest.raises(ValueError, match="is not on the other axis"):
+        world.axis("other", [r for r in range(world.size) if r != world.rank])
+    with pytest.raises(ValueError, match='choose "torch" or "shared-memory"'):
+        world.axis("test", range(world.size), link="carrier pigeon")
+
+
+def test_misuse_is_told_what_to_do(pool) -> None:
+    pool(2).run(refused)
+
+
+def test_an_axis_that_stands_alone_communicates_nothing() -> None:
+    axis = Axis.alone("tensor")
+    x = torch.ones(2)
+    assert axis.all_reduce(x) is x
+    assert axis.all_gather(x) is x
+    axis.barrier()
+    with pytest.raises(ValueError, match="stands alone"):
+        _ = axis.group
+
+
+def test_join_without_torchrun_says_how_to_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(RuntimeError, match="torchrun --nproc-per-node=N"):
+        World.join()

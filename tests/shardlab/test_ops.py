@@ -1,0 +1,111 @@
+"""The conjugate pairs. A wrong forward shows in the values, a wrong backward in the adjointness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from shardlab import ops
+from shardlab.comm import Axis, World
+
+# name, the call, how many times larger dim 0 of the input must be than 3, input and output relation
+PAIRS: list[tuple[str, Callable[[Tensor, Axis], Tensor], str, str]] = [
+    ("copy_to", ops.copy_to, "I", "R"),
+    ("reduce_from", ops.reduce_from, "P", "I"),
+    ("scatter_to", lambda x, a: ops.scatter_to(x, a, 0), "I", "V"),
+    ("scatter_to_last", lambda x, a: ops.scatter_to(x, a, -1), "I", "V"),
+    ("gather_from", lambda x, a: ops.gather_from(x, a, 0), "V", "I"),
+    ("gather_from_last", lambda x, a: ops.gather_from(x, a, -1), "V", "I"),
+    ("all_gather", lambda x, a: ops.all_gather(x, a, 0), "V", "R"),
+    ("all_gather_middle", lambda x, a: ops.all_gather(x, a, 1), "V", "R"),
+    ("reduce_scatter", lambda x, a: ops.reduce_scatter(x, a, 0), "P", "V"),
+    ("reduce_scatter_middle", lambda x, a: ops.reduce_scatter(x, a, 1), "P", "V"),
+    ("all_to_all", lambda x, a: ops.all_to_all(x, a, 0, 2), "V", "V"),
+    ("all_to_all_back", lambda x, a: ops.all_to_all(x, a, -1, 0), "V", "V"),
+]
+GRADIENT = {"I": "I", "R": "P", "P": "R", "V": "V"}
+
+
+def draw(world: World, relation: str, shape: tuple[int, ...], key: int, strided: bool) -> Tensor:
+    """A local tensor in `relation`: I and R alike on all ranks, P and V of their own."""
+    seed = key if relation in "IR" else key + 100 + world.rank
+    generator = torch.Generator().manual_seed(seed)
+    wide = torch.randn(*shape[:-1], 2 * shape[-1], generator=generator, dtype=torch.float64)
+    x = wide[..., ::2] if strided else wide[..., ::2].contiguous()
+    return x.to(world.device) if not strided else wide.to(world.device)[..., ::2]
+
+
+def logical_dot(axis: Axis, x: Tensor, y: Tensor, relation: str) -> Tensor:
+    """<x, y> of the logical tensors: x stands in `relation`, y in that of its gradient.
+
+    I with I is on every rank alike. Otherwise the sum over ranks: R with P and P with R sum the
+    partial one against the same other, V with V sums over the pieces.
+    """
+    local = (x * y).sum().reshape(1)
+    return local if relation == "I" else axis.all_reduce(local)
+
+
+def adjoint(world: World, name: str, strided: bool) -> tuple[float, float]:
+    call, before, after = next((c, b, a) for n, c, b, a in PAIRS if n == name)
+    axis = world.whole
+    n = world.size
+    x = draw(world, before, (2 * n, 4 * n, 3 * n), 1, strided).requires_grad_()
+    kept = x.detach().clone()
+    y = call(x, axis)
+    g = draw(world, GRADIENT[after], tuple(y.shape), 2, strided)
+    kept_g = g.clone()
+    (back,) = torch.autograd.grad(y, x, g, retain_graph=True)
+    assert torch.equal(x, kept), "the input was changed"
+    assert torch.equal(g, kept_g), "the incoming gradient was changed"
+    left = logical_dot(axis, y.detach(), g, after)
+    right = logical_dot(axis, x.detach(), back, before)
+    (twice,) = torch.autograd.grad(call(x, axis) + call(x, axis), x, g)
+    assert torch.allclose(twice, 2 * back, rtol=1e-13)
+    return float(left), float(right)
+
+
+@pytest.mark.parametrize("strided", [False, True], ids=["contiguous", "strided"])
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("name", [pair[0] for pair in PAIRS])
+def test_backward_is_the_adjoint_of_forward(pool, name: str, size: int, strided: bool) -> None:
+    for left, right in pool(size).run(adjoint, name, strided):
+        assert left == pytest.approx(right, rel=1e-12)
+
+
+def values(world: World) -> None:
+    axis, n, r = world.whole, world.size, world.rank
+    own = torch.full((2, 2), float(r + 1), dtype=torch.float64, device=world.device)
+    total = n * (n + 1) / 2
+    assert torch.equal(ops.reduce_from(own, axis), torch.full_like(own, total))
+    assert torch.equal(ops.copy_to(own, axis), own)
+    whole = torch.arange(4.0 * n * n, device=world.device).view(2 * n, 2 * n)
+    assert torch.equal(ops.scatter_to(whole, axis, 0), whole[2 * r : 2 * r + 2])
+    assert torch.equal(ops.scatter_to(whole, axis, 1), whole[:, 2 * r : 2 * r + 2])
+    for dim in (0, 1, -1):
+        assert torch.equal(ops.gather_from(ops.scatter_to(whole, axis, dim), axis, dim), whole)
+        assert torch.equal(ops.all_gather(ops.scatter_to(whole, axis, dim), axis, dim), whole)
+        part = ops.scatter_to(whole, axis, dim)
+        assert torch.equal(ops.reduce_scatter(whole, axis, dim), part * n)
+    columns = ops.scatter_to(whole, axis, 1)
+    assert torch.equal(ops.all_to_all(columns, axis, 0, 1), ops.scatter_to(whole, axis, 0))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_each_pair_gives_the_values_that_its_name_says(pool, size: int) -> None:
+    pool(size).run(values)
+
+
+def refuse(world: World) -> str:
+    x = torch.zeros(world.size + 1, 3)
+    with pytest.raises(ValueError, match="does not divide dim 0") as caught:
+        ops.scatter_to(x, world.whole, 0)
+    with pytest.raises(ValueError, match="equal pieces"):
+        ops.reduce_scatter(x, world.whole, 0)
+    return str(caught.value)
+
+
+def test_a_dim_that_the_axis_does_not_divide_is_refused_by_name(pool) -> None:
+    assert "world axis of size 2 does not divide dim 0 of (3, 3)" in pool(2).run(refuse)[0]

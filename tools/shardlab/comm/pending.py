@@ -1,0 +1,63 @@
+"""A collective under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import Tensor
+
+Fault = Callable[[str, RuntimeError], RuntimeError]
+
+
+class Work(Protocol):
+    """What a link hands back: torch's Work, or anything else that can be waited for."""
+
+    def wait(self) -> object:
+        """Block until done."""
+
+
+class Pending:
+    """A collective under way; keeps its buffers alive until `wait`.
+
+    Args:
+        result: the tensor that holds the result once the work is done.
+        work: what to wait for (None: done already).
+        doing: the collective, for an error's words.
+        fault: turns the backend's error into one that names ranks.
+        divide: the number to divide the result by at the end (the mean of a sum).
+    """
+
+    __slots__ = ("_divide", "_doing", "_fault", "_result", "_work")
+
+    def __init__(
+        self,
+        result: Tensor,
+        work: Work | None = None,
+        doing: str = "",
+        fault: Fault | None = None,
+        divide: int = 1,
+    ) -> None:
+        self._result = result
+        self._work = work
+        self._doing = doing
+        self._fault = fault
+        self._divide = divide
+
+    def wait(self) -> Tensor:
+        """Block until the result is there (on CUDA: until the stream will have it); idempotent.
+
+        Raises:
+            CollectiveError: the collective did not finish; names the ranks that are missing.
+        """
+        if self._work is not None:
+            work, self._work = self._work, None
+            try:
+                work.wait()
+            except RuntimeError as error:
+                if self._fault is None:
+                    raise
+                raise self._fault(self._doing, error) from error
+            if self._divide != 1:
+                self._result.div_(self._divide)
+        return self._result

@@ -1,0 +1,155 @@
+"""An axis over torch's own backends: gloo between CPUs, NCCL between GPUs.
+
+gloo's reduce-scatter moves an all-reduce's bytes, and its small collectives pay several latencies
+where one would do, so on gloo some collectives go by our own exchange (exchange.py says when and
+why). The calls go to the process group's methods: torch.distributed's functions do the same after
+some 20 µs of argument checks, most of which the axis has made already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from shardlab import agreement, exchange
+from shardlab.comm.pending import Work
+
+_OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
+
+
+def _options(kind: Any, op: str) -> Any:
+    options = kind()
+    options.reduceOp = _OPS[op]
+    return options
+
+
+_REDUCE = {op: _options(dist.AllreduceOptions, op) for op in _OPS}
+_SCATTER = {op: _options(dist.ReduceScatterOptions, op) for op in _OPS}
+
+
+class TorchLink:
+    """The collectives of one process group; "mean" adds, the axis divides.
+
+    Args:
+        group: torch's process group.
+        size: how many ranks it has.
+        backend: "gloo", "nccl" or "fake".
+    """
+
+    def __init__(self, group: Any, size: int, backend: str) -> None:
+        self.group = group
+        self._size = size
+        self._gloo = backend == "gloo"
+        self.groups_exchanges = backend == "nccl"
+
+    def composes(self, kind: str, x: Tensor, op: str) -> bool:
+        """Whether `kind` of this tensor goes by our own exchange, which the ledger can't tell."""
+        if not self._gloo or x.is_cuda:
+            return False
+        if kind == "all_reduce":
+            return exchange.suits_all_reduce(x, self._size, op)
+        if kind == "reduce_scatter":
+            return exchange.suits_reduce_scatter(x, self._size, op)
+        return kind == "all_gather" and exchange.suits_all_gather(x, self._size)
+
+    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, composed: bool) -> Work:
+        """All-reduce contiguous `x` into `out`, which may be `x`."""
+        if composed:
+            return exchange.start_all_reduce(self.group, x, out, op)  # type: ignore[no-any-return]
+        if out is not x:
+            out.copy_(x)
+        return self.group.allreduce([out], _REDUCE[op])  # type: ignore[no-any-return]
+
+    def start_all_gather(self, x: Tensor, out: Tensor, composed: bool) -> Work:
+        """All-gather contiguous `x` into `out`."""
+        if composed:
+            return exchange.start_all_gather(self.group, x, out)  # type: ignore[no-any-return]
+        return self.group._allgather_base(out, x)  # type: ignore[no-any-return]
+
+    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, composed: bool) -> Work:
+        """Reduce-scatter contiguous `x` into `out`."""
+        if composed:
+            return exchange.start_reduce_scatter(self.group, x, out, op)  # type: ignore[no-any-return]
+        return self.group._reduce_scatter_base(out, x, _SCATTER[op])  # type: ignore[no-any-return]
+
+    def start_all_to_all(self, x: Tensor, out: Tensor) -> Work:
+        """Exchange equal pieces of dim 0."""
+        return self.group.alltoall_base(out, x, [], [])  # type: ignore[no-any-return]
+
+    def start_broadcast(self, out: Tensor, source: int) -> Work:
+        """Broadcast `out` of rank `source`, in place."""
+        return self.group.broadcast(out, source)  # type: ignore[no-any-return]
+
+    def start_send(self, x: Tensor, to: int, tag: int) -> Work:
+        """Send contiguous `x`."""
+        return self.group.send([x], to, tag)  # type: ignore[no-any-return]
+
+    def start_recv(self, out: Tensor, source: int, tag: int) -> Work:
+        """Receive into contiguous `out`."""
+        return self.group.recv([out], source, tag)  # type: ignore[no-any-return]
+
+    def start_checked_send(self, x: Tensor, to: int, tag: int) -> Work:
+        """Send a header that describes `x`, then `x`."""
+        header = agreement.header(x).to(x.device)
+        return _Both([self.start_send(header, to, tag), self.start_send(x, to, tag)], header)
+
+    def start_checked_recv(self, axis: Any, out: Tensor, source: int, tag: int) -> Work:
+        """Receive a header, compare it, and only then receive the tensor."""
+        return _Checked(self, axis, out, source, tag)
+
+    def start_grouped(
+        self, sends: Sequence[tuple[Tensor, int]], receives: Sequence[tuple[Tensor, int]]
+    ) -> list[Work]:
+        """Start sends and receives that may cross as one NCCL group; one work for each."""
+        operations = [dist.P2POp(dist.isend, x, group=self.group, group_peer=to) for x, to in sends]
+        operations += [
+            dist.P2POp(dist.irecv, out, group=self.group, group_peer=source)
+            for out, source in receives
+        ]
+        if not operations:
+            return []
+        works = dist.batch_isend_irecv(operations)
+        if len(works) == 1:  # a backend that coalesces returns one work for the whole batch
+            works = works * len(operations)
+        return works  # type: ignore[return-value]
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        self.group.barrier().wait()
+
+    def gather_small(self, x: Tensor, out: Tensor, device: torch.device) -> None:
+        """All-gather a few CPU numbers, on the device that the backend can reach."""
+        there = out.to(device)
+        self.group._allgather_base(there, x.to(device)).wait()
+        out.copy_(there)
+
+
+class _Both:
+    """Two works as one: a checked send is a header and its tensor."""
+
+    def __init__(self, works: list[Work], keep: Tensor) -> None:
+        self._works = works
+        self._keep = keep
+
+    def wait(self) -> None:
+        for work in self._works:
+            work.wait()
+
+
+class _Checked:
+    """A receive whose header is read and compared before the tensor is asked for."""
+
+    def __init__(self, link: TorchLink, axis: Any, out: Tensor, source: int, tag: int) -> None:
+        self._args = (link, axis, out, source, tag)
+        self._header = torch.empty(agreement.WIDTH, dtype=torch.int64, device=out.device)
+        self._arriving = link.start_recv(self._header, source, tag)
+
+    def wait(self) -> None:
+        link, axis, out, source, tag = self._args
+        self._arriving.wait()
+        agreement.compare_header(axis, self._header.cpu(), out, source)
+        link.start_recv(out, source, tag).wait()

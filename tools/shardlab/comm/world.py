@@ -1,0 +1,229 @@
+"""This process among all ranks: joining, leaving, and the process groups in between."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from shardlab.comm.axis import Axis
+from shardlab.comm.torch_link import TorchLink
+from shardlab.faults import Witness
+from shardlab.shared_memory import SharedMemoryLink
+
+
+class World:
+    """This process's place among all ranks; hands out axes and owns their process groups.
+
+    Use `World.join()` in a program that torchrun launched, `World.adopt()` where somebody else has
+    called `init_process_group` already. As a context manager it leaves the group at the end, and
+    tells the other ranks why if an exception ends it.
+
+    Attributes:
+        rank: this rank, of `size`.
+        device: where this rank's tensors live.
+        backend: "gloo", "nccl" or "fake".
+        timeout: seconds until a collective that waits is given up.
+        check: whether tensors are compared between ranks before they meet the backend.
+    """
+
+    def __init__(
+        self,
+        *,
+        rank: int,
+        size: int,
+        device: torch.device,
+        backend: str,
+        timeout: float,
+        check: bool,
+        store: Any,
+        owner: bool,
+    ) -> None:
+        self.rank = rank
+        self.size = size
+        self.device = device
+        self.backend = backend
+        self.timeout = timeout
+        self.check = check
+        self._store = dist.PrefixStore("shardlab", store)  # type: ignore[attr-defined]
+        self._owner = owner
+        self._groups: dict[tuple[int, ...], Any] = {}
+        self._shared: dict[tuple[int, ...], SharedMemoryLink] = {}
+        self._axes: dict[tuple[str, tuple[int, ...], str], Axis] = {}
+        self.witness = Witness(self._store, rank, size, grace=min(2.0, timeout / 2))
+
+    @classmethod
+    def join(
+        cls,
+        *,
+        backend: str | None = None,
+        device: torch.device | None = None,
+        timeout: float = 60.0,
+        check: bool = False,
+        store: Any = None,
+        rank: int | None = None,
+        size: int | None = None,
+        watch: bool = False,
+    ) -> World:
+        """Join the ranks that torchrun launched (or those that share `store`).
+
+        Args:
+            backend: "nccl" where every local rank has a GPU of its own, else "gloo", unless given.
+            device: this rank's device; by default its own GPU under nccl, the CPU under gloo.
+            timeout: seconds until a collective that waits is given up.
+            check: refuse tensors whose shape or dtype differs between ranks before they meet the
+                backend, at the price of one small exchange a collective.
+            store: a torch.distributed store; with `rank` and `size`.
+            watch: end this process when another rank failed and this one hangs outside collectives.
+
+        Raises:
+            RuntimeError: not launched by torchrun and no store given.
+        """
+        if store is None:
+            store, rank, size = _rendezvous()
+        assert rank is not None and size is not None
+        if backend is None:
+            backend = _backend(int(os.environ.get("LOCAL_WORLD_SIZE", size)))
+        if device is None:
+            local = int(os.environ.get("LOCAL_RANK", rank))
+            device = torch.device("cuda", local) if backend == "nccl" else torch.device("cpu")
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        dist.init_process_group(
+            backend,
+            store=dist.PrefixStore("torch", store),  # type: ignore[attr-defined]
+            rank=rank,
+            world_size=size,
+            timeout=timedelta(seconds=timeout),
+            device_id=device if backend == "nccl" else None,
+        )
+        world = cls(
+            rank=rank,
+            size=size,
+            device=device,
+            backend=backend,
+            timeout=timeout,
+            check=check,
+            store=store,
+            owner=True,
+        )
+        if watch:
+            world.witness.watch(every=1.0, patience=timeout)
+        return world
+
+    @classmethod
+    def adopt(
+        cls, *, device: torch.device | None = None, timeout: float = 60.0, check: bool = False
+    ) -> World:
+        """Wrap the default process group, which the caller made and will destroy."""
+        backend = dist.get_backend()
+        if device is None:
+            on_gpu = backend == "nccl"
+            device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else _CPU
+        return cls(
+            rank=dist.get_rank(),
+            size=dist.get_world_size(),
+            device=device,
+            backend=backend,
+            timeout=timeout,
+            check=check,
+            store=dist.distributed_c10d._get_default_store(),
+            owner=False,
+        )
+
+    @property
+    def whole(self) -> Axis:
+        """All ranks as one axis."""
+        return self.axis("world", range(self.size))
+
+    def axis(self, name: str, ranks: Sequence[int], *, link: str = "torch") -> Axis:
+        """Return the axis over `ranks` (global, in order); every member calls this, others needn't.
+
+        Args:
+            name: what errors and the ledger call it.
+            ranks: global ranks; this one must be among them.
+            link: "torch" for the world's backend, "shared-memory" for ranks of one host.
+
+        Raises:
+            ValueError: this rank is not among `ranks`, or no such link is known.
+        """
+        members = tuple(ranks)
+        if self.rank not in members:
+            raise ValueError(f"rank {self.rank} is not on the {name} axis {list(members)}")
+        key = (name, members, link)
+        if key not in self._axes:
+            self._axes[key] = Axis(self, name, members, link)
+        return self._axes[key]
+
+    def link(self, ranks: tuple[int, ...], link: str) -> TorchLink | SharedMemoryLink:
+        """Return what carries an axis over `ranks`; made once, by its members alone."""
+        if link == "torch":
+            return TorchLink(self.group(ranks), len(ranks), self.backend)
+        if link != "shared-memory":
+            raise ValueError(f'link {link!r} is not known; choose "torch" or "shared-memory"')
+        if ranks not in self._shared:
+            name = "shared-memory/" + "-".join(map(str, ranks))
+            store = dist.PrefixStore(name, self._store)  # type: ignore[attr-defined]
+            self._shared[ranks] = SharedMemoryLink(store, ranks, self.rank, timeout=self.timeout)
+        return self._shared[ranks]
+
+    def group(self, ranks: tuple[int, ...]) -> Any:
+        """Return torch's process group over `ranks`; made once, by its members alone."""
+        if ranks not in self._groups:
+            if ranks == tuple(range(self.size)):
+                self._groups[ranks] = dist.group.WORLD
+            else:
+                self._groups[ranks] = dist.new_group(
+                    list(ranks),
+                    timeout=timedelta(seconds=self.timeout),
+                    use_local_synchronization=True,
+                )
+        return self._groups[ranks]
+
+    def close(self) -> None:
+        """Leave: unmap shared memory, destroy the process groups that this world made."""
+        self.witness.leave()
+        for link in self._shared.values():
+            link.close()
+        whole = dist.group.WORLD
+        for group in self._groups.values():
+            if group is not whole:
+                dist.destroy_process_group(group)
+        if self._owner and dist.is_initialized():
+            dist.destroy_process_group()
+        self._shared, self._axes, self._groups = {}, {}, {}
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: Any
+    ) -> None:
+        if kind is not None:
+            text = str(error).splitlines()[0] if str(error) else ""
+            self.witness.post(f"raised {kind.__name__}: {text}")
+        self.close()
+
+
+_CPU = torch.device("cpu")
+
+
+def _rendezvous() -> tuple[Any, int, int]:
+    """Meet the other ranks as torchrun's environment says."""
+    missing = [key for key in ("RANK", "WORLD_SIZE", "MASTER_ADDR") if key not in os.environ]
+    if missing:
+        raise RuntimeError(
+            f"{', '.join(missing)} not set: launch with torchrun --nproc-per-node=N SCRIPT, "
+            "or pass store, rank and size"
+        )
+    return next(iter(dist.rendezvous("env://")))  # type: ignore[attr-defined, no-any-return]
+
+
+def _backend(local_size: int) -> str:
+    """NCCL where every rank of this host has a GPU of its own, else gloo."""
+    gpu_each = torch.cuda.is_available() and torch.cuda.device_count() >= local_size
+    return "nccl" if gpu_each and dist.is_nccl_available() else "gloo"

@@ -1,0 +1,228 @@
+"""The ledger: every collective and point-to-point of this rank, counted where it is dispatched.
+
+    with Ledger() as ledger:
+        loss = model(x)
+        loss.backward()
+    print(ledger.summary())
+
+It is a `TorchDispatchMode`, so it sees each collective once, forward and backward, whoever starts
+it: our code, Megatron, DTensor, FSDP, DDP's reducer in C++; in real groups, and in one process
+under torch's fake backend. Wrapping the functions of torch.distributed would miss half of these.
+
+It counts what an algorithm *asks for*. What a wire carries is the link's affair: gloo's
+reduce-scatter moves an all-reduce's bytes, and still it is one reduce-scatter here. A link that is
+itself made of other collectives, or of shared memory, says what was asked for with `asked`.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import astuple, dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+
+from shardlab import dispatched
+from shardlab.collective import Call
+
+_NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
+
+
+class Entry(NamedTuple):
+    """One collective, or one end of a point-to-point.
+
+    Attributes:
+        op, payload, wire: as in `Call`.
+        ranks: global ranks of the group; (source, destination) for a point-to-point.
+        axis: the axis' name; elsewhere the process group's own name, "" if it has none.
+        dtype: of the (first) tensor.
+        phase: what `Ledger.phase` said; else "backward" inside autograd's engine, "" outside.
+
+    """
+
+    op: str
+    payload: int
+    wire: float
+    ranks: tuple[int, ...]
+    axis: str
+    dtype: torch.dtype
+    phase: str = ""
+
+
+@dataclass(frozen=True)
+class Total:
+    """How many entries, and the sums of their bytes."""
+
+    count: int
+    payload: int
+    wire: float
+
+
+class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts while it is entered; may be entered again, and within another.
+
+    Args:
+        names: axis name → global ranks, to name groups that somebody else made over those ranks.
+
+    Attributes:
+        entries: in the order of their start.
+
+    """
+
+    def __init__(self, names: Mapping[str, Sequence[int]] | None = None) -> None:
+        """Start with no entries."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.entries: list[Entry] = []
+        self._names = {tuple(ranks): name for name, ranks in (names or {}).items()}
+        self._phase = ""
+        self._axis = ""
+        self._muted = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Note what `func` asks for, and run it."""
+        # A DTensor, say, must first become the collectives and local tensors that it stands for;
+        # they come back here.
+        if any(_stands_for_others(kind) for kind in types):
+            return NotImplemented
+        kwargs = kwargs or {}
+        if func.namespace in dispatched.NAMESPACES:
+            for request in dispatched.requests(func, args, kwargs):
+                axis = self._axis or self._names.get(request.ranks, request.group)
+                self.note(request.op, request.payload, request.ranks, axis, request.dtype)
+        return func(*args, **kwargs)
+
+    def note(
+        self, op: str, payload: int, ranks: Sequence[int], axis: str, dtype: torch.dtype
+    ) -> None:
+        """Add an entry, unless muted."""
+        if not self._muted:
+            phase = self._phase or ("backward" if _in_backward() else "")
+            wire = Call(op, payload, len(ranks)).wire
+            self.entries.append(Entry(op, payload, wire, tuple(ranks), axis, dtype, phase))
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Call what is counted inside "forward", "step" …, backward included."""
+        before, self._phase = self._phase, name
+        try:
+            yield
+        finally:
+            self._phase = before
+
+    def select(
+        self, op: str | None = None, *, axis: str | None = None, phase: str | None = None
+    ) -> list[Entry]:
+        """Return the entries of one op, axis and phase; None stands for any."""
+        return [
+            entry
+            for entry in self.entries
+            if op in (None, entry.op)
+            and axis in (None, entry.axis)
+            and phase in (None, entry.phase)
+        ]
+
+    def total(
+        self, op: str | None = None, *, axis: str | None = None, phase: str | None = None
+    ) -> Total:
+        """Return the count and the bytes of what `select` finds."""
+        found = self.select(op, axis=axis, phase=phase)
+        return Total(len(found), sum(e.payload for e in found), sum(e.wire for e in found))
+
+    def calls(
+        self, op: str | None = None, *, axis: str | None = None, phase: str | None = None
+    ) -> "Counter[Call]":
+        """Return what `select` finds as a formula states it, to compare exactly (`formulas`)."""
+        found = self.select(op, axis=axis, phase=phase)
+        return Counter(Call(entry.op, entry.payload, len(entry.ranks)) for entry in found)
+
+    def summary(self) -> str:
+        """Return a small table: phase, axis and op, with count, payload and wire bytes."""
+        keys = dict.fromkeys((entry.phase, entry.axis, entry.op) for entry in self.entries)
+        rows: list[tuple[str, ...]] = [("phase", "axis", "op", "count", "payload B", "wire B")]
+        for phase, axis, op in keys:
+            total = self.total(op, axis=axis, phase=phase)
+            rows.append(
+                (phase or "-", axis or "-", op, *(f"{number:,}" for number in astuple(total)))
+            )
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if column < 3 else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        )
+
+
+def asked(
+    op: str, payload: int, ranks: Sequence[int], axis: str, dtype: torch.dtype
+) -> AbstractContextManager[None]:
+    """Record one collective, and none of what is dispatched inside; near free without a ledger."""
+    return _asked(op, payload, ranks, axis, dtype) if _watched() else _NOTHING
+
+
+def muted() -> AbstractContextManager[None]:
+    """Record nothing inside: for what a transport does on the way to a collective asked before."""
+    return _muted() if _watched() else _NOTHING
+
+
+def along(axis: str) -> AbstractContextManager[None]:
+    """Name the axis of what is dispatched inside, where the process group can't tell."""
+    return _along(axis) if _watched() else _NOTHING
+
+
+def _watched() -> bool:
+    return bool(torch._C._len_torch_dispatch_stack())
+
+
+def _ledgers() -> list[Ledger]:
+    return [mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, Ledger)]
+
+
+@contextlib.contextmanager
+def _asked(
+    op: str, payload: int, ranks: Sequence[int], axis: str, dtype: torch.dtype
+) -> Iterator[None]:
+    for ledger in _ledgers():
+        ledger.note(op, payload, ranks, axis, dtype)
+    with _muted():
+        yield
+
+
+@contextlib.contextmanager
+def _muted() -> Iterator[None]:
+    ledgers = [ledger for ledger in _ledgers() if not ledger._muted]
+    for ledger in ledgers:
+        ledger._muted = True
+    try:
+        yield
+    finally:
+        for ledger in ledgers:
+            ledger._muted = False
+
+
+@contextlib.contextmanager
+def _along(axis: str) -> Iterator[None]:
+    before = [(ledger, ledger._axis) for ledger in _ledgers()]
+    for ledger, _ in before:
+        ledger._axis = axis
+    try:
+        yield
+    finally:
+        for ledger, name in before:
+            ledger._axis = name
+
+
+def _in_backward() -> bool:
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def _stands_for_others(kind: type) -> bool:
+    """Whether tensors of this class turn into operators on other tensors when they are used."""
+    dispatch = kind.__torch_dispatch__  # type: ignore[attr-defined]
+    return dispatch is not torch._C._disabled_torch_dispatch_impl and kind is not FakeTensor
