@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 LIGHT := $(VENV)/.light
 FULL := $(VENV)/.full
 MERMAID ?= 11
+# What pip is told to install as torch. On Linux an index's own build may bring gigabytes of CUDA:
+#   make test TORCH='torch==2.13.0 --index-url ADDRESS'    takes the build you name.
+TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
 .PHONY: help check test test-env lint fix hooks serve site vendor benchmark clean
@@ -27,7 +30,9 @@ $(LIGHT): $(VENV)/.pip pyproject.toml
 	@touch $@
 
 $(FULL): $(LIGHT)
-	@echo "installing what the tests, the site and the linters need (about 60 MB)"
+	@echo "installing torch ($(TORCH); 200 MB for a CPU build, 3 GB or more with CUDA: TORCH=… chooses)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
+	@echo "installing what the tests, the site and the linters need (about 80 MB)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 

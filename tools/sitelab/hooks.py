@@ -1,19 +1,24 @@
-"""mkdocs hooks: the site draws with the very mermaid that checks, and asks no other host.
+"""mkdocs hooks: notes and solutions as pages, drawn by the mermaid that checks; no other host.
 
 Listed under `hooks:` in mkdocs.yml. mkdocs runs hooks after its plugins, in the same events.
 """
 
 import re
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
+from mkdocs.plugins import CombinedEvent, event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from notelab.mermaid import BUNDLE
+from sitelab import workbook_pages
+from sitelab.repository_links import RepositoryLinks
 
+_links = RepositoryLinks()
 _ALTERNATE = re.compile(r"""\s*<link\b[^>]*\brel=["']?alternate\b[^>]*>""")
 
 
@@ -31,7 +36,13 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     place = _asset(config)
     plugin: Any = config.plugins["mermaid2"]
     plugin._javascript = place
+    config.markdown_extensions.append(_links)  # type: ignore[arg-type]
+    config.watch += [str(_root(config) / folder) for folder in workbook_pages.FOLDERS]
     return config
+
+
+def _root(config: MkDocsConfig) -> Path:
+    return Path(config.config_file_path).parent
 
 
 def _asset(config: MkDocsConfig) -> str:
@@ -45,12 +56,40 @@ def _asset(config: MkDocsConfig) -> str:
     return str(place)
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the bundle to what the site serves."""
+@event_priority(100)
+def _declare(files: Files, config: MkDocsConfig) -> Files:
+    """Add the bundle, and the workbook's pages, to what the site serves.
+
+    The pages are declared as if they lay under docs/, before the i18n plugin sorts files by
+    language, for it makes a new File of each from that folder and would lose any other source.
+    """
     place = _asset(config)
     if files.get_file_from_path(place) is None:
         files.append(File.generated(config, place, abs_src_path=str(BUNDLE)))
+    for uri in workbook_pages.found(_root(config)):
+        if files.get_file_from_path(uri) is not None:
+            raise PluginError(f"docs/{uri} hides {uri}: two pages would have the same place")
+        files.append(File(uri, config.docs_dir, config.site_dir, config.use_directory_urls))
     return files
+
+
+@event_priority(-200)
+def _find(files: Files, config: MkDocsConfig) -> Files:
+    """Say where the declared pages really lie, once the i18n plugin has run."""
+    pages = workbook_pages.found(_root(config))
+    for file in files:
+        if file.src_uri in pages:
+            file.abs_src_path = str(pages[file.src_uri])
+    return files
+
+
+on_files = CombinedEvent(_declare, _find)
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Tell the link rewriter which page comes next."""
+    _links.page = page.file.src_uri
+    return markdown
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

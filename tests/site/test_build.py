@@ -1,0 +1,102 @@
+"""The site builds strictly, in both languages, and asks nothing of any other host."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from sitelab import workbook_pages
+
+REPOSITORY = Path(__file__).parents[2]
+LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+class Loaded(HTMLParser):
+    """What a page makes a browser fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag == "link" and values.get("rel") in ("canonical", "alternate", "next", "prev"):
+            return
+        address = values.get(LOADS.get(tag, ""))
+        if address:
+            self.addresses.append(address)
+
+
+def sources() -> dict[Path, Path]:
+    """Every page's place in the site's tree of sources, and where it lies."""
+    docs = REPOSITORY / "docs"
+    ours = workbook_pages.found(REPOSITORY)
+    return {page.relative_to(docs): page for page in docs.rglob("*.md")} | {
+        Path(uri): page for uri, page in ours.items() if page.suffix == ".md"
+    }
+
+
+def pages(site: Path) -> list[Path]:
+    return sorted(site.rglob("*.html"))
+
+
+def test_every_page_is_there_in_both_languages(site: Path) -> None:
+    english = {uri for uri in sources() if not uri.name.endswith(".es.md")}
+    english = {uri.with_suffix("") for uri in english}
+    assert len(english) > 40
+    assert Path("experiments/35-reading-notes/synthesis") in english
+    for page in english:
+        name = Path("index.html") if page.name == "index" else Path(page.name) / "index.html"
+        where = page.parent / name
+        assert (site / where).is_file(), where
+        assert (site / "es" / where).is_file(), where
+        assert 'lang="es"' in (site / "es" / where).read_text()[:400]
+
+
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    for page in pages(site):
+        parser = Loaded()
+        parser.feed(page.read_text())
+        foreign = [a for a in parser.addresses if urlsplit(a).netloc]
+        assert not foreign, (page.relative_to(site), foreign)
+
+
+def test_every_local_file_that_a_page_loads_is_in_the_site(site: Path) -> None:
+    for page in pages(site):
+        parser = Loaded()
+        parser.feed(page.read_text())
+        for address in parser.addresses:
+            path = urlsplit(address).path
+            where = site / path.lstrip("/") if path.startswith("/") else page.parent / path
+            assert where.resolve().exists(), (page.relative_to(site), address)
+
+
+def test_diagrams_reach_the_page_as_diagrams(site: Path) -> None:
+    for uri, source in sources().items():
+        wanted = len(re.findall(r"^```mermaid$", source.read_text(), re.MULTILINE))
+        if not wanted or uri.name.startswith("index."):
+            continue
+        folder = site / "es" if uri.name.endswith(".es.md") else site
+        name = uri.name.removesuffix(".md").removesuffix(".es")
+        html = (folder / uri.parent / name / "index.html").read_text()
+        assert html.count('class="mermaid"') == wanted, uri
