@@ -42,7 +42,7 @@ class Loaded(HTMLParser):
         values = dict(attrs)
         if tag == "link" and values.get("rel") in ("canonical", "alternate", "next", "prev"):
             return
-        address = values.get(LOADS.get(tag, ""))
+        address = values.get(LOADS.get(tag, "")) or values.get("data-card")
         if address:
             self.addresses.append(address)
 

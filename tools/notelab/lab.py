@@ -44,6 +44,7 @@ class SourceTable(_Table, frozen=True):
     pin: str
     release: str = ""
     wheel: str = ""
+    licence: str = ""
 
 
 class NoteTable(_Table, frozen=True):

@@ -15,10 +15,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from notelab.mermaid import BUNDLE
-from sitelab import workbook_pages
+from sitelab import cited, live_citations, workbook_pages
+from sitelab.cited import Cited
 from sitelab.repository_links import RepositoryLinks
 
 _links = RepositoryLinks()
+_citations: dict[Path, dict[str, Cited]] = {}
 _ALTERNATE = re.compile(r"""\s*<link\b[^>]*\brel=["']?alternate\b[^>]*>""")
 
 
@@ -39,6 +41,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.markdown_extensions.append(_links)  # type: ignore[arg-type]
     config.watch += [str(_root(config) / folder) for folder in workbook_pages.FOLDERS]
     return config
+
+
+def on_pre_build(config: MkDocsConfig) -> None:
+    """Resolve what the workbook's pages cite; a saved change begins a new build."""
+    _citations.clear()
+    _citations.update(cited.by_page(_root(config)))
 
 
 def _root(config: MkDocsConfig) -> Path:
@@ -90,6 +98,20 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Tell the link rewriter which page comes next."""
     _links.page = page.file.src_uri
     return markdown
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Make the page's citations permalinks with a card each."""
+    citations = _citations.get(Path(page.file.abs_src_path or "").resolve())
+    if not citations:
+        return html
+    return live_citations.linked(
+        html,
+        citations,
+        language=str(config.theme["language"]),
+        url=page.url,
+        site=Path(config.site_dir),
+    )
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

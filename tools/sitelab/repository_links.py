@@ -50,7 +50,7 @@ class RepositoryLinks(Extension):
         self.page = ""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802  (Markdown's name)
-        """Run after inline parsing and before mkdocs resolves relative links (its priority is 0)."""
+        """Run after inline parsing and before mkdocs resolves relative links (priority 0)."""
         md.treeprocessors.register(_Rewrite(md, self), "shardbook-links", 5)
 
 
