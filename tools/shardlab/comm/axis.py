@@ -88,7 +88,8 @@ class Axis:
             return
         try:
             if self.link == "torch":
-                self._link.barrier()
+                with ledger.along(self.name):
+                    self._link.barrier()
             else:
                 with ledger.asked("barrier", 0, self.ranks, self.name, torch.uint8):
                     self._link.barrier()
@@ -160,9 +161,11 @@ class Axis:
                     with ledger.asked(kind, payload, self.ranks, self.name, x.dtype):
                         work = start(*args, True)
                 else:
-                    work = start(*args, False)
+                    with ledger.along(self.name):
+                        work = start(*args, False)
             elif self.link == "torch":
-                work = start(*args)
+                with ledger.along(self.name):
+                    work = start(*args)
             else:
                 with ledger.asked(kind, payload, self.ranks, self.name, x.dtype):
                     work = start(*args)
@@ -187,12 +190,13 @@ class Axis:
         doing = f"send to rank {self.ranks[to]}"
         try:
             if self.link != "torch":
-                with ledger.asked("send", x.nbytes, self.ranks, self.name, x.dtype):
+                ends = (self.ranks[self.rank], self.ranks[to])
+                with ledger.asked("send", x.nbytes, ends, self.name, x.dtype):
                     work = self._link.start_send(source, to, tag)
-            elif self._check:
-                work = self._link.start_checked_send(source, to, tag)
             else:
-                work = self._link.start_send(source, to, tag)
+                start = self._link.start_checked_send if self._check else self._link.start_send
+                with ledger.along(self.name):
+                    work = start(source, to, tag)
         except RuntimeError as error:
             raise self._fault(doing, error) from error
         return Pending(source, work, doing, self._fault)
@@ -205,34 +209,50 @@ class Axis:
         doing = f"recv from rank {self.ranks[source]}"
         try:
             if self.link != "torch":
-                with ledger.asked("recv", out.nbytes, self.ranks, self.name, out.dtype):
+                ends = (self.ranks[source], self.ranks[self.rank])
+                with ledger.asked("recv", out.nbytes, ends, self.name, out.dtype):
                     work = self._link.start_recv(out, source, tag)
             elif self._check:
                 work = self._link.start_checked_recv(self, out, source, tag)
             else:
-                work = self._link.start_recv(out, source, tag)
+                with ledger.along(self.name):
+                    work = self._link.start_recv(out, source, tag)
         except RuntimeError as error:
             raise self._fault(doing, error) from error
         return Pending(out, work, doing, self._fault)
 
     def start_exchange(
-        self, sends: Sequence[tuple[Tensor, int]], receives: Sequence[tuple[Tensor, int]]
-    ) -> list[Pending]:
+        self, sends: Sequence[tuple[Tensor, int]], receives: Sequence[tuple[Tensor, int]], *,
+        tags: Sequence[int] | None = None,
+    ) -> list[Pending]:  # fmt: skip
         """Start several sends and receives that may cross; returns the sends', then the receives'.
 
         NCCL runs point-to-point calls of one stream in the order of their launch, so two ranks
         that each send first would wait for ever: there they go out as one group.
+
+        Args:
+            sends: tensors and the ranks they go to.
+            receives: contiguous tensors and the ranks that fill them.
+            tags: one for each, the sends' first. NCCL has none: it matches by order alone.
         """
         if self.link == "torch" and self._link is not None and self._link.groups_exchanges:
             ours = [(x.contiguous(), to) for x, to in sends]
-            works = self._link.start_grouped(ours, receives)
+            with ledger.along(self.name):
+                works = self._link.start_grouped(ours, receives)
             buffers = [x for x, _ in [*ours, *receives]]
             return [
                 Pending(buffer, work, "exchange", self._fault)
                 for buffer, work in zip(buffers, works, strict=True)
             ]
-        arriving = [self.start_recv(out, source) for out, source in receives]
-        return [self.start_send(x, to) for x, to in sends] + arriving
+        tags = [0] * (len(sends) + len(receives)) if tags is None else tags
+        arriving = [
+            self.start_recv(out, source, tag=tag)
+            for (out, source), tag in zip(receives, tags[len(sends) :], strict=True)
+        ]
+        leaving = [
+            self.start_send(x, to, tag=tag) for (x, to), tag in zip(sends, tags, strict=False)
+        ]
+        return leaving + arriving
 
     # ------------------------------------------------------------------ what must hold
 

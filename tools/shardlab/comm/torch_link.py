@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shardlab import agreement, exchange
+from shardlab import agreement, exchange, ledger
 from shardlab.comm.pending import Work
 
 _OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
@@ -95,7 +95,9 @@ class TorchLink:
     def start_checked_send(self, x: Tensor, to: int, tag: int) -> Work:
         """Send a header that describes `x`, then `x`."""
         header = agreement.header(x).to(x.device)
-        return _Both([self.start_send(header, to, tag), self.start_send(x, to, tag)], header)
+        with ledger.muted():
+            announced = self.start_send(header, to, tag)
+        return _Both([announced, self.start_send(x, to, tag)], header)
 
     def start_checked_recv(self, axis: Any, out: Tensor, source: int, tag: int) -> Work:
         """Receive a header, compare it, and only then receive the tensor."""
@@ -146,10 +148,13 @@ class _Checked:
     def __init__(self, link: TorchLink, axis: Any, out: Tensor, source: int, tag: int) -> None:
         self._args = (link, axis, out, source, tag)
         self._header = torch.empty(agreement.WIDTH, dtype=torch.int64, device=out.device)
-        self._arriving = link.start_recv(self._header, source, tag)
+        with ledger.muted():
+            self._arriving = link.start_recv(self._header, source, tag)
 
     def wait(self) -> None:
         link, axis, out, source, tag = self._args
         self._arriving.wait()
         agreement.compare_header(axis, self._header.cpu(), out, source)
-        link.start_recv(out, source, tag).wait()
+        with ledger.along(axis.name):
+            work = link.start_recv(out, source, tag)
+        work.wait()

@@ -177,12 +177,33 @@ class World:
             if ranks == tuple(range(self.size)):
                 self._groups[ranks] = dist.group.WORLD
             else:
-                self._groups[ranks] = dist.new_group(
-                    list(ranks),
-                    timeout=timedelta(seconds=self.timeout),
-                    use_local_synchronization=True,
-                )
+                self._groups[ranks] = self._new_group(ranks)
         return self._groups[ranks]
+
+    def _new_group(self, ranks: tuple[int, ...]) -> Any:
+        """Make a group under a name that its members agree on.
+
+        `dist.new_group(…, use_local_synchronization=True)` names it after its ranks and *how many
+        groups this process has*. A middle pipeline stage has one fewer than the first, which has an
+        embedding group too; their next group in common would get two names, and both would wait.
+        """
+        if self.backend == "fake":  # its store keeps nothing, and nobody waits
+            return dist.new_group(list(ranks))
+        c10d = dist.distributed_c10d
+        backend, store = c10d._world.pg_map[c10d._get_default_group()]
+        name = "shardlab-" + "-".join(map(str, ranks))
+        made = self._store.add(f"groups/{name}/{self.rank}", 1)  # others may have made it before
+        group, _ = c10d._new_process_group_helper(
+            len(ranks),
+            ranks.index(self.rank),
+            list(ranks),
+            c10d.Backend(backend),
+            store,
+            c10d.GroupName(f"{name}/{made}"),
+            timeout=timedelta(seconds=self.timeout),
+        )
+        c10d._world.pg_group_ranks[group] = {rank: i for i, rank in enumerate(ranks)}
+        return group
 
     def close(self) -> None:
         """Leave: unmap shared memory, destroy the process groups that this world made."""

@@ -1,0 +1,1 @@
+"""Ours beside the real thing, in one run: `make benchmark`."""

@@ -1,0 +1,135 @@
+"""1F1B beside torch.distributed.pipelining and megatron-core: the same stage, three schedulers.
+
+Each contestant runs forward and backward of all micro-batches over an untied GPT stage of ours with
+the same weights, so that what differs is the pipeline alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shardlab.comm import Axis, World
+from shardlab.model import GPT, GPTConfig
+from shardlab.pipeline.run import run
+from shardlab.pipeline.schedule import by_name
+from shardlab.pipeline.timeline import Span, bubble
+
+VOCAB, SEQUENCE = 1024, 128
+Data = list[tuple[Tensor, Tensor]]
+_STATE = ExitStack()  # Megatron's parallel state is one for a process: it stays while a case lasts
+
+
+def build(
+    world: World, *, hidden: int, microbatches: int = 8, layers: int = 4, batch: int = 1
+) -> dict[str, Callable[[], float | None]]:
+    """The contestants on a pipeline over all ranks; `batch` sequences a micro-batch."""
+    axis = world.axis("pipeline", range(world.size))
+    generator = torch.Generator().manual_seed(1)
+    data = [
+        tuple(torch.randint(VOCAB, (2, batch, SEQUENCE), generator=generator))
+        for _ in range(microbatches)
+    ]
+    config = GPTConfig(
+        layers=layers, hidden=hidden, heads=4, vocab=VOCAB, sequence=SEQUENCE, tie_embeddings=False
+    )
+
+    def stage() -> GPT:
+        return GPT(config, tensor=Axis.alone(), stage=world.rank, stages=world.size)
+
+    makers = {"shardlab": _ours, "torch": _torchs, "megatron": _megatrons}
+    return {name: maker(axis, stage(), data, batch) for name, maker in makers.items()}  # type: ignore[arg-type]
+
+
+def _ours(axis: Axis, stage: GPT, data: Data, batch: int) -> Callable[[], float | None]:
+    schedule = by_name("1f1b", axis.size, len(data))
+    shape = stage.hidden_shape(batch, SEQUENCE)
+
+    def step() -> float | None:
+        stage.zero_grad()
+        losses = run(schedule, stage, data, stage.loss, axis=axis, shape=shape)
+        return float(torch.stack(losses).mean()) if losses else None
+
+    return step
+
+
+def _torchs(axis: Axis, stage: GPT, data: Data, batch: int) -> Callable[[], float | None]:
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    def loss(logits_SBV: Tensor, targets_BS: Tensor) -> Tensor:
+        return stage.loss(logits_SBV, targets_BS)
+
+    place = PipelineStage(stage, axis.rank, axis.size, torch.device("cpu"), group=axis.group)
+    schedule = Schedule1F1B(place, len(data), loss)
+    inputs, targets = (torch.cat(xs) for xs in zip(*data, strict=True))
+    first, last = axis.rank == 0, axis.rank == axis.size - 1
+
+    def step() -> float | None:
+        stage.zero_grad()
+        losses: list[Tensor] = []
+        schedule.step(
+            *[inputs] * first,
+            return_outputs=False,
+            **{"target": targets, "losses": losses} if last else {},
+        )
+        return float(torch.stack(losses).mean()) if losses else None
+
+    return step
+
+
+class _ForMegatron(nn.Module):
+    """A stage as Megatron's schedules want it: with a config, and an input set from outside."""
+
+    def __init__(self, stage: GPT, config: Any, model_type: Any) -> None:
+        super().__init__()
+        self.stage, self.config, self.model_type = stage, config, model_type
+        self.received: Tensor | None = None
+
+    def set_input_tensor(self, tensors: list[Tensor | None]) -> None:
+        self.received = tensors[0]
+
+    def forward(self, tokens_BS: Tensor) -> Tensor:
+        out: Tensor = self.stage(tokens_BS if self.received is None else self.received)
+        return out
+
+
+def _megatrons(axis: Axis, stage: GPT, data: Data, batch: int) -> Callable[[], float | None]:
+    from megatron.core.enums import ModelType
+
+    from tests.shardlab.megatron import config as config_of
+    from tests.shardlab.megatron import megatron, schedules
+
+    _STATE.close()  # the case before
+    _STATE.enter_context(megatron(pipeline=axis.size))
+    config = config_of(hidden=stage.config.hidden, dtype=torch.float32)
+    config.deallocate_pipeline_outputs = True  # as its training script sets it
+    config.batch_p2p_sync = False
+    model = _ForMegatron(stage, config, ModelType.encoder_or_decoder)
+
+    def forward(each: Iterator[tuple[Tensor, Tensor]], model: _ForMegatron) -> Any:
+        tokens_BS, targets_BS = next(each)
+
+        def loss(logits_SBV: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            value = stage.loss(logits_SBV, targets_BS)
+            return value, {"loss": value.detach().clone()}
+
+        return model(tokens_BS), loss
+
+    def step() -> float | None:
+        stage.zero_grad()
+        losses = schedules.forward_backward_pipelining_without_interleaving(
+            forward_step_func=forward,
+            data_iterator=iter(data),
+            model=model,
+            num_microbatches=len(data),
+            seq_length=SEQUENCE,
+            micro_batch_size=batch,
+        )
+        return float(torch.stack([x["loss"] for x in losses]).mean()) if losses else None
+
+    return step

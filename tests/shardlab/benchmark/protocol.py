@@ -1,0 +1,235 @@
+"""How two implementations are compared on a machine whose speed drifts.
+
+Absolute times drift by 10 % within minutes; ratios of steps taken side by side repeat within a few
+per cent. So all contestants live in the same processes, and:
+
+- a launch starts fresh processes, one per rank, one thread each, over gloo;
+- each contestant is warmed up; the losses of their first steps must agree, or it is no comparison;
+- a round runs each contestant once, in an order drawn anew (the same on all ranks, seeded);
+- before each step a barrier, and a step takes as long as its slowest rank;
+- a launch yields each one's 20th percentile and median, and its ratio to a named base;
+- three launches or more show how far a ratio repeats.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from shardlab.comm import World
+from tests.shardlab.benchmark.provenance import provenance
+
+# One training step; returns its loss, or None on a rank that takes no part.
+Step = Callable[[], float | None]
+# build(world, **case): the contestants by name, the same names in the same order on every rank.
+Build = Callable[..., Mapping[str, Step]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to measure.
+
+    Args:
+        launches: fresh sets of processes.
+        seconds: of measuring per case and launch; the number of rounds follows from it,
+        least: but is at least this,
+        most: and at most this.
+        warmup: untimed rounds.
+        tolerance: relative, between the contestants' first losses.
+    """
+
+    launches: int = 3
+    seconds: float = 20.0
+    least: int = 15
+    most: int = 200
+    warmup: int = 3
+    tolerance: float = 1e-4
+    seed: int = 35
+
+
+QUICK = Plan(launches=1, seconds=2.0, least=3, warmup=1)
+
+
+@dataclass
+class Case:
+    """One case of a comparison: `launches[i][name]` are the seconds of its steps in launch i."""
+
+    settings: dict[str, Any]
+    launches: list[dict[str, list[float]]] = field(default_factory=list)
+
+    def typical(self, name: str, *, percentile: int = 20) -> list[float]:
+        """Seconds a step at that percentile, one value a launch."""
+        return [at(percentile, launch[name]) for launch in self.launches]
+
+    def ratios(self, name: str, base: str, *, percentile: int = 20) -> list[float]:
+        """Ratio of `name` to `base` (below 1: faster), one value a launch."""
+        pairs = zip(
+            self.typical(name, percentile=percentile),
+            self.typical(base, percentile=percentile),
+            strict=True,
+        )
+        return [one / other for one, other in pairs]
+
+    def ratio(self, name: str, base: str) -> float:
+        """The middle launch's ratio at the 20th percentile: what a goal is judged on."""
+        return statistics.median(self.ratios(name, base))
+
+
+def at(percentile: int, values: Iterable[float]) -> float:
+    """Nearest-rank percentile of some values."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * percentile // 100) - 1)]
+
+
+def compare(
+    build: Build, cases: Iterable[Mapping[str, Any]], *, ranks: int, plan: Plan | None = None
+) -> list[Case]:
+    """Measure each case's contestants; `build` must be a module-level function.
+
+    Raises:
+        RuntimeError: a rank failed, or the contestants' losses differ.
+    """
+    plan = plan or Plan()
+    results = [Case(dict(case)) for case in cases]
+    for launch in range(plan.launches):
+        times = _launch(build, [case.settings for case in results], ranks, plan, plan.seed + launch)
+        for case, measured in zip(results, times, strict=True):
+            case.launches.append(measured)
+    return results
+
+
+def record(what: str, base: str, cases: list[Case], plan: Plan) -> dict[str, Any]:
+    """The JSON of a comparison: every step's seconds, a summary, and what it was measured on."""
+    return {
+        "schema": 1,
+        "what": what,
+        "base": base,
+        "provenance": provenance(),
+        "plan": asdict(plan),
+        "cases": [
+            {
+                "settings": case.settings,
+                "summary": {
+                    name: {
+                        "p20": case.typical(name),
+                        "median": case.typical(name, percentile=50),
+                        "ratio-p20": case.ratios(name, base),
+                        "ratio-median": case.ratios(name, base, percentile=50),
+                    }
+                    for name in case.launches[0]
+                },
+                "launches": case.launches,
+            }
+            for case in cases
+        ],
+    }
+
+
+def _launch(
+    build: Build, cases: list[dict[str, Any]], ranks: int, plan: Plan, seed: int
+) -> list[dict[str, list[float]]]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory() as folder:
+        workers = [
+            context.Process(
+                target=_work,
+                args=(theirs, f"{folder}/store", rank, ranks, build, cases, plan, seed),
+                daemon=True,
+            )
+            for rank in range(ranks)
+        ]
+        for worker in workers:
+            worker.start()
+        theirs.close()
+        try:
+            times: list[dict[str, list[float]]] = ours.recv()
+            for worker in workers:
+                worker.join()
+        except EOFError:
+            raise RuntimeError("a rank failed; its traceback stands above") from None
+        finally:
+            for worker in workers:
+                worker.kill()
+    return times
+
+
+def _work(
+    pipe: Any, store: str, rank: int, ranks: int, build: Build, cases: list[dict[str, Any]],
+    plan: Plan, seed: int,
+) -> None:  # fmt: skip
+    torch.set_num_threads(1)
+    shared = dist.FileStore(store, ranks)
+    with World.join(backend="gloo", store=shared, rank=rank, size=ranks, timeout=600) as world:
+        order = random.Random(seed)
+        times = []
+        for case in cases:
+            times.append(_measure(world, build(world, **case), plan, order))
+            gc.collect()
+        if rank == 0:
+            pipe.send(times)
+        world.whole.barrier()
+
+
+def _measure(
+    world: World, steps: Mapping[str, Step], plan: Plan, order: random.Random
+) -> dict[str, list[float]]:
+    """Seconds of each step, the slowest rank's, by contestant."""
+    names = list(steps)
+    _agree(world, {name: steps[name]() for name in names}, plan.tolerance)
+    for _ in range(plan.warmup):
+        for name in names:
+            steps[name]()
+    rounds, drawn, times = 1, 0, {name: list[float]() for name in names}
+    gc.disable()
+    while drawn < rounds:
+        for name in order.sample(names, len(names)):
+            world.whole.barrier()
+            start = time.perf_counter()
+            steps[name]()
+            times[name].append(time.perf_counter() - start)
+        drawn += 1
+        if drawn == 1:  # the first round says how many the time allows
+            taken = float(_slowest(world, [sum(t[0] for t in times.values())])[0])
+            rounds = max(plan.least, min(plan.most, int(plan.seconds / taken)))
+    gc.enable()
+    return {name: _slowest(world, values) for name, values in times.items()}
+
+
+def _slowest(world: World, values: list[float]) -> list[float]:
+    together = torch.tensor(values, dtype=torch.float64)
+    slowest: list[float] = world.whole.all_reduce(together, op="max").tolist()
+    return slowest
+
+
+def _agree(world: World, losses: Mapping[str, float | None], tolerance: float) -> None:
+    known = {name: loss for name, loss in losses.items() if loss is not None}
+    if not known:
+        return
+    first, expected = next(iter(known.items()))
+    for name, loss in known.items():
+        if abs(loss - expected) > tolerance * abs(expected):
+            raise RuntimeError(
+                f"{name} computes something else than {first}: loss {loss}, not {expected}"
+            )
+
+
+def store(path: Path, result: Mapping[str, Any]) -> None:
+    """Write the JSON, whole or not at all."""
+    import json
+
+    draft = path.with_suffix(".part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    draft.replace(path)

@@ -1,0 +1,49 @@
+"""How alike two computations are, as one number a quantity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+TOLERANCE = 1e-12  # relative, in fp64: some thousand roundings of the last bit
+SHOWN = 12
+
+
+def difference(found: Tensor, expected: Tensor) -> float:
+    """Largest difference, relative to the largest magnitude; infinite between unlike tensors."""
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return float("inf")
+    scale = float(expected.detach().abs().max()) or 1.0
+    return float((found.detach() - expected.detach()).abs().max()) / scale
+
+
+def differences(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, float]:
+    """One number a name; infinite for a name that only one side has."""
+    return {
+        name: difference(found[name], expected[name])
+        if name in found and name in expected
+        else float("inf")
+        for name in sorted({*found, *expected})
+    }
+
+
+def demand_alike(
+    ranks: Iterable[Mapping[str, Mapping[str, float]]], tolerance: float = TOLERANCE
+) -> None:
+    """Fail, with a list, where {case: {quantity: difference}} of some rank is beyond `tolerance`."""
+    wrong = [
+        f"rank {rank}, {case}: {quantity} differs by {value:.1e}"
+        for rank, cases in enumerate(ranks)
+        for case, quantities in cases.items()
+        for quantity, value in quantities.items()
+        if not value <= tolerance
+    ]
+    more = [f"… and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
+    assert not wrong, "\n".join(["too far apart:", *wrong[:SHOWN], *more])
+
+
+def random_like(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """The same normal tensor wherever the seed is the same."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)

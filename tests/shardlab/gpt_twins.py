@@ -1,0 +1,212 @@
+"""Our GPT and megatron-core's GPTModel trained side by side, on any grid, from the same weights.
+
+Both run their own schedule, their own data parallelism and their own last reductions. The loss is
+neither's: a squared distance in fp64, for Megatron's own loss is in fp32. It is a sum over what each
+rank holds, so it needs no collective, and its gradient is right on each.
+
+Dimensions: S sequence, B batch (one micro-batch's), V vocabulary; lower case where sharded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shardlab import partial_gradients, sharding
+from shardlab.comm import Axis, World
+from shardlab.data_parallel import DataParallel
+from shardlab.grid import Grid
+from shardlab.model import GPT, GPTConfig
+from shardlab.pipeline import run, schedule
+from tests.shardlab import megatron as mcore
+from tests.shardlab.difference import differences, random_like
+
+SEQUENCE, BATCH, VOCAB, HIDDEN, HEADS = 8, 2, 24, 16, 8
+STEPS = 10
+OURS_TO_THEIRS = {
+    "word_embedding": "embedding.word_embeddings",
+    "position_embedding": "embedding.position_embeddings.weight",
+    "final_norm": "decoder.final_layernorm",
+    "head": "output_layer",
+    "layers": "decoder.layers",
+    ".norm1": ".input_layernorm",
+    ".attention.qkv": ".self_attention.linear_qkv",
+    ".attention.proj": ".self_attention.linear_proj",
+    ".norm2": ".pre_mlp_layernorm",
+    ".mlp.fc1": ".mlp.linear_fc1",
+    ".mlp.fc2": ".mlp.linear_fc2",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A grid and a model on it.
+
+    Args:
+        schedule: ours; Megatron runs 1F1B, whose gradients are the same.
+        microbatches: of a step, each of BATCH sequences, for each data-parallel replica.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    tied: bool = True
+    groups: int = HEADS
+    sequence_parallel: bool = False
+    schedule: str = "1f1b"
+    microbatches: int = 1
+
+    def config(self) -> GPTConfig:
+        return GPTConfig(
+            layers=max(2, self.pipeline), hidden=HIDDEN, heads=HEADS, kv_heads=self.groups,
+            vocab=VOCAB, sequence=SEQUENCE, tie_embeddings=self.tied, dtype=torch.float64,
+        )  # fmt: skip
+
+    def batch(self, step: int, replica: int) -> list[tuple[Tensor, Tensor]]:
+        """(tokens [B, S], target [S, B, V]) of each micro-batch of a step."""
+        drawn = []
+        for index in range(self.microbatches):
+            seed = (step * self.data + replica) * self.microbatches + index
+            generator = torch.Generator().manual_seed(seed)
+            tokens = torch.randint(VOCAB, (BATCH, SEQUENCE), generator=generator)
+            drawn.append((tokens, random_like(SEQUENCE, BATCH, VOCAB, seed=10_000 + seed)))
+        return drawn
+
+
+def squared(logits_SBv: Tensor, target_SBv: Tensor) -> Tensor:
+    return ((logits_SBv - target_SBv) ** 2).sum() / (SEQUENCE * BATCH)
+
+
+def whole_weights(config: GPTConfig) -> dict[str, Tensor]:
+    """Whole random weights by our names; norms around one, biases not zero."""
+    alone = GPT(config, tensor=Axis.alone("tensor"))
+    return {
+        name: random_like(*parameter.shape, seed=seed) * 0.2 + ("norm" in name)
+        for seed, (name, parameter) in enumerate(alone.named_parameters())
+    }
+
+
+def compared(world: World, case: Case) -> dict[str, float]:
+    """Every quantity's difference between ours and Megatron's on this rank."""
+    grid = Grid(world=world, tensor=case.tensor, pipeline=case.pipeline, data=case.data)
+    weights = whole_weights(case.config())
+    ours = trained(case, Ours(case, grid, weights), grid)
+    with mcore.megatron(tensor=case.tensor, pipeline=case.pipeline):
+        theirs = trained(case, Theirs(case, grid, weights), grid)
+    return differences(ours, theirs)
+
+
+def trained(case: Case, twin: Ours | Theirs, grid: Grid) -> dict[str, Tensor]:
+    """What the first forward and backward gave, and the parameters after ten steps."""
+    seen: dict[str, Tensor] = {}
+    optimizer = torch.optim.SGD([p for _, p in twin.named_parameters()], lr=1e-2, momentum=0.9)
+    for step in range(STEPS):
+        losses = twin.gradients(case.batch(step, grid.data.rank))
+        if step == 0:
+            seen = {f"loss {index}": loss for index, loss in enumerate(losses)} | {
+                f"gradient of {name}": p.grad.clone()
+                for name, p in twin.named_parameters()
+                if p.grad is not None
+            }
+        optimizer.step()
+    return seen | {name: p.detach() for name, p in twin.named_parameters()}
+
+
+class Ours:
+    """Our stage of the model."""
+
+    def __init__(self, case: Case, grid: Grid, weights: dict[str, Tensor]) -> None:
+        self.model = GPT(
+            case.config(), tensor=grid.tensor, sequence_parallel=case.sequence_parallel,
+            stage=grid.pipeline.rank, stages=grid.pipeline.size,
+        )  # fmt: skip
+        sharding.load_whole(self.model, weights)
+        self.replicas = DataParallel(
+            self.model.named_parameters(), grid.data, backwards=case.microbatches
+        )
+        self.schedule = schedule.by_name(case.schedule, case.pipeline, case.microbatches)
+        self.grid = grid
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return self.model.named_parameters()
+
+    def gradients(self, batch: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """Leave the step's gradients in `.grad`; return the losses, on the last stage."""
+        self.model.zero_grad()
+        tensor = self.grid.tensor
+        losses = run.run(
+            self.schedule,
+            self.model,
+            [(tokens, target.chunk(tensor.size, -1)[tensor.rank]) for tokens, target in batch],
+            squared,
+            axis=self.grid.pipeline,
+            shape=self.model.hidden_shape(BATCH, SEQUENCE),
+        )
+        self.replicas.finish()
+        partial_gradients.reduce(self.model, tensor)
+        if (tied := self.model.tied_weight) is not None and self.grid.embedding is not None:
+            assert tied.grad is not None
+            self.grid.embedding.all_reduce(tied.grad, out=tied.grad)
+        return losses
+
+
+class Theirs:
+    """Megatron's stage, in its DDP, under its schedule; its parallel state must stand."""
+
+    def __init__(self, case: Case, grid: Grid, weights: dict[str, Tensor]) -> None:
+        self.config = mcore.config(
+            hidden=HIDDEN, heads=HEADS, depth=case.config().layers, num_query_groups=case.groups,
+            sequence_parallel=case.sequence_parallel,
+        )  # fmt: skip
+        model = mcore.gpt(self.config, vocab=VOCAB, sequence=SEQUENCE, tied=case.tied)
+        named = {theirs_by_ours(name): whole for name, whole in weights.items()}
+        named.setdefault("output_layer.weight", named["embedding.word_embeddings.weight"])
+        mcore.load(model, named)
+        self.model = mcore.data_parallel(model)
+        self.grid, self.tied = grid, case.tied
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """By our names."""
+        for name, parameter in mcore.named_parameters(self.model.module):
+            if self.tied and name == "output_layer.weight":  # the last stage's copy
+                name = "embedding.word_embeddings.weight"  # noqa: PLW2901
+            yield ours_by_theirs(name), parameter
+
+    def gradients(self, batch: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """Leave the step's gradients in `.grad`; return the losses, on the last stage."""
+        self.model.zero_grad_buffer()
+        tensor = self.grid.tensor
+
+        def forward(batches: Iterator[tuple[Tensor, Tensor]], model: nn.Module) -> Any:
+            tokens, target = next(batches)
+            positions = torch.arange(SEQUENCE).expand_as(tokens)
+            output = model(tokens, positions, mcore.causal_mask(SEQUENCE))
+            share = target.chunk(tensor.size, -1)[tensor.rank]
+
+            def loss(logits_BSv: Tensor) -> tuple[Tensor, Tensor]:
+                value = squared(logits_BSv.transpose(0, 1), share)
+                return value, value.detach().clone()
+
+            return output, loss
+
+        losses = mcore.run_schedule(self.model, forward, batch, sequence=SEQUENCE, microbatch=BATCH)
+        for _, parameter in self.named_parameters():
+            parameter.grad = parameter.main_grad  # type: ignore[attr-defined]
+        return losses
+
+
+def theirs_by_ours(name: str) -> str:
+    for ours, theirs in OURS_TO_THEIRS.items():
+        if name.startswith(ours) or ours.startswith("."):
+            name = name.replace(ours, theirs, 1)
+    return name
+
+
+def ours_by_theirs(name: str) -> str:
+    for ours, theirs in OURS_TO_THEIRS.items():
+        name = name.replace(theirs, ours, 1)
+    return name

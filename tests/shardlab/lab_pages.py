@@ -1,0 +1,85 @@
+"""What the labs' pages show of a run, between `<!-- NAME -->` and `<!-- /NAME -->`.
+
+Tests hold each block to what a run gives now; `python -m tests.shardlab.test_lab_00` (and `_01`)
+write them anew, in both languages.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+LANGUAGES = ("en", "es")
+FFN = ROOT / "experiments" / "35-ffn-by-hand" / "ffn.py"
+TRAIN = ROOT / "experiments" / "35-three-d" / "train.py"
+
+
+def script(path: Path) -> ModuleType:
+    """Import a lab's script, which finds what lies beside it as it does when it is run."""
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    return importlib.import_module(path.stem)
+
+
+def run(path: Path, *arguments: str, ranks: int = 0, **environment: str) -> str:
+    """Run a lab's script, under torchrun where `ranks` are given; return what it prints."""
+    launch = ["-m", "torch.distributed.run", f"--nproc-per-node={ranks}"] if ranks else []
+    done = subprocess.run(
+        [sys.executable, *launch, str(path), *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1", **environment},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def page(lab: str, language: str) -> Path:
+    """Where a lab's page stands."""
+    ending = "" if language == LANGUAGES[0] else f".{language}"
+    return ROOT / "docs" / "labs" / f"{lab}{ending}.md"
+
+
+def answers(lab: str, language: str) -> Path:
+    """Where the answers to its exercises stand."""
+    return ROOT / "solutions" / page(lab, language).name
+
+
+def shown(path: Path, block: str) -> str:
+    """Return what a page shows between the block's marks."""
+    found = _marked(block).search(path.read_text("utf-8"))
+    assert found, f"{path} has no <!-- {block} --> … <!-- /{block} -->"
+    return found[2]
+
+
+def write(path: Path, blocks: Mapping[str, str]) -> None:
+    """Put each text between its block's marks."""
+    text = path.read_text("utf-8")
+    for block, new in blocks.items():
+        text = _marked(block).sub(lambda found, new=new: found[1] + new + found[3], text)
+    path.write_text(text, "utf-8")
+
+
+def table(head: list[str], align: str, rows: list[list[str]]) -> str:
+    """Return a Markdown table; `align` has one of `<` and `>` for each column."""
+    rules = ["--:" if side == ">" else "---" for side in align]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, rules, *rows])
+
+
+def python_blocks(path: Path) -> list[str]:
+    """Return a page's Python, block by block."""
+    return re.findall(r"^```python\n(.*?)^```$", path.read_text("utf-8"), re.M | re.S)
+
+
+def _marked(block: str) -> re.Pattern[str]:
+    mark = re.escape(block)
+    return re.compile(rf"(<!-- {mark} -->\n)(.*?)(\n<!-- /{mark} -->)", re.S)

@@ -1,0 +1,289 @@
+"""megatron-core 0.16.1 on the CPU: every shim that the oracle needs stands in this file.
+
+Megatron's code expects CUDA in a handful of places where nothing but a device name is at stake.
+Each shim answers with the CPU and changes no arithmetic:
+
+- `torch.cuda.current_device` and `Tensor.cuda`: buffers are made, and tied embeddings moved, there
+  (tensor_parallel/mappings.py, distributed/param_and_grad_buffer.py, language_module.py).
+- the CUDA RNG tracker: attention and embedding dropout fork it even where dropout is 0.
+- the norm: torch's is refused under sequence parallelism (transformer/torch_norm.py), apex's is not
+  here. Ours marks its parameters as apex's does, so that Megatron finishes their gradients itself.
+- `device="cuda"` written out (pipeline_parallel/schedules.py, transformer/utils.py).
+- `torch.cuda.synchronize` after a batch of sends and receives (p2p_communication.py).
+- `fused_weight_gradient_mlp_cuda`: the kernel behind gradient accumulation fusion, as two lines.
+
+Dimensions: S sequence, B batch, H hidden, V vocabulary; lower case where sharded.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+# Megatron decorates its fused operations with torch.compile, which loads the whole of inductor, for
+# seconds; none of them runs here.
+with warnings.catch_warnings(), patch.object(torch, "compile", lambda function: function):
+    warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed
+    from megatron.core import package_info, parallel_state
+    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+    from megatron.core.distributed.finalize_model_grads import finalize_model_grads
+    from megatron.core.fusions.fused_bias_gelu import bias_gelu
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_model import GPTModel
+    from megatron.core.pipeline_parallel import schedules
+    from megatron.core.tensor_parallel import (
+        ColumnParallelLinear,
+        RowParallelLinear,
+        VocabParallelEmbedding,
+        layers,
+        mappings,
+        random,
+    )
+    from megatron.core.tensor_parallel.cross_entropy import vocab_parallel_cross_entropy
+    from megatron.core.transformer import transformer_block
+    from megatron.core.transformer import utils as transformer_utils
+    from megatron.core.transformer.spec_utils import ModuleSpec, build_module
+    from megatron.core.transformer.transformer_config import TransformerConfig
+
+# The tests take Megatron's names from here, so that it is loaded as above whoever comes first.
+__all__ = [
+    "ColumnParallelLinear",
+    "GPTModel",
+    "Norm",
+    "RowParallelLinear",
+    "TransformerConfig",
+    "VocabParallelEmbedding",
+    "bias_gelu",
+    "causal_mask",
+    "config",
+    "data_parallel",
+    "finish",
+    "gpt",
+    "layer_spec",
+    "load",
+    "mappings",
+    "megatron",
+    "named_parameters",
+    "package_info",
+    "parallel_state",
+    "run_schedule",
+    "schedules",
+    "shard",
+    "vocab_parallel_cross_entropy",
+]  # fmt: skip
+
+CPU = torch.device("cpu")
+
+
+class _NoRNGTracker:
+    """Stands in for CudaRNGStatesTracker: dropout is off wherever Megatron is the oracle."""
+
+    def fork(self, name: str = "") -> Any:
+        return nullcontext()
+
+    def is_initialized(self) -> bool:
+        return True
+
+
+class _TorchOnCPU:
+    """The torch module, but `zeros` and `ones` read device="cuda" as the CPU."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    @staticmethod
+    def zeros(*size: Any, **options: Any) -> Tensor:
+        return torch.zeros(*size, **(options | {"device": CPU}))
+
+    @staticmethod
+    def ones(*size: Any, **options: Any) -> Tensor:
+        return torch.ones(*size, **(options | {"device": CPU}))
+
+
+class Norm(nn.LayerNorm):
+    """LayerNorm, built as a layer spec asks for it and marked as apex's FusedLayerNorm is."""
+
+    def __init__(
+        self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any
+    ) -> None:
+        super().__init__(hidden_size, eps)
+        self.weight.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+        self.bias.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+
+
+def _accumulate(x: Tensor, grad: Tensor, main_grad: Tensor) -> None:
+    main_grad += grad.t() @ x  # what apex's kernel computes in one pass
+
+
+# What the extension module offers to layers.py.
+_FUSED_WGRAD = SimpleNamespace(wgrad_gemm_accum_fp32=_accumulate, wgrad_gemm_accum_fp16=_accumulate)
+
+
+@contextmanager
+def megatron(tensor: int = 1, pipeline: int = 1, **sizes: Any) -> Iterator[None]:
+    """Megatron's parallel state over the default group, with the shims; all undone at the end.
+
+    Every rank of the default group enters. `sizes` goes to `initialize_model_parallel`. The groups
+    are really destroyed: Megatron's own `destroy_model_parallel` forgets them, with their threads.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # deprecated collectives, CUDA_DEVICE_MAX_CONNECTIONS
+        for target, name, shim in [
+            (torch.cuda, "current_device", lambda: CPU),
+            (torch.cuda, "synchronize", lambda *_: None),
+            (torch.Tensor, "cuda", lambda x, *_, **__: x),
+            (schedules, "torch", _TorchOnCPU()),
+            (transformer_utils, "torch", _TorchOnCPU()),
+            (random, "_CUDA_RNG_STATE_TRACKER", _NoRNGTracker()),
+            (random, "_CUDA_RNG_STATE_TRACKER_INITIALIZED", True),
+            (layers, "_grad_accum_fusion_available", True),
+            (transformer_block, "LayerNormImpl", Norm),
+        ]:
+            stack.enter_context(patch.object(target, name, shim))
+        stack.enter_context(
+            patch.object(layers, "fused_weight_gradient_mlp_cuda", _FUSED_WGRAD, create=True)
+        )
+        parallel_state.initialize_model_parallel(
+            tensor, pipeline, create_gloo_process_groups=False, **sizes
+        )
+        try:
+            yield
+        finally:
+            groups = parallel_state._global_process_group_list or []
+            parallel_state.destroy_model_parallel()
+            for group in groups:
+                if isinstance(group, dist.ProcessGroup):
+                    dist.destroy_process_group(group)
+
+
+def config(
+    *, dtype: torch.dtype = torch.float64, hidden: int, heads: int = 0, depth: int = 1,
+    **settings: Any,
+) -> TransformerConfig:  # fmt: skip
+    """A TransformerConfig on the CPU without dropout; the grid comes from the parallel state."""
+    tensor = parallel_state.get_tensor_model_parallel_world_size()
+    defaults = {
+        "num_layers": depth,
+        "hidden_size": hidden,
+        "num_attention_heads": heads or tensor,  # the least that it accepts
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "params_dtype": dtype,
+        "pipeline_dtype": dtype,
+        "use_cpu_initialization": True,
+        "tensor_model_parallel_size": tensor,
+        "pipeline_model_parallel_size": parallel_state.get_pipeline_model_parallel_world_size(),
+    }
+    return TransformerConfig(**(defaults | settings))
+
+
+def layer_spec() -> ModuleSpec:
+    """Megatron's local layer spec (no Transformer Engine) with the norm above."""
+    spec = get_gpt_layer_local_spec()
+    spec.submodules.input_layernorm = Norm
+    spec.submodules.pre_mlp_layernorm = Norm
+    return spec
+
+
+def transformer_layer(config: TransformerConfig) -> nn.Module:
+    """One TransformerLayer of the local spec."""
+    layer: nn.Module = build_module(layer_spec(), config=config)
+    return layer.to(config.params_dtype)
+
+
+def gpt(config: TransformerConfig, *, vocab: int, sequence: int, tied: bool) -> GPTModel:
+    """This stage's part of Megatron's GPTModel: learned positions, logits sharded over V."""
+    model = GPTModel(
+        config,
+        layer_spec(),
+        vocab_size=vocab,
+        max_sequence_length=sequence,
+        pre_process=parallel_state.is_pipeline_first_stage(),
+        post_process=parallel_state.is_pipeline_last_stage(),
+        share_embeddings_and_output_weights=tied,
+    )
+    return model.to(config.params_dtype)  # positions and norms are made in torch's default dtype
+
+
+def shard(parameter: Tensor, whole: Tensor) -> Tensor:
+    """This rank's part of a whole weight, cut as Megatron marks the parameter."""
+    if not getattr(parameter, "tensor_model_parallel", False):
+        return whole
+    size = parallel_state.get_tensor_model_parallel_world_size()
+    rank = parallel_state.get_tensor_model_parallel_rank()
+    return whole.chunk(size, parameter.partition_dim)[rank]  # type: ignore[attr-defined]
+
+
+def load(module: nn.Module, whole: Mapping[str, Tensor]) -> None:
+    """Copy whole weights, named as by `named_parameters`, into this rank's shards."""
+    with torch.no_grad():
+        for name, parameter in named_parameters(module):
+            parameter.copy_(shard(parameter, whole[name]))
+
+
+def named_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """Parameters by name, a layer counted over all pipeline stages (Megatron counts in each)."""
+    decoder = getattr(module, "decoder", None)
+    first = decoder.layers[0].layer_number - 1 if decoder is not None else 0
+    for name, parameter in module.named_parameters():
+        parts = name.split(".")
+        if name.startswith("decoder.layers."):
+            parts[2] = str(int(parts[2]) + first)
+        yield ".".join(parts), parameter
+
+
+def data_parallel(model: GPTModel) -> DistributedDataParallel:
+    """The model in Megatron's DDP: its gradients go to `main_grad`, in the parameters' dtype."""
+    options = DistributedDataParallelConfig(
+        grad_reduce_in_fp32=False, overlap_grad_reduce=False, use_distributed_optimizer=False
+    )
+    return DistributedDataParallel(model.config, options, model)
+
+
+def run_schedule(
+    model: DistributedDataParallel,
+    forward: Callable[..., Any],
+    batch: Sequence[Any],
+    *,
+    sequence: int,
+    microbatch: int,
+) -> list[Any]:
+    """One step under the schedule that Megatron picks (1F1B where there are stages), and `finish`.
+
+    Args:
+        forward: (iterator over `batch`, model) to (output, function from output to (loss, what to
+            return of it)).
+        batch: one entry a micro-batch.
+
+    Returns:
+        what `forward`'s function returned of each loss, on the last stage.
+    """
+    model.config.finalize_model_grads_func = finalize_model_grads
+    returned: list[Any] = schedules.get_forward_backward_func()(
+        forward_step_func=forward,
+        data_iterator=iter(batch),
+        model=model,
+        num_microbatches=len(batch),
+        seq_length=sequence,
+        micro_batch_size=microbatch,
+    )
+    return returned
+
+
+def finish(model: DistributedDataParallel) -> None:
+    """Megatron's own reductions after backward: data parallel, norms under SP, tied embeddings."""
+    finalize_model_grads([model])
+
+
+def causal_mask(sequence: int) -> Tensor:
+    """[1, 1, S, S], True where Megatron's attention may not look."""
+    return torch.ones(sequence, sequence, dtype=torch.bool).triu(1)[None, None]

@@ -1,0 +1,128 @@
+"""The unsharded GPT that shardlab must equal: plain torch.nn, written without shardlab.
+
+It takes the same whole weights by the same names. Attention is written out with a mask and torch's
+own layers do the rest, so that it shares no code with what it judges. QKV rows lie group by group:
+the queries of a group, its key, its value.
+
+Dimensions: B batch, S sequence, H hidden, V vocabulary, G groups, Q queries a group, D head.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+
+class ReferenceAttention(nn.Module):
+    def __init__(self, hidden: int, heads: int, groups: int, bias: bool) -> None:
+        super().__init__()
+        self.groups, self.head = groups, hidden // heads
+        self.qkv = nn.Linear(hidden, (heads + 2 * groups) * self.head, bias=bias)
+        self.proj = nn.Linear(hidden, hidden, bias=bias)
+
+    def forward(self, x_BSH: Tensor) -> Tensor:
+        batch, length, hidden = x_BSH.shape
+        qkv = self.qkv(x_BSH).reshape(batch, length, self.groups, -1, self.head)  # [B,S,G,Q+2,D]
+        q, k, v = qkv[..., :-2, :], qkv[..., -2, :], qkv[..., -1, :]
+        scores = torch.einsum("bsgqd,btgd->bgqst", q, k) / math.sqrt(self.head)
+        seen = torch.ones(length, length, dtype=torch.bool, device=x_BSH.device).tril()
+        weights = torch.where(seen, scores, -torch.inf).softmax(-1)
+        context = torch.einsum("bgqst,btgd->bsgqd", weights, v)
+        return self.proj(context.reshape(batch, length, hidden))
+
+
+class ReferenceMLP(nn.Module):
+    def __init__(self, hidden: int, ffn: int, bias: bool) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(hidden, ffn, bias=bias)
+        self.fc2 = nn.Linear(ffn, hidden, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(nn.functional.gelu(self.fc1(x)))
+
+
+class ReferenceBlock(nn.Module):
+    def __init__(self, hidden: int, heads: int, groups: int, ffn: int, bias: bool) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(hidden)
+        self.attention = ReferenceAttention(hidden, heads, groups, bias)
+        self.norm2 = nn.LayerNorm(hidden)
+        self.mlp = ReferenceMLP(hidden, ffn, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class ReferenceGPT(nn.Module):
+    """`forward` gives logits [B, S, V], `loss` the mean cross-entropy over all tokens."""
+
+    def __init__(
+        self, *, layers: int, hidden: int, heads: int, vocab: int, sequence: int,
+        kv_heads: int | None = None, ffn: int | None = None, tie_embeddings: bool = True,
+        bias: bool = True, dtype: torch.dtype = torch.float64,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.word_embedding = nn.Embedding(vocab, hidden)
+        self.position_embedding = nn.Parameter(torch.empty(sequence, hidden))
+        self.layers = nn.ModuleList(
+            ReferenceBlock(hidden, heads, kv_heads or heads, ffn or 4 * hidden, bias)
+            for _ in range(layers)
+        )
+        self.final_norm = nn.LayerNorm(hidden)
+        self.head = nn.Linear(hidden, vocab, bias=False)
+        if tie_embeddings:
+            self.head.weight = self.word_embedding.weight
+        self.to(dtype)
+
+    def load(self, whole: Mapping[str, Tensor]) -> ReferenceGPT:
+        """Copy whole weights in; every name must fit, both ways."""
+        names = dict(self.named_parameters())
+        assert names.keys() == whole.keys(), names.keys() ^ whole.keys()
+        with torch.no_grad():
+            for name, parameter in names.items():
+                assert parameter.shape == whole[name].shape, name
+                parameter.copy_(whole[name])
+        return self
+
+    def embed(self, tokens_BS: Tensor) -> Tensor:
+        return self.word_embedding(tokens_BS) + self.position_embedding[: tokens_BS.shape[1]]
+
+    def from_embedded(self, x_BSH: Tensor) -> Tensor:
+        for block in self.layers:
+            x_BSH = block(x_BSH)
+        return self.head(self.final_norm(x_BSH))
+
+    def forward(self, tokens_BS: Tensor) -> Tensor:
+        return self.from_embedded(self.embed(tokens_BS))
+
+    def loss(self, logits_BSV: Tensor, targets_BS: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(logits_BSV.flatten(0, 1), targets_BS.flatten())
+
+
+def shapes(**settings: object) -> dict[str, torch.Size]:
+    """Names and shapes of the whole parameters."""
+    with torch.device("meta"):
+        return {n: p.shape for n, p in ReferenceGPT(**settings).named_parameters()}  # type: ignore[arg-type]
+
+
+def random_weights(seed: int = 0, **settings: object) -> dict[str, Tensor]:
+    """Whole fp64 weights with no zeros and no ones in them: every bias and norm weight counts."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = {}
+    for name, shape in shapes(**settings).items():
+        centre = 1.0 if "norm" in name and name.endswith("weight") else 0.0
+        scale = 0.3 if len(shape) > 1 else 0.1
+        noise = torch.randn(shape, generator=generator, dtype=torch.float64)
+        weights[name] = centre + scale * noise
+    return weights
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    """The largest difference over the largest expected value."""
+    found, expected = found.detach().double(), expected.detach().double()
+    assert found.shape == expected.shape, (found.shape, expected.shape)
+    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))

@@ -1,0 +1,90 @@
+"""A block against the reference block, and what it sends: counted, forward and backward."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from shardlab import ops, partial_gradients
+from shardlab.block import Block
+from shardlab.comm import World
+from shardlab.config import GPTConfig
+from shardlab.init import Init
+from shardlab.ledger import Ledger
+from shardlab.sharding import load_whole, whole
+from tests.shardlab.reference import ReferenceBlock, relative_error
+
+S, B, H, HEADS = 8, 2, 16, 8
+EXACT = 1e-12
+CONFIG = GPTConfig(layers=1, hidden=H, heads=HEADS, vocab=1, sequence=S)
+
+
+def block_of(world: World, sequence_parallel: bool) -> Block:
+    init = Init(dtype=torch.float64, device=world.device)
+    return Block(CONFIG, "block", axis=world.whole, sequence_parallel=sequence_parallel, init=init)
+
+
+def compare(world: World, sequence_parallel: bool) -> dict[str, float]:
+    axis = world.whole
+    layer = block_of(world, sequence_parallel)
+    reference = ReferenceBlock(H, HEADS, HEADS, 4 * H, bias=True).double().to(world.device)
+    with torch.no_grad():
+        for parameter in reference.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    load_whole(layer, dict(reference.named_parameters()))
+    x = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
+    g = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
+    theirs = x.clone().requires_grad_()
+    expected = reference(theirs)
+    expected.backward(g)
+    rows = (lambda t: ops.own_slice(t, axis, 0)) if sequence_parallel else (lambda t: t)
+    ours = rows(x.transpose(0, 1)).detach().requires_grad_()
+    y = layer(ours)
+    y.backward(rows(g.transpose(0, 1)))
+    partial_gradients.reduce(layer, axis)
+    errors = {
+        "y": relative_error(y, rows(expected.transpose(0, 1))),
+        "dx": relative_error(ours.grad, rows(theirs.grad.transpose(0, 1))),
+    }
+    wanted = dict(reference.named_parameters())
+    for name, parameter in layer.named_parameters():
+        errors[name] = relative_error(whole(parameter, parameter.grad), wanted[name].grad)
+    return errors
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_block_equals_the_reference_block(pool, size, sequence_parallel) -> None:
+    for errors in pool(size).run(compare, sequence_parallel):
+        assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
+
+
+def count(world: World, sequence_parallel: bool) -> list[tuple[str, str, int, int]]:
+    layer = block_of(world, sequence_parallel)
+    rows = S // world.size if sequence_parallel else S
+    x = torch.zeros(rows, B, H, dtype=torch.float64, device=world.device, requires_grad=True)
+    with Ledger() as ledger:
+        y = layer(x)
+        y.backward(torch.zeros_like(y))
+    calls = Counter((e.phase or "forward", e.op, e.payload) for e in ledger.entries)
+    return sorted((*key, times) for key, times in calls.items())
+
+
+def test_a_block_sums_its_activations_twice_forward_and_twice_backward(pool) -> None:
+    activation = S * B * H * 8
+    assert pool(2).run(count, False)[0] == [
+        ("backward", "all_reduce", activation, 2),
+        ("forward", "all_reduce", activation, 2),
+    ]
+
+
+def test_under_sequence_parallelism_each_sum_is_cut_in_two_and_backward_gathers_again(pool) -> None:
+    activation = S * B * H * 8
+    assert pool(2).run(count, True)[0] == [
+        ("backward", "all_gather", activation, 4),
+        ("backward", "reduce_scatter", activation, 2),
+        ("forward", "all_gather", activation, 2),
+        ("forward", "reduce_scatter", activation, 2),
+    ]

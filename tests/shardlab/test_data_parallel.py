@@ -1,0 +1,469 @@
+"""Data parallelism against one process and against DDP. Cheapest first: a wrong bucket shows in the
+pure tests, a wrong hook or divisor under SGD in the first step, a wrong state between steps later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from shardlab.buckets import assign
+from shardlab.comm import Axis, Pending, World
+from shardlab.data_parallel import DataParallel
+from shardlab.replicas import ReplicaError
+
+SHARES = 8  # samples: one a rank on eight ranks, all on one
+F64 = torch.float64
+SMALL = {"first_bucket_bytes": 200, "bucket_bytes": 600}  # several buckets, one parameter over size
+
+
+class Net(nn.Module):
+    """A tied weight, a frozen one, a scalar, one that is made first and used last, a bias alone."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.last = nn.Linear(6, 4, dtype=F64)
+        self.embed = nn.Parameter(torch.randn(6, 5, dtype=F64))
+        self.body = nn.ModuleList(nn.Linear(5, 5, dtype=F64) for _ in range(3))
+        self.scale = nn.Parameter(torch.ones((), dtype=F64) + seed / 7)
+        self.fixed = nn.Parameter(torch.randn(5, dtype=F64), requires_grad=False)
+        self.head = self.embed  # tied
+
+    def forward(self, x_Bi: Tensor) -> Tensor:
+        h = x_Bi @ self.embed + self.fixed
+        for layer in self.body:
+            h = h + torch.tanh(layer(h))
+        return self.last(self.scale * h @ self.head.T)
+
+
+def data(step: int) -> tuple[Tensor, Tensor]:
+    """The whole batch of a step: [SHARES, 6] and [SHARES, 4]."""
+    generator = torch.Generator().manual_seed(1000 + step)
+    wide = torch.randn(SHARES, 10, generator=generator, dtype=F64)
+    return wide[:, :6], wide[:, 6:]
+
+
+def share(axis: Axis, whole: Tensor) -> Tensor:
+    return whole.chunk(axis.size)[axis.rank]
+
+
+def optimizer_of(kind: str, model: nn.Module) -> torch.optim.Optimizer:
+    live = [p for p in model.parameters() if p.requires_grad]
+    return torch.optim.SGD(live, lr=0.05) if kind == "sgd" else torch.optim.AdamW(live, lr=0.01)
+
+
+def loss_of(model: nn.Module, x: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
+    return nn.functional.mse_loss(model(x), y, reduction=reduction)
+
+
+def train_whole(kind: str, device: torch.device, steps: int = 10) -> list[Tensor]:
+    model = Net(0).to(device)
+    optimizer = optimizer_of(kind, model)
+    for step in range(steps):
+        x, y = (t.to(device) for t in data(step))
+        optimizer.zero_grad()
+        loss_of(model, x, y).backward()
+        optimizer.step()
+    return [p.detach() for p in model.parameters()]
+
+
+def worst(found: list[Tensor], expected: list[Tensor]) -> float:
+    """The largest relative error of a tensor, in the maximum norm."""
+    return max(
+        float((f - e).abs().max() / e.abs().max().clamp(min=1e-300))
+        for f, e in zip(found, expected, strict=True)
+    )
+
+
+# ---------------------------------------------------------------------- pure
+
+
+def test_buckets_are_cut_where_pytorch_cuts_them() -> None:
+    shapes = [3, 50, 1, 7, 7, 300, 2, 2, 90, 1, 1]
+    for dtypes in ((torch.float32,), (torch.float32, torch.bfloat16), (F64, F64, torch.float32)):
+        tensors = [
+            torch.zeros(n, dtype=dtypes[i % len(dtypes)]) for i, n in enumerate(shapes)
+        ]
+        for caps in ([1], [100], [40, 400], [10_000], [8, 200, 1000]):
+            expected, _ = dist._compute_bucket_assignment_by_size(tensors, caps, [])
+            assert assign(tensors, caps) == expected
+
+
+def test_a_bucket_size_below_one_byte_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1; found"):
+        assign([torch.zeros(3)], [0])
+
+
+class Watched(Axis):
+    """An axis of one rank that notes when an all-reduce starts, and of how much."""
+
+    def __init__(self, seen: list[Any]) -> None:
+        super().__init__(None, "data", (0,), "torch")
+        self.seen = seen
+
+    def start_all_reduce(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Pending:
+        self.seen.append(x.numel())
+        return super().start_all_reduce(x, op=op, out=out)
+
+
+def chain(depth: int, seen: list[Any]) -> nn.Sequential:
+    """Linears of 2, 3, 4 … inputs; each notes when backward reaches its output."""
+
+    def note(output: Tensor, i: int) -> None:
+        output.register_hook(lambda _: seen.append(f"layer {i}"))
+
+    model = nn.Sequential(*(nn.Linear(i + 2, i + 3, dtype=F64) for i in range(depth)))
+    for i, layer in enumerate(model):
+        layer.register_forward_hook(lambda _m, _x, output, i=i: note(output, i))
+    return model
+
+
+def test_a_bucket_leaves_while_backward_goes_on_below() -> None:
+    seen: list[Any] = []
+    model = chain(3, seen)
+    replicas = DataParallel(
+        model.named_parameters(), Watched(seen), first_bucket_bytes=1, bucket_bytes=1, start="trust"
+    )
+    model(torch.ones(1, 2, dtype=F64)).sum().backward()
+    assert seen.index("layer 2") < seen.index(20) < seen.index("layer 1") < seen.index("layer 0")
+    assert sorted(n for n in seen if isinstance(n, int)) == [3, 4, 5, 6, 12, 20]
+    replicas.finish()
+
+
+def test_after_the_first_step_buckets_follow_the_order_in_which_gradients_came() -> None:
+    seen: list[Any] = []
+    model = chain(3, [])
+    backwards = [(n, p) for n, p in reversed(list(model.named_parameters()))]  # a wrong guess
+    replicas = DataParallel(
+        backwards, Watched(seen), first_bucket_bytes=1, bucket_bytes=1, start="trust"
+    )
+    for _ in range(2):
+        model(torch.ones(1, 2, dtype=F64)).sum().backward()
+        replicas.finish()
+    assert seen[:6] == [6, 3, 12, 4, 20, 5], "as listed, reversed"
+    assert set(seen[6:8]) == {20, 5}, "the last layer's come first"
+    assert set(seen[10:]) == {6, 3}
+
+
+def test_gradients_are_views_into_their_bucket_and_parameters_stay_untouched() -> None:
+    model = Net(1)
+    before = [p.detach().clone() for p in model.parameters()]
+    replicas = DataParallel(model.named_parameters(), Axis.alone("data"), **SMALL)
+    storages = [b.flat_N.untyped_storage().data_ptr() for b in replicas.buckets]
+    loss_of(model, *data(0)).backward()
+    replicas.finish()
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            assert parameter.grad is not None
+            assert parameter.grad.untyped_storage().data_ptr() in storages
+    assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+    assert len(storages) > 2
+
+
+def alone(model: nn.Module, **settings: Any) -> DataParallel:
+    return DataParallel(model.named_parameters(), Axis.alone("data"), **SMALL, **settings)
+
+
+def test_a_parameter_without_gradient_is_named() -> None:
+    model = Net(0)
+    replicas = alone(model)
+    model.body[0](torch.ones(5, dtype=F64)).sum().backward()
+    with pytest.raises(RuntimeError, match=r"8 of 10 parameters.*last\.weight \(0 of 1\).*find_unused"):
+        replicas.finish()
+
+
+def test_a_second_backward_before_finish_is_refused() -> None:
+    model = Net(0)
+    alone(model)
+    loss_of(model, *data(0)).backward()
+    with pytest.raises(RuntimeError, match=r"got gradient 2 where a step has 1: call finish\(\)"):
+        loss_of(model, *data(0)).backward()
+
+
+def test_a_parameter_thawed_later_is_named() -> None:
+    model = Net(0)
+    replicas = alone(model)
+    model.fixed.requires_grad_()
+    loss_of(model, *data(0)).backward()
+    with pytest.raises(RuntimeError, match="fixed was frozen when DataParallel was made"):
+        replicas.finish()
+
+
+def test_a_sparse_gradient_is_refused() -> None:
+    table = nn.Embedding(4, 2, sparse=True)
+    DataParallel(table.named_parameters(), Axis.alone("data"))
+    with pytest.raises(ValueError, match="weight has a sparse gradient.*sparse=False"):
+        table(torch.tensor([1])).sum().backward()
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="reduction is one of mean, sum, tokens"):
+        alone(Net(0), reduction="average")
+    with pytest.raises(ValueError, match="nothing to reduce"):
+        DataParallel([], Axis.alone("data"))
+    with pytest.raises(ValueError, match=r'goes with reduction="tokens"'):
+        alone(Net(0)).finish(tokens=3)
+
+
+def test_gradients_of_several_backward_passes_add_up() -> None:
+    model, whole = Net(0), Net(0)
+    loss_of(whole, *data(0)).backward()
+    expected = [p.grad for p in whole.parameters() if p.grad is not None]
+    x, y = data(0)
+    for kind in ("backwards", "no_sync"):
+        model.zero_grad()
+        replicas = alone(model, backwards=4 if kind == "backwards" else 1)
+        losses = [loss_of(model, a, b) / 4 for a, b in zip(x.chunk(4), y.chunk(4), strict=True)]
+        if kind == "no_sync":
+            with replicas.no_sync():
+                sum(losses[1:]).backward()  # type: ignore[union-attr]
+            losses = losses[:1]
+        for loss in losses:
+            loss.backward()
+        replicas.finish()
+        replicas.remove()
+        assert worst([p.grad for p in model.parameters() if p.grad is not None], expected) < 1e-13
+
+
+# ---------------------------------------------------------------------- on real ranks
+
+
+def train_sharded(
+    world: World, kind: str, *, to_none: bool = True, micro: int = 1, **settings: Any
+) -> list[Tensor]:
+    axis = world.whole
+    model = Net(world.rank).to(world.device)  # other weights on every rank: broadcast must mend it
+    replicas = DataParallel(
+        model.named_parameters(), axis, backwards=micro, **SMALL, **settings
+    )
+    optimizer = optimizer_of(kind, model)
+    for step in range(10):
+        x, y = (share(axis, t.to(world.device)) for t in data(step))
+        for a, b in zip(x.chunk(micro), y.chunk(micro), strict=True):
+            (loss_of(model, a, b) / micro).backward()
+        replicas.finish()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=to_none)
+    return [p.detach() for p in model.parameters()]
+
+
+def train_ddp(world: World, kind: str) -> list[Tensor]:
+    axis = world.whole
+    model = Net(world.rank).to(world.device)
+    wrapped = DistributedDataParallel(model, process_group=axis.group)
+    optimizer = optimizer_of(kind, model)
+    for step in range(10):
+        x, y = (share(axis, t.to(world.device)) for t in data(step))
+        optimizer.zero_grad()
+        loss_of(wrapped, x, y).backward()
+        optimizer.step()
+    return [p.detach() for p in model.parameters()]
+
+
+def parity(world: World, kind: str) -> dict[str, float]:
+    """Ten steps in each way; the worst relative error of a parameter against one process."""
+    whole = train_whole(kind, world.device)
+    ways: dict[str, Callable[[], list[Tensor]]] = {
+        "ours": lambda: train_sharded(world, kind),
+        "zeroed in place": lambda: train_sharded(world, kind, to_none=False),
+        "micro-batches": lambda: train_sharded(world, kind, micro=8 // world.size),
+        "unused allowed": lambda: train_sharded(world, kind, find_unused=True),
+        "DDP": lambda: train_ddp(world, kind),
+    }
+    if kind == "adamw":
+        ways = {name: ways[name] for name in ("ours", "DDP")}
+    return {name: worst(way(), whole) for name, way in ways.items()}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+def test_ten_steps_equal_one_process_and_ddp(pool: Any, ranks: int) -> None:
+    for kind in ("sgd", "adamw"):
+        for errors in pool(ranks).run(parity, kind):
+            assert max(errors.values()) <= 1e-12, errors
+
+
+def uneven(world: World) -> float:
+    """Rank r has r + 1 samples; the loss is a mean over all samples of all ranks."""
+    axis, counts = world.whole, [1, 2, 3, 4]
+    x, y = (torch.cat([t.to(world.device), t.to(world.device).flip(0)])[:10] for t in data(3))
+    whole = Net(0).to(world.device)
+    (loss_of(whole, x, y, "sum") / 10).backward()
+    model = Net(0).to(world.device)
+    replicas = DataParallel(model.named_parameters(), axis, reduction="tokens", **SMALL)
+    mine = slice(sum(counts[: axis.rank]), sum(counts[: axis.rank + 1]))
+    loss_of(model, x[mine], y[mine], "sum").backward()
+    replicas.finish(tokens=counts[axis.rank])
+    return worst(*([p.grad for p in m.parameters() if p.grad is not None] for m in (model, whole)))
+
+
+def test_uneven_shares_are_weighed_by_their_tokens(pool: Any) -> None:
+    assert max(pool(4).run(uneven)) <= 1e-13
+
+
+def some_unused(world: World) -> list[bool]:
+    """Odd ranks skip a layer that even ranks use, nobody uses another."""
+    axis = world.whole
+    torch.manual_seed(0)
+    layers = nn.ModuleList(nn.Linear(3, 3, dtype=F64) for _ in range(3)).to(world.device)
+    replicas = DataParallel(
+        layers.named_parameters(), axis, find_unused=True, first_bucket_bytes=1, bucket_bytes=100
+    )
+    checks = []
+    for step in range(2):
+        x = torch.full((1, 3), 1.0 + axis.rank + step, dtype=F64, device=world.device)
+        h = layers[0](x)
+        (h if axis.rank % 2 else layers[1](h)).sum().backward()
+        replicas.finish()
+        even = torch.zeros(3, 3, dtype=F64, device=world.device)
+        for rank in range(0, axis.size, 2):
+            h = layers[0](torch.full((1, 3), 1.0 + rank + step, dtype=F64, device=world.device))
+            even += torch.ones(3, 1, dtype=F64, device=world.device) @ h.detach() / axis.size
+        checks += [
+            layers[0].weight.grad is not None,
+            layers[2].weight.grad is None,
+            torch.allclose(layers[1].weight.grad, even, rtol=1e-13),
+        ]
+        layers.zero_grad()
+    return checks
+
+
+def test_a_parameter_that_some_ranks_skip_is_reduced_and_one_that_all_skip_keeps_none(
+    pool: Any,
+) -> None:
+    for checks in pool(4).run(some_unused):
+        assert all(checks), checks
+
+
+def orders_differ(world: World) -> bool:
+    """Ranks reach the layers in opposite orders: the collectives must still pair up."""
+    axis = world.whole
+    torch.manual_seed(0)
+    layers = nn.ModuleList(nn.Linear(4, 4, bias=False, dtype=F64) for _ in range(4))
+    replicas = DataParallel(
+        layers.to(world.device).named_parameters(), axis, first_bucket_bytes=1, bucket_bytes=1
+    )
+    good = True
+    for step in range(3):
+        x = torch.full((1, 4), float(axis.rank + step), dtype=F64, device=world.device)
+        for layer in list(layers)[:: 1 if axis.rank % 2 else -1]:
+            x = layer(x)
+        x.sum().backward()
+        local = [layer.weight.grad.clone() for layer in layers]
+        replicas.finish()
+        both = [axis.all_gather(layer.weight.grad[None].contiguous()) for layer in layers]
+        good &= all(torch.equal(g[0], g[i]) for g in both for i in range(axis.size))
+        good &= len(local) == 4
+        layers.zero_grad()
+    return good
+
+
+def test_ranks_that_reach_their_parameters_in_other_orders_still_agree(pool: Any) -> None:
+    assert all(pool(2).run(orders_differ))
+
+
+def experts(world: World) -> float:
+    """Two experts, one on each expert rank, two data ranks: against both experts in one process.
+
+    Expert rank e works on the tokens that *every* expert rank sent it, so its gradient sums over
+    more of the batch than one share; divided by the data ranks alone it would be twice too large.
+    """
+    n = world.rank
+    expert, datum = n % 2, n // 2
+    data_axis = world.axis("expert data", [expert, expert + 2])
+    x = torch.arange(1.0, 9.0, dtype=F64, device=world.device).view(4, 2)  # one token a rank
+    routed = torch.tensor([0, 1, 1, 1], device=world.device)  # which expert a token goes to
+    torch.manual_seed(0)
+    both = [nn.Linear(2, 1, dtype=F64).to(world.device) for _ in range(2)]
+    mine = both[expert]
+    replicas = DataParallel(
+        mine.named_parameters(), data_axis, shares=4, find_unused=True, start="verify"
+    )
+    here = [t for t in (2 * datum, 2 * datum + 1) if routed[t] == expert]  # after the all-to-all
+    if here:
+        mine(x[here]).square().sum().backward()
+    replicas.finish()
+    found = mine.weight.grad.clone()
+    mine.zero_grad()
+    replicas.remove()
+    (sum(both[int(e)](t).square().sum() for t, e in zip(x, routed, strict=True)) / 4).backward()
+    assert mine.weight.grad is not None
+    return worst([found], [mine.weight.grad])
+
+
+def test_expert_gradients_are_divided_by_all_shares_of_the_batch(pool: Any) -> None:
+    assert max(pool(4).run(experts)) <= 1e-14
+
+
+def buckets_of_both(world: World) -> tuple[list[list[int]], list[list[int]]]:
+    """DDP's and our bucket sizes in elements, in three steps; the last layer is listed first."""
+    seen: list[list[int]] = []
+
+    def note(_, bucket):  # type: ignore[no-untyped-def]  # DDP reads the annotations
+        seen[-1].append(bucket.buffer().numel())
+        future: torch.futures.Future[Tensor] = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    layers = [nn.Linear(60, 60, dtype=F64) for _ in range(7)] + [nn.Linear(60, 30, dtype=F64)]
+    model = nn.ModuleList(reversed(layers)).to(world.device)
+    model.forward = lambda x: nn.Sequential(*layers)(x).sum()  # type: ignore[method-assign]
+    wrapped = DistributedDataParallel(model, process_group=world.whole.group, bucket_cap_mb=0.04)
+    wrapped.register_comm_hook(None, note)
+    x = torch.ones(1, 60, dtype=F64, device=world.device)
+    for _ in range(3):
+        seen.append([])
+        wrapped(x).backward()
+    model.zero_grad()
+    cap = int(0.04 * 2**20)
+    replicas = DataParallel(
+        model.named_parameters(), world.whole, first_bucket_bytes=cap, bucket_bytes=cap
+    )
+    ours = []
+    for _ in range(3):
+        model(x).backward()
+        ours.append([b.flat_N.numel() for b in replicas.buckets])
+        replicas.finish()
+    return seen, ours
+
+
+def test_from_the_second_step_on_buckets_are_those_of_ddp(pool: Any) -> None:
+    for ddp, ours in pool(2).run(buckets_of_both):
+        assert len(ddp[0]) == 1, "DDP's first step knows no order yet: one bucket, no overlap"
+        assert len(ours[0]) > 1
+        assert ours[1:] == ddp[1:]
+        assert len(ours[1]) == 4
+
+
+def differing(world: World, what: str) -> str:
+    model = Net(world.rank if what == "values" else 0).to(world.device)
+    named = [(n, p) for n, p in model.named_parameters()]
+    if what == "names" and world.rank == 1:
+        named[3] = ("other", named[3][1])
+    if what == "count" and world.rank == 1:
+        named = named[:-1]
+    if what == "values":
+        with torch.no_grad():
+            model.fixed.fill_(1.0)
+    try:
+        DataParallel(named, world.whole, start="verify")
+    except ReplicaError as error:
+        return str(error)
+    return "equal"
+
+
+def test_replicas_that_differ_are_named_before_the_first_step(pool: Any) -> None:
+    run = pool(2).run
+    assert run(differing, "nothing") == ["equal", "equal"]
+    for said in run(differing, "values"):
+        assert "10 of 11 parameters differ" in said and "fixed" not in said
+        assert "embed: ranks [1] hold other values than rank 0" in said
+    for said, mine in zip(run(differing, "names"), ("last.weight", "other"), strict=True):
+        assert f"parameter 3 is {mine} (4, 6) torch.float64" in said
+    for said in run(differing, "count"):
+        assert "hold [11, 10] parameters" in said

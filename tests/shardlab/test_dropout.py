@@ -1,0 +1,94 @@
+"""Who drops alike: masks seen on every rank, in the layer and in the places of the model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from shardlab import partial_gradients
+from shardlab.comm import Axis, World
+from shardlab.dropout import Dropout
+from shardlab.model import GPT, GPTConfig
+
+CONFIG = GPTConfig(layers=2, hidden=16, heads=4, vocab=12, sequence=8, dropout=0.3)
+
+
+def masks(world: World, seed: int) -> dict[str, Tensor]:
+    """What each kind of region drops of ones."""
+    ones = torch.ones(6, 5, device=world.device)
+    kinds = {"replicated": False, "sharded": True}
+    return {
+        kind: torch.stack(
+            [
+                Dropout(0.5, axis=world.whole, sharded=sharded, name=name, seed=seed)(ones)
+                for name in ("a", "b")
+            ]
+        ).cpu()
+        for kind, sharded in kinds.items()
+    }
+
+
+def test_replicated_regions_drop_alike_and_sharded_ones_each_for_itself(pool) -> None:
+    ranks = pool(4).run(masks, 0)
+    for rank in ranks[1:]:
+        assert torch.equal(rank["replicated"], ranks[0]["replicated"])
+    everything = [rank["sharded"][i] for rank in ranks for i in range(2)]
+    everything += list(ranks[0]["replicated"])
+    for i, mask in enumerate(everything):
+        for other in everything[:i]:
+            assert not torch.equal(mask, other), "two places or ranks drop in step"
+
+
+def test_another_seed_drops_other_elements(pool) -> None:
+    first, second = (pool(2).run(masks, seed)[0] for seed in (0, 1))
+    assert not torch.equal(first["replicated"], second["replicated"])
+
+
+def test_dropout_keeps_the_mean_and_is_off_in_evaluation() -> None:
+    layer = Dropout(0.25, axis=Axis.alone(), sharded=False, name="a", seed=0)
+    x = torch.ones(100, 100).t()
+    kept = x.clone()
+    y = layer(x)
+    assert torch.equal(x, kept)
+    assert set(y.unique().tolist()) == {0.0, pytest.approx(4 / 3)}
+    assert float(y.mean()) == pytest.approx(1.0, abs=0.05)
+    assert not torch.equal(layer(x), y), "the mask changes from call to call"
+    assert layer.eval()(x) is x
+    with pytest.raises(ValueError, match=r"dropout p = 1.0 of a: expected 0 <= p < 1"):
+        Dropout(1.0, axis=Axis.alone(), sharded=False, name="a", seed=0)
+
+
+def steps(world: World, sequence_parallel: bool, dropout_seed: int) -> dict[str, Tensor]:
+    """Parameters that every rank holds whole, after three steps with dropout; and the last loss."""
+    model = GPT(
+        CONFIG,
+        tensor=world.whole,
+        sequence_parallel=sequence_parallel,
+        dropout_seed=dropout_seed,
+        device=world.device,
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(0)
+    tokens, targets = torch.randint(0, 12, (2, 3, 8), generator=generator).to(world.device)
+    for _ in range(3):
+        loss = model.loss(model(tokens), targets)
+        loss.backward()
+        partial_gradients.reduce(model, model.tensor)
+        optimizer.step()
+        optimizer.zero_grad()
+    named = {n: p for n, p in model.named_parameters() if not hasattr(p, "sharding")}
+    return {"loss": loss.detach().cpu(), **{n: p.detach().cpu() for n, p in named.items()}}
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
+def test_what_is_replicated_stays_equal_on_all_ranks_in_training(pool, sequence_parallel) -> None:
+    first, *others = pool(2).run(steps, sequence_parallel, 0)
+    assert "layers.0.norm1.weight" in first
+    for other in others:
+        assert [n for n in first if not torch.equal(first[n], other[n])] == []
+
+
+def test_replicas_with_seeds_of_their_own_drop_differently(pool) -> None:
+    first, second = (pool(2).run(steps, False, seed)[0]["loss"] for seed in (0, 1))
+    assert first != second

@@ -1,0 +1,209 @@
+"""The grid on a world: real groups, and the same ones handed to DTensor and FSDP2.
+
+Which rank stands where is tested without processes, in test_layout.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from shardlab.comm import World
+from shardlab.grid import Grid
+from shardlab.layout import Layout
+from shardlab.ledger import Ledger
+
+ORDERS = ["tp-cp-ep-dp-pp", "tp-pp-dp", "dp-tp-pp", "pp-dp-tp-cp-ep", "cp-tp-dp-pp-ep"]
+
+
+def axes(world: World, sizes: dict[str, int], order: str) -> dict[str, tuple[int, list[int]]]:
+    """Each axis' place of this rank, and the ranks that a real all-gather over it finds there."""
+    grid = Grid(world=world, order=order, **sizes)
+    found = {}
+    for axis in (grid.tensor, grid.context, grid.data, grid.pipeline, grid.axis("data", "context")):
+        mine = torch.tensor([world.rank], device=world.device)
+        found[axis.name] = (axis.rank, axis.all_gather(mine).tolist())
+        assert list(axis.ranks) == found[axis.name][1]
+    return found
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_each_axis_reaches_the_ranks_that_the_layout_says(pool, order: str) -> None:
+    for sizes in [{"tensor": 2, "pipeline": 2}, {"tensor": 2, "context": 2}]:
+        if "context" in sizes and "cp" not in order:
+            continue
+        data = 8 // 4
+        layout = Layout(**sizes, data=data, order=order)
+        for rank, found in enumerate(pool(8).run(axes, sizes, order)):
+            for name, (place, ranks) in found.items():
+                tokens = {"data-context": "dp-cp", "data": "dp"}.get(name, name[0] + "p")
+                assert ranks == layout.group_of(rank, tokens)
+                if name in layout.coordinates(rank):
+                    assert place == layout.coordinates(rank)[name]
+
+
+def embedding(world: World) -> tuple[list[int] | None, list[int] | None, bool]:
+    four = Grid(world=world, pipeline=4).embedding
+    one = Grid(world=world, tensor=4).embedding
+    two = Grid(world=world, pipeline=2)
+    assert two.embedding is not None
+    return (
+        None if four is None else list(four.ranks),
+        None if one is None else list(one.ranks),
+        two.embedding.ranks == two.pipeline.ranks,
+    )
+
+
+def test_the_embedding_axis_joins_the_first_and_the_last_stage(pool) -> None:
+    found = pool(4).run(embedding)
+    assert [four for four, _, _ in found] == [[0, 3], None, None, [0, 3]]
+    assert [one for _, one, _ in found] == [[0], [1], [2], [3]]
+    assert all(same for _, _, same in found)
+
+
+def experts(world: World) -> list[tuple[int, ...]]:
+    grid = Grid(world=world, tensor=2, expert=2)
+    mesh = grid.device_mesh(experts=True)
+    assert mesh.mesh_dim_names == ("pipeline", "data", "expert", "tensor")
+    assert dist.get_process_group_ranks(mesh.get_group("expert")) == list(grid.expert.ranks)
+    assert dist.get_process_group_ranks(mesh.get_group("data")) == list(grid.expert_data.ranks)
+    return [axis.ranks for axis in (grid.data, grid.expert, grid.expert_data)]
+
+
+def test_experts_are_spread_over_the_data_replicas_of_the_dense_layers(pool) -> None:
+    found = pool(8).run(experts)
+    assert found[0] == [(0, 2, 4, 6), (0, 2), (0, 4)]
+    assert found[7] == [(1, 3, 5, 7), (5, 7), (3, 7)]
+
+
+def two_grids(world: World) -> None:
+    one = Grid(world=world, tensor=2)
+    other = Grid(world=world, tensor=2, order="dp-tp")
+    x = torch.ones(1, device=world.device) * world.rank
+    assert one.tensor.all_reduce(x).item() == [1, 1, 5, 5][world.rank]
+    assert other.tensor.all_reduce(x).item() == [2, 4, 2, 4][world.rank]
+
+
+def test_two_grids_live_side_by_side_in_one_process(pool) -> None:
+    pool(4).run(two_grids)
+
+
+# ------------------------------------------------------------------ the same layout for PyTorch
+
+
+def mesh(world: World, order: str) -> tuple[str, ...]:
+    grid = Grid(world=world, tensor=2, pipeline=2, order=order)
+    mesh = grid.device_mesh()
+    for name in ("tensor", "context", "data", "pipeline"):
+        axis = getattr(grid, name)
+        assert dist.get_process_group_ranks(mesh.get_group(name)) == list(axis.ranks)
+        assert mesh.get_local_rank(name) == axis.rank
+        assert mesh.size(mesh.mesh_dim_names.index(name)) == axis.size
+    # A DTensor cut by the mesh is cut as our axes cut it, and its collectives run in our groups.
+    whole = torch.arange(16.0, device=world.device).view(8, 2)
+    cut = distribute_tensor(whole, mesh["tensor"], [Shard(0)])
+    assert isinstance(cut, DTensor)
+    assert torch.equal(cut.to_local(), whole.chunk(2)[grid.tensor.rank])
+    with Ledger() as ledger:
+        assert torch.equal(cut.full_tensor(), whole)
+    assert [entry.ranks for entry in ledger.entries] == [grid.tensor.ranks]
+    # So is a model that FSDP2 shards over the data axis.
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2, bias=False, device=world.device)
+    weight = model.weight.detach().clone()
+    fully_shard(model, mesh=mesh["data"])
+    assert torch.equal(model.weight.to_local(), weight.chunk(2)[grid.data.rank])  # type: ignore[operator]
+    with Ledger() as ledger:
+        model(whole.view(4, 4)).sum().backward()
+    assert {entry.ranks for entry in ledger.entries} == {grid.data.ranks}
+    assert torch.equal(model.weight.full_tensor(), weight)  # type: ignore[operator]
+    return mesh.mesh_dim_names
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_device_mesh_has_our_groups_our_names_and_our_places(pool, order: str) -> None:
+    for names in pool(8).run(mesh, order):
+        if order == "tp-cp-ep-dp-pp":
+            assert names == ("pipeline", "data", "context", "tensor")
+        if order == "tp-pp-dp":
+            assert names[-3:] == ("data", "pipeline", "tensor")
+
+
+# ------------------------------------------------------------------ refusals, links
+
+
+@pytest.fixture
+def alone() -> Iterator[World]:
+    """Rank 5 of a world of 8 on torch's fake backend."""
+    dist.init_process_group("fake", rank=5, world_size=8, store=FakeStore())
+    yield World.adopt()
+    dist.destroy_process_group()
+
+
+def test_a_grid_works_on_one_process_under_the_fake_backend(alone: World) -> None:
+    grid = Grid(world=alone, tensor=2, pipeline=2)
+    assert (grid.tensor.ranks, grid.data.ranks, grid.pipeline.ranks) == ((4, 5), (5, 7), (1, 5))
+    with Ledger() as ledger:
+        grid.tensor.all_reduce(torch.zeros(4))
+        grid.pipeline.send(torch.zeros(4), 0)
+    assert [(e.op, e.ranks, e.axis) for e in ledger.entries] == [
+        ("all_reduce", (4, 5), "tensor"),
+        ("send", (5, 1), "pipeline"),
+    ]
+
+
+def test_what_does_not_fit_the_world_is_refused_with_what_would(alone: World) -> None:
+    for sizes, words in [
+        ({"tensor": 3}, "ranks do not divide a world of 8; start a multiple of 3 processes"),
+        ({"tensor": 2, "data": 2}, "but the world has 8; start 4 processes, or choose data = 4"),
+        ({"expert": 3}, "tensor 1 · expert 3 · pipeline 1 = 3 ranks do not divide a world of 8"),
+        ({"expert": 2, "pipeline": 2, "order": "tp-pp-dp-ep"}, "put 'pp' last"),
+        ({"links": {"tensr": "shared-memory"}}, "links has 'tensr', which is no axis; tensor, "),
+        ({"links": {"tensor": "carrier-pigeon"}, "tensor": 2}, "carrier-pigeon"),
+    ]:
+        with pytest.raises(ValueError, match=re.escape(words)):
+            Grid(world=alone, **sizes)  # type: ignore[arg-type]
+    for name in ("expert", "model"):
+        with pytest.raises(ValueError, match=f"no axis '{name}'; choose from tensor, context"):
+            Grid(world=alone).axis(name)
+
+
+def test_a_link_goes_to_the_axis_that_it_names_and_to_no_other(alone: World) -> None:
+    asked = {}
+
+    class Asked:
+        rank, size, device = alone.rank, alone.size, alone.device
+
+        def axis(self, name: str, ranks: list[int], *, link: str) -> object:
+            asked[name] = link
+            return alone.axis(name, ranks)
+
+    links = {"tensor": "shared-memory", "data-context": "shared-memory"}
+    grid = Grid(world=Asked(), tensor=2, links=links)  # type: ignore[arg-type]
+    grid.axis("data", "context")
+    grid.axis("data", "pipeline")
+    assert {name for name, link in asked.items() if link != "torch"} == {"tensor", "data-context"}
+
+
+def linked(world: World) -> str:
+    grid = Grid(world=world, tensor=2, links={"tensor": "shared-memory"})
+    with Ledger() as ledger:
+        total = grid.tensor.all_reduce(torch.ones(3, dtype=torch.float64))
+    assert total.tolist() == [2, 2, 2]
+    assert [(e.op, e.payload, e.ranks) for e in ledger.entries] == [
+        ("all_reduce", 24, grid.tensor.ranks)
+    ]
+    return grid.tensor.link + " " + grid.data.link
+
+
+def test_the_tensor_axis_runs_over_shared_memory_beside_gloo(pool, device: str) -> None:
+    if device == "cpu":
+        assert pool(4).run(linked) == ["shared-memory torch"] * 4

@@ -1,0 +1,277 @@
+"""Lab 01: every grid has the losses of one process; the pages' tables are counted; faults are told.
+
+Most grids run in the pool, where they cost milliseconds; what only torchrun can show (the launch,
+the exit status, a checkpoint that goes from one world to another) is run with torchrun.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from shardlab.comm import Axis, World
+from shardlab.layout import Layout
+from shardlab.sharding import whole_parameters
+from tests.shardlab.lab_pages import LANGUAGES, TRAIN, page, run, script, shown, table, write
+from tests.shardlab.pool import Pool
+from tests.shardlab.reference import ReferenceGPT
+
+LAB = "01-three-d"
+Pools = Callable[[int], Pool]
+# 70 words don't divide by 4 or 8, so the vocabulary is padded; 8 layers, for 8 stages.
+SMALL: dict[str, Any] = {
+    "layers": 8, "hidden": 16, "heads": 8, "vocabulary": 70, "sequence": 8, "batch": 8,
+    "microbatches": 1, "steps": 4, "lr": 1e-2, "dtype": "float64",
+}  # fmt: skip
+GRIDS = [
+    grid for grid in itertools.product((1, 2, 4, 8), repeat=3) if math.prod(grid) in (1, 2, 4, 8)
+]
+
+
+def losses_of(world: World, **settings: Any) -> list[float]:
+    lab = script(TRAIN)
+    found: list[float] = lab.train(lab.Settings(**SMALL | settings), world)
+    return found
+
+
+def plain_losses() -> list[float]:
+    """The same run, written without shardlab: one device, whole batches, torch's own layers."""
+    lab = script(TRAIN)
+    settings = lab.Settings(**SMALL)
+    model = ReferenceGPT(
+        **{n: SMALL[n] for n in ("layers", "hidden", "heads", "sequence")}, vocab=SMALL["vocabulary"]
+    )
+    alone = lab.GPT(settings.model, tensor=Axis.alone(), seed=settings.seed)
+    model.load(whole_parameters(alone))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr)
+    grammar, losses = lab.Grammar(settings.vocabulary, seed=settings.seed), []
+    for step in range(settings.steps):
+        words, following = grammar.batch(step, settings.batch, settings.sequence)
+        loss = model.loss(model(words), following)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def runs_of(world: World, cases: list[dict[str, Any]]) -> list[list[float]]:
+    return [losses_of(world, **case) for case in cases]
+
+
+def off_by(found: list[float], expected: list[float]) -> float:
+    return max(abs(f - e) / abs(e) for f, e in zip(found, expected, strict=True))
+
+
+def cases_of(ranks: int) -> list[dict[str, Any]]:
+    """Every grid of so many ranks, and the other settings spread over them."""
+    cases: list[dict[str, Any]] = []
+    for tp, pp, dp in (grid for grid in GRIDS if math.prod(grid) == ranks):
+        case: dict[str, Any] = {"tp": tp, "pp": pp, "dp": dp}
+        cases.append(case)
+        if tp > 1:
+            cases.append(case | {"sequence_parallel": True})
+        if pp > 1:
+            cases.append(case | {"microbatches": 8 // dp, "schedule": "gpipe"})
+    if ranks == 8:
+        both = {"tp": 2, "pp": 2, "dp": 2, "microbatches": 2}
+        cases.append(both | {"order": "tp-pp-dp", "sequence_parallel": True})
+        cases.append(both | {"link": "shared-memory", "sequence_parallel": True})
+    return cases
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+def test_the_losses_of_any_grid_are_those_of_plain_torch_on_one_device(
+    pool: Pools, ranks: int
+) -> None:
+    expected, cases = plain_losses(), cases_of(ranks)
+    assert expected[-1] < expected[0] - 0.01  # it moves, so equal losses mean equal training
+    wrong = []
+    for rank, results in enumerate(pool(ranks).run(runs_of, cases)):
+        for case, found in zip(cases, results, strict=True):
+            if found and not off_by(found, expected) <= 1e-12:
+                wrong.append(f"rank {rank}, {case}: off by {off_by(found, expected):.1e}")
+    assert not wrong, "\n".join(wrong)
+
+
+# ---------------------------------------------------------------------- what only torchrun shows
+
+
+def test_eight_ranks_save_and_two_others_go_on_as_one_would(tmp_path: Path) -> None:
+    small = [f"--{k.replace('_', '-')}={v}" for k, v in SMALL.items() if k != "microbatches"]
+    first, second = tmp_path / "first", tmp_path / "second"
+    printed = run(
+        TRAIN, *small, "--tp=2", "--pp=2", "--dp=2", "--steps=2", f"--losses={first}",
+        f"--save={tmp_path / 'checkpoint'}", "--cpu", ranks=8,
+    )  # fmt: skip
+    assert "tensor 2 x pipeline 2 x data 2 = 8 ranks on cpu over gloo" in printed
+    assert "as the first rank of stage 1 counts it" in printed
+    run(
+        TRAIN, *small, "--tp=1", "--pp=2", "--steps=2", f"--losses={second}", "--check", "--cpu",
+        f"--load={tmp_path / 'checkpoint'}", "--schedule=gpipe", ranks=2,
+    )  # fmt: skip
+    found = [float(line) for path in (first, second) for line in path.read_text().split()]
+    assert off_by(found, plain_losses()) <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--tp=2", "--pp=2"], "needs 4 ranks, but the world has 2: launch with torchrun"),
+        (["--tp=2", "--heads=3"], "tensor axis of size 2 does not divide 3 heads"),
+        (["--pp=2", "--batch=3"], "2 micro-batches do not divide the 3 sequences"),
+        (["--schedule=zigzag", "--tp=2"], "invalid choice: 'zigzag'"),
+        (["--gpus=2"], "unknown: --gpus=2"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_by_one_rank_with_status_2(
+    arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    lab = script(TRAIN)
+    monkeypatch.setattr("sys.argv", ["train.py", *arguments])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    assert lab.main() == 2
+    assert says in capsys.readouterr().err
+    monkeypatch.setenv("RANK", "1")
+    assert lab.main() == 0
+    assert capsys.readouterr() == ("", "")
+
+
+# ---------------------------------------------------------------------- what the pages show
+
+EIGHT = [
+    Layout(tensor=2, data=2, pipeline=2, order=order)
+    for order in ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+]
+HEADS = {
+    "en": {
+        "groups": ["groups", "tp-dp-pp, Megatron's default", "tp-pp-dp"],
+        "places": ["rank", *["tensor", "data", "pipeline"] * 2],
+        "counts": [
+            "grid", "stage", "axis", "collective", "forward", "backward", "after",
+            "KiB asked for", "KiB sent",
+        ],
+        "tensor": "tensor", "data": "data", "pipeline": "pipeline", "none": "–",
+        "tp": "tensor 2", "sp": "tensor 2, sequence parallel", "dp": "data 2",
+        "pp": "pipeline 2", "3d": "2 × 2 × 2",
+    },
+    "es": {
+        "groups": ["grupos", "tp-dp-pp, el de Megatron por defecto", "tp-pp-dp"],
+        "places": ["rank", *["tensor", "datos", "pipeline"] * 2],
+        "counts": [
+            "malla", "etapa", "eje", "colectiva", "forward", "backward", "después",
+            "KiB pedidos", "KiB enviados",
+        ],
+        "tensor": "tensor", "data": "datos", "pipeline": "pipeline", "none": "–",
+        "tp": "tensor 2", "sp": "tensor 2, paralelismo de secuencia", "dp": "datos 2",
+        "pp": "pipeline 2", "3d": "2 × 2 × 2",
+    },
+}  # fmt: skip
+
+
+def groups_table(language: str) -> str:
+    words = HEADS[language]
+    rows = [
+        [words[axis], *(" ".join(map(str, layout.groups(token))) for layout in EIGHT)]
+        for axis, token in (("tensor", "tp"), ("data", "dp"), ("pipeline", "pp"))
+    ]
+    return table(words["groups"], "<<<", rows)
+
+
+def places_table(language: str) -> str:
+    rows = [
+        [str(rank), *(str(l.coordinates(rank)[a]) for l in EIGHT for a in ("tensor", "data", "pipeline"))]
+        for rank in range(8)
+    ]
+    return table(HEADS[language]["places"], ">" * 7, rows)
+
+
+COUNTED: dict[str, dict[str, Any]] = {
+    "tp": {"tp": 2},
+    "sp": {"tp": 2, "sequence_parallel": True},
+    "dp": {"dp": 2},
+    "pp": {"pp": 2},
+    "3d": {"tp": 2, "pp": 2, "dp": 2},
+}
+
+
+def counted(world: World, settings: dict[str, Any]) -> tuple[int, list[Any]] | None:
+    """A step of the tutor, the second, as the first rank of each stage counts it."""
+    lab = script(TRAIN)
+    trainer = lab.Trainer(lab.Settings(**settings), world)
+    trainer.step(0)  # in the first step data ranks also agree on the order of their buckets
+    with trainer.ledger:
+        trainer.step(1)
+    if not trainer.speaks:
+        return None
+    return trainer.grid.pipeline.rank, trainer.ledger.entries
+
+
+def counts_of(pool: Pools) -> dict[tuple[str, int], list[Any]]:
+    """Every counted run's entries, by run and stage; what only serves the eyes is left out."""
+    found = {}
+    for name, settings in COUNTED.items():
+        ranks = math.prod(settings.get(axis, 1) for axis in ("tp", "pp", "dp"))
+        for answer in pool(ranks).run(counted, settings):
+            if answer is not None:
+                stage, entries = answer
+                found[name, stage] = [e for e in entries if e.phase != "report"]
+    return found
+
+
+def counts_table(counts: dict[tuple[str, int], list[Any]], language: str) -> str:
+    words, rows = HEADS[language], []
+    for (name, stage), entries in counts.items():
+        for axis, op in dict.fromkeys((e.axis, e.op) for e in entries):
+            same = [e for e in entries if (e.axis, e.op) == (axis, op)]
+            when = [sum(e.phase == p for e in same) for p in ("", "backward", "after backward")]
+            size = [sum(e.payload for e in same), sum(e.wire for e in same)]
+            rows.append(
+                [words[name], str(stage), axis, op.replace("_", "-")]
+                + [str(n) if n else words["none"] for n in when]
+                + [f"{n / 1024:,.4g}" if n < 1024 else f"{n / 1024:,.0f}" for n in size]
+            )
+    return table(words["counts"], "<><<>>>>>", rows)
+
+
+def test_the_pages_show_the_groups_that_layout_gives() -> None:
+    for language in LANGUAGES:
+        assert shown(page(LAB, language), "groups") == groups_table(language)
+        assert shown(page(LAB, language), "places") == places_table(language)
+
+
+def test_the_pages_show_what_the_ledger_counts(pool: Pools) -> None:
+    counts = counts_of(pool)
+    for language in LANGUAGES:
+        assert shown(page(LAB, language), "counts") == counts_table(counts, language)
+
+
+def pages(pool: Pools) -> None:
+    """Write the pages' blocks."""
+    counts = counts_of(pool)
+    for language in LANGUAGES:
+        blocks = {
+            "groups": groups_table(language),
+            "places": places_table(language),
+            "counts": counts_table(counts, language),
+        }
+        write(page(LAB, language), blocks)
+
+
+if __name__ == "__main__":
+    started: dict[int, Pool] = {}
+    try:
+        # The workers look for bodies by module name, which is not __main__.
+        from tests.shardlab import test_lab_01
+
+        test_lab_01.pages(lambda size: started.setdefault(size, Pool(size)))
+    finally:
+        for each in started.values():
+            each.stop()

@@ -1,0 +1,314 @@
+"""The two linears against torch's, on whole weights; then what overlaps, and what is left alone.
+
+Cheapest first: a wrong slice or a missing reduction fails the equality; a change of an input or of
+an incoming gradient fails there too; a collective in the wrong place fails the adjointness of
+layers that still compose to the right model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from shardlab import matmul, ops, partial_gradients
+from shardlab.comm import Axis, World
+from shardlab.init import Init
+from shardlab.ledger import Ledger
+from shardlab.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.sharding import load_whole, whole
+from tests.shardlab.reference import relative_error
+
+SIZES = [1, 2, 4, 8]
+S, B, H, F = 8, 2, 16, 24
+EXACT = 1e-12
+FP64 = Init(dtype=torch.float64)
+
+
+def noise(*shape: int, key: int, strided: bool = False, device: Any = "cpu") -> Tensor:
+    """fp64, the same on every rank; `strided`: with every second number of a wider tensor."""
+    generator = torch.Generator().manual_seed(key)
+    wide = torch.randn(*shape[:-1], 2 * shape[-1], generator=generator, dtype=torch.float64)
+    x = wide.to(device)[..., ::2]
+    return x if strided else x.contiguous()
+
+
+def torch_linear(bias: bool, device: torch.device) -> nn.Linear:
+    layer = nn.Linear(H, F, bias=bias, dtype=torch.float64, device=device)
+    with torch.no_grad():
+        for key, parameter in enumerate(layer.parameters()):
+            parameter.copy_(noise(*parameter.shape, key=key))
+    return layer
+
+
+def compare(layer: Any, x_whole: Tensor, scattered: tuple[str, str], strided: bool) -> list[str]:
+    """Run `layer` beside torch's; name what differs.
+
+    `scattered` says how x and y lie over the axis: "" for whole on every rank, "rows" for cut along
+    S, "features" for cut along the last dim.
+    """
+    axis, device = layer.axis, x_whole.device
+    reference = torch_linear(layer.bias is not None, device)
+    load_whole(layer, dict(reference.named_parameters()))
+    dims = {"": None, "rows": 0, "features": -1}
+    x_dim, y_dim = (dims[how] for how in scattered)
+
+    def local(t: Tensor, dim: int | None) -> Tensor:
+        piece = t if dim is None else ops.own_slice(t, axis, dim)
+        return piece if strided else piece.contiguous()
+
+    x = local(x_whole, x_dim).detach().requires_grad_()
+    x_reference = x_whole.detach().clone().requires_grad_()
+    y, y_reference = layer(x), reference(x_reference)
+    if layer.skip_bias_add and layer.bias is not None:
+        y = y + layer.bias
+    grad = noise(*y_reference.shape, key=9, strided=strided, device=device)
+    y_grad = local(grad, y_dim)
+    kept = x.detach().clone(), y_grad.clone()
+    y.backward(y_grad)
+    y_reference.backward(grad)
+    partial_gradients.reduce(layer, axis)
+    pairs = {
+        "y": (y, local(y_reference, y_dim)),
+        "dx": (x.grad, local(x_reference.grad, x_dim)),
+        "dW": (whole(layer.weight, layer.weight.grad), reference.weight.grad),
+    }
+    if layer.bias is not None:
+        pairs["db"] = (whole(layer.bias, layer.bias.grad), reference.bias.grad)
+    wrong = [name for name, (a, b) in pairs.items() if not relative_error(a, b) <= EXACT]
+    wrong += ["x was changed"] * (not torch.equal(x, kept[0]))
+    wrong += ["dY was changed"] * (not torch.equal(y_grad, kept[1]))
+    return wrong
+
+
+def column(world: World) -> dict[str, list[str]]:
+    wrong = {}
+    for bias in (True, False):
+        for options, scattered in [
+            ({}, ("", "features")),
+            ({"gather_output": True}, ("", "")),
+            ({"skip_bias_add": True}, ("", "features")),
+            ({"sequence_parallel": True}, ("rows", "features")),
+            ({"sequence_parallel": True, "gather_output": True}, ("rows", "")),
+        ]:
+            for strided in (False, True):
+                layer = ColumnParallelLinear(
+                    H, F, axis=world.whole, bias=bias, init=FP64, **options
+                )
+                x = noise(S, B, H, key=3, strided=strided, device=world.device)
+                key = f"bias={bias} {options} strided={strided}"
+                wrong[key] = compare(layer.to(world.device), x, scattered, strided)
+    return {key: names for key, names in wrong.items() if names}
+
+
+def row(world: World) -> dict[str, list[str]]:
+    wrong = {}
+    for bias in (True, False):
+        for options, scattered in [
+            ({}, ("features", "")),
+            ({"input_is_parallel": False}, ("", "")),
+            ({"skip_bias_add": True}, ("features", "")),
+            ({"sequence_parallel": True}, ("features", "rows")),
+            ({"sequence_parallel": True, "skip_bias_add": True}, ("features", "rows")),
+        ]:
+            for strided in (False, True):
+                layer = RowParallelLinear(H, F, axis=world.whole, bias=bias, init=FP64, **options)
+                x = noise(S, B, H, key=3, strided=strided, device=world.device)
+                key = f"bias={bias} {options} strided={strided}"
+                wrong[key] = compare(layer.to(world.device), x, scattered, strided)
+    return {key: names for key, names in wrong.items() if names}
+
+
+@pytest.mark.parametrize("body", [column, row])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_variant_equals_the_whole_linear(pool, size, body) -> None:
+    for wrong in pool(size).run(body):
+        assert wrong == {}
+
+
+def adjoint(world: World) -> list[tuple[float, float]]:
+    """<y, A x> and <Aᵀ y, x> over logical values: a whole tensor once, a cut one over its slices."""
+    axis = world.whole
+    results = []
+    for kind, sequence_parallel in [(c, sp) for c in ("column", "row") for sp in (False, True)]:
+        layer: Any = (ColumnParallelLinear if kind == "column" else RowParallelLinear)(
+            H, F, axis=axis, bias=False, sequence_parallel=sequence_parallel, init=FP64
+        )
+        layer.to(world.device)
+        outer = "rows" if sequence_parallel else ""
+        x_how, y_how = (outer, "features") if kind == "column" else ("features", outer)
+        x = _placed(noise(S, B, H, key=1, device=world.device), x_how, axis).requires_grad_()
+        y = layer(x)
+        g = _placed(noise(S, B, F, key=2, device=world.device), y_how, axis)
+        y.backward(g)
+        results.append((_dot(y, g, y_how, axis), _dot(x, x.grad, x_how, axis)))
+    return results
+
+
+def _placed(x: Tensor, how: str, axis: Axis) -> Tensor:
+    dims = {"rows": 0, "features": -1}
+    return ops.own_slice(x, axis, dims[how]).clone() if how else x
+
+
+def _dot(a: Tensor, b: Tensor, how: str, axis: Axis) -> float:
+    local = (a.detach() * b.detach()).sum().reshape(1)
+    return float(axis.all_reduce(local) if how else local)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_backward_is_the_adjoint_of_forward(pool, size) -> None:
+    for results in pool(size).run(adjoint):
+        for left, right in results:
+            assert left == pytest.approx(right, rel=EXACT)
+
+
+def order_of_backward(world: World, sequence_parallel: bool) -> list[str]:
+    """What a column layer's backward starts, computes and waits for, in this order."""
+    axis = world.whole
+    layer = ColumnParallelLinear(H, F, axis=axis, sequence_parallel=sequence_parallel)
+    layer.to(world.device)
+    x = torch.zeros(S // (axis.size if sequence_parallel else 1), B, H, device=world.device)
+    y = layer(x.requires_grad_())
+    log: list[str] = []
+    wrapped = {}
+    for name in ("start_all_reduce", "start_reduce_scatter", "start_all_gather"):
+        wrapped[name] = _noting(getattr(axis, name), name, log)
+    product = matmul._weight_gradient
+
+    def wgrad(*args: Any) -> Any:
+        log.append("wgrad")
+        return product(*args)
+
+    with patch.multiple(axis, **wrapped), patch.object(matmul, "_weight_gradient", wgrad):
+        y.backward(torch.zeros_like(y))
+    return log
+
+
+def _noting(start: Any, name: str, log: list[str]) -> Any:
+    class Noted:
+        def __init__(self, pending: Any) -> None:
+            self.pending = pending
+
+        def wait(self) -> Tensor:
+            log.append(f"wait {name}")
+            result: Tensor = self.pending.wait()
+            return result
+
+    def noted(*args: Any, **options: Any) -> Any:
+        log.append(name)
+        return Noted(start(*args, **options))
+
+    return noted
+
+
+def test_the_dgrad_all_reduce_is_under_way_while_wgrad_is_computed(pool) -> None:
+    assert pool(2).run(order_of_backward, False)[0] == [
+        "start_all_reduce",
+        "wgrad",
+        "wait start_all_reduce",
+    ]
+
+
+def test_under_sequence_parallelism_gather_and_scatter_each_overlap_a_product(pool) -> None:
+    assert pool(2).run(order_of_backward, True)[0] == [
+        "start_all_gather",
+        "start_reduce_scatter",
+        "wait start_all_gather",
+        "wgrad",
+        "wait start_reduce_scatter",
+    ]
+
+
+def accumulate(world: World) -> None:
+    axis = world.whole
+    for kind, weight_dtype, main_dtype in [
+        (ColumnParallelLinear, torch.float64, torch.float64),
+        (RowParallelLinear, torch.float64, torch.float64),
+        (ColumnParallelLinear, torch.bfloat16, torch.float32),
+    ]:
+        init = Init(dtype=weight_dtype, device=world.device)
+        layer: Any = kind(H, F, axis=axis, gradient_accumulation=True, init=init)
+        plain: Any = kind(H, F, axis=axis, init=init)
+        layer.weight.main_grad = torch.ones_like(layer.weight, dtype=main_dtype)
+        buffer = layer.weight.main_grad
+        width = layer.weight.shape[1]
+        x = noise(S, B, width, key=4, device=world.device).to(weight_dtype)
+        for _ in range(2):
+            layer(x).sum().backward()
+            plain(x).sum().backward()
+        assert layer.weight.grad is None
+        assert layer.weight.main_grad is buffer
+        # Summed in main_grad's dtype there, in the weight's here: bf16 rounds more often.
+        limit = EXACT if weight_dtype == torch.float64 else 0.02
+        assert relative_error(buffer - 1, plain.weight.grad) <= limit
+        assert relative_error(layer.bias.grad, plain.bias.grad) == 0
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_gradient_accumulation_adds_to_main_grad_and_leaves_grad_alone(pool, size) -> None:
+    pool(size).run(accumulate)
+
+
+def hooks_after_none(world: World) -> list[tuple[str, bool]]:
+    """What hooks ran, and whether main_grad was complete by then."""
+    layer = ColumnParallelLinear(H, F, axis=world.whole, gradient_accumulation=True)
+    layer.to(world.device)
+    main_grad = layer.weight.main_grad = torch.zeros_like(layer.weight)
+    log: list[tuple[str, bool]] = []
+
+    def note(name: str) -> None:
+        log.append((name, bool((main_grad == S * B).all())))
+
+    layer.weight.register_post_accumulate_grad_hook(lambda _: note("post-accumulate"))
+    node = layer.weight.view_as(layer.weight).grad_fn.next_functions[0][0]
+    node.register_hook(lambda *_: note("node"))
+    layer(torch.ones(S, B, H, device=world.device)).sum().backward()
+    return log
+
+
+def test_hooks_on_a_weight_run_once_its_main_grad_is_complete(pool) -> None:
+    assert pool(2).run(hooks_after_none)[0] == [("post-accumulate", True), ("node", True)]
+
+
+def frozen(world: World) -> None:
+    for kind in (ColumnParallelLinear, RowParallelLinear):
+        layer: Any = kind(H, F, axis=world.whole, init=FP64)
+        layer.requires_grad_(False)
+        x = torch.ones(S, B, layer.weight.shape[1], dtype=torch.float64, requires_grad=True)
+        y = layer(x)
+        kept = [t for t in y.grad_fn.saved_tensors if t is not None]
+        assert len(kept) == 1
+        assert kept[0] is layer.weight
+        with Ledger() as ledger:
+            y.sum().backward()
+        assert layer.weight.grad is None
+        assert ledger.total().count == (1 if kind is ColumnParallelLinear else 0)
+
+
+def test_a_frozen_weight_keeps_no_input_and_still_sums_dgrad(pool) -> None:
+    pool(2).run(frozen)
+
+
+def refuse(world: World) -> None:
+    axis = world.whole
+    with pytest.raises(ValueError, match="size 2 does not divide 7 output features of head"):
+        ColumnParallelLinear(4, 7, axis=axis, name="head")
+    with pytest.raises(ValueError, match="does not divide 7 input features"):
+        RowParallelLinear(7, 4, axis=axis)
+    with pytest.raises(ValueError, match="needs input_is_parallel=True"):
+        RowParallelLinear(8, 4, axis=axis, input_is_parallel=False, sequence_parallel=True)
+    layer = ColumnParallelLinear(4, 8, axis=axis, gradient_accumulation=True)
+    with pytest.raises(ValueError, match=r"needs weight.main_grad of shape \(4, 4\), found none"):
+        layer(torch.zeros(1, 1, 4))
+    plain = ColumnParallelLinear(4, 8, axis=axis)
+    x = torch.zeros(1, 1, 4, requires_grad=True)
+    (grad,) = torch.autograd.grad(plain(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+def test_what_cannot_be_is_refused_with_a_way_out(pool) -> None:
+    pool(2).run(refuse)

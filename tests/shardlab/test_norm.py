@@ -1,0 +1,100 @@
+"""Norms under sequence parallelism, and the one all-reduce that finishes partial gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from shardlab import ops, partial_gradients
+from shardlab.comm import Axis, World
+from shardlab.init import Init
+from shardlab.ledger import Ledger
+from shardlab.norm import LayerNorm
+from tests.shardlab.reference import relative_error
+
+S, B, H = 8, 2, 6
+EXACT = 1e-12
+
+
+def compare(world: World, sequence_parallel: bool) -> tuple[dict[str, float], bool]:
+    axis = world.whole
+    init = Init(dtype=torch.float64, device=world.device)
+    layer = LayerNorm(H, sequence_parallel=sequence_parallel, init=init)
+    reference = nn.LayerNorm(H, dtype=torch.float64, device=world.device)
+    with torch.no_grad():
+        for ours, theirs in zip(layer.parameters(), reference.parameters(), strict=True):
+            ours.copy_(theirs.normal_(generator=torch.Generator().manual_seed(1)))
+    x = torch.randn(B, S, H, dtype=torch.float64, device=world.device).transpose(0, 1)
+    g = torch.randn(B, S, H, dtype=torch.float64, device=world.device).transpose(0, 1)
+    local_x, local_g = ((ops.own_slice(t, axis, 0) if sequence_parallel else t) for t in (x, g))
+    y, expected = layer(local_x), reference(x)
+    y.backward(local_g)
+    expected.backward(g)
+    assert layer.weight.grad is not None
+    was_whole = relative_error(layer.weight.grad, reference.weight.grad) <= EXACT
+    partial_gradients.reduce(layer, axis)
+    local_y = ops.own_slice(expected, axis, 0) if sequence_parallel else expected
+    errors = {"y": relative_error(y, local_y)}
+    for (name, ours), theirs in zip(layer.named_parameters(), reference.parameters(), strict=True):
+        errors[name] = relative_error(ours.grad, theirs.grad)
+    return errors, was_whole
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
+def test_norm_equals_the_whole_one_and_its_gradients_after_reduce(
+    pool, sequence_parallel, size
+) -> None:
+    for errors, was_whole in pool(size).run(compare, sequence_parallel):
+        assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
+        assert was_whole is not sequence_parallel
+
+
+def one_for_all(world: World) -> list[tuple[str, int, str]]:
+    device = world.device
+    parameters = []
+    for index, (size, dtype) in enumerate(
+        [(3, torch.float64), (4, torch.float32), (5, torch.float64), (2, torch.float64)]
+    ):
+        parameter = nn.Parameter(torch.zeros(size, 2, dtype=dtype, device=device))
+        wide = torch.full((2, size), world.rank + index + 1.0, dtype=dtype, device=device)
+        parameter.grad = wide.t()
+        parameters.append(parameter)
+    for parameter in parameters[:3]:
+        partial_gradients.mark(parameter)
+    views = [parameter.grad for parameter in parameters]
+    with Ledger() as ledger:
+        partial_gradients.reduce(parameters, world.whole)
+    ranks = world.size * (world.size - 1) / 2
+    for index, (parameter, view) in enumerate(zip(parameters, views, strict=True)):
+        assert parameter.grad is view, "the gradient's storage may belong to a bucket: keep it"
+        expected = world.size * (index + 1) + ranks if index < 3 else world.rank + index + 1
+        assert torch.equal(parameter.grad, torch.full_like(parameter.grad, expected))
+    return [(e.op, e.payload, str(e.dtype)) for e in ledger.entries]
+
+
+def test_all_marked_gradients_of_a_dtype_share_one_all_reduce(pool) -> None:
+    assert pool(2).run(one_for_all)[0] == [
+        ("all_reduce", 16 * 8, "torch.float64"),
+        ("all_reduce", 8 * 4, "torch.float32"),
+    ]
+
+
+def main_grads(world: World) -> None:
+    parameter = partial_gradients.mark(nn.Parameter(torch.zeros(3, device=world.device)))
+    parameter.main_grad = torch.ones(3, device=world.device)  # type: ignore[attr-defined]
+    partial_gradients.reduce([parameter], world.whole, attribute="main_grad")
+    assert torch.equal(parameter.main_grad, torch.full_like(parameter, world.size))
+    with pytest.raises(ValueError, match=r"marked partial and has no .grad: run backward first"):
+        partial_gradients.reduce([parameter], world.whole)
+    parameter.requires_grad_(False)
+    partial_gradients.reduce([parameter], world.whole)
+
+
+def test_gradients_are_found_where_the_caller_says_and_missed_where_there_are_none(pool) -> None:
+    pool(2).run(main_grads)
+
+
+def test_one_rank_alone_has_nothing_to_finish() -> None:
+    partial_gradients.reduce([partial_gradients.mark(nn.Parameter(torch.zeros(1)))], Axis.alone())

@@ -1,0 +1,177 @@
+"""Everything at once: tensor × pipeline × data (with sequence parallel, either schedule, tied or
+untied embeddings) trains as one process does on the same batches. If this alone fails, the fault is
+in how the axes meet (`step.py`): an order, a divisor, a group."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, AdamW, Optimizer
+
+from shardlab.comm import Axis, World
+from shardlab.grid import Grid
+from shardlab.model import GPT, GPTConfig
+from shardlab.pipeline.run import run
+from shardlab.pipeline.schedule import gpipe, one_forward_one_backward
+from shardlab.sharding import sharding_of
+from shardlab.step import StepGradients
+
+STEPS = 10
+BATCH = 8  # sequences in a step, of all data ranks together
+CLIP = 0.5  # below the norm of every step, so that clipping does something
+SCHEDULES = {"gpipe": gpipe, "1f1b": one_forward_one_backward}
+CONFIG = GPTConfig(
+    layers=2, hidden=16, heads=8, ffn=16, vocab=21, sequence=8, init_std=0.2, dtype=torch.float64
+)
+
+
+class Case(NamedTuple):
+    """A way to train on n ranks; the vocabulary (21) divides on none of them but one."""
+
+    tensor: int
+    pipeline: int
+    data: int
+    sequence_parallel: bool
+    schedule: str
+    tied: bool
+    optimizer: str
+
+
+class History(NamedTuple):
+    """What training leaves: a loss and a gradient norm a step, and the parameters at the end."""
+
+    losses: list[float]
+    norms: list[float]
+    parameters: dict[str, Tensor]
+
+
+def config_of(case: Case) -> GPTConfig:
+    return replace(CONFIG, layers=max(2, case.pipeline), tie_embeddings=case.tied)
+
+
+def batch(step: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Tokens and targets [BATCH, 8] of a step."""
+    generator = torch.Generator().manual_seed(step)
+    text = torch.randint(CONFIG.vocab, (BATCH, CONFIG.sequence + 1), generator=generator).to(device)
+    return text[:, :-1], text[:, 1:]
+
+
+def optimizer_of(kind: str, model: nn.Module) -> Optimizer:
+    # Key biases have no gradient but rounding, which AdamW would blow up to the size of a step:
+    # hence an eps above it.
+    if kind == "adamw":
+        return AdamW(model.parameters(), lr=0.01, eps=1e-4)
+    return SGD(model.parameters(), lr=0.1)
+
+
+@cache
+def alone(config: GPTConfig, kind: str) -> History:
+    """One process, whole batches, torch's own clipping."""
+    model = GPT(config, tensor=Axis.alone())
+    optimizer = optimizer_of(kind, model)
+    losses, norms = [], []
+    for step in range(STEPS):
+        tokens, targets = batch(step, torch.device("cpu"))
+        optimizer.zero_grad()
+        loss = model.loss(model(tokens), targets)
+        loss.backward()
+        limit = CLIP if kind == "adamw" else 1e9
+        norms.append(float(nn.utils.clip_grad_norm_(model.parameters(), limit)))
+        losses.append(loss.item())
+        optimizer.step()
+    return History(losses, norms, {n: p.detach() for n, p in model.named_parameters()})
+
+
+def train(world: World, case: Case) -> tuple[GPT, History]:
+    grid = Grid(world=world, tensor=case.tensor, pipeline=case.pipeline, data=case.data)
+    config, stage = config_of(case), grid.pipeline.rank
+    model = GPT(
+        config, tensor=grid.tensor, sequence_parallel=case.sequence_parallel, stage=stage,
+        stages=case.pipeline, device=world.device,
+    )  # fmt: skip
+    count = min(4 if case.pipeline > 2 else 2, BATCH // case.data)
+    gradients = StepGradients(
+        model, grid, microbatches=count, max_norm=CLIP if case.optimizer == "adamw" else None,
+        start="verify", first_bucket_bytes=1000, bucket_bytes=4000,
+    )  # fmt: skip
+    optimizer = optimizer_of(case.optimizer, model)
+    schedule = SCHEDULES[case.schedule](case.pipeline, count)
+    shape = model.hidden_shape(BATCH // case.data // count, config.sequence)
+    losses, norms = [], []
+    for step in range(STEPS):
+        mine = [t.chunk(case.data)[grid.data.rank].chunk(count) for t in batch(step, world.device)]
+        optimizer.zero_grad()
+        found = run(
+            schedule, model, list(zip(*mine, strict=True)), model.loss, axis=grid.pipeline,
+            shape=shape,
+        )  # fmt: skip
+        norms.append(float(gradients.finish()))
+        optimizer.step()
+        if model.last:
+            losses.append(grid.data.all_reduce(torch.stack(found).mean(), op="mean").item())
+    gradients.replicas.remove()
+    return model, History(losses, norms, dict(model.named_parameters()))
+
+
+def errors(world: World, case: Case, right: History) -> dict[str, float]:
+    """The worst relative error of losses, norms and each parameter."""
+    model, history = train(world, case)
+    worst = {"norm": _worst(history.norms, right.norms)}
+    if model.last:
+        worst["loss"] = _worst(history.losses, right.losses)
+    for name, parameter in history.parameters.items():
+        cut, whole = sharding_of(parameter), right.parameters[name].to(world.device)
+        error = (parameter.detach() - (cut.local(whole) if cut else whole)).abs().max()
+        worst[name] = float(error / whole.abs().max())
+    return worst
+
+
+def _worst(found: list[float], right: list[float]) -> float:
+    return max(abs(f / r - 1) for f, r in zip(found, right, strict=True))
+
+
+def grids(ranks: int) -> list[tuple[int, int, int]]:
+    return [s for s in product((1, 2, 4, 8), repeat=3) if s[0] * s[1] * s[2] == ranks]
+
+
+# Five of the sixteen ways to choose, such that each two choices meet in all four ways.
+PAIRS = [
+    (False, "gpipe", False, "sgd"),
+    (True, "1f1b", True, "sgd"),
+    (True, "gpipe", True, "adamw"),
+    (False, "1f1b", True, "adamw"),
+    (True, "1f1b", False, "adamw"),
+]
+WAYS = {1: 5, 2: 5, 4: 3, 8: 2}  # of these on each grid; they take turns where it is not all
+
+
+def cases_for(ranks: int) -> list[Case]:
+    """Every grid in some ways; what a grid makes equal (no sequence parallel, one stage) once."""
+    cases = set()
+    for i, (tensor, pipeline, data) in enumerate(grids(ranks)):
+        for turn in range(WAYS[ranks]):
+            parallel, schedule, tied, kind = PAIRS[(i + 2 * turn) % len(PAIRS)]
+            parallel = parallel and tensor > 1
+            schedule = schedule if pipeline > 1 else "1f1b"
+            cases.add(Case(tensor, pipeline, data, parallel, schedule, tied, kind))
+    return sorted(cases)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+def test_every_grid_trains_as_one_process_does(pool: Any, ranks: int) -> None:
+    for case in cases_for(ranks):  # one call each, so that each has its own time limit
+        right = alone(config_of(case), case.optimizer)
+        for worst in pool(ranks).run(errors, case, right):
+            assert max(worst.values()) <= 1e-12, (case, worst)
+
+
+def test_every_pair_of_choices_meets_on_the_larger_grids() -> None:
+    for first, second in ((a, b) for b in range(4) for a in range(b)):
+        assert len({(way[first], way[second]) for way in PAIRS}) == 4
+    assert [len(grids(n)) for n in (1, 2, 4, 8)] == [1, 3, 6, 10]

@@ -1,0 +1,109 @@
+"""Causal self-attention cut by heads.
+
+Heads don't see each other before the output projection, so a rank computes its own from start to
+end: Q, K and V by one column-parallel linear, attention, a row-parallel projection. Rows of the QKV
+weight lie group by group, as in Megatron: the queries of a group, then its key, then its value.
+
+    q q k v | q q k v | …      two queries a group
+    q k v | q k v | …          plain multi-head attention: one
+
+An equal cut of the rows is then a cut by groups. Fewer groups than ranks would leave ranks without
+a key of their own. Megatron gathers every rank's QKV in that case and picks from it
+(`get_query_key_value_tensors` in megatron/core/transformer/attention.py); here it is refused.
+
+Dimensions: S sequence, B batch, H hidden, A heads, G key-value groups, Q = A/G queries a group,
+D = H/A; lower case: this rank's share.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from shardlab.comm import Axis
+from shardlab.config import GPTConfig
+from shardlab.dropout import Dropout
+from shardlab.init import DEFAULT, Init
+from shardlab.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.rules import check_tensor
+
+
+class Attention(nn.Module):
+    """Causal multi-head or grouped-query attention over the tensor axis.
+
+    Args:
+        config: of the model.
+        name: of this layer in the whole model.
+        axis: the tensor axis; it divides A and G.
+        sequence_parallel: x arrives and leaves cut along S.
+        gradient_accumulation: as in ColumnParallelLinear.
+        dropout_seed: of the run; for dropout on attention weights.
+        init: how parameters start.
+
+    Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both; qkv.weight [(A + 2G)·D / ranks, H];
+    proj.weight [H, h].
+
+    Raises:
+        ValueError: A does not divide H, the axis A or G, or G does not divide A.
+
+    """
+
+    def __init__(
+        self, config: GPTConfig, name: str, *, axis: Axis, sequence_parallel: bool = False,
+        gradient_accumulation: bool = False, dropout_seed: int = 0, init: Init = DEFAULT,
+    ) -> None:  # fmt: skip
+        """Make the two linears."""
+        super().__init__()
+        hidden, heads, groups = config.hidden, config.heads, config.groups
+        check_tensor(axis.size, hidden=hidden, heads=heads, kv_heads=groups)
+        self.groups = groups // axis.size
+        self.queries = heads // groups
+        self.head = hidden // heads
+        self.qkv = ColumnParallelLinear(
+            hidden, (heads + 2 * groups) * self.head, axis=axis, bias=config.bias,
+            sequence_parallel=sequence_parallel, gradient_accumulation=gradient_accumulation,
+            name=f"{name}.qkv", init=init,
+        )  # fmt: skip
+        self.proj = RowParallelLinear(
+            hidden, hidden, axis=axis, bias=config.bias,
+            sequence_parallel=sequence_parallel, gradient_accumulation=gradient_accumulation,
+            name=f"{name}.proj", init=init.narrower(config.layers),
+        )  # fmt: skip
+        self.dropout = Dropout(
+            config.dropout, axis=axis, sharded=True, name=f"{name}.dropout", seed=dropout_seed
+        )
+
+    def forward(self, x_sBH: Tensor) -> Tensor:
+        """Return the projected context."""
+        qkv_SBf = self.qkv(x_sBH)
+        rows, batch = qkv_SBf.shape[:2]
+        qkv_SBgQD = qkv_SBf.view(rows, batch, self.groups, self.queries + 2, self.head)
+        q, k, v = qkv_SBgQD.split([self.queries, 1, 1], 3)
+        context_BaSD = self._attend(_heads_first(q), _heads_first(k), _heads_first(v))
+        out_sBH: Tensor = self.proj(context_BaSD.permute(2, 0, 1, 3).reshape(rows, batch, -1))
+        return out_sBH
+
+    def _attend(self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor) -> Tensor:
+        if self.training and self.dropout.p > 0:
+            return self._attend_with_dropout(q_BaSD, k_BgSD, v_BgSD)
+        return scaled_dot_product_attention(
+            q_BaSD, k_BgSD, v_BgSD, is_causal=True, enable_gqa=self.queries > 1
+        )
+
+    def _attend_with_dropout(self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor) -> Tensor:
+        """The same, written out: torch's fused attention takes its mask from the global RNG."""
+        k_BaDS = k_BgSD.repeat_interleave(self.queries, 1).transpose(-1, -2)
+        v_BaSD = v_BgSD.repeat_interleave(self.queries, 1)
+        scores_BaSS = q_BaSD @ k_BaDS / math.sqrt(self.head)
+        future_SS = torch.ones_like(scores_BaSS[0, 0], dtype=torch.bool).triu(1)
+        weights_BaSS = scores_BaSS.masked_fill(future_SS, -math.inf).softmax(-1)
+        context_BaSD: Tensor = self.dropout(weights_BaSS) @ v_BaSD
+        return context_BaSD
+
+
+def _heads_first(x_SBgQD: Tensor) -> Tensor:
+    """[S, B, g, Q, D] -> [B, g·Q, S, D]; no copy where Q = 1."""
+    return x_SBgQD.flatten(2, 3).permute(1, 2, 0, 3)

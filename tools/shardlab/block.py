@@ -1,0 +1,67 @@
+"""A transformer block: norm, attention, add; norm, feed-forward, add.
+
+Over the tensor axis forward crosses twice (after the projection, after fc2) and backward twice
+(before qkv's input, before fc1's): an all-reduce each. Under sequence parallelism each becomes a
+reduce-scatter and an all-gather, and backward has two all-gathers more, for wgrad.
+
+Dimensions: S sequence, B batch, H hidden; s: this rank's share under sequence parallelism.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from shardlab.attention import Attention
+from shardlab.comm import Axis
+from shardlab.config import GPTConfig
+from shardlab.dropout import Dropout
+from shardlab.init import DEFAULT, Init
+from shardlab.mlp import MLP
+from shardlab.norm import LayerNorm
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + mlp(norm(x)): pre-norm, as GPT-2 and Megatron.
+
+    Args:
+        config: of the model.
+        name: of this block in the whole model.
+        axis: the tensor axis.
+        sequence_parallel: x arrives and leaves cut along S.
+        gradient_accumulation: as in ColumnParallelLinear.
+        dropout_seed: of the run.
+        init: how parameters start.
+
+    Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both.
+
+    """
+
+    def __init__(
+        self, config: GPTConfig, name: str, *, axis: Axis, sequence_parallel: bool = False,
+        gradient_accumulation: bool = False, dropout_seed: int = 0, init: Init = DEFAULT,
+    ) -> None:  # fmt: skip
+        """Make the parts."""
+        super().__init__()
+        self.norm1 = LayerNorm(config.hidden, sequence_parallel=sequence_parallel, init=init)
+        self.attention = Attention(
+            config, f"{name}.attention", axis=axis, sequence_parallel=sequence_parallel,
+            gradient_accumulation=gradient_accumulation, dropout_seed=dropout_seed, init=init,
+        )  # fmt: skip
+        self.norm2 = LayerNorm(config.hidden, sequence_parallel=sequence_parallel, init=init)
+        self.mlp = MLP(
+            config, f"{name}.mlp", axis=axis, sequence_parallel=sequence_parallel,
+            gradient_accumulation=gradient_accumulation, init=init,
+        )  # fmt: skip
+        self.dropout1, self.dropout2 = (
+            Dropout(
+                config.dropout, axis=axis, sharded=sequence_parallel, name=f"{name}.dropout{i}",
+                seed=dropout_seed,
+            )
+            for i in (1, 2)
+        )  # fmt: skip
+
+    def forward(self, x_sBH: Tensor) -> Tensor:
+        """Return the block's output."""
+        x_sBH = x_sBH + self.dropout1(self.attention(self.norm1(x_sBH)))
+        x_sBH = x_sBH + self.dropout2(self.mlp(self.norm2(x_sBH)))
+        return x_sBH  # noqa: RET504  (two lines alike)

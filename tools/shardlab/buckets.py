@@ -1,0 +1,128 @@
+"""Which gradients travel together: parameters cut into buckets, by bytes, in the order of their use.
+
+One all-reduce a parameter would pay the latency dozens of times a step; one for all could not start
+before backward ends. Buckets are the middle: each leaves as soon as its last gradient is there.
+
+Dimension key: N parameters' elements, one after another, in one bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from shardlab.comm import Pending
+
+MIB = 2**20
+FIRST_BUCKET_BYTES = 1 * MIB
+BUCKET_BYTES = 25 * MIB
+
+
+def assign(parameters: Sequence[Tensor], caps: Sequence[int]) -> list[list[int]]:
+    """Cut `parameters`, in the order of their use, into buckets; return lists of positions.
+
+    A bucket is closed by the parameter that fills it up to its cap. The first bucket of a dtype and
+    device has the first cap, and so on, the last cap holding for all that follow: a small first
+    bucket leaves early. Parameters of different dtype or device never share one. Buckets come in
+    the order of their first parameter.
+
+    PyTorch's counterpart is `dist._compute_bucket_assignment_by_size`, Megatron's is in
+    `_ParamAndGradBuffer` (which closes by elements, not bytes).
+
+    Raises:
+        ValueError: a cap is not positive.
+    """
+    if not caps or min(caps) < 1:
+        raise ValueError(f"bucket sizes are bytes and at least 1; found {list(caps)}")
+    done: list[list[int]] = []
+    open_buckets: dict[object, tuple[list[int], int]] = {}  # by kind: positions, bytes
+    closed: dict[object, int] = {}
+    for position, parameter in enumerate(parameters):
+        kind = (parameter.dtype, parameter.device)
+        bucket, filled = open_buckets.pop(kind, ([], 0))
+        bucket.append(position)
+        filled += parameter.nbytes
+        at = closed.get(kind, 0)
+        if filled >= caps[min(at, len(caps) - 1)]:
+            done.append(bucket)
+            closed[kind] = at + 1
+        else:
+            open_buckets[kind] = (bucket, filled)
+    return sorted(done + [bucket for bucket, _ in open_buckets.values()])
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """One parameter's place: its gradient is a view into its bucket.
+
+    Attributes:
+        name: what errors call the parameter.
+        parameter: the leaf whose gradient it is.
+        arrivals: how often its gradient has been accumulated in this step.
+        bucket: where it stands now.
+        view: its part of the bucket, in the parameter's shape.
+    """
+
+    name: str
+    parameter: torch.nn.Parameter
+    arrivals: int = 0
+    bucket: Bucket = field(init=False, repr=False)
+    view: Tensor = field(init=False, repr=False)
+
+
+class Bucket:
+    """Some parameters' gradients in one flat tensor that is all-reduced in one go.
+
+    Attributes:
+        slots: the parameters, in the order in which they lie.
+        flat_N: their gradients.
+        missing: how many of them are not there yet in this step.
+        pending: the all-reduce, once it has started.
+    """
+
+    def __init__(self, slots: list[Slot]) -> None:
+        """Lay out the slots and point each at its part."""
+        first = slots[0].parameter
+        self.slots = slots
+        self.missing = len(slots)
+        self.pending: Pending | None = None
+        total = sum(slot.parameter.numel() for slot in slots)
+        self.flat_N = torch.zeros(total, dtype=first.dtype, device=first.device)
+        begin = 0
+        for slot in slots:
+            end = begin + slot.parameter.numel()
+            slot.bucket = self
+            slot.view = self.flat_N[begin:end].view(slot.parameter.shape)
+            begin = end
+
+    def fold(self, slots: Sequence[Slot]) -> None:
+        """Move the slots' gradients into the bucket; from here on each gradient *is* its view.
+
+        Autograd hands a fresh tensor to a gradient that is None (no copy yet), and adds in place to
+        one that is there. So a first gradient is copied once, batched over the bucket, and what
+        follows it in accumulation lands in the bucket by itself.
+        """
+        strays = [slot for slot in slots if slot.parameter.grad is not slot.view]
+        if not strays:
+            return
+        with torch.no_grad():
+            torch._foreach_copy_([s.view for s in strays], [_gradient(s) for s in strays])
+        for slot in strays:
+            slot.parameter.grad = slot.view
+
+
+def _gradient(slot: Slot) -> Tensor:
+    gradient = slot.parameter.grad
+    if gradient is None:  # no backward reached it: the other ranks' gradients still count
+        return torch.zeros_like(slot.view)
+    if gradient.is_sparse:
+        raise ValueError(
+            f"{slot.name} has a sparse gradient; buckets hold dense ones: build its embedding with "
+            "sparse=False"
+        )
+    return gradient

@@ -1,0 +1,190 @@
+"""Checkpoints that another grid can load: tensor, pipeline and data axes of any size.
+
+    checkpoint/
+      index.json                       what there is, and which file has which piece of it
+      shards-6b1f…/rank-00000.safetensors …
+
+Every rank writes the pieces that it alone holds, or is the first to hold. Then rank 0 puts the new
+index in the place of the old one, in a single rename: whoever is killed before leaves the old
+checkpoint whole, and after, the new one. A load reads from each file only the slices that it needs.
+
+No code runs on a load: the index is JSON, the shards are safetensors. `torch.distributed.checkpoint`
+was weighed and left: its reader unpickles `.metadata` (`FileSystemReader.read_metadata`), its
+planner unpickles whatever is no tensor (`DefaultLoadPlanner.load_bytes`), so a checkpoint must be
+trusted; it knows how a tensor is cut from DTensor alone, and saves over a checkpoint in place. What
+Megatron calls `dist_checkpointing` (`ShardedTensor` with global offsets) is the idea of `Held` here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from shardlab.checkpoint import index as indexes
+from shardlab.checkpoint import shards
+from shardlab.checkpoint.held import (
+    Held,
+    of_optimizer,
+    of_parameters,
+    restored_groups,
+    room_for_optimizer,
+    settings,
+)
+from shardlab.checkpoint.index import CheckpointError, Entry, Index
+from shardlab.comm import Axis
+from shardlab.grid import Grid
+from shardlab.model import GPT, GPTConfig
+
+__all__ = ["CheckpointError", "load", "save"]
+
+_FREE = {"dropout", "init_std", "dtype"}  # may differ on a load (each tensor's dtype may not)
+
+
+def save(
+    path: Path | str, *, model: GPT, optimizer: Optimizer | None = None, grid: Grid, whole: Axis,
+    record: Mapping[str, Any] | None = None, generators: Mapping[str, torch.Generator] | None = None,
+) -> None:  # fmt: skip
+    """Write a checkpoint, in the place of one that is at `path`; every rank calls this.
+
+    Args:
+        path: a folder that all ranks see.
+        model: this rank's stage.
+        optimizer: of its parameters; AdamW, SGD or any whose state has the parameters' shape.
+        grid: where this rank stands.
+        whole: all ranks (`world.whole`).
+        record: what else to note, as plain values: step, position in the data, a schedule's state.
+        generators: of random numbers that all ranks draw alike (the order of the data, say). Not
+            those of dropout: another grid cuts activations otherwise.
+
+    Raises:
+        CheckpointError: on every rank, where one could not write; an older checkpoint then stands.
+    """
+    root, held = Path(path), of_parameters(model, grid)
+    if optimizer is not None:
+        held += of_optimizer(optimizer, model, grid)
+    held += _of_generators(generators or {}, writes=whole.rank == 0)
+    device = next(model.parameters()).device
+    token = torch.tensor([secrets.randbits(62)], device=device)
+    folder = f"shards-{int(whole.broadcast(token)):016x}"
+    with _together(whole, "write its shard", device):
+        mine = shards.write(root / folder, whole.rank, held)
+    parts = _gather(mine, whole, device)
+    with _together(whole, "write the index", device):
+        if whole.rank == 0:
+            index = Index(
+                indexes.FORMAT, _plain(model.config), settings(optimizer) if optimizer else [],
+                dict(record or {}), indexes.merge(parts),
+            )  # fmt: skip
+            shards.commit(root, msgspec.json.format(msgspec.json.encode(index), indent=1))
+            shards.sweep(root, folder)
+
+
+def load(
+    path: Path | str, *, model: GPT, optimizer: Optimizer | None = None, grid: Grid, whole: Axis,
+    generators: Mapping[str, torch.Generator] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Fill model, optimizer and generators from a checkpoint of any grid; return its record.
+
+    Everything is checked before anything is written, so a load that is refused leaves the model as
+    it was. Arguments as in `save`; every rank calls this.
+
+    Raises:
+        CheckpointError: on every rank, where one found that the checkpoint is missing, damaged, or
+            of another model.
+    """
+    root = Path(path)
+    device = next(model.parameters()).device
+    with _together(whole, "read the checkpoint", device):
+        index = indexes.read(root / shards.INDEX)
+        _same_config(index.config, model.config)
+        reader = shards.Reader(root, index)
+        held = of_parameters(model, grid)
+        state: dict[int, dict[str, Tensor]] = {}
+        groups: list[dict[str, object]] = []
+        if optimizer is not None:
+            room, state = room_for_optimizer(optimizer, model, grid, index.tensors)
+            groups = restored_groups(optimizer, index.optimizer)
+            held += room
+        drawn = _of_generators(generators or {}, writes=False)
+        for piece in held + drawn:
+            reader.prepare(piece)
+    _nothing_left(index, held + drawn, whole, device, optimizer is not None)
+    with _together(whole, "read its slices", device), torch.no_grad():
+        for piece in held + drawn:
+            reader.read(piece)
+    if optimizer is not None:
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
+    for generator, piece in zip((generators or {}).values(), drawn, strict=True):
+        generator.set_state(piece.tensor)
+    return index.record
+
+
+def _of_generators(generators: Mapping[str, torch.Generator], *, writes: bool) -> list[Held]:
+    states = {f"generator/{name}": g.get_state() for name, g in generators.items()}
+    return [Held(name, s, tuple(s.shape), (0,), writes) for name, s in states.items()]
+
+
+@contextmanager
+def _together(whole: Axis, doing: str, device: torch.device) -> Iterator[None]:
+    """Let all ranks succeed, or fail together: nobody waits for one that has given up."""
+    failure: Exception | None = None
+    try:
+        yield
+    except (CheckpointError, OSError) as error:
+        failure = error
+    flags = whole.all_gather(torch.tensor([failure is not None], dtype=torch.int32, device=device))
+    if isinstance(failure, CheckpointError):
+        raise failure
+    if failure is not None:
+        raise CheckpointError(f"rank {whole.rank} could not {doing}: {failure}") from failure
+    failed = [whole.ranks[i] for i in flags.nonzero().flatten().tolist()]
+    if failed:
+        raise CheckpointError(f"ranks {failed} could not {doing}; the errors there say why")
+
+
+def _gather(mine: dict[str, Entry], whole: Axis, device: torch.device) -> list[dict[str, Entry]]:
+    """Return what every rank wrote, as JSON through one padded all-gather."""
+    content = msgspec.json.encode(mine)
+    lengths = whole.all_gather(torch.tensor([len(content)], device=device)).tolist()
+    row = torch.frombuffer(bytearray(content.ljust(max(lengths))), dtype=torch.uint8).to(device)
+    rows = whole.all_gather(row).view(whole.size, -1).cpu()
+    kind = dict[str, Entry]
+    return [msgspec.json.decode(bytes(rows[i, :n].numpy()), type=kind) for i, n in enumerate(lengths)]
+
+
+def _plain(config: GPTConfig) -> dict[str, Any]:
+    return asdict(config) | {"dtype": shards.dtype_name(config.dtype)}
+
+
+def _same_config(saved: dict[str, Any], config: GPTConfig) -> None:
+    mine = _plain(config)
+    keys = sorted((saved.keys() | mine.keys()) - _FREE)
+    differ = [f"{k} = {saved.get(k)} (here {mine.get(k)})" for k in keys if saved.get(k) != mine.get(k)]
+    if differ:
+        raise CheckpointError(
+            f"the checkpoint is of another model: {', '.join(differ)}; make the model with these"
+        )
+
+
+def _nothing_left(
+    index: Index, held: list[Held], whole: Axis, device: torch.device, optimizer: bool
+) -> None:
+    """Refuse a checkpoint that has tensors which no rank wants: it is of another model."""
+    wanted = {piece.name for piece in held}
+    names = sorted(n for n in index.tensors if optimizer or not n.startswith("optimizer."))
+    flags = torch.tensor([n in wanted for n in names], dtype=torch.int32, device=device)
+    left = [n for n, f in zip(names, whole.all_reduce(flags, op="max").tolist(), strict=True) if not f]
+    if left:
+        raise CheckpointError(
+            f"the checkpoint holds {len(left)} tensors that no rank wants: {', '.join(left[:6])}; "
+            "it was written from another model, optimizer, or with more generators"
+        )

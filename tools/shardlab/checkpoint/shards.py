@@ -1,0 +1,171 @@
+"""The files of a checkpoint, each a rank's pieces, in the safetensors format: tensors, no code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from shardlab.checkpoint.held import Held
+from shardlab.checkpoint.index import CheckpointError, Entry, Index, Piece, overlap
+
+INDEX = "index.json"
+
+
+def write(folder: Path, rank: int, held: Sequence[Held]) -> dict[str, Entry]:
+    """Write this rank's pieces to a file in `folder`, to the disk; return what it holds.
+
+    Raises:
+        OSError: the disk's word.
+    """
+    file = folder / f"rank-{rank:05}.safetensors"
+    pieces = [piece for piece in held if piece.writes]
+    folder.mkdir(parents=True, exist_ok=True)
+    # A clone: safetensors refuses tensors that share memory, as views into one buffer do.
+    save_file({p.name: p.tensor.cpu().clone(memory_format=torch.contiguous_format) for p in pieces}, file)
+    settle(file)
+    settle(folder)
+    path = f"{folder.name}/{file.name}"
+    return {p.name: Entry(dtype_name(p.tensor.dtype), p.shape, (_piece(p, path),)) for p in pieces}
+
+
+def _piece(held: Held, path: str) -> Piece:
+    return Piece(path, held.offset, tuple(held.tensor.shape))
+
+
+def settle(path: Path) -> None:
+    """Wait until a file or a folder's entries are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def commit(root: Path, content: bytes) -> None:
+    """Make `content` the index in one step: before it the old checkpoint is there, then the new."""
+    draft = root / f"{INDEX}.draft"
+    draft.write_bytes(content)
+    settle(draft)
+    draft.replace(root / INDEX)
+    settle(root)
+
+
+def sweep(root: Path, current: str) -> None:
+    """Remove the shards that no index names any more, those of saves that were cut short too."""
+    for folder in root.glob("shards-*"):
+        if folder.name != current:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return "float64" for torch.float64."""
+    return str(dtype).removeprefix("torch.")
+
+
+class Reader:
+    """Reads boxes out of a checkpoint's files, from as many pieces as it takes.
+
+    Args:
+        root: the checkpoint.
+        index: its index, checked.
+    """
+
+    def __init__(self, root: Path, index: Index) -> None:
+        """Open nothing yet."""
+        self._root = root
+        self._index = index
+        self._files: dict[str, Any] = {}
+
+    def prepare(self, held: Held) -> None:
+        """Check that a box can be read: names, shape, dtype, files; reads no values.
+
+        Raises:
+            CheckpointError: says what differs.
+        """
+        entry = self._index.tensors.get(held.name)
+        if entry is None:
+            raise CheckpointError(
+                f"the checkpoint has no {held.name}; it has {_some(self._index.tensors)}"
+            )
+        if entry.shape != held.shape:
+            raise CheckpointError(
+                f"{held.name} is {list(entry.shape)} in the checkpoint, {list(held.shape)} in this "
+                "model; make the model with the checkpoint's config"
+            )
+        if entry.dtype != dtype_name(held.tensor.dtype):
+            raise CheckpointError(
+                f"{held.name} is {entry.dtype} in the checkpoint, "
+                f"{dtype_name(held.tensor.dtype)} in this model; make the model in that dtype, load, "
+                "then convert"
+            )
+        for piece in entry.pieces:
+            if overlap((piece.offset, piece.shape), (held.offset, held.tensor.shape)):
+                self._check(held.name, piece, held.tensor.dtype)
+
+    def read(self, held: Held) -> None:
+        """Fill `held.tensor`.
+
+        Raises:
+            CheckpointError: a file cannot be read.
+        """
+        for piece in self._index.tensors[held.name].pieces:
+            shared = overlap((piece.offset, piece.shape), (held.offset, held.tensor.shape))
+            if shared is None:
+                continue
+            here, there = (
+                tuple(slice(b - o, b - o + n) for b, n, o in zip(*shared, origin, strict=True))
+                for origin in (held.offset, piece.offset)
+            )
+            file = self._open(piece.file)
+            try:
+                part = file.get_slice(held.name)[there] if there else file.get_tensor(held.name)
+            except SafetensorError as error:
+                raise CheckpointError(f"{held.name} in {piece.file}: {error}") from None
+            held.tensor[here].copy_(part)
+
+    def _check(self, name: str, piece: Piece, dtype: torch.dtype) -> None:
+        file = self._open(piece.file)
+        try:
+            found = file.get_slice(name)
+            shape = tuple(found.get_shape())
+        except SafetensorError as error:
+            raise CheckpointError(f"{piece.file} should hold {name}: {error}") from None
+        sample = torch.empty(0, dtype=dtype)
+        if shape != piece.shape or found.get_dtype() != _CODES.get(sample.dtype):
+            raise CheckpointError(
+                f"{name} in {piece.file} is {found.get_dtype()} {list(shape)}; the index says "
+                f"{dtype_name(dtype)} {list(piece.shape)}: the file is not of this save"
+            )
+
+    def _open(self, path: str) -> Any:
+        if path not in self._files:
+            file = self._root / path
+            if file.is_symlink() or file.parent.is_symlink():
+                raise CheckpointError(f"{file} is a link; a checkpoint holds its own files")
+            if not file.is_file():
+                raise CheckpointError(
+                    f"the shard {file} is missing; copy the checkpoint with all its files"
+                )
+            try:
+                self._files[path] = safe_open(file, framework="pt", device="cpu")
+            except (SafetensorError, OSError) as error:
+                raise CheckpointError(f"the shard {file} is damaged: {error}") from None
+        return self._files[path]
+
+
+_CODES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+
+
+def _some(names: Any, most: int = 6) -> str:
+    listed = sorted(names)
+    return ", ".join(listed[:most]) + (", …" if len(listed) > most else "")

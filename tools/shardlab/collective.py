@@ -1,0 +1,80 @@
+"""A collective as arithmetic speaks of it, and the traffic of a step as a count of such calls."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+# What a rank sends in the bandwidth-optimal algorithm over n ranks, as payload · (a·n - b) / n.
+_SHARES = {
+    "all_reduce": (2, 2),  # a reduce-scatter, then an all-gather
+    "all_gather": (1, 1),
+    "reduce_scatter": (1, 1),
+    "all_to_all": (1, 1),
+    "gather": (1, 1),
+    "scatter": (1, 1),
+    "broadcast": (1, 0),
+    "reduce": (1, 0),
+    "send": (1, 0),
+    "recv": (0, 0),
+    "barrier": (0, 0),
+}
+
+
+class Call(NamedTuple):
+    """One collective, or one end of a point-to-point (`ranks` = 2).
+
+    Attributes:
+        op: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send, recv, barrier
+            (reduce, gather and scatter too, which only others use).
+        payload: bytes as nccl-tests counts them: the reduced tensor, the whole gathered output, the
+            whole input of a reduce-scatter or all-to-all (nccl-tests, doc/PERFORMANCE.md).
+        ranks: how many take part.
+
+    """
+
+    op: str
+    payload: int
+    ranks: int
+
+    @property
+    def wire(self) -> float:
+        """Bytes that one rank sends, on average over the ranks; a whole number where it is one."""
+        if self.ranks == 1:
+            return 0
+        ahead, behind = _SHARES[self.op]
+        sent = self.payload * (ahead * self.ranks - behind)
+        return sent / self.ranks if sent % self.ranks else sent // self.ranks
+
+
+def calls(op: str, payload: int, ranks: int, count: int = 1) -> "Counter[Call]":
+    """Return `count` equal calls; none over one rank, where nobody is to be told anything."""
+    return Counter({Call(op, payload, ranks): count}) if ranks > 1 and count else Counter()
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What one rank takes part in, before backward, in it, and between it and the optimizer."""
+
+    forward: "Counter[Call]" = field(default_factory=Counter)
+    backward: "Counter[Call]" = field(default_factory=Counter)
+    step: "Counter[Call]" = field(default_factory=Counter)
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        """Return both together."""
+        return Traffic(
+            self.forward + other.forward, self.backward + other.backward, self.step + other.step
+        )
+
+    def __mul__(self, times: int) -> "Traffic":
+        """Return this so many times over."""
+        return sum((self for _ in range(times)), Traffic())
+
+    @property
+    def all(self) -> "Counter[Call]":
+        """Every call, whenever it comes."""
+        return self.forward + self.backward + self.step
+
+    @property
+    def wire(self) -> float:
+        """Bytes that one rank sends in all."""
+        return sum(call.wire * count for call, count in self.all.items())

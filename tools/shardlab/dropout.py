@@ -1,0 +1,55 @@
+"""Dropout, and which ranks must drop alike.
+
+- Where the tensor ranks hold the same activation (replicated), they must draw the same mask, or
+  what should be equal on all of them no longer is, and training diverges in silence.
+- Where each holds its own part (heads, features, and every row under sequence parallelism), each
+  must draw its own mask, or the parts drop in step.
+
+So a mask comes from a generator keyed by (seed, place in the model), and by the tensor rank too
+where the activation is sharded. Data-parallel replicas should pass seeds that differ: they see
+other tokens. Megatron forks its CUDA RNG between two such states ("default" and
+"model-parallel-rng" in megatron/core/tensor_parallel/random.py); there data-parallel replicas share
+their seeds unless `--data-parallel-random-init` is given.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from shardlab.comm import Axis
+from shardlab.init import key
+
+
+class Dropout(nn.Module):
+    """Zero each element with probability p, and scale the others by 1 / (1 − p); only in training.
+
+    Args:
+        p: probability, 0 ≤ p < 1.
+        axis: the tensor axis.
+        sharded: whether each rank of the axis holds its own part of the activation.
+        name: of this place in the whole model.
+        seed: of the run; add the data rank to it.
+
+    Raises:
+        ValueError: p is no such probability.
+
+    """
+
+    def __init__(self, p: float, *, axis: Axis, sharded: bool, name: str, seed: int) -> None:
+        """Key the generator; it is made on the first activation's device."""
+        super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"dropout p = {p} of {name}: expected 0 <= p < 1")
+        self.p = p
+        self.key = key(seed, name, axis.rank if sharded else "replicated")
+        self._generator: torch.Generator | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x with elements dropped."""
+        if not self.training or self.p == 0:
+            return x
+        if self._generator is None:
+            self._generator = torch.Generator(x.device).manual_seed(self.key)
+        keep = torch.empty_like(x).bernoulli_(1 - self.p, generator=self._generator)
+        return x * keep.div_(1 - self.p)

@@ -1,0 +1,38 @@
+"""What each kind of parallelism must send, as pure functions: arithmetic that the ledger checks.
+
+Every function returns the `Traffic` of one rank: which collectives, of how many bytes, among how
+many ranks. Over one rank nothing is sent.
+"""
+
+from shardlab.formulas.data_parallel import bucket_sizes, data_parallel
+from shardlab.formulas.fully_sharded import flat_elements, fully_sharded, per_parameter_elements
+from shardlab.formulas.gpt import Sizes, micro_batch, step
+from shardlab.formulas.pipeline import pipeline
+from shardlab.formulas.tensor_parallel import (
+    block,
+    column_parallel,
+    cross_entropy,
+    embedding,
+    megatron_cross_entropy,
+    partial_gradients,
+    row_parallel,
+)
+
+__all__ = [
+    "Sizes",
+    "block",
+    "bucket_sizes",
+    "column_parallel",
+    "cross_entropy",
+    "data_parallel",
+    "embedding",
+    "flat_elements",
+    "fully_sharded",
+    "megatron_cross_entropy",
+    "micro_batch",
+    "partial_gradients",
+    "per_parameter_elements",
+    "pipeline",
+    "row_parallel",
+    "step",
+]

@@ -1,0 +1,96 @@
+"""A GPT on a grid of tensor × pipeline × data: what one rank sends in one step.
+
+What the other formulas say of the parts, put together as `GPT`, `StepGradients` and the pipeline's
+runner put them together.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from shardlab.collective import Traffic, calls
+from shardlab.formulas.data_parallel import data_parallel
+from shardlab.formulas.pipeline import pipeline
+from shardlab.formulas.tensor_parallel import (
+    block,
+    column_parallel,
+    cross_entropy,
+    embedding,
+    partial_gradients,
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What of a model and a grid the traffic depends on.
+
+    Attributes:
+        tokens: S · B of one micro-batch.
+        hidden, layers: H, and blocks in the whole model.
+        tensor, stages, data: ranks along each axis.
+        itemsize: bytes of an element of activations, parameters and gradients.
+        sequence_parallel: activations between the layers are cut along S.
+        micro_batches: in a step.
+
+    """
+
+    tokens: int
+    hidden: int
+    layers: int
+    itemsize: int
+    tensor: int = 1
+    stages: int = 1
+    data: int = 1
+    sequence_parallel: bool = False
+    micro_batches: int = 1
+
+
+def micro_batch(sizes: Sizes, stage: int) -> Traffic:
+    """One micro-batch's forward and backward through a stage, over the tensor axis."""
+    axis: dict[str, Any] = {
+        "tokens": sizes.tokens,
+        "ranks": sizes.tensor,
+        "itemsize": sizes.itemsize,
+    }
+    cut = sizes.sequence_parallel
+    traffic = block(**axis, hidden=sizes.hidden, sequence_parallel=cut) * (
+        sizes.layers // sizes.stages
+    )
+    if stage == 0:
+        traffic += embedding(**axis, hidden=sizes.hidden, sequence_parallel=cut)
+    if stage == sizes.stages - 1:
+        traffic += column_parallel(**axis, features=sizes.hidden, sequence_parallel=cut)
+        traffic += cross_entropy(**axis)
+    return traffic
+
+
+def step(
+    sizes: Sizes,
+    stage: int,
+    *,
+    buckets: list[int],
+    partial: int,
+    tied: int = 0,
+) -> Traffic:
+    """One optimizer step of one rank: micro-batches, pipeline, gradients, their norm.
+
+    Args:
+        sizes: of the model and the grid.
+        stage: this rank's place along the pipeline.
+        buckets: bytes of each bucket of gradients of this stage.
+        partial: elements of this stage's parameters whose gradients are partial under sequence
+            parallelism.
+        tied: elements of this rank's piece of an embedding that first and last stage share.
+
+    """
+    share = sizes.tensor if sizes.sequence_parallel else 1
+    crossing = sizes.tokens * sizes.hidden * sizes.itemsize // share
+    traffic = micro_batch(sizes, stage) * sizes.micro_batches
+    traffic += pipeline(
+        payload=crossing, micro_batches=sizes.micro_batches, stage=stage, stages=sizes.stages
+    )
+    traffic += data_parallel(buckets, ranks=sizes.data)
+    if sizes.sequence_parallel:
+        traffic += partial_gradients(elements=partial, ranks=sizes.tensor, itemsize=sizes.itemsize)
+    if sizes.stages > 1 and stage in (0, sizes.stages - 1) and tied:
+        traffic += Traffic(step=calls("all_reduce", tied * sizes.itemsize, 2))
+    return traffic + Traffic(step=calls("all_reduce", 8, sizes.tensor * sizes.stages))

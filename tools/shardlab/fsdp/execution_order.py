@@ -1,0 +1,71 @@
+"""In which order units run forward: recorded in one iteration, expected in the next.
+
+What is fetched ahead is a guess that this iteration repeats the last. The first iteration has no
+guess and fetches nothing ahead. Where a later one leaves the order, fetching ahead stops until its
+end, what was fetched in vain is released, a warning says so once, and the order just seen is what
+the next iteration is expected to repeat. A wrong guess costs time and one unit's memory, never a
+wrong value; but every rank must leave the order in the same way, since gathers are collectives.
+
+PyTorch: `_ExecOrderData` (fsdp/_exec_order_utils.py) keeps the first iteration's order for good;
+under TORCH_DISTRIBUTED_DEBUG=DETAIL it warns that another order may give wrong results or hang.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from shardlab.fsdp.unit import Unit
+
+
+class ExecutionOrder:
+    """The sequence of units that forward enters; a unit may stand in it more than once.
+
+    Attributes:
+        expected: what the next forward is expected to do; None before the first was seen.
+        changes: how often a training forward differed from what was expected.
+    """
+
+    def __init__(self) -> None:
+        self.expected: list[Unit] | None = None
+        self.changes = 0
+        self._seen: list[Unit] = []
+        self._follows = False
+
+    def begin(self) -> None:
+        """A forward of the whole model begins."""
+        self._seen = []
+        self._follows = self.expected is not None
+
+    def enter(self, unit: Unit) -> bool:
+        """Note that `unit` runs; return whether that is as expected so far."""
+        if self._follows:
+            assert self.expected is not None
+            at = len(self._seen)
+            self._follows = at < len(self.expected) and self.expected[at] is unit
+        self._seen.append(unit)
+        return self._follows
+
+    def following(self, depth: int) -> Sequence[Unit]:
+        """Return the next `depth` units, as far as anything is expected."""
+        if not self._follows or self.expected is None:
+            return ()
+        at = len(self._seen)
+        return self.expected[at : at + depth]
+
+    def end(self) -> None:
+        """A training forward of the whole model is over: it is what the next should look like."""
+        if self.expected is not None and self.expected != self._seen:
+            if not self.changes:
+                warnings.warn(
+                    "this forward ran its units in another order than the last: "
+                    f"{_names(self._seen)} after {_names(self.expected)}. What was fetched ahead "
+                    "in vain is released; every rank must change its order alike",
+                    stacklevel=2,
+                )
+            self.changes += 1
+        self.expected = self._seen
+
+
+def _names(units: Sequence[Unit]) -> str:
+    return ", ".join(unit.name or "(root)" for unit in units)

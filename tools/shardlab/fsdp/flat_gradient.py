@@ -1,0 +1,158 @@
+"""The gradient of a flat parameter: filled leaf by leaf, reduced in one go, left on the shard.
+
+Dimension key: F elements of the flat parameter with padding, f = F / n those of one rank's shard.
+
+Autograd computes each leaf's gradient as a tensor of its own; a hook after accumulation copies it
+to its place here, in the dtype of the reduction, and lets it go. (The other way, to have `.grad` be
+a view of the buffer so that autograd adds into it, wants the buffer zeroed first and reads it back:
+four passes over memory where the copy makes two.) When the last leaf has come the unit's backward
+is over, since a parameter is accumulated after every operation that used it.
+
+PyTorch: `_post_backward_hook` and `_reduce_grad` (fsdp/_runtime_utils.py); FSDP2: `foreach_reduce`
+(_fully_shard/_fsdp_collectives.py), which copies all gradients into one buffer at the end.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from shardlab.comm import Axis, Pending
+from shardlab.fsdp.flat_parameter import FlatParameter
+from shardlab.fsdp.life_cycle import GRADIENTS, GradientState, LifeCycle
+
+
+class FlatGradient:
+    """One flat parameter's gradient over the axis.
+
+    Args:
+        flat: the parameter.
+        replicate: the axis along which it repeats; gradients are reduced along it too.
+        dtype: that gradients are accumulated and reduced in.
+        op: "mean" over all ranks, or "sum".
+
+    Attributes:
+        state: EMPTY, FILLING, HELD or REDUCING.
+    """
+
+    def __init__(
+        self, flat: FlatParameter, replicate: Axis, dtype: torch.dtype, op: str = "mean"
+    ) -> None:
+        self.flat = flat
+        self._replicate = replicate
+        self._dtype = dtype
+        self._op = op
+        self._life = LifeCycle(f"the gradient of {flat.name}", GRADIENTS, GradientState.EMPTY)
+        self._buffer_F: Tensor | None = None
+        self._filled = [False] * len(flat.leaves)  # has this place in the buffer a value?
+        self._arrived = [False] * len(flat.leaves)  # has this leaf come in this backward?
+        self._missing = len(flat.leaves)
+        self._pending: Pending | None = None
+        self._shard_reduced = False
+
+    @property
+    def state(self) -> GradientState:
+        """Where the gradient is."""
+        return self._life.state
+
+    @property
+    def unsharded_bytes(self) -> int:
+        """Memory that the gradient over the whole axis holds at this moment."""
+        return 0 if self._buffer_F is None else self._buffer_F.nbytes
+
+    def fill(self, number: int) -> bool:
+        """Take leaf `number`'s gradient; return whether it was the last of this backward."""
+        leaf = self.flat.leaves[number]
+        grad = leaf.grad
+        if grad is None:
+            return False
+        leaf.grad = None
+        if self._life.state is not GradientState.FILLING:
+            self._begin()
+        layout = self.flat.layout
+        assert self._buffer_F is not None
+        place = self._buffer_F[layout.offsets[number] : layout.offsets[number] + grad.numel()]
+        place = place.view(layout.shapes[number])
+        if self._filled[number]:
+            place.add_(grad)
+        else:
+            place.copy_(grad)
+            self._filled[number] = True
+        if not self._arrived[number]:
+            self._arrived[number] = True
+            self._missing -= 1
+        return self._missing == 0
+
+    def hold(self) -> None:
+        """Keep the gradient as it is for the next backward to add to: one without sync ends."""
+        self._life.move("hold")
+        self._forget_arrivals()
+
+    def start_reduce(self) -> None:
+        """Start to reduce; leaves that got no gradient count as zero."""
+        self._life.move("reduce")
+        self._forget_arrivals()
+        assert self._buffer_F is not None
+        for place, filled in zip(self.flat.views(self._buffer_F), self._filled, strict=True):
+            if not filled:
+                place.zero_()
+        for start, stop in self.flat.layout.gaps:
+            self._buffer_F[start:stop].zero_()
+        self._filled = [False] * len(self._filled)
+        self._shard_reduced = False
+        if self.flat.axis.size > 1:
+            self._pending = self.flat.axis.start_reduce_scatter(self._buffer_F, op=self._op)
+        else:
+            self._pending = Pending(self._buffer_F)
+            self.start_replicate()
+
+    def start_replicate(self) -> None:
+        """Wait for the reduce-scatter and start the all-reduce between replicas, if there are."""
+        if self._shard_reduced:
+            return
+        assert self._pending is not None
+        reduced_f = self._pending.wait()
+        self._buffer_F = None
+        self._shard_reduced = True
+        if self._replicate.size > 1:
+            self._pending = self._replicate.start_all_reduce(reduced_f, op=self._op, out=reduced_f)
+
+    def deposit(self) -> None:
+        """Wait for what is reduced and add it to the shard's `.grad`."""
+        self._life.move("deposit")
+        self.start_replicate()
+        assert self._pending is not None
+        shard_f = self.flat.shard_f
+        reduced_f = self._pending.wait().to(shard_f.dtype)
+        self._pending = None
+        if shard_f.grad is None:
+            shard_f.grad = reduced_f
+        else:
+            shard_f.grad.add_(reduced_f)
+
+    def drop(self) -> None:
+        """Forget what was filled or held; finish first what is being reduced."""
+        if self.state is GradientState.REDUCING:
+            self._life.move("deposit")
+            self.start_replicate()
+            assert self._pending is not None
+            self._pending.wait()
+            self._pending = None
+        elif self.state is not GradientState.EMPTY:
+            self._life.move("drop")
+            self._forget_arrivals()
+            self._filled = [False] * len(self._filled)
+            self._buffer_F = None
+
+    def _begin(self) -> None:
+        if self._life.state is GradientState.REDUCING:
+            # A leaf that is used again after its unit was done (a parameter in two reentrant
+            # checkpoints): what was reduced is laid down, and the rest reduced at the end.
+            self.deposit()
+        self._life.move("fill")
+        if self._buffer_F is None:
+            self._buffer_F = self.flat.full_F.new_empty(self.flat.layout.numel, dtype=self._dtype)
+
+    def _forget_arrivals(self) -> None:
+        self._arrived = [False] * len(self._arrived)
+        self._missing = len(self._arrived)

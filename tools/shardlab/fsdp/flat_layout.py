@@ -1,0 +1,136 @@
+"""Where each parameter lies in a flat parameter, and what of it each rank holds: arithmetic only.
+
+    flat   | weight     |gap| bias |      tail      |      F elements = n ranks × f
+    ranks  | 0          | 1          | 2            |
+
+Parameters follow one another, each beginning at a multiple of `ALIGNMENT` elements (16 bytes of a
+2-byte dtype: CUDA kernels read aligned vectors, a matmul on an odd address is slower). The end is
+padded so that n ranks get equal pieces. Positions don't depend on n, only the tail does, which is
+why shards saved on one axis size can be read on another.
+
+PyTorch: `FlatParamHandle._init_flat_param_and_metadata` and `_get_shard` (fsdp/_flat_param.py).
+There a rank's last piece is padded; here too, and gaps and tail hold zeros whose gradient is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+ALIGNMENT = 8  # elements
+
+
+class Piece(NamedTuple):
+    """The part of one parameter that lies in one rank's shard.
+
+    Attributes:
+        parameter: its number in the layout.
+        start, stop: where it lies in the shard, in elements.
+        offset: where it begins in the parameter, flattened.
+    """
+
+    parameter: int
+    start: int
+    stop: int
+    offset: int
+
+
+class Overlap(NamedTuple):
+    """Elements that an old shard and a new one have in common.
+
+    Attributes:
+        rank: whose old shard it is.
+        source, target: where the elements begin in the old shard and in the new.
+        length: how many.
+    """
+
+    rank: int
+    source: int
+    target: int
+    length: int
+
+
+@dataclass(frozen=True)
+class FlatLayout:
+    """The places of some parameters in one flat parameter over an axis of `size` ranks.
+
+    Attributes:
+        names, shapes, offsets: of each parameter; an offset is in elements.
+        size: ranks along the axis (n).
+        numel: elements with gaps and tail (F), a multiple of n.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]
+    size: int
+    numel: int
+
+    @classmethod
+    def of(cls, shapes: Mapping[str, Sequence[int]], size: int) -> FlatLayout:
+        """Lay `shapes` out in their order for an axis of `size` ranks."""
+        offsets, end = [], 0
+        for shape in shapes.values():
+            offsets.append(end)
+            end = _up(end + prod(shape), ALIGNMENT)
+        own = tuple(tuple(shape) for shape in shapes.values())
+        return cls(tuple(shapes), own, tuple(offsets), size, _up(max(end, 1), size))
+
+    @property
+    def shard_numel(self) -> int:
+        """Elements that each rank holds (f)."""
+        return self.numel // self.size
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """Where no parameter lies, as (start, stop)."""
+        starts = [*self.offsets, self.numel]
+        ends = [0] + [at + prod(s) for at, s in zip(self.offsets, self.shapes, strict=True)]
+        return [(end, start) for end, start in zip(ends, starts, strict=True) if end < start]
+
+    def pieces(self, rank: int) -> Iterator[Piece]:
+        """Yield what rank `rank` holds of each parameter, leaving out those it holds nothing of."""
+        low, high = rank * self.shard_numel, (rank + 1) * self.shard_numel
+        for index, (at, shape) in enumerate(zip(self.offsets, self.shapes, strict=True)):
+            start, stop = max(at, low), min(at + prod(shape), high)
+            if start < stop:
+                yield Piece(index, start - low, stop - low, start - at)
+
+    def resized(self, size: int) -> FlatLayout:
+        """Return the layout of the same parameters over `size` ranks."""
+        shapes = dict(zip(self.names, self.shapes, strict=True))
+        return FlatLayout.of(shapes, size)
+
+    def overlaps(self, new: FlatLayout, rank: int) -> Iterator[Overlap]:
+        """Yield which elements of these shards make up rank `rank`'s shard in the layout `new`.
+
+        Raises:
+            ValueError: `new` lays out other parameters.
+        """
+        if (self.names, self.shapes) != (new.names, new.shapes):
+            raise ValueError(_other(self, new))
+        low, high = rank * new.shard_numel, min((rank + 1) * new.shard_numel, self.numel)
+        while low < high:
+            source, at = divmod(low, self.shard_numel)
+            length = min(high - low, self.shard_numel - at)
+            yield Overlap(source, at, low - rank * new.shard_numel, length)
+            low += length
+
+
+def _up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def _other(old: FlatLayout, new: FlatLayout) -> str:
+    had, has = (dict(zip(x.names, x.shapes, strict=True)) for x in (old, new))
+    differ = [name for name in {**had, **has} if had.get(name) != has.get(name)]
+    if not differ:
+        return "the saved flat parameter holds its parameters in another order"
+    name = differ[0]
+    return (
+        f"{len(differ)} parameters of this flat parameter were saved otherwise: {name} had shape "
+        f"{had.get(name)} and has {has.get(name)}; shards go back into units cut the same way, "
+        "a full state dict into any"
+    )

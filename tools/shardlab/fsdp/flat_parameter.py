@@ -1,0 +1,164 @@
+"""Some parameters of a unit as one flat tensor: a shard that lives, a whole that comes and goes.
+
+Dimension key: F elements of the flat parameter with padding, f = F / n those of one rank's shard.
+
+`shard_f` is the only copy that lasts: an `nn.Parameter` of the model's dtype that any torch
+optimizer updates, one tensor for a whole unit. `full_F` is gathered into and freed again, and the
+module's own parameters ("leaves") are views of it for ever: to unshard is one all-gather and no
+other copy, to reshard is to free one storage.
+
+Three traps, and how they are avoided:
+- Autograd keeps views of `full_F` (a matmul saves the transposed weight) beyond forward. They hold
+  its storage, so the storage must stay the same object: its *memory* goes and returns with
+  `untyped_storage().resize_`, and what autograd kept is right again when backward reads it.
+- Gathering writes to `full_F` between forward and backward, which would make autograd refuse what
+  it saved. A view made by `leaf.data = …` has a version counter of its own, so it does not notice.
+  What autograd can't notice, `changed` does: the shard's counter against that of the last gather.
+- A freed leaf must not be read: `ShardedParameter` stands in its place while it is.
+
+PyTorch: `FlatParamHandle` (fsdp/_flat_param.py), whose parameters are autograd views of the flat
+one, so that backward writes a whole flat gradient and slices it; FSDP2 shards every parameter by
+itself (`FSDPParam`) and copies all of them in and out around each collective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from shardlab.comm import Axis, Pending
+from shardlab.fsdp.flat_layout import FlatLayout
+
+
+class FlatParameter:
+    """Parameters of one unit with one dtype that train together, or are frozen together.
+
+    Args:
+        name: for errors and state dicts.
+        named: the parameters by their full names; they become views of the flat one.
+        axis: along which it is cut (n ranks).
+        dtype: that the parameters compute in.
+
+    Attributes:
+        leaves: the parameters.
+        shard_f: what this rank keeps, [f], in the parameters' own dtype.
+        full_F: all of it, [F] in `dtype`; without memory while sharded.
+
+    Raises:
+        ValueError: the parameters' dtypes, devices or `requires_grad` differ.
+    """
+
+    def __init__(
+        self, name: str, named: Sequence[tuple[str, nn.Parameter]], axis: Axis, dtype: torch.dtype
+    ) -> None:
+        self.name = name
+        self.axis = axis
+        self.leaves = [leaf for _, leaf in named]
+        self.layout = FlatLayout.of({name: leaf.shape for name, leaf in named}, axis.size)
+        own_F = self._flattened()
+        shard_f = own_F.view(axis.size, -1)[axis.rank]
+        # One rank that computes in its own dtype has its shard for a whole: nothing ever moves.
+        self.is_whole = axis.size == 1 and dtype == own_F.dtype
+        self.shard_f = nn.Parameter(
+            shard_f if self.is_whole else shard_f.clone(), self.leaves[0].requires_grad
+        )
+        self.full_F = own_F if own_F.dtype == dtype else torch.empty_like(own_F, dtype=dtype)
+        self._bytes = self.full_F.nbytes
+        self._pending: Pending | None = None
+        self._gathered_version = -1
+        for leaf, view in zip(self.leaves, self.views(self.full_F), strict=True):
+            leaf.grad = None
+            leaf.data = view
+        self.free()
+
+    @property
+    def unsharded_bytes(self) -> int:
+        """Memory that the full parameters hold at this moment, beside the shard."""
+        return 0 if self.is_whole else self.full_F.untyped_storage().nbytes()
+
+    @property
+    def version(self) -> int:
+        """How often the shard was written to, as far as its version counter knows.
+
+        torch's fused optimizers don't move the counter (seen in 2.13), nor do writes to `.data`.
+        """
+        return self.shard_f._version
+
+    @property
+    def changed(self) -> bool:
+        """Whether the shard was written to since it was last gathered."""
+        return not self.is_whole and self.version != self._gathered_version
+
+    def views(self, flat_F: Tensor) -> list[Tensor]:
+        """Return each parameter's place in `flat_F`, in its own shape."""
+        layout = self.layout
+        return [
+            flat_F[at : at + leaf.numel()].view(shape)
+            for at, leaf, shape in zip(layout.offsets, self.leaves, layout.shapes, strict=True)
+        ]
+
+    def start_gather(self) -> None:
+        """Give `full_F` memory and start to fill it."""
+        self._gathered_version = self.version
+        if self.is_whole:
+            return
+        self.full_F.untyped_storage().resize_(self._bytes)
+        mine_f = self.shard_f.detach().to(self.full_F.dtype)
+        self._pending = self.axis.start_all_gather(mine_f, out=self.full_F)
+
+    def finish_gather(self) -> None:
+        """Wait until `full_F` is filled; let the leaves want a gradient if the shard does."""
+        if self._pending is not None:
+            self._pending.wait()
+            self._pending = None
+        if self.leaves[0].requires_grad != self.shard_f.requires_grad:
+            for leaf in self.leaves:
+                leaf.requires_grad_(self.shard_f.requires_grad)
+
+    def free(self) -> None:
+        """Give the memory of `full_F` back; views of it, autograd's too, must not be read now."""
+        if not self.is_whole:
+            self.full_F.untyped_storage().resize_(0)
+
+    def write_back(self) -> None:
+        """Copy this rank's part of `full_F` into the shard."""
+        if not self.is_whole:
+            with torch.no_grad():
+                self.shard_f.copy_(self.full_F.view(self.axis.size, -1)[self.axis.rank])
+            self._gathered_version = self.version
+
+    def gathered(self, shard_f: Tensor) -> dict[str, Tensor]:
+        """Return whole tensors by parameter from every rank's `shard_f` [f]: a collective.
+
+        For what has the shard's shape: the shard itself, its gradient, an optimizer's state.
+        """
+        if self.axis.size == 1:
+            whole_F = shard_f.detach().clone()
+        else:
+            whole_F = self.axis.all_gather(shard_f.detach())
+        return dict(zip(self.layout.names, self.views(whole_F), strict=True))
+
+    def sliced(self, whole: Sequence[Tensor]) -> Tensor:
+        """Return this rank's piece [f] of the parameter-shaped tensors `whole`; no collective."""
+        mine_f = torch.zeros_like(self.shard_f, requires_grad=False)
+        for number, start, stop, offset in self.layout.pieces(self.axis.rank):
+            mine_f[start:stop] = whole[number].detach().reshape(-1)[offset : offset + stop - start]
+        return mine_f
+
+    def _flattened(self) -> Tensor:
+        first = self.leaves[0]
+        for name, leaf in zip(self.layout.names, self.leaves, strict=True):
+            for what in ("dtype", "device", "requires_grad"):
+                if getattr(leaf, what) != getattr(first, what):
+                    raise ValueError(
+                        f"{self.name} lies flat in one tensor, so its parameters share one {what}: "
+                        f"{self.layout.names[0]} has {getattr(first, what)}, {name} has "
+                        f"{getattr(leaf, what)}"
+                    )
+        flat_F = torch.zeros(self.layout.numel, dtype=first.dtype, device=first.device)
+        with torch.no_grad():
+            for leaf, view in zip(self.leaves, self.views(flat_F), strict=True):
+                view.copy_(leaf)
+        return flat_F

@@ -1,0 +1,232 @@
+"""A model whose parameters, gradients and optimizer state are cut over the ranks of an axis.
+
+    model = GPT(…)                                        # the same weights on every rank
+    model = FSDP(model, grid.data, units=model.blocks)    # each block a unit, the rest the root's
+    optimizer = AdamW(model.parameters())                 # one flat shard a unit
+    loss = model(tokens)…; loss.backward(); optimizer.step()
+
+Every rank computes on its own part of the batch with full parameters, that exist one unit at a
+time; what persists is 1/n of everything. `life_cycle.py` has the states, `runtime.py` the moments.
+
+What the flat shards cost: an optimizer sees a unit's parameters as one vector. All that works
+element by element (SGD, Adam, AdamW, RMSprop, Adagrad …) is exact and fast, one tensor instead of
+dozens; groups cost one collective each (`group`); what looks at a parameter's shape or norm (LAMB,
+Adafactor, Muon) can't work. `local_parameters` shows where each parameter lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from torch import Tensor, nn
+
+from shardlab.comm import Axis
+from shardlab.fsdp.flat_parameter import FlatParameter
+from shardlab.fsdp.mixed_precision import MixedPrecision
+from shardlab.fsdp.policies import BackwardPrefetch, ShardingStrategy
+from shardlab.fsdp.runtime import Runtime
+from shardlab.fsdp.unit import Unit
+from shardlab.fsdp.wrap import Group, assign, build
+from shardlab.gradient_norm import clip, gradient_norm
+
+
+class FSDP(nn.Module):
+    """Wraps a model; its forward is the model's.
+
+    Args:
+        module: the model, with the same weights on every rank and already on its device.
+        axis: along which parameters are cut (under NO_SHARD: along which they repeat).
+        units: modules to gather and release as one each, usually the transformer blocks.
+        strategy: what is sharded, and when.
+        replicate: the second axis of a hybrid strategy.
+        mixed_precision: dtypes of the working copies.
+        backward_prefetch, forward_prefetch: what is fetched ahead of its use.
+        limit: how many units may be full for use or ahead of it, beside the root and what the
+            strategy keeps: the one that runs, and limit - 1 fetched ahead.
+        group: a key for each parameter's name and itself; different keys lie in different flats.
+        op: "mean" of the ranks' gradients, or "sum".
+
+    Attributes:
+        units: what it was cut into, the root first.
+        runtime: what drives them.
+
+    Raises:
+        ValueError: settings that don't fit together, units that are not in the model, a parameter
+            tied across units.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        axis: Axis,
+        *,
+        units: Iterable[nn.Module] = (),
+        strategy: ShardingStrategy = ShardingStrategy.FULL_SHARD,
+        replicate: Axis | None = None,
+        mixed_precision: MixedPrecision | None = None,
+        backward_prefetch: BackwardPrefetch | None = BackwardPrefetch.BACKWARD_PRE,
+        forward_prefetch: bool = False,
+        limit: int = 2,
+        group: Group | None = None,
+        op: str = "mean",
+    ) -> None:
+        super().__init__()
+        _refuse(module, limit, op)
+        self.shard_axis, self.replicate_axis = strategy.axes(axis, replicate)
+        self.precision = mixed_precision or MixedPrecision()
+        self.names = list(module.state_dict())
+        self.tied = _first_names(module)
+        axes = (self.shard_axis, self.replicate_axis)
+        built = [
+            build(name, m, slots, axes=axes, precision=self.precision, group=group, op=op)
+            for name, (m, slots) in assign(module, units).items()
+        ]
+        self.units: tuple[Unit, ...] = tuple(built)
+        self.module = module
+        self.runtime = Runtime(
+            built,
+            reshards_after_forward=strategy.reshards_after_forward,
+            backward_prefetch=backward_prefetch,
+            forward_prefetch=forward_prefetch,
+            limit=limit,
+        )
+        for unit in built[1:]:
+            unit.module.register_forward_pre_hook(
+                _before(self.runtime, unit), prepend=True, with_kwargs=True
+            )
+            unit.module.register_forward_hook(_after(self.runtime, unit))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model with the root unit around it."""
+        root = self.runtime.root
+        args, kwargs = self.precision.cast(args), self.precision.cast(kwargs)
+        self.runtime.before_forward(root, (args, kwargs))
+        outputs = self.module(*args, **kwargs)
+        self.runtime.after_forward(root, outputs)
+        return outputs
+
+    @property
+    def flats(self) -> list[FlatParameter]:
+        """Every flat parameter, unit by unit."""
+        return [flat for unit in self.units for flat in unit.flats]
+
+    @property
+    def unsharded_bytes(self) -> int:
+        """Memory that full parameters hold at this moment, beside the shards."""
+        return sum(unit.unsharded_bytes for unit in self.units)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """In a backward inside, keep whole gradients for the next one to add to; reduce nothing.
+
+        Saves the reduction, costs the memory of the whole gradient on every rank. The last
+        micro-batch runs outside and reduces the sum. `drop_gradients` forgets what is held.
+        """
+        before, self.runtime.sync = self.runtime.sync, False
+        try:
+            yield
+        finally:
+            self.runtime.sync = before
+
+    @contextmanager
+    def gathered(self, *, write_back: bool = False) -> Iterator[None]:
+        """Hold every unit's full parameters in the modules: to look at, generate with or change.
+
+        Memory is the whole model's. In the computing dtype, under mixed precision.
+
+        Args:
+            write_back: keep what was written to the parameters inside.
+        """
+        gathers = self.runtime.gathers
+        gathers.fill_all()
+        gathers.pinned = True
+        try:
+            yield
+            if write_back:
+                for flat in self.flats:
+                    flat.write_back()
+        finally:
+            gathers.pinned = False
+            gathers.release_all()
+
+    def local_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield (name, piece) for each parameter of which a piece lies on this rank.
+
+        A piece is a view [elements] into the shard, its `.grad` one into the shard's; it bears the
+        marks of the whole parameter (how it is cut over the tensor axis, say).
+        """
+        for flat in self.flats:
+            for number, start, stop, _ in flat.layout.pieces(flat.axis.rank):
+                piece = nn.Parameter(flat.shard_f.detach()[start:stop], flat.shard_f.requires_grad)
+                piece.__dict__.update(flat.leaves[number].__dict__)
+                if flat.shard_f.grad is not None:
+                    piece.grad = flat.shard_f.grad[start:stop]
+                yield flat.layout.names[number], piece
+
+    def clip_grad_norm_(
+        self, max_norm: float, *, axis: Axis | None = None, tensor: Axis | None = None
+    ) -> Tensor:
+        """Scale the gradients to a 2-norm of at most `max_norm`; return the norm they had (fp64).
+
+        The norm is that of the whole model, each parameter counted once: pieces differ along the
+        axis that shards, replicas of HYBRID_SHARD and NO_SHARD are equal and not added.
+
+        Args:
+            max_norm: of all parameters' gradients together.
+            axis: whose ranks hold the whole model between them; by default the one that shards.
+                With tensor parallelism around: `grid.axis("tensor", "data")`.
+            tensor: the tensor axis, to count what its ranks hold alike only once.
+        """
+        pieces = [piece for _, piece in self.local_parameters()]
+        norm = gradient_norm(pieces, axis or self.shard_axis, tensor=tensor or Axis.alone("tensor"))
+        clip([flat.shard_f for flat in self.flats], norm, max_norm)
+        return norm
+
+    def drop_gradients(self) -> None:
+        """Forget what backwards under `no_sync` hold, and the shards' gradients."""
+        for unit in self.units:
+            for gradient in unit.gradients:
+                gradient.drop()
+        self.zero_grad(set_to_none=True)
+
+    def _apply(self, *_: Any, **__: Any) -> NoReturn:
+        raise RuntimeError(
+            "move or cast the model before it is wrapped in FSDP: its parameters are views of "
+            "buffers that .to(), .cuda() or .half() would leave behind"
+        )
+
+
+def _before(runtime: Runtime, unit: Unit) -> Callable[..., None]:
+    def before(_: nn.Module, args: Any, kwargs: Any) -> None:
+        runtime.before_forward(unit, (args, kwargs))
+
+    return before
+
+
+def _after(runtime: Runtime, unit: Unit) -> Callable[..., None]:
+    def after(_: nn.Module, __: Any, outputs: Any) -> None:
+        runtime.after_forward(unit, outputs)
+
+    return after
+
+
+def _first_names(module: nn.Module) -> dict[str, str]:
+    """Return, for each name of a parameter, the first name of the same one."""
+    first: dict[int, str] = {}
+    return {
+        name: first.setdefault(id(parameter), name)
+        for name, parameter in module.named_parameters(remove_duplicate=False)
+    }
+
+
+def _refuse(module: nn.Module, limit: int, op: str) -> None:
+    if any(isinstance(inner, FSDP) for inner in module.modules()):
+        raise ValueError("the model holds an FSDP already; wrap it once, and name its units")
+    if limit < 1:
+        raise ValueError(
+            f"limit={limit}: at least the unit that runs must be full; choose 1 or more"
+        )
+    if op not in ("mean", "sum"):
+        raise ValueError(f"op={op!r}: gradients of data ranks are averaged or added; mean or sum")

@@ -1,0 +1,105 @@
+"""From a model and its chosen modules to units: who owns which parameter, and which lie together.
+
+A parameter belongs to the nearest chosen module around it; what none encloses is the root's. Tied
+parameters must have one owner: leave both in the root, or choose a module that holds both.
+
+Within a unit, parameters of one dtype that all train, or are all frozen, lie in one flat parameter:
+one all-gather, one reduce-scatter, one tensor for the optimizer. Frozen ones lie apart, since they
+are gathered and never reduced, and an optimizer with weight decay must not see them. So do
+parameters of different `group`: the price of an optimizer's parameter groups (no decay on biases,
+say) is one collective more for each group in each unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+from torch import nn
+
+from shardlab.comm import Axis
+from shardlab.fsdp.flat_gradient import FlatGradient
+from shardlab.fsdp.flat_parameter import FlatParameter
+from shardlab.fsdp.mixed_precision import MixedPrecision
+from shardlab.fsdp.unit import Slot, Unit
+
+Group = Callable[[str, nn.Parameter], Hashable]
+Assigned = dict[str, tuple[nn.Module, list[Slot]]]
+
+
+def assign(root: nn.Module, chosen: Iterable[nn.Module]) -> Assigned:
+    """Return each unit's module and slots by its name, the root ("") first.
+
+    Raises:
+        ValueError: a chosen module is not in the model, or a parameter has two owners.
+    """
+    names = {id(module): name for name, module in root.named_modules()}
+    chosen = list(chosen)
+    wanted = {id(module) for module in chosen}
+    if strangers := [type(module).__name__ for module in chosen if id(module) not in names]:
+        raise ValueError(f"units={strangers} are not modules of the model that is to be sharded")
+    units: Assigned = {"": (root, [])}
+    owner_at: dict[str, str] = {}
+    owners: dict[int, tuple[str, str]] = {}
+    filled: set[tuple[int, str]] = set()
+    for path, module in root.named_modules(remove_duplicate=False):
+        above = owner_at[path.rpartition(".")[0]] if path else ""
+        owner = owner_at[path] = names[id(module)] if id(module) in wanted else above
+        units.setdefault(owner, (module, []))
+        for attribute, parameter in module._parameters.items():
+            if parameter is None:
+                continue
+            name = f"{path}.{attribute}" if path else attribute
+            first = owners.setdefault(id(parameter), (owner, name))
+            if first[0] != owner:
+                raise ValueError(_two_owners(first, (owner, name)))
+            if (id(module), attribute) not in filled:
+                filled.add((id(module), attribute))
+                units[owner][1].append(Slot(module, attribute, name, parameter))
+    return units
+
+
+def build(
+    name: str,
+    module: nn.Module,
+    slots: list[Slot],
+    *,
+    axes: tuple[Axis, Axis],
+    precision: MixedPrecision,
+    group: Group | None,
+    op: str,
+) -> Unit:
+    """Cut the parameters in `slots` along the first of `axes`; return the unit they make.
+
+    The shards are registered on `module` as `flat_shard`, `flat_shard_1` … instead.
+    """
+    shard_axis, replicate = axes
+    kinds: dict[Hashable, dict[int, tuple[str, nn.Parameter]]] = {}
+    for slot in slots:
+        p = slot.parameter
+        kind = (p.dtype, p.requires_grad, group(slot.name, p) if group else None)
+        kinds.setdefault(kind, {}).setdefault(id(p), (slot.name, p))
+    flats, gradients = [], []
+    for number, named in enumerate(kinds.values()):
+        own = next(iter(named.values()))[1].dtype
+        attribute = f"flat_shard_{number}" if number else "flat_shard"
+        flat = FlatParameter(
+            f"{name}.{attribute}" if name else attribute,
+            list(named.values()),
+            shard_axis,
+            precision.of_parameters(own),
+        )
+        flats.append(flat)
+        if flat.shard_f.requires_grad:
+            gradients.append(FlatGradient(flat, replicate, precision.of_gradients(own), op))
+    unit = Unit(name, module, flats, gradients, slots)
+    for flat in flats:
+        module.register_parameter(flat.name.rpartition(".")[2], flat.shard_f)
+    return unit
+
+
+def _two_owners(first: tuple[str, str], second: tuple[str, str]) -> str:
+    units = " and ".join(f"unit {owner or '(root)'}" for owner in (first[0], second[0]))
+    return (
+        f"{first[1]} and {second[1]} are one tied parameter in two units, {units}; it must be "
+        "gathered and reduced by one: choose a module that holds both, or leave both to the root"
+    )

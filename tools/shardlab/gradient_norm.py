@@ -1,0 +1,120 @@
+"""The norm of all gradients of a model that many ranks hold, each parameter counted once.
+
+What a rank holds falls in three sorts. A slice of a sharded parameter: every rank's slice counts. A
+replicated parameter (a norm, a row-parallel bias): all tensor ranks hold the same gradient, so the
+first one counts it. A copy of a parameter that another pipeline stage counts (the tied embedding on
+the last stage): it does not. Squares then add up over tensor × pipeline, in one all-reduce of eight
+bytes. Data-parallel ranks hold the same gradients, reach the same norm, and need not speak.
+
+The gradients must be finished: reduced over the data axis, partial ones and tied ones summed.
+
+Megatron does so in `get_grad_norm_fp32` and `clip_grad_by_total_norm_fp32`
+(megatron/core/optimizer/clip_grads.py), with `param_is_not_tensor_parallel_duplicate` and
+`param_is_not_shared` for the choice; PyTorch in `torch.nn.utils.clip_grad_norm_`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from shardlab.comm import Axis
+from shardlab.sharding import sharding_of
+
+SMALLEST = 1e-6  # added to the norm before dividing, as PyTorch and Megatron do
+
+
+def counted(
+    parameters: Iterable[nn.Parameter], tensor: Axis, *, copies: Iterable[nn.Parameter] = ()
+) -> list[nn.Parameter]:
+    """Return the parameters that this rank counts; over the model's ranks each is counted once.
+
+    Args:
+        parameters: those of this rank; one that comes twice is counted once.
+        tensor: the tensor axis; a parameter is sharded over it or replicated.
+        copies: those that another pipeline stage counts.
+    """
+    left_out = {id(parameter) for parameter in copies}
+    mine = []
+    for parameter in parameters:
+        if id(parameter) in left_out:
+            continue
+        left_out.add(id(parameter))
+        if tensor.rank == 0 or sharding_of(parameter) is not None:
+            mine.append(parameter)
+    return mine
+
+
+def gradient_norm(
+    parameters: Iterable[nn.Parameter], axis: Axis, *, tensor: Axis,
+    copies: Iterable[nn.Parameter] = (), order: float = 2.0, attribute: str = "grad",
+) -> Tensor:  # fmt: skip
+    """Return the norm of all gradients of a model that the ranks of `axis` hold between them.
+
+    Half-precision gradients are measured in fp32, and squares added in fp64. Every rank of the axis
+    calls this, also one that counts nothing. Returns fp64 without dimensions.
+
+    Args:
+        parameters: this rank's; those without a gradient are passed over.
+        axis: `grid.axis("tensor", "pipeline")`.
+        tensor: the tensor axis, one of those that make up `axis`.
+        copies: parameters that another pipeline stage counts (`counted`).
+        order: p of the p-norm; infinity for the largest absolute value.
+        attribute: where gradients stand: "grad" or "main_grad".
+
+    Raises:
+        ValueError: an order that is not positive.
+    """
+    if order <= 0:
+        raise ValueError(f"the norm's order is {order}; it is a positive number, or infinity")
+    parameters = list(parameters)
+    gradients = _gradients(counted(parameters, tensor, copies=copies), attribute)
+    norms = _norms(gradients, order) if gradients else _nothing(parameters)
+    if math.isinf(order):
+        return axis.all_reduce(norms.max().reshape(1), op="max")[0]
+    return axis.all_reduce(norms.pow(order).sum().reshape(1))[0] ** (1 / order)
+
+
+def clip(
+    parameters: Iterable[nn.Parameter], norm: Tensor, max_norm: float, *, attribute: str = "grad"
+) -> None:
+    """Scale all gradients of this rank, counted here or not, so that their norm is `max_norm`.
+
+    Gradients whose norm is smaller stay as they are. In place: they are this rank's own.
+
+    Raises:
+        ValueError: `max_norm` is not positive.
+    """
+    if max_norm <= 0:
+        raise ValueError(f"max_norm is {max_norm}; expected a positive number")
+    gradients = _gradients(parameters, attribute)
+    factor = (max_norm / (norm + SMALLEST)).clamp(max=1.0)
+    # Asking for the number costs nothing on the CPU; on a GPU it would wait for the whole backward.
+    if not gradients or (factor.device.type == "cpu" and bool(factor == 1)):
+        return
+    torch._foreach_mul_(gradients, factor)
+
+
+def _gradients(parameters: Iterable[nn.Parameter], attribute: str) -> list[Tensor]:
+    unique = {id(p): getattr(p, attribute, None) for p in parameters}
+    return [g.detach() for g in unique.values() if g is not None and g.numel()]
+
+
+def _norms(gradients: list[Tensor], order: float) -> Tensor:
+    """Return each gradient's norm in fp64, [gradients]."""
+    by_dtype: dict[torch.dtype, list[Tensor]] = {}
+    for gradient in gradients:
+        by_dtype.setdefault(gradient.dtype, []).append(gradient)
+    norms: list[Tensor] = []
+    for dtype, alike in by_dtype.items():
+        wide = torch.float32 if dtype.itemsize < 4 else dtype
+        norms += torch._foreach_norm(alike, order, dtype=wide)
+    return torch.stack([norm.to(torch.float64) for norm in norms])
+
+
+def _nothing(parameters: list[nn.Parameter]) -> Tensor:
+    device = parameters[0].device if parameters else None
+    return torch.zeros(1, dtype=torch.float64, device=device)

@@ -1,0 +1,62 @@
+"""The feed-forward pair: column-parallel, GELU, row-parallel.
+
+GELU acts on each feature by itself, so it can stand between the two on features that are cut. Cut
+the other way round, row then column, the first output would be a sum still to be made, and
+GELU(a + b) is not GELU(a) + GELU(b): one more all-reduce.
+
+The exact GELU (erf) as Megatron's default `activation_func`; its fused `bias_gelu` is the tanh
+approximation, another function.
+
+Dimensions: S sequence, B batch, H hidden, F feed-forward; lower case: this rank's share.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+
+from shardlab.comm import Axis
+from shardlab.config import GPTConfig
+from shardlab.init import DEFAULT, Init
+from shardlab.linear import ColumnParallelLinear, RowParallelLinear
+
+
+class MLP(nn.Module):
+    """Y = GELU(X W₁ᵀ + b₁) W₂ᵀ + b₂.
+
+    Args:
+        config: of the model.
+        name: of this layer in the whole model.
+        axis: the tensor axis; it divides F.
+        sequence_parallel: x arrives and leaves cut along S.
+        gradient_accumulation: as in ColumnParallelLinear.
+        init: how parameters start.
+
+    Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both; fc1.weight [f, H]; fc2.weight [H, f].
+
+    Raises:
+        ValueError: the axis does not divide F.
+
+    """
+
+    def __init__(
+        self, config: GPTConfig, name: str, *, axis: Axis, sequence_parallel: bool = False,
+        gradient_accumulation: bool = False, init: Init = DEFAULT,
+    ) -> None:  # fmt: skip
+        """Make the two linears."""
+        super().__init__()
+        self.fc1 = ColumnParallelLinear(
+            config.hidden, config.ffn_width, axis=axis, bias=config.bias,
+            sequence_parallel=sequence_parallel, gradient_accumulation=gradient_accumulation,
+            name=f"{name}.fc1", init=init,
+        )  # fmt: skip
+        self.fc2 = RowParallelLinear(
+            config.ffn_width, config.hidden, axis=axis, bias=config.bias,
+            sequence_parallel=sequence_parallel, gradient_accumulation=gradient_accumulation,
+            name=f"{name}.fc2", init=init.narrower(config.layers),
+        )  # fmt: skip
+
+    def forward(self, x_sBH: Tensor) -> Tensor:
+        """Return Y."""
+        y_sBH: Tensor = self.fc2(gelu(self.fc1(x_sBH)))
+        return y_sBH

@@ -1,0 +1,163 @@
+"""A GPT over the tensor axis, whole or one stage of a pipeline.
+
+Dimensions: S sequence, B batch, H hidden, V vocabulary; lower case: this rank's share (s under
+sequence parallelism only).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from shardlab import partial_gradients
+from shardlab.block import Block
+from shardlab.comm import Axis
+from shardlab.config import GPTConfig
+from shardlab.cross_entropy import cross_entropy
+from shardlab.dropout import Dropout
+from shardlab.embedding import VocabParallelEmbedding, VocabParallelHead
+from shardlab.init import Init
+from shardlab.norm import LayerNorm
+from shardlab.rules import check_pipeline, check_tensor
+
+
+__all__ = ["GPT", "GPTConfig"]
+
+
+class GPT(nn.Module):
+    """Stage `stage` of `stages` of a GPT; by default all of it.
+
+    The first stage holds the embeddings, the last the final norm and the head, each an equal share
+    of the blocks. Parameters have the same names on any grid: `word_embedding.weight`,
+    `position_embedding`, `layers.3.mlp.fc1.weight` with the layer's number in the whole model,
+    `final_norm.weight`, and untied `head.weight`. A tied weight stands on the first and on the last
+    stage under the same name and starts alike; whoever trains sums its gradients over
+    `grid.embedding`. `sharding.load_whole` and `whole_parameters` load and gather a model;
+    `partial_gradients.reduce` finishes its gradients under sequence parallelism.
+
+    Args:
+        config: the model.
+        tensor: the tensor axis.
+        sequence_parallel: between the linears keep activations cut along S; no effect on an axis of
+            one rank.
+        gradient_accumulation: linears add their weight's gradient into `weight.main_grad`.
+        seed: of the initial weights.
+        dropout_seed: of dropout masks; None for `seed`. Data-parallel ranks should differ in it.
+        stage: 0 … stages − 1.
+        stages: of the pipeline; divides `config.layers`.
+        device: of parameters.
+
+    Raises:
+        ValueError: something does not divide; the message says what would.
+
+    """
+
+    def __init__(
+        self, config: GPTConfig, *, tensor: Axis, sequence_parallel: bool = False,
+        gradient_accumulation: bool = False, seed: int = 0, dropout_seed: int | None = None,
+        stage: int = 0, stages: int = 1, device: torch.device | str = "cpu",
+    ) -> None:  # fmt: skip
+        """Make this stage's part."""
+        super().__init__()
+        check_tensor(
+            tensor.size, hidden=config.hidden, heads=config.heads, kv_heads=config.groups,
+            ffn=config.ffn_width,
+        )  # fmt: skip
+        check_pipeline(stages, layers=config.layers)
+        if not 0 <= stage < stages:
+            raise ValueError(f"stage {stage} of {stages}: expected 0 <= stage < {stages}")
+        self.config = config
+        self.tensor = tensor
+        self.sequence_parallel = sequence_parallel and tensor.size > 1
+        self.first, self.last = stage == 0, stage == stages - 1
+        self._init = Init(seed, config.init_std, config.dtype, device)
+        dropout_seed = seed if dropout_seed is None else dropout_seed
+        if self.first or (self.last and config.tie_embeddings):
+            self.word_embedding = VocabParallelEmbedding(
+                config.vocab, config.hidden, axis=tensor, init=self._init,
+                sequence_parallel=self.sequence_parallel,
+            )  # fmt: skip
+        if self.first:
+            self._make_positions(dropout_seed)
+        share = config.layers // stages
+        self.layers = nn.ModuleDict()
+        for index in range(stage * share, (stage + 1) * share):
+            self.layers[str(index)] = Block(
+                config, f"layers.{index}", axis=tensor, sequence_parallel=self.sequence_parallel,
+                gradient_accumulation=gradient_accumulation, dropout_seed=dropout_seed,
+                init=self._init,
+            )  # fmt: skip
+        if self.last:
+            self._make_head(gradient_accumulation)
+
+    @property
+    def tied_weight(self) -> nn.Parameter | None:
+        """The tied weight, where another stage holds a copy of it; None elsewhere.
+
+        Its gradient is summed over `grid.embedding` after backward, as Megatron does in
+        `_allreduce_word_embedding_grads` (megatron/core/distributed/finalize_model_grads.py).
+        """
+        tied = self.config.tie_embeddings and self.first != self.last
+        return self.word_embedding.weight if tied else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run this stage.
+
+        Args:
+            x: tokens [B, S] on the first stage, hidden states [s, B, H] on the others.
+
+        Returns:
+            logits [S, B, v] on the last stage (this rank's words), hidden states elsewhere.
+
+        """
+        return self.from_embedded(self.embed(x) if self.first else x)
+
+    def from_embedded(self, x_sBH: Tensor) -> Tensor:
+        """Run this stage's blocks, and on the last stage norm and head."""
+        for block in self.layers.values():
+            x_sBH = block(x_sBH)
+        if not self.last:
+            return x_sBH
+        logits_SBv: Tensor = self.head(self.final_norm(x_sBH))
+        return logits_SBv
+
+    def embed(self, tokens_BS: Tensor) -> Tensor:
+        """Return the hidden states [s, B, H] that enter the first block."""
+        x_sBH: Tensor = self.word_embedding(tokens_BS.t())
+        length = x_sBH.shape[0]
+        begin = self.tensor.rank * length if self.sequence_parallel else 0
+        x_sBH = x_sBH + self.position_embedding.narrow(0, begin, length).unsqueeze(1)
+        embedded_sBH: Tensor = self.embedding_dropout(x_sBH)
+        return embedded_sBH
+
+    def loss(self, logits_SBv: Tensor, targets_BS: Tensor) -> Tensor:
+        """Return the mean cross-entropy over all tokens, the same on every rank of the axis."""
+        return cross_entropy(logits_SBv, targets_BS.t(), axis=self.tensor).mean()
+
+    def hidden_shape(self, batch: int, sequence: int) -> tuple[int, int, int]:
+        """Return (s, B, H): what one stage hands to the next for `batch` sequences."""
+        rows = sequence // self.tensor.size if self.sequence_parallel else sequence
+        return rows, batch, self.config.hidden
+
+    def _make_positions(self, dropout_seed: int) -> None:
+        self.position_embedding = self._init.replicated(
+            "position_embedding", (self.config.sequence, self.config.hidden)
+        )
+        if self.sequence_parallel:  # each rank meets the rows of its own positions
+            partial_gradients.mark(self.position_embedding)
+        self.embedding_dropout = Dropout(
+            self.config.dropout, axis=self.tensor, sharded=self.sequence_parallel,
+            name="embedding_dropout", seed=dropout_seed,
+        )  # fmt: skip
+
+    def _make_head(self, gradient_accumulation: bool) -> None:
+        config = self.config
+        self.final_norm = LayerNorm(
+            config.hidden, sequence_parallel=self.sequence_parallel, init=self._init
+        )
+        self.head = VocabParallelHead(
+            config.vocab, config.hidden, axis=self.tensor,
+            weight=self.word_embedding.weight if config.tie_embeddings else None,
+            sequence_parallel=self.sequence_parallel,
+            gradient_accumulation=gradient_accumulation, init=self._init,
+        )  # fmt: skip

@@ -1,0 +1,45 @@
+"""Layer norm: whole on every rank, and under sequence parallelism with partial gradients.
+
+Without sequence parallelism every rank normalises the same rows, so its weights' gradients are
+whole. With it each normalises its own rows of the sequence: what it computes is right, what its
+weights learn is a part (partial_gradients.py finishes it).
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm
+
+from shardlab import partial_gradients
+from shardlab.init import DEFAULT, Init
+
+
+class LayerNorm(nn.Module):
+    """(x − mean) / √(variance + eps) · weight + bias, over the last dim.
+
+    Args:
+        hidden: H.
+        sequence_parallel: x is cut along S; weight and bias are then marked as partial.
+        eps: Megatron's `layernorm_epsilon`, and torch's.
+        init: dtype and device of the parameters; weight starts at one, bias at zero.
+
+    Shapes: x [S, B, H] or [s, B, H] -> the same.
+
+    """
+
+    def __init__(
+        self, hidden: int, *, sequence_parallel: bool = False, eps: float = 1e-5,
+        init: Init = DEFAULT,
+    ) -> None:  # fmt: skip
+        """Make weight and bias."""
+        super().__init__()
+        self.eps = eps
+        self.weight = init.constant(1.0, hidden)
+        self.bias = init.constant(0.0, hidden)
+        if sequence_parallel:
+            partial_gradients.mark(self.weight)
+            partial_gradients.mark(self.bias)
+
+    def forward(self, x_sBH: Tensor) -> Tensor:
+        """Return the normalised rows."""
+        return layer_norm(x_sBH, self.weight.shape, self.weight, self.bias, self.eps)

@@ -1,0 +1,76 @@
+"""Gradients that are only partial under sequence parallelism, finished by one all-reduce.
+
+A norm's weight, a row-parallel bias and the positions are whole on every rank. Under sequence
+parallelism each rank meets them with its own rows of the sequence alone, so each ends with a
+gradient that lacks the other ranks' rows. Autograd can't know: nothing in the local graph says that
+other rows exist. The layer that uses such a parameter so marks it, and whoever trains calls
+`reduce` after backward and before the optimizer.
+
+Megatron marks `parameter.sequence_parallel` and finishes in
+`_allreduce_non_tensor_model_parallel_grads` (megatron/core/distributed/finalize_model_grads.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from shardlab.comm import Axis
+
+
+def mark(parameter: nn.Parameter) -> nn.Parameter:
+    """Note on `parameter` that its gradient needs `reduce`; return it."""
+    parameter.partial_gradient = True  # type: ignore[attr-defined]
+    return parameter
+
+
+def is_marked(parameter: Tensor) -> bool:
+    """Return whether the gradient of `parameter` is partial after backward."""
+    return bool(getattr(parameter, "partial_gradient", False))
+
+
+def reduce(
+    parameters: nn.Module | Iterable[nn.Parameter], axis: Axis, *, attribute: str = "grad"
+) -> None:
+    """Sum the marked parameters' gradients over `axis`: one all-reduce for each dtype among them.
+
+    Many short vectors cost one latency each; laid end to end they cost one in all. Call it once a
+    step: a second call would sum the sums.
+
+    Args:
+        parameters: a module, or its parameters; unmarked ones are left alone.
+        axis: the tensor axis.
+        attribute: where the gradient stands: "grad", or "main_grad" where a trainer gathers it.
+
+    Raises:
+        ValueError: a marked parameter has no gradient: every rank must bring the same ones.
+
+    """
+    if isinstance(parameters, nn.Module):
+        parameters = parameters.parameters()
+    if axis.size == 1:
+        return
+    by_dtype: dict[torch.dtype, list[Tensor]] = {}
+    for parameter in parameters:
+        if not is_marked(parameter) or not parameter.requires_grad:
+            continue
+        gradient = getattr(parameter, attribute, None)
+        if gradient is None:
+            raise ValueError(
+                f"a parameter of shape {tuple(parameter.shape)} is marked partial and has no "
+                f".{attribute}: run backward first, or freeze it (requires_grad=False) on all ranks"
+            )
+        by_dtype.setdefault(gradient.dtype, []).append(gradient)
+    for gradients in by_dtype.values():
+        _sum_together(gradients, axis)
+
+
+def _sum_together(gradients: list[Tensor], axis: Axis) -> None:
+    with torch.no_grad():
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        axis.all_reduce(flat, out=flat)
+        pieces = torch.split(flat, [gradient.numel() for gradient in gradients])
+        for gradient, piece in zip(gradients, pieces, strict=True):
+            gradient.copy_(piece.view(gradient.shape))

@@ -1,0 +1,187 @@
+"""Does a schedule end? Played on an abstract machine, with no process and no clock.
+
+Every stage takes its actions in order. Between two stages stands a queue each way: the k-th send
+from one to the other meets the k-th receive. The machine comes in two kinds:
+
+- rendezvous: a send ends when its receive is posted (NCCL, whose calls run on one stream in the
+  order of their launch; MPI's `Ssend`; gloo when every send is waited for at once).
+- buffered: a send ends at once (gloo when sends are left pending; MPI's `Bsend`).
+
+A schedule that ends under rendezvous ends everywhere: here an exchange blocks until all its parts
+are through, where the real run goes on and waits only for what a compute needs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from shardlab.pipeline.action import (
+    Action,
+    Backward,
+    Forward,
+    Message,
+    Receive,
+    RecvBackward,
+    RecvForward,
+    ScheduleError,
+    Send,
+    chunks_in,
+    name,
+    parts,
+)
+from shardlab.pipeline.piece import partner
+from shardlab.pipeline.wholeness import check_whole
+
+Sends = Literal["rendezvous", "buffered"]
+
+
+class DeadlockError(ScheduleError):
+    """A schedule that stops before its end; says which stages wait, on whom, for what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One stage that cannot go on.
+
+    Attributes:
+        stage: which.
+        position: the index of its action.
+        action: what it is doing.
+        unmet: its sends and receives that found no partner, each with the stage it waits on.
+    """
+
+    stage: int
+    position: int
+    action: Action
+    unmet: tuple[tuple[Message, int], ...]
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        words = [
+            f"{name(message)} ({'from' if _is_receive(message) else 'to'} stage {peer})"
+            for message, peer in self.unmet
+        ]
+        return f"stage {self.stage} waits at action {self.position} with {', '.join(words)}"
+
+
+def check(schedule: Sequence[Sequence[Action]], *, sends: Sends = "rendezvous") -> None:
+    """Refuse a schedule that is not whole, or does not end on a machine of the given kind.
+
+    Raises:
+        ScheduleError: a compute is missing, doubled or before what it needs; a message has no
+            partner or comes out of order.
+        DeadlockError: stages wait for each other.
+    """
+    check_whole(schedule)
+    waits = deadlock(schedule, sends=sends)
+    if waits:
+        raise DeadlockError(
+            f"deadlock where sends are {sends}:\n  "
+            + "\n  ".join(map(str, waits))
+            + "\nstart what crosses as one Exchange, or receive before the send that blocks"
+        )
+
+
+def deadlock(schedule: Sequence[Sequence[Action]], *, sends: Sends = "rendezvous") -> list[Wait]:
+    """Play a schedule; return the stages that wait for ever, none if it ends.
+
+    Raises:
+        ScheduleError: a receive meets the send of something else, or a message is left over.
+    """
+    machine = _Machine(schedule, buffered=sends == "buffered")
+    moved = True
+    while moved:
+        moved = False
+        for stage in range(len(schedule)):
+            moved |= machine.advance(stage)
+    waits = machine.waits()
+    if not waits:
+        machine.demand_empty()
+    return waits
+
+
+def _is_receive(message: object) -> bool:
+    return isinstance(message, RecvForward | RecvBackward)
+
+
+@dataclass(slots=True)
+class _Link:
+    """What one stage has sent to another, and what that one has posted to receive, in order."""
+
+    sent: deque[Send] = field(default_factory=deque)
+    wanted: deque[Receive] = field(default_factory=deque)
+
+
+class _Machine:
+    """All stages' positions, what each still waits for, and the queues between them."""
+
+    def __init__(self, schedule: Sequence[Sequence[Action]], *, buffered: bool) -> None:
+        self._schedule = schedule
+        self._buffered = buffered
+        self._chunks = chunks_in(schedule)
+        self._at = [0] * len(schedule)
+        self._unmet: list[dict[Message, int] | None] = [None] * len(schedule)
+        self._links: dict[tuple[int, int], _Link] = defaultdict(_Link)
+
+    def advance(self, stage: int) -> bool:
+        """Let a stage go on as far as it can; whether it did anything."""
+        moved = False
+        while self._at[stage] < len(self._schedule[stage]):
+            if self._unmet[stage] is None:
+                self._post(stage, self._schedule[stage][self._at[stage]])
+                moved = True
+            if self._unmet[stage]:
+                return moved
+            self._unmet[stage] = None
+            self._at[stage] += 1
+            moved = True
+        return moved
+
+    def waits(self) -> list[Wait]:
+        """Return the stages that have not come to their end."""
+        return [
+            Wait(stage, at, self._schedule[stage][at], tuple((self._unmet[stage] or {}).items()))
+            for stage, at in enumerate(self._at)
+            if at < len(self._schedule[stage])
+        ]
+
+    def demand_empty(self) -> None:
+        """Refuse a message that nobody received."""
+        for (source, to), link in self._links.items():
+            if link.sent:
+                what = name(link.sent[0])
+                raise ScheduleError(f"stage {source} sends {what}, stage {to} never receives it")
+
+    def _post(self, stage: int, action: Action) -> None:
+        unmet: dict[Message, int] = {}
+        self._unmet[stage] = unmet
+        for part in parts(action):
+            if isinstance(part, Forward | Backward):
+                continue
+            end = partner(stage, part, len(self._schedule), self._chunks)
+            if end is None:
+                raise ScheduleError(f"stage {stage}: {name(part)} has no stage at its other end")
+            if isinstance(part, RecvForward | RecvBackward):
+                self._links[end[0], stage].wanted.append(part)
+                unmet[part] = end[0]
+                self._match(end[0], stage)
+            else:
+                self._links[stage, end[0]].sent.append(part)
+                if not self._buffered:
+                    unmet[part] = end[0]
+                self._match(stage, end[0])
+
+    def _match(self, source: int, to: int) -> None:
+        link = self._links[source, to]
+        while link.sent and link.wanted:
+            send, receive = link.sent.popleft(), link.wanted.popleft()
+            if partner(to, receive, len(self._schedule), self._chunks) != (source, send):
+                raise ScheduleError(
+                    f"stage {to} expects {name(receive)} from stage {source}, which sends "
+                    f"{name(send)} first: receive in the order of the sends"
+                )
+            for stage, part in ((source, send), (to, receive)):
+                (self._unmet[stage] or {}).pop(part, None)

@@ -1,0 +1,217 @@
+"""Run a schedule: this stage's chunks over the micro-batches, messages over the pipeline axis.
+
+The loop below knows no schedule. It takes its stage's actions one by one: a forward, a backward, an
+exchange to start. What a compute needs is waited for just before it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from shardlab.comm import Axis
+from shardlab.pipeline.action import (
+    Backward,
+    Compute,
+    Forward,
+    RecvBackward,
+    RecvForward,
+    Schedule,
+    ScheduleError,
+    SendBackward,
+    SendForward,
+    chunks_in,
+    microbatches_in,
+    parts,
+)
+from shardlab.pipeline.p2p import PointToPoint
+from shardlab.pipeline.timeline import Span
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Microbatch = tuple[Tensor | None, Tensor | None]
+
+
+def run(
+    schedule: Schedule,
+    chunks: nn.Module | Sequence[nn.Module],
+    microbatches: Sequence[Microbatch],
+    loss: Loss,
+    *,
+    axis: Axis,
+    shape: Sequence[int],
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    scale: float | None = None,
+    record: list[Span] | None = None,
+) -> list[Tensor]:
+    """Run one step of a pipeline; gradients add up in the parameters' `.grad`.
+
+    Every stage calls it with the same schedule. A schedule with no backward (`forward_only`) is an
+    evaluation: it builds no graph. A schedule of one's own should pass `deadlock.check` first.
+
+    A micro-batch's graph lives from its forward to its backward. Its output is dropped once sent:
+    backward needs the output's place in the graph (`GradientEdge`), not its values. Megatron gets
+    there by shrinking the output's `.data` and calling autograd's C++ engine past its shape check
+    (`deallocate_output_tensor` and `custom_backward` in core/pipeline_parallel/schedules.py).
+
+    Args:
+        schedule: one list of actions a stage; this stage's is `schedule[axis.rank]`.
+        chunks: this stage's pieces of the model, in order; one module where there is one chunk.
+        microbatches: (input, target) of each; only the first stage looks at inputs, only the last
+            at targets, so the others' may be None.
+        loss: (output of the last piece, target) to a mean over the micro-batch, one number.
+        axis: the pipeline axis.
+        shape: what goes from piece to piece, of one micro-batch on this rank: [S, B, H], or
+            [S / tensor, B, H] under sequence parallelism (`GPT.hidden_shape`).
+        dtype: of the same; that of this stage's first parameter unless given.
+        device: of the same, likewise.
+        scale: what each micro-batch's loss is multiplied by before its backward; 1/m unless given,
+            so that equal micro-batches give the gradient of the mean over the batch, with any
+            number of stages, one too. Give 1 for losses that are sums.
+        record: gets a span in seconds for each of this stage's computes, without the wait before
+            it; all stages' together make a timeline for `bubble`. Of no use on a GPU, where the
+            clock sees launches only.
+
+    Returns:
+        each micro-batch's loss as `loss` gave it, without graph, on the last stage; elsewhere none.
+
+    Raises:
+        ScheduleError: the schedule is for other stages, chunks or micro-batches than those given.
+        ValueError: a stage's output has another shape or dtype than was said, or the loss is not
+            one number.
+        CollectiveError: a message did not come; names the rank that is missing.
+    """
+    modules = [chunks] if isinstance(chunks, nn.Module) else list(chunks)
+    _demand_fit(schedule, modules, microbatches, axis)
+    like = next((p for module in modules for p in module.parameters()), torch.empty(0))
+    messages = PointToPoint(
+        axis,
+        len(modules),
+        shape=shape,
+        dtype=dtype or like.dtype,
+        device=device or like.device,
+    )
+    actions = schedule[axis.rank]
+    trains = any(isinstance(action, Backward) for action in actions)
+    stage = _Stage(
+        modules=modules,
+        microbatches=microbatches,
+        loss=loss,
+        scale=1 / len(microbatches) if scale is None else scale,
+        trains=trains,
+        messages=messages,
+        record=record,
+    )
+    with torch.set_grad_enabled(trains):
+        for action in actions:
+            if isinstance(action, Forward):
+                stage.forward(action)
+            elif isinstance(action, Backward):
+                stage.backward(action)
+            else:
+                messages.start(parts(action))  # type: ignore[arg-type]
+    messages.finish()
+    return [stage.losses[m] for m in sorted(stage.losses)]
+
+
+@dataclass(slots=True)
+class _Live:
+    """What backward needs of one micro-batch in one chunk.
+
+    Attributes:
+        x: the input that came from another piece, whose gradient goes back there.
+        edge: where in the graph the output stands; None if it wants no gradient.
+    """
+
+    x: Tensor | None
+    edge: GradientEdge | None
+
+
+class _Stage:
+    """One stage in the middle of a run: what it computes, and what is alive of it."""
+
+    def __init__(
+        self,
+        *,
+        modules: list[nn.Module],
+        microbatches: Sequence[Microbatch],
+        loss: Loss,
+        scale: float,
+        trains: bool,
+        messages: PointToPoint,
+        record: list[Span] | None,
+    ) -> None:
+        self.losses: dict[int, Tensor] = {}
+        self._modules = modules
+        self._microbatches = microbatches
+        self._loss = loss
+        self._scale = scale
+        self._trains = trains
+        self._messages = messages
+        self._record = record
+        self._live: dict[tuple[int, int], _Live] = {}
+
+    def forward(self, action: Forward) -> None:
+        """Compute one micro-batch through one chunk; hand on the output, or take its loss."""
+        m, c = action.microbatch, action.chunk
+        given, target = self._microbatches[m]
+        x = None
+        if not self._messages.is_first(c):
+            x = self._messages.take(RecvForward(m, c)).requires_grad_(self._trains)
+        begin = time.perf_counter()
+        y = self._modules[c](given if x is None else x)
+        if self._messages.is_last(c):
+            y = self._loss(y, target)  # type: ignore[arg-type]
+            if y.numel() != 1:
+                raise ValueError(
+                    f"the loss of a micro-batch must be one number, found shape {tuple(y.shape)}: "
+                    "reduce it, to a mean or (with scale=1) to a sum"
+                )
+            self.losses[m] = y.detach()
+        else:
+            self._messages.give(SendForward(m, c), y.detach())
+        if self._trains:
+            self._live[m, c] = _Live(x, get_gradient_edge(y) if y.requires_grad else None)
+        self._note(action, begin)
+
+    def backward(self, action: Backward) -> None:
+        """Compute one micro-batch's gradients in one chunk; hand on the input's."""
+        m, c = action.microbatch, action.chunk
+        live = self._live.pop((m, c))
+        if self._messages.is_last(c):
+            gradient = torch.full_like(self.losses[m], self._scale)
+        else:
+            gradient = self._messages.take(RecvBackward(m, c))
+        begin = time.perf_counter()
+        if live.edge is not None:
+            torch.autograd.backward(live.edge, gradient)
+        if live.x is not None:
+            # A stage whose output doesn't depend on its input owes the one before a gradient of 0.
+            owed = torch.zeros_like(live.x) if live.x.grad is None else live.x.grad
+            self._messages.give(SendBackward(m, c), owed)
+        self._note(action, begin)
+
+    def _note(self, action: Compute, begin: float) -> None:
+        if self._record is not None:
+            self._record.append(Span(action, begin, time.perf_counter()))
+
+
+def _demand_fit(
+    schedule: Schedule,
+    modules: list[nn.Module],
+    microbatches: Sequence[Microbatch],
+    axis: Axis,
+) -> None:
+    """Refuse a schedule made for something else."""
+    for what, made, found in (
+        ("stages", len(schedule), axis.size),
+        ("chunks a stage", chunks_in(schedule[axis.rank : axis.rank + 1]), len(modules)),
+        ("micro-batches", microbatches_in(schedule[axis.rank : axis.rank + 1]), len(microbatches)),
+    ):
+        if made != found:
+            raise ScheduleError(f"the schedule is for {made} {what}, found {found}: build it anew")

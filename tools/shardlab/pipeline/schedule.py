@@ -1,0 +1,171 @@
+"""GPipe, 1F1B and interleaved 1F1B: the order in which each stage computes, messages put in.
+
+All three are one idea with one number: how many forwards a stage runs before its first backward.
+After those it alternates, one forward, one backward, and at the end the backwards that are left.
+GPipe runs all of them first, 1F1B as few as keep the later stages busy. The bubble is the same;
+what differs is how many micro-batches' activations are alive at once.
+
+p stages, s one of them; m micro-batches; v chunks a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardlab.pipeline.action import Backward, Compute, Forward, Schedule, ScheduleError
+from shardlab.pipeline.exchange import with_exchanges
+
+
+def gpipe(stages: int, microbatches: int) -> Schedule:
+    """All forwards, then all backwards: m micro-batches live on every stage.
+
+    Backwards run in the order of the forwards, so that gradients add up in the order in which one
+    process would add them (`torch.distributed.pipelining.ScheduleGPipe` does so too).
+
+    Raises:
+        ScheduleError: fewer than one stage or micro-batch.
+    """
+    _demand(stages, microbatches)
+    every = _in_order(microbatches)
+    return with_exchanges([_alternate(every, every, microbatches) for _ in range(stages)])
+
+
+def one_forward_one_backward(stages: int, microbatches: int) -> Schedule:
+    """1F1B: p − s − 1 forwards first, then forward and backward in turn: min(m, p − s) live.
+
+    Megatron's `forward_backward_pipelining_without_interleaving`; also right for m < p, which
+    `torch.distributed.pipelining.Schedule1F1B` refuses.
+
+    Raises:
+        ScheduleError: fewer than one stage or micro-batch.
+    """
+    _demand(stages, microbatches)
+    every = _in_order(microbatches)
+    return with_exchanges([_alternate(every, every, stages - s - 1) for s in range(stages)])
+
+
+def interleaved(
+    stages: int, microbatches: int, chunks: int, *, group: int | None = None
+) -> Schedule:
+    """Interleaved 1F1B: a smaller bubble, by a factor of v, for v times the messages.
+
+    Each stage holds v chunks, and micro-batches go through chunk after chunk in groups. 2(p−s−1) +
+    (v−1)·group forwards come first, and one more micro-batch than that is the most that lives (a
+    chunk's worth each). The order is Megatron's, of `get_schedule_table` and
+    `get_pp_rank_microbatches`.
+
+    Args:
+        stages: p.
+        microbatches: m.
+        chunks: v, at least 2.
+        group: micro-batches that go through a chunk before the next chunk's turn; unless given, p,
+            or m if that is less.
+
+    Raises:
+        ScheduleError: fewer than two chunks or stages; a group smaller than p (or m), or larger
+            than m; a rest of m / group that is neither 0 nor at least p: such an order is not just
+            slow, in most cases it deadlocks. Megatron refuses these too, and m < p besides.
+    """
+    _demand(stages, microbatches)
+    if chunks < 2 or stages < 2:
+        raise ScheduleError(
+            f"interleaving needs at least 2 stages of at least 2 chunks, found {stages} of "
+            f"{chunks}; use one_forward_one_backward"
+        )
+    group = min(stages, microbatches) if group is None else group
+    if not _fits(group, stages, microbatches):
+        good = [g for g in range(1, microbatches + 1) if _fits(g, stages, microbatches)]
+        raise ScheduleError(
+            f"{microbatches} micro-batches on {stages} stages cannot be interleaved in groups of "
+            f"{group}, whose rest would wait for itself; choose a group of "
+            f"{', '.join(map(str, good))}, or micro-batches that {stages} divides"
+        )
+    forwards = _in_groups(microbatches, range(chunks), group)
+    backwards = _in_groups(microbatches, range(chunks - 1, -1, -1), group)
+    return with_exchanges(
+        [
+            _alternate(forwards, backwards, 2 * (stages - s - 1) + (chunks - 1) * group)
+            for s in range(stages)
+        ]
+    )
+
+
+def forward_only(stages: int, microbatches: int, chunks: int = 1) -> Schedule:
+    """Every micro-batch forward and none backward: for evaluation.
+
+    Raises:
+        ScheduleError: fewer than one stage, micro-batch or chunk.
+    """
+    _demand(stages, microbatches)
+    if chunks < 1:
+        raise ScheduleError(f"a stage holds at least 1 chunk, found {chunks}")
+    forwards = _in_groups(microbatches, range(chunks), stages)
+    order: list[Compute] = [Forward(m, c) for m, c in forwards]
+    return with_exchanges([order for _ in range(stages)])
+
+
+NAMES = ("gpipe", "1f1b", "interleaved", "forward-only")
+
+
+def by_name(kind: str, stages: int, microbatches: int, chunks: int | None = None) -> Schedule:
+    """Return the schedule of a name in `NAMES`, as a command line gives it.
+
+    Args:
+        kind: which.
+        stages: p.
+        microbatches: m.
+        chunks: v; 2 for interleaved and 1 for the others, unless given.
+
+    Raises:
+        ScheduleError: an unknown name, chunks for a schedule that has one a stage, or what the
+            schedule itself refuses.
+    """
+    if kind in ("gpipe", "1f1b"):
+        if chunks not in (None, 1):
+            raise ScheduleError(f"{kind} has one chunk a stage, found {chunks}; use interleaved")
+        build = gpipe if kind == "gpipe" else one_forward_one_backward
+        return build(stages, microbatches)
+    if kind == "interleaved":
+        return interleaved(stages, microbatches, 2 if chunks is None else chunks)
+    if kind == "forward-only":
+        return forward_only(stages, microbatches, 1 if chunks is None else chunks)
+    raise ScheduleError(f"schedule {kind!r} is not known; choose {', '.join(NAMES)}")
+
+
+def _in_order(microbatches: int) -> list[tuple[int, int]]:
+    return [(m, 0) for m in range(microbatches)]
+
+
+def _in_groups(microbatches: int, chunks: Sequence[int], group: int) -> list[tuple[int, int]]:
+    """Return (micro-batch, chunk) group by group, each group through every chunk in turn."""
+    return [
+        (m, c)
+        for first in range(0, microbatches, group)
+        for c in chunks
+        for m in range(first, min(first + group, microbatches))
+    ]
+
+
+def _alternate(
+    forwards: Sequence[tuple[int, int]], backwards: Sequence[tuple[int, int]], warmup: int
+) -> list[Compute]:
+    """Run `warmup` forwards, then a forward and a backward in turn, then what is left."""
+    warmup = min(warmup, len(forwards))
+    order: list[Compute] = [Forward(*f) for f in forwards[:warmup]]
+    for f, b in zip(forwards[warmup:], backwards, strict=False):
+        order += [Forward(*f), Backward(*b)]
+    return order + [Backward(*b) for b in backwards[len(forwards) - warmup :]]
+
+
+def _fits(group: int, stages: int, microbatches: int) -> bool:
+    """Whether every group, the last one too, is long enough to come back round to stage 0."""
+    least = min(stages, microbatches)
+    return least <= group <= microbatches and not 0 < microbatches % group < least
+
+
+def _demand(stages: int, microbatches: int) -> None:
+    if stages < 1 or microbatches < 1:
+        raise ScheduleError(
+            f"a pipeline needs at least 1 stage and 1 micro-batch, found {stages} and "
+            f"{microbatches}"
+        )

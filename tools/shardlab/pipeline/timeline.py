@@ -1,0 +1,144 @@
+"""When each stage computes: a schedule played against a clock, its bubble and its memory.
+
+Times are in whatever unit the costs are. Messages take `message` from the end of the compute that
+sends to the earliest start of the compute that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardlab.pipeline.action import (
+    Action,
+    Backward,
+    Compute,
+    Forward,
+    ScheduleError,
+    chunks_in,
+    computes,
+    name,
+)
+from shardlab.pipeline.piece import needs
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One compute of one stage, from `start` to `end`."""
+
+    action: Compute
+    start: float
+    end: float
+
+
+Timeline = list[list[Span]]
+
+
+def simulate(
+    schedule: Sequence[Sequence[Action]],
+    *,
+    forward: float = 1,
+    backward: float = 1,
+    message: float = 0,
+) -> Timeline:
+    """Play a schedule: every compute starts as soon as its stage is free and its input is there.
+
+    Args:
+        schedule: one list of actions a stage; messages in it are passed over, they follow from
+            the computes.
+        forward: what one forward of one chunk costs.
+        backward: what one backward of one chunk costs.
+        message: what a transfer between two stages costs.
+
+    Returns:
+        one list of spans a stage.
+
+    Raises:
+        ScheduleError: the stages wait for each other; says who for what.
+    """
+    orders = [computes(actions) for actions in schedule]
+    clock = _Clock(orders, forward, backward, message)
+    moved = True
+    while moved:
+        moved = False
+        for stage in range(len(orders)):
+            moved |= clock.advance(stage)
+    stuck = [
+        f"stage {stage} waits before {name(order[len(spans)])}"
+        for stage, (order, spans) in enumerate(zip(orders, clock.spans, strict=True))
+        if len(spans) < len(order)
+    ]
+    if stuck:
+        raise ScheduleError("no stage can go on: " + "; ".join(stuck))
+    return clock.spans
+
+
+class _Clock:
+    """The spans so far, and when each compute ended."""
+
+    def __init__(
+        self, orders: list[list[Compute]], forward: float, backward: float, message: float
+    ) -> None:
+        self.spans: Timeline = [[] for _ in orders]
+        self._orders = orders
+        self._chunks = chunks_in(orders)
+        self._cost = {Forward: forward, Backward: backward}
+        self._message = message
+        self._ended: dict[tuple[int, Compute], float] = {}
+
+    def advance(self, stage: int) -> bool:
+        """Let a stage compute as far as its inputs are there; whether it computed anything."""
+        spans, order = self.spans[stage], self._orders[stage]
+        before = len(spans)
+        while len(spans) < len(order):
+            action = order[len(spans)]
+            ready = self._ready(stage, action)
+            if ready is None:
+                break
+            start = max(ready, spans[-1].end if spans else 0)
+            end = start + self._cost[type(action)]
+            spans.append(Span(action, start, end))
+            self._ended[stage, action] = end
+        return len(spans) > before
+
+    def _ready(self, stage: int, action: Compute) -> float | None:
+        """Return when an action's inputs are there; None while they are not."""
+        own = (stage, Forward(action.microbatch, action.chunk))
+        if isinstance(action, Backward) and own not in self._ended:
+            return None
+        source = needs(stage, action, len(self._orders), self._chunks)
+        if source is None:
+            return 0
+        end = self._ended.get(source)
+        if end is None:
+            return None
+        return end if source[0] == stage else end + self._message
+
+
+def bubble(timeline: Timeline) -> float:
+    """Return the share of all stages' time, from first start to last end, in which they idle.
+
+    With equal stages, free messages and m micro-batches on p stages it is (p−1)/(m+p−1) for GPipe
+    and for 1F1B alike, whatever a forward and a backward cost; with v chunks a stage, interleaved,
+    it is (p−1)/(v·m+p−1). (Narayanan et al. 2021, section 2.2, divide by the ideal time instead of
+    the whole: (p−1)/m.)
+    """
+    spans = [span for stage in timeline for span in stage]
+    whole = max(s.end for s in spans) - min(s.start for s in spans)
+    return 1 - sum(s.end - s.start for s in spans) / (len(timeline) * whole)
+
+
+def peak_live(actions: Sequence[Action]) -> int:
+    """Return how many micro-batches a stage holds activations of, at most, chunk by chunk.
+
+    A micro-batch lives, in one chunk, from its forward to its backward; a schedule without any
+    backward keeps none. With v chunks, one live micro-batch is 1/v of a stage's layers.
+    """
+    order = computes(actions)
+    if not any(isinstance(a, Backward) for a in order):
+        return 0
+    live = peak = 0
+    for action in order:
+        live += 1 if isinstance(action, Forward) else -1
+        peak = max(peak, live)
+    return peak

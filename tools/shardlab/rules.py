@@ -1,0 +1,159 @@
+"""What must divide what: the rules under which a model can be cut, each with an error that teaches.
+
+Pure checks on numbers, for whoever builds a grid or a model. Megatron asks the same, partly in
+`initialize_model_parallel` (core/parallel_state.py), partly in `TransformerConfig` and
+training/arguments.py.
+"""
+
+from collections.abc import Sequence
+
+
+def check_divides(axis: str, size: int, total: int, what: str) -> None:
+    """Refuse an axis whose size does not divide `total` things called `what` ("heads", say).
+
+    Raises:
+        ValueError: says which sizes would do.
+
+    """
+    if total % size:
+        raise ValueError(
+            f"{axis} axis of size {size} does not divide {total} {what}; "
+            f"choose {_listed(divisors(total))}"
+        )
+
+
+def check_world(size: int, **axes: int) -> int:
+    """Return what is left of `size` ranks for the data axis after the given axes.
+
+    Args:
+        size: ranks in the world.
+        axes: ranks along each other axis; `data`, if it is given, must be what is left.
+
+    Raises:
+        ValueError: the product of the axes is not, or does not divide, `size`.
+
+    """
+    data = axes.pop("data", None)
+    product, written = _product(axes)
+    if size % product:
+        raise ValueError(
+            f"{written} = {product} ranks do not divide a world of {size}; start a multiple of "
+            f"{product} processes, or choose axes whose product divides {size}"
+        )
+    left = size // product
+    if data is not None and data != left:
+        needed, written = _product({**axes, "data": data})
+        raise ValueError(
+            f"{written} = {needed} ranks, but the world has {size}; "
+            f"start {needed} processes, or choose data = {left}"
+        )
+    return left
+
+
+def check_tensor(
+    tensor: int,
+    *,
+    hidden: int,
+    heads: int,
+    kv_heads: int | None = None,
+    ffn: int | None = None,
+    vocab: int | None = None,
+    sequence: int | None = None,
+) -> None:
+    """Refuse a model whose layers the tensor axis cannot cut into equal pieces.
+
+    Args:
+        tensor: ranks along the tensor axis.
+        hidden, heads, kv_heads, ffn: of a block; `kv_heads` are the key-value groups of grouped
+            queries, None for one a head.
+        vocab: rows of the embedding, None where it is padded instead (`padded_vocabulary`).
+        sequence: tokens in a sequence, given under sequence parallelism alone.
+
+    Raises:
+        ValueError: names what does not divide, and the sizes that would do.
+
+    """
+    check_divides("tensor", tensor, heads, "heads")
+    if kv_heads is not None:
+        if heads % kv_heads:
+            raise ValueError(
+                f"{heads} heads do not form {kv_heads} equal key-value groups; "
+                f"choose {_listed(divisors(heads))}"
+            )
+        check_divides("tensor", tensor, kv_heads, "key-value groups")
+    if hidden % heads:
+        raise ValueError(
+            f"hidden size {hidden} is not a multiple of {heads} heads; choose "
+            f"{hidden // heads * heads or heads} or {(hidden // heads + 1) * heads}"
+        )
+    for total, what in ((ffn, "ffn columns"), (vocab, "words of vocabulary")):
+        if total is not None:
+            check_divides("tensor", tensor, total, what)
+    if sequence is not None:
+        check_divides("tensor", tensor, sequence, "tokens of a sequence (sequence parallelism)")
+
+
+def check_pipeline(stages: int, *, layers: int, chunks: int = 1) -> None:
+    """Refuse layers that don't form equal stages, or equal chunks of the interleaved schedule.
+
+    Args:
+        stages: ranks along the pipeline axis.
+        layers: blocks of the model.
+        chunks: model chunks a rank; above 1 the schedule is interleaved.
+
+    Raises:
+        ValueError: says what would do.
+
+    """
+    check_divides("pipeline", stages, layers, "layers")
+    if chunks > 1 and stages == 1:
+        raise ValueError(
+            f"{chunks} chunks a rank need a pipeline; choose chunks = 1, or 2 stages or more"
+        )
+    if (layers // stages) % chunks:
+        raise ValueError(
+            f"{chunks} chunks do not divide the {layers // stages} layers of a stage; "
+            f"choose {_listed(divisors(layers // stages))}"
+        )
+
+
+def check_batch(*, batch: int, micro_batch: int, data: int) -> int:
+    """Return the number of micro-batches a rank runs for a global `batch`.
+
+    Raises:
+        ValueError: the batch is not data · micro_batch · a whole number.
+
+    """
+    if batch % (micro_batch * data):
+        step = micro_batch * data
+        raise ValueError(
+            f"a batch of {batch} is not a multiple of micro-batch {micro_batch} · data {data} = "
+            f"{step}; choose {batch // step * step or step} or {(batch // step + 1) * step}"
+        )
+    return batch // (micro_batch * data)
+
+
+def padded_vocabulary(vocab: int, tensor: int, *, multiple: int = 1) -> int:
+    """Return the rows of an embedding that holds `vocab` words in equal pieces of k·`multiple`.
+
+    Megatron pads likewise, with a multiple of 128 (training/tokenizer, `_vocab_size_with_padding`).
+    """
+    step = tensor * multiple
+    return -(-vocab // step) * step
+
+
+def divisors(total: int) -> list[int]:
+    """Return what divides `total`, smallest first."""
+    return [size for size in range(1, total + 1) if total % size == 0]
+
+
+def _product(axes: dict[str, int]) -> tuple[int, str]:
+    product = 1
+    for size in axes.values():
+        product *= size
+    return product, " · ".join(f"{name} {size}" for name, size in axes.items()) or "no axis"
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    *first, last = map(str, sizes)
+    return f"{', '.join(first)} or {last}" if first else last

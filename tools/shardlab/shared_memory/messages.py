@@ -1,0 +1,83 @@
+"""All mailboxes of a link: those from this rank to each peer, and those from each peer to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from shardlab.shared_memory.layout import Layout
+from shardlab.shared_memory.mailbox import Inbox, Message, Outbox
+from shardlab.shared_memory.patience import Fence
+from shardlab.shared_memory.region import Region
+
+Finish = Callable[[Message, str], None]
+
+
+class Sent:
+    """A send or receive under way."""
+
+    __slots__ = ("_finish", "_message", "_name")
+
+    def __init__(self, message: Message, name: str, finish: Finish) -> None:
+        self._message = message
+        self._name = name
+        self._finish = finish
+
+    def wait(self) -> None:
+        """Block until all of it is in cells (a send), or has come (a receive)."""
+        if not self._message.done:
+            self._finish(self._message, self._name)
+
+
+class Messages:
+    """The mailboxes of one rank, made when first used.
+
+    Args:
+        region: where they lie.
+        layout: where in it.
+        ranks: the ranks' numbers, for errors.
+        me: this rank's place among them.
+        fence: orders values and flags, where the machine doesn't.
+    """
+
+    def __init__(
+        self, region: Region, layout: Layout, ranks: Sequence[int], me: int, fence: Fence | None
+    ) -> None:
+        self._region = region
+        self._layout = layout
+        self._ranks = ranks
+        self._me = me
+        self._fence = fence
+        self._outboxes: dict[int, Outbox] = {}
+        self._inboxes: dict[int, Inbox] = {}
+
+    def start_send(self, x: Tensor, to: int, tag: int) -> Message:
+        """Start sending to the rank at place `to`."""
+        if to not in self._outboxes:
+            self._outboxes[to] = Outbox(*self._ring(self._me, to))
+        message = Message(to, x, tag)
+        self._outboxes[to].start(message)
+        return message
+
+    def start_recv(self, out: Tensor, source: int, tag: int) -> Message:
+        """Start receiving from the rank at place `source`."""
+        if source not in self._inboxes:
+            names = (self._ranks[source], self._ranks[self._me])
+            self._inboxes[source] = Inbox(*self._ring(source, self._me), names)
+        message = Message(source, out, tag)
+        self._inboxes[source].start(message)
+        return message
+
+    def move(self) -> None:
+        """Fill and empty what cells can be, without waiting."""
+        for outbox in self._outboxes.values():
+            outbox.move()
+        for inbox in self._inboxes.values():
+            inbox.move()
+
+    def _ring(self, source: int, to: int) -> tuple[memoryview, Tensor, int, int, Fence | None]:
+        layout = self._layout
+        cells = layout.mailbox(self._region.bytes, source, to)
+        words = (layout.sent(source, to), layout.received(source, to))
+        return self._region.words, cells, *words, self._fence

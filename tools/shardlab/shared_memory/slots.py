@@ -1,0 +1,76 @@
+"""Every rank's slots as tensors, and the sums over them.
+
+Dimension key: N ranks, D slots of a rank (DEPTH), C elements of a slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Size, Tensor
+
+from shardlab.shared_memory.layout import DEPTH, Layout
+
+Join = Callable[[Sequence[Tensor], Tensor], None]
+_KEPT = 1000  # sets of views
+
+
+class Spot(NamedTuple):
+    """The same part of one slot of every rank: as one tensor [N, …], and rank by rank."""
+
+    stack: Tensor
+    rows: tuple[Tensor, ...]
+
+
+class Slots:
+    """Every rank's slots, in the dtype and shape that a collective needs.
+
+    Making a view costs as much as copying a kilobyte, and a training step repeats its shapes: the
+    views are kept.
+
+    Attributes:
+        me: this rank's place.
+        ranks: how many there are.
+        bytes: of one slot.
+    """
+
+    def __init__(self, memory: Tensor, layout: Layout, me: int) -> None:
+        self.me = me
+        self.ranks = layout.ranks
+        self.bytes = layout.slot
+        self._memory = memory
+        self._layout = layout
+        self._kept: dict[Any, tuple[Spot, ...]] = {}
+
+    def at(self, dtype: torch.dtype, start: int, shape: Size) -> tuple[Spot, ...]:
+        """Return, for each of the D slots of a rank, its elements from `start` on as `shape`."""
+        key = (dtype, start, shape)
+        spots = self._kept.get(key)
+        if spots is None:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            spots = self._kept[key] = self._views(dtype, start, shape)
+        return spots
+
+    def _views(self, dtype: torch.dtype, start: int, shape: Size) -> tuple[Spot, ...]:
+        slots_NDC = self._layout.slots(self._memory, dtype)
+        part_NDC = slots_NDC[:, :, start : start + shape.numel()]
+        if len(shape) != 1:
+            part_NDC = part_NDC.unflatten(2, shape) if shape else part_NDC.squeeze(2)
+        return tuple(Spot(part_NDC[:, d], part_NDC[:, d].unbind()) for d in range(DEPTH))
+
+
+def add(rows: Sequence[Tensor], out: Tensor) -> None:
+    """Write the sum of the rows, added in their order, each sum rounded to their dtype."""
+    torch.add(rows[0], rows[1], out=out)
+    for row in rows[2:]:
+        torch.add(out, row, out=out)
+
+
+def maximum(rows: Sequence[Tensor], out: Tensor) -> None:
+    """Write the largest of each element of the rows."""
+    torch.maximum(rows[0], rows[1], out=out)
+    for row in rows[2:]:
+        torch.maximum(out, row, out=out)

@@ -1,0 +1,84 @@
+"""From the gradients that backward leaves to those that the optimizer may use, in the right order.
+
+1. Data parallel: buckets are all-reduced while backward runs; wait for the last.
+2. Partial gradients: under sequence parallelism each tensor rank's norms and row biases have seen
+   its own rows only; sum them over the tensor axis. Not before 1: a bucket that is under way must
+   not be written.
+3. Tied embeddings: the first stage has the gradient of the lookup, the last that of the head; sum
+   them over the two, so that both copies take the same step.
+4. The norm, of gradients that are complete at last, and clipping. Earlier, it would be the norm of
+   parts, and differ from rank to rank.
+
+Megatron does 1 to 3 in `finalize_model_grads` (megatron/core/distributed) and 4 in its optimizer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from shardlab import partial_gradients
+from shardlab.data_parallel import DataParallel
+from shardlab.gradient_norm import clip, gradient_norm
+from shardlab.grid import Grid
+from shardlab.model import GPT
+
+
+class StepGradients:
+    """The gradients of one stage of a GPT on a grid; `finish` them after every step's backward.
+
+    Args:
+        model: this rank's stage.
+        grid: tensor × pipeline × data (× context).
+        max_norm: clip to this norm; None to leave gradients as they are.
+        microbatches: backward passes in a step; each loss divided by their number, by the caller.
+        settings: further arguments for DataParallel (reduction, bucket sizes, start …).
+
+    Attributes:
+        replicas: the DataParallel that reduces during backward.
+    """
+
+    def __init__(
+        self, model: GPT, grid: Grid, *, max_norm: float | None = None, microbatches: int = 1,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        """Hang the data-parallel hooks on the model; make the groups. Every rank calls this."""
+        self._model = model
+        self._grid = grid
+        self._max_norm = max_norm
+        self._whole_model = grid.axis("tensor", "pipeline")
+        # Context ranks hold the same parameters and other tokens: they are data ranks here.
+        data = grid.axis("data", "context") if grid.context.size > 1 else grid.data
+        self.replicas = DataParallel(
+            model.named_parameters(), data, backwards=microbatches, **settings
+        )
+        tied = model.tied_weight
+        self._tied = tied if tied is not None and tied.requires_grad else None
+
+    def finish(self, *, tokens: int | Tensor | None = None) -> Tensor:
+        """Complete the gradients; return their norm over the whole model, before clipping.
+
+        Args:
+            tokens: under reduction="tokens", those in this rank's share of the batch, on every
+                stage; every stage's gradients are divided by their sum.
+
+        Returns:
+            fp64, no dimensions, the same on every rank.
+
+        Raises:
+            RuntimeError: a parameter got no gradient.
+        """
+        self.replicas.finish(tokens=tokens)
+        partial_gradients.reduce(self._model, self._grid.tensor)
+        if self._tied is not None and self._grid.embedding is not None:
+            assert self._tied.grad is not None
+            self._grid.embedding.all_reduce(self._tied.grad, out=self._tied.grad)
+        parameters = list(self._model.parameters())
+        copies = [] if self._tied is None or self._model.first else [self._tied]
+        norm = gradient_norm(
+            parameters, self._whole_model, tensor=self._grid.tensor, copies=copies
+        )
+        if self._max_norm is not None:
+            clip(parameters, norm, self._max_norm)
+        return norm
