@@ -29,17 +29,24 @@ def differences(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> 
     }
 
 
-def demand_alike(
+def beyond(
     ranks: Iterable[Mapping[str, Mapping[str, float]]], tolerance: float = TOLERANCE
-) -> None:
-    """Fail, with a list, where {case: {quantity: difference}} of some rank is beyond `tolerance`."""
-    wrong = [
+) -> list[str]:
+    """What of {case: {quantity: difference}}, from every rank, is too far off."""
+    return [
         f"rank {rank}, {case}: {quantity} differs by {value:.1e}"
         for rank, cases in enumerate(ranks)
         for case, quantities in cases.items()
         for quantity, value in quantities.items()
         if not value <= tolerance
     ]
+
+
+def demand_alike(
+    ranks: Iterable[Mapping[str, Mapping[str, float]]], tolerance: float = TOLERANCE
+) -> None:
+    """Fail with what is `beyond`, a dozen of them."""
+    wrong = beyond(ranks, tolerance)
     more = [f"… and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
     assert not wrong, "\n".join(["too far apart:", *wrong[:SHOWN], *more])
 

@@ -143,7 +143,7 @@ def train_sharded(
     no_sync: bool = False,
     look: tuple[int, ...] = (0, 9),
 ) -> tuple[list[float], dict[int, dict[str, Tensor]]]:
-    """Train on this data rank's part; return its losses, and the gradients of the steps in `look`."""
+    """Train on this rank's data; return its losses, and the gradients of the steps in `look`."""
     optimizer = optimizer_of(kind, model.parameters())
     losses, gradients = [], {}
     for step in range(steps):

@@ -1,8 +1,8 @@
 """Our GPT and megatron-core's GPTModel trained side by side, on any grid, from the same weights.
 
 Both run their own schedule, their own data parallelism and their own last reductions. The loss is
-neither's: a squared distance in fp64, for Megatron's own loss is in fp32. It is a sum over what each
-rank holds, so it needs no collective, and its gradient is right on each.
+neither's: a squared distance in fp64, for Megatron's own is in fp32. It is a sum over what each rank
+holds, so it needs no collective, and its gradient is right on each.
 
 Dimensions: S sequence, B batch (one micro-batch's), V vocabulary; lower case where sharded.
 """
@@ -178,6 +178,7 @@ class Theirs:
 
     def gradients(self, batch: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
         """Leave the step's gradients in `.grad`; return the losses, on the last stage."""
+        self.model.zero_grad()
         self.model.zero_grad_buffer()
         tensor = self.grid.tensor
 

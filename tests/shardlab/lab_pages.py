@@ -56,17 +56,15 @@ def answers(lab: str, language: str) -> Path:
 
 def shown(path: Path, block: str) -> str:
     """Return what a page shows between the block's marks."""
-    found = _marked(block).search(path.read_text("utf-8"))
-    assert found, f"{path} has no <!-- {block} --> … <!-- /{block} -->"
-    return found[2]
+    _, text, _ = _parts(path, block)
+    return text.rstrip("\n")
 
 
 def write(path: Path, blocks: Mapping[str, str]) -> None:
     """Put each text between its block's marks."""
-    text = path.read_text("utf-8")
     for block, new in blocks.items():
-        text = _marked(block).sub(lambda found, new=new: found[1] + new + found[3], text)
-    path.write_text(text, "utf-8")
+        before, _, after = _parts(path, block)
+        path.write_text(f"{before}{new}\n{after}", "utf-8")
 
 
 def table(head: list[str], align: str, rows: list[list[str]]) -> str:
@@ -80,6 +78,9 @@ def python_blocks(path: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", path.read_text("utf-8"), re.M | re.S)
 
 
-def _marked(block: str) -> re.Pattern[str]:
-    mark = re.escape(block)
-    return re.compile(rf"(<!-- {mark} -->\n)(.*?)(\n<!-- /{mark} -->)", re.S)
+def _parts(path: Path, block: str) -> tuple[str, str, str]:
+    """Cut a page after the block's first mark and before its second."""
+    text, mark = path.read_text("utf-8"), re.escape(block)
+    found = re.search(rf"(?<=<!-- {mark} -->\n).*?(?=<!-- /{mark} -->)", text, re.S)
+    assert found, f"{path} has no <!-- {block} --> and <!-- /{block} --> on lines of their own"
+    return text[: found.start()], found[0], text[found.end() :]

@@ -35,6 +35,7 @@ with warnings.catch_warnings(), patch.object(torch, "compile", lambda function: 
     from megatron.core import package_info, parallel_state
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
     from megatron.core.distributed.finalize_model_grads import finalize_model_grads
+    from megatron.core.enums import ModelType
     from megatron.core.fusions.fused_bias_gelu import bias_gelu
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
@@ -57,6 +58,7 @@ with warnings.catch_warnings(), patch.object(torch, "compile", lambda function: 
 __all__ = [
     "ColumnParallelLinear",
     "GPTModel",
+    "ModelType",
     "Norm",
     "RowParallelLinear",
     "TransformerConfig",

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from shardlab.comm import World
+
 LAYERS, HIDDEN, VOCAB, BATCH = 8, 6, 5, 24
 RATE = 0.1
 
@@ -20,9 +22,9 @@ def layer(index: int) -> nn.Linear:
 
 
 class Piece(nn.Module):
-    """Piece `index` of `pieces`: an embedding on the first, its share of layers, a head on the last.
+    """Piece `index` of `pieces`: its share of layers; the first has an embedding, the last a head.
 
-    Names are those of the whole model: `layers.5.weight`. `embedding` stands, tied, on both ends.
+    Names are those of the whole model: `layers.5.weight`. `embedding` is tied and stands on both.
     """
 
     def __init__(self, index: int = 0, pieces: int = 1) -> None:
@@ -64,6 +66,18 @@ def gradients(model: nn.Module) -> dict[str, Tensor]:
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def chunks_of(world: World, chunks: int = 1) -> nn.ModuleList:
+    """This rank's pieces: chunk c of stage s is piece c·p + s."""
+    p = world.size
+    return nn.ModuleList(Piece(c * p + world.rank, p * chunks) for c in range(chunks))
+
+
+def named(chunks: nn.ModuleList, values: str) -> dict[str, Tensor]:
+    """Gradients or weights by the whole model's names."""
+    read = {"gradients": gradients, "weights": weights}[values]
+    return {name: x for chunk in chunks for name, x in read(chunk).items()}
 
 
 def whole_run(steps: int) -> Mapping[str, Mapping[str, Tensor]]:

@@ -36,7 +36,12 @@ class Pool:
         self.size = size
         self._device = device
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["torch", "torch.distributed", "shardlab.comm"])
+        # torch._dynamo: whoever makes an optimizer imports it, 1.3 s in each worker; the oracles
+        # take longer. What can't be imported here is left to the workers.
+        self._context.set_forkserver_preload(
+            ["torch", "torch.distributed", "torch._dynamo", "shardlab.comm",
+             "tests.shardlab.megatron", "tests.shardlab.dtensor"]
+        )  # fmt: skip
         self._workers: list[Any] = []
         self._pipes: list[Any] = []
 

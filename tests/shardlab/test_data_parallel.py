@@ -1,5 +1,7 @@
-"""Data parallelism against one process and against DDP. Cheapest first: a wrong bucket shows in the
-pure tests, a wrong hook or divisor under SGD in the first step, a wrong state between steps later."""
+"""Data parallelism against one process and against DDP.
+
+A wrong bucket shows in the pure tests, a wrong hook or divisor in one step of SGD (AdamW would hide
+a factor), a wrong state between steps in ten."""
 
 from __future__ import annotations
 
@@ -87,9 +89,7 @@ def worst(found: list[Tensor], expected: list[Tensor]) -> float:
 def test_buckets_are_cut_where_pytorch_cuts_them() -> None:
     shapes = [3, 50, 1, 7, 7, 300, 2, 2, 90, 1, 1]
     for dtypes in ((torch.float32,), (torch.float32, torch.bfloat16), (F64, F64, torch.float32)):
-        tensors = [
-            torch.zeros(n, dtype=dtypes[i % len(dtypes)]) for i, n in enumerate(shapes)
-        ]
+        tensors = [torch.zeros(n, dtype=dtypes[i % len(dtypes)]) for i, n in enumerate(shapes)]
         for caps in ([1], [100], [40, 400], [10_000], [8, 200, 1000]):
             expected, _ = dist._compute_bucket_assignment_by_size(tensors, caps, [])
             assert assign(tensors, caps) == expected
@@ -174,16 +174,22 @@ def test_a_parameter_without_gradient_is_named() -> None:
     model = Net(0)
     replicas = alone(model)
     model.body[0](torch.ones(5, dtype=F64)).sum().backward()
-    with pytest.raises(RuntimeError, match=r"8 of 10 parameters.*last\.weight \(0 of 1\).*find_unused"):
+    with pytest.raises(
+        RuntimeError, match=r"8 of 10 parameters.*last\.weight \(0 of 1\).*find_unused"
+    ):
         replicas.finish()
 
 
-def test_a_second_backward_before_finish_is_refused() -> None:
+def test_a_backward_after_the_last_and_before_finish_is_refused() -> None:
     model = Net(0)
-    alone(model)
+    replicas = alone(model)
     loss_of(model, *data(0)).backward()
-    with pytest.raises(RuntimeError, match=r"got gradient 2 where a step has 1: call finish\(\)"):
+    with pytest.raises(
+        RuntimeError, match=r"got one more gradient than the 1 of a step: call finish\(\)"
+    ):
         loss_of(model, *data(0)).backward()
+    with replicas.no_sync(), pytest.raises(RuntimeError, match="got one more gradient"):
+        loss_of(model, *data(0)).backward()  # it would be added to a bucket that is under way
 
 
 def test_a_parameter_thawed_later_is_named() -> None:
@@ -198,7 +204,7 @@ def test_a_parameter_thawed_later_is_named() -> None:
 def test_a_sparse_gradient_is_refused() -> None:
     table = nn.Embedding(4, 2, sparse=True)
     DataParallel(table.named_parameters(), Axis.alone("data"))
-    with pytest.raises(ValueError, match="weight has a sparse gradient.*sparse=False"):
+    with pytest.raises(ValueError, match=r"weight has a sparse gradient.*sparse=False"):
         table(torch.tensor([1])).sum().backward()
 
 
@@ -239,9 +245,7 @@ def train_sharded(
 ) -> list[Tensor]:
     axis = world.whole
     model = Net(world.rank).to(world.device)  # other weights on every rank: broadcast must mend it
-    replicas = DataParallel(
-        model.named_parameters(), axis, backwards=micro, **SMALL, **settings
-    )
+    replicas = DataParallel(model.named_parameters(), axis, backwards=micro, **SMALL, **settings)
     optimizer = optimizer_of(kind, model)
     for step in range(10):
         x, y = (share(axis, t.to(world.device)) for t in data(step))

@@ -134,9 +134,9 @@ def test_a_sharded_parameter_says_so_in_every_call_that_uses_it() -> None:
         lambda: torch.stack([x, stand_in]),  # type: ignore[list-item]
     ]
     for use in uses:
-        with pytest.raises(RuntimeError, match="blocks.0.up.weight is sharded"):
+        with pytest.raises(RuntimeError, match=r"blocks\.0\.up\.weight is sharded"):
             use()
-    with pytest.raises(ShardedAttributeError, match=r"its .grad was asked for"):
+    with pytest.raises(ShardedAttributeError, match=r"its \.grad was asked for"):
         stand_in.grad  # noqa: B018
     assert repr(stand_in) == "<blocks.0.up.weight (3, 4), sharded>"
 

@@ -43,14 +43,13 @@ def on_this_rank(grid: Grid, device: torch.device) -> tuple[dict[str, nn.Paramet
             continue
         if name != "embedding" and not name.startswith(f"{pipe.rank}."):
             continue
-        gradient = gradient.to(device)
-        sharding = None
+        local, sharding = gradient.to(device), None
         if gradient.dim() == 2:
             dim = 1 if name.endswith("weight") else 0
             sharding = Sharding(tensor, dim, gradient.shape[dim], gradient.shape[dim])
-            gradient = sharding.local(gradient)
-        held[name] = nn.Parameter(torch.zeros_like(gradient))
-        held[name].grad = gradient.clone()
+            local = sharding.local(local)
+        held[name] = nn.Parameter(torch.zeros_like(local))
+        held[name].grad = local.clone()
         if sharding:
             mark(held[name], sharding)
     copies = [held["embedding"]] if pipe.size > 1 and pipe.rank == pipe.size - 1 else []

@@ -14,12 +14,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from shardlab.comm import World
 from shardlab.grid import Grid
 from shardlab.layout import Layout
 from shardlab.ledger import Ledger
+from tests.shardlab.fake_world import alone
 
 ORDERS = ["tp-cp-ep-dp-pp", "tp-pp-dp", "dp-tp-pp", "pp-dp-tp-cp-ep", "cp-tp-dp-pp-ep"]
 
@@ -141,15 +141,13 @@ def test_the_device_mesh_has_our_groups_our_names_and_our_places(pool, order: st
 
 
 @pytest.fixture
-def alone() -> Iterator[World]:
-    """Rank 5 of a world of 8 on torch's fake backend."""
-    dist.init_process_group("fake", rank=5, world_size=8, store=FakeStore())
-    yield World.adopt()
-    dist.destroy_process_group()
+def fifth() -> Iterator[World]:
+    with alone(5, 8) as world:
+        yield world
 
 
-def test_a_grid_works_on_one_process_under_the_fake_backend(alone: World) -> None:
-    grid = Grid(world=alone, tensor=2, pipeline=2)
+def test_a_grid_works_on_one_process_under_the_fake_backend(fifth: World) -> None:
+    grid = Grid(world=fifth, tensor=2, pipeline=2)
     assert (grid.tensor.ranks, grid.data.ranks, grid.pipeline.ranks) == ((4, 5), (5, 7), (1, 5))
     with Ledger() as ledger:
         grid.tensor.all_reduce(torch.zeros(4))
@@ -160,7 +158,7 @@ def test_a_grid_works_on_one_process_under_the_fake_backend(alone: World) -> Non
     ]
 
 
-def test_what_does_not_fit_the_world_is_refused_with_what_would(alone: World) -> None:
+def test_what_does_not_fit_the_world_is_refused_with_what_would(fifth: World) -> None:
     for sizes, words in [
         ({"tensor": 3}, "ranks do not divide a world of 8; start a multiple of 3 processes"),
         ({"tensor": 2, "data": 2}, "but the world has 8; start 4 processes, or choose data = 4"),
@@ -170,21 +168,21 @@ def test_what_does_not_fit_the_world_is_refused_with_what_would(alone: World) ->
         ({"links": {"tensor": "carrier-pigeon"}, "tensor": 2}, "carrier-pigeon"),
     ]:
         with pytest.raises(ValueError, match=re.escape(words)):
-            Grid(world=alone, **sizes)  # type: ignore[arg-type]
+            Grid(world=fifth, **sizes)  # type: ignore[arg-type]
     for name in ("expert", "model"):
         with pytest.raises(ValueError, match=f"no axis '{name}'; choose from tensor, context"):
-            Grid(world=alone).axis(name)
+            Grid(world=fifth).axis(name)
 
 
-def test_a_link_goes_to_the_axis_that_it_names_and_to_no_other(alone: World) -> None:
+def test_a_link_goes_to_the_axis_that_it_names_and_to_no_other(fifth: World) -> None:
     asked = {}
 
     class Asked:
-        rank, size, device = alone.rank, alone.size, alone.device
+        rank, size, device = fifth.rank, fifth.size, fifth.device
 
         def axis(self, name: str, ranks: list[int], *, link: str) -> object:
             asked[name] = link
-            return alone.axis(name, ranks)
+            return fifth.axis(name, ranks)
 
     links = {"tensor": "shared-memory", "data-context": "shared-memory"}
     grid = Grid(world=Asked(), tensor=2, links=links)  # type: ignore[arg-type]

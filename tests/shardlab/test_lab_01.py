@@ -27,11 +27,9 @@ Pools = Callable[[int], Pool]
 # 70 words don't divide by 4 or 8, so the vocabulary is padded; 8 layers, for 8 stages.
 SMALL: dict[str, Any] = {
     "layers": 8, "hidden": 16, "heads": 8, "vocabulary": 70, "sequence": 8, "batch": 8,
-    "microbatches": 1, "steps": 4, "lr": 1e-2, "dtype": "float64",
+    "microbatches": 1, "steps": 3, "lr": 1e-2, "dtype": "float64",
 }  # fmt: skip
-GRIDS = [
-    grid for grid in itertools.product((1, 2, 4, 8), repeat=3) if math.prod(grid) in (1, 2, 4, 8)
-]
+GRIDS = list(itertools.product((1, 2, 4, 8), repeat=3))
 
 
 def losses_of(world: World, **settings: Any) -> list[float]:
@@ -70,18 +68,17 @@ def off_by(found: list[float], expected: list[float]) -> float:
 
 
 def cases_of(ranks: int) -> list[dict[str, Any]]:
-    """Every grid of so many ranks, and the other settings spread over them."""
-    cases: list[dict[str, Any]] = []
-    for tp, pp, dp in (grid for grid in GRIDS if math.prod(grid) == ranks):
-        case: dict[str, Any] = {"tp": tp, "pp": pp, "dp": dp}
-        cases.append(case)
-        if tp > 1:
-            cases.append(case | {"sequence_parallel": True})
-        if pp > 1:
-            cases.append(case | {"microbatches": 8 // dp, "schedule": "gpipe"})
+    """Every grid of so many ranks; of two ranks and of 2 x 2 x 2 with other settings, too."""
+    cases: list[dict[str, Any]] = [
+        {"tp": tp, "pp": pp, "dp": dp, "sequence_parallel": tp > 1, "microbatches": min(4, 8 // dp)}
+        for tp, pp, dp in GRIDS
+        if tp * pp * dp == ranks
+    ]
+    if ranks == 2:
+        cases += [{"tp": 2}, {"pp": 2, "microbatches": 4, "schedule": "gpipe"}]
     if ranks == 8:
-        both = {"tp": 2, "pp": 2, "dp": 2, "microbatches": 2}
-        cases.append(both | {"order": "tp-pp-dp", "sequence_parallel": True})
+        both = {"tp": 2, "pp": 2, "dp": 2, "microbatches": 4}
+        cases.append(both | {"order": "tp-pp-dp", "schedule": "gpipe"})
         cases.append(both | {"link": "shared-memory", "sequence_parallel": True})
     return cases
 
@@ -91,9 +88,9 @@ def test_the_losses_of_any_grid_are_those_of_plain_torch_on_one_device(
     pool: Pools, ranks: int
 ) -> None:
     expected, cases = plain_losses(), cases_of(ranks)
-    assert expected[-1] < expected[0] - 0.01  # it moves, so equal losses mean equal training
+    assert expected[-1] < expected[0] - 0.005  # it moves, so equal losses mean equal training
     wrong = []
-    for rank, results in enumerate(pool(ranks).run(runs_of, cases)):
+    for rank, results in enumerate(pool(ranks).run(runs_of, cases, timeout=240)):
         for case, found in zip(cases, results, strict=True):
             if found and not off_by(found, expected) <= 1e-12:
                 wrong.append(f"rank {rank}, {case}: off by {off_by(found, expected):.1e}")
@@ -150,36 +147,28 @@ EIGHT = [
     Layout(tensor=2, data=2, pipeline=2, order=order)
     for order in ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 ]
-HEADS = {
+WORDS = {
     "en": {
         "groups": ["groups", "tp-dp-pp, Megatron's default", "tp-pp-dp"],
         "places": ["rank", *["tensor", "data", "pipeline"] * 2],
-        "counts": [
-            "grid", "stage", "axis", "collective", "forward", "backward", "after",
-            "KiB asked for", "KiB sent",
-        ],
-        "tensor": "tensor", "data": "data", "pipeline": "pipeline", "none": "–",
-        "tp": "tensor 2", "sp": "tensor 2, sequence parallel", "dp": "data 2",
-        "pp": "pipeline 2", "3d": "2 × 2 × 2",
+        "counts": ["grid", "stage", "axis", "collective", "calls", "asked for", "sent"],
+        "tp": "tensor 2", "sp": "tensor 2, sequence parallel", "dp": "data 2", "pp": "pipeline 2",
+        "3d": "2 × 2 × 2", "data": "data", "after backward": "after",
     },
     "es": {
         "groups": ["grupos", "tp-dp-pp, el de Megatron por defecto", "tp-pp-dp"],
         "places": ["rank", *["tensor", "datos", "pipeline"] * 2],
-        "counts": [
-            "malla", "etapa", "eje", "colectiva", "forward", "backward", "después",
-            "KiB pedidos", "KiB enviados",
-        ],
-        "tensor": "tensor", "data": "datos", "pipeline": "pipeline", "none": "–",
+        "counts": ["malla", "etapa", "eje", "colectiva", "llamadas", "pedido", "enviado"],
         "tp": "tensor 2", "sp": "tensor 2, paralelismo de secuencia", "dp": "datos 2",
-        "pp": "pipeline 2", "3d": "2 × 2 × 2",
+        "pp": "pipeline 2", "3d": "2 × 2 × 2", "data": "datos", "after backward": "después",
     },
 }  # fmt: skip
 
 
 def groups_table(language: str) -> str:
-    words = HEADS[language]
+    words = WORDS[language]
     rows = [
-        [words[axis], *(" ".join(map(str, layout.groups(token))) for layout in EIGHT)]
+        [words.get(axis, axis), *(" ".join(map(str, layout.groups(token))) for layout in EIGHT)]
         for axis, token in (("tensor", "tp"), ("data", "dp"), ("pipeline", "pp"))
     ]
     return table(words["groups"], "<<<", rows)
@@ -190,7 +179,7 @@ def places_table(language: str) -> str:
         [str(rank), *(str(l.coordinates(rank)[a]) for l in EIGHT for a in ("tensor", "data", "pipeline"))]
         for rank in range(8)
     ]
-    return table(HEADS[language]["places"], ">" * 7, rows)
+    return table(WORDS[language]["places"], ">" * 7, rows)
 
 
 COUNTED: dict[str, dict[str, Any]] = {
@@ -227,18 +216,33 @@ def counts_of(pool: Pools) -> dict[tuple[str, int], list[Any]]:
 
 
 def counts_table(counts: dict[tuple[str, int], list[Any]], language: str) -> str:
-    words, rows = HEADS[language], []
+    words, rows = WORDS[language], []
     for (name, stage), entries in counts.items():
+        if (name, stage) == ("pp", 1):
+            continue  # stage 0's mirror image
         for axis, op in dict.fromkeys((e.axis, e.op) for e in entries):
+            if axis == "tensor-pipeline":
+                continue  # the gradient norm, 8 bytes: in the text
             same = [e for e in entries if (e.axis, e.op) == (axis, op)]
-            when = [sum(e.phase == p for e in same) for p in ("", "backward", "after backward")]
-            size = [sum(e.payload for e in same), sum(e.wire for e in same)]
+            sizes = [size(sum(e.payload for e in same)), size(sum(e.wire for e in same))]
             rows.append(
-                [words[name], str(stage), axis, op.replace("_", "-")]
-                + [str(n) if n else words["none"] for n in when]
-                + [f"{n / 1024:,.4g}" if n < 1024 else f"{n / 1024:,.0f}" for n in size]
+                [words[name], str(stage), words.get(axis, axis), op.replace("_", "-")]
+                + [calls(same, words), *sizes]
             )
-    return table(words["counts"], "<><<>>>>>", rows)
+    return table(words["counts"], "<><<<>>", rows)
+
+
+def calls(same: list[Any], words: dict[str, Any]) -> str:
+    """Say when an axis was used: messages go both ways outside of autograd, so they are a number."""
+    if same[0].op in ("send", "recv"):
+        return str(len(same))
+    phases = {"": "forward", "backward": "backward", "after backward": words["after backward"]}
+    found = {named: sum(e.phase == phase for e in same) for phase, named in phases.items()}
+    return " + ".join(f"{number} {named}" for named, number in found.items() if number)
+
+
+def size(count: float) -> str:
+    return f"{count / 1024:,.0f} KiB" if count >= 1024 else f"{count:.0f} B"
 
 
 def test_the_pages_show_the_groups_that_layout_gives() -> None:
@@ -251,6 +255,11 @@ def test_the_pages_show_what_the_ledger_counts(pool: Pools) -> None:
     counts = counts_of(pool)
     for language in LANGUAGES:
         assert shown(page(LAB, language), "counts") == counts_table(counts, language)
+    # What the text says of them.
+    sent = {name: sum(e.wire for e in entries) for (name, _), entries in counts.items()}
+    assert 1.2 < sent["sp"] / sent["tp"] < 1.3
+    norms = [e for entries in counts.values() for e in entries if e.axis == "tensor-pipeline"]
+    assert norms and all((e.op, e.payload) == ("all_reduce", 8) for e in norms)
 
 
 def pages(pool: Pools) -> None:

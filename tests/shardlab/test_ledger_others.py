@@ -25,6 +25,7 @@ from shardlab.grid import Grid
 from shardlab.ledger import Ledger
 from tests.shardlab import dtensor
 from tests.shardlab import megatron as mcore
+from tests.shardlab.fake_world import alone
 
 S, B, H, F, V = 4, 2, 8, 12, 24
 TOKENS = S * B
@@ -214,7 +215,7 @@ def megatron_gpt(world: World) -> None:
         with Ledger() as ledger:
             logits = model(tokens, positions, mcore.causal_mask(S))
             loss = mcore.vocab_parallel_cross_entropy(
-                logits.transpose(0, 1).contiguous(), tokens.t()
+                logits.transpose(0, 1).contiguous(), tokens.t().contiguous()
             )
             loss.sum().backward()
         axis: dict[str, Any] = {"tokens": TOKENS, "ranks": world.size}
@@ -272,3 +273,19 @@ def test_dtensor_sends_what_the_formula_says_with_and_without_sequence_paralleli
     pool, size: int
 ) -> None:
     pool(size).run(dtensor_gpt)
+
+
+# ------------------------------------------------------------------ on one process
+
+
+@pytest.mark.parametrize("body", [fsdp1, fsdp2, dtensor_gpt], ids=lambda body: body.__name__)
+def test_one_process_under_the_fake_backend_counts_the_same(body: Callable[[World], None]) -> None:
+    """But for DDP: torch 2.13's reducer refuses the fake backend, which returns no tensors."""
+    with alone(3, 4) as world:
+        body(world)
+
+
+@pytest.mark.parametrize("body", [megatron_layers, megatron_gpt], ids=lambda body: body.__name__)
+def test_megatron_on_one_process_counts_the_same(body: Callable[[World], None]) -> None:
+    with alone(3, 4) as world:
+        in_megatron(world, body)

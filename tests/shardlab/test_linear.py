@@ -130,7 +130,7 @@ def test_every_variant_equals_the_whole_linear(pool, size, body) -> None:
 
 
 def adjoint(world: World) -> list[tuple[float, float]]:
-    """<y, A x> and <Aᵀ y, x> over logical values: a whole tensor once, a cut one over its slices."""
+    """<y, A x> and <Aᵀ y, x> over logical values: whole ones once, cut ones over their slices."""
     axis = world.whole
     results = []
     for kind, sequence_parallel in [(c, sp) for c in ("column", "row") for sp in (False, True)]:

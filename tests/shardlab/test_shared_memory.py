@@ -16,8 +16,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.comm import CollectiveError, World
+from shardlab.faults import PeerLostError
+from shardlab.host import Card
 from shardlab.shared_memory import SharedMemoryLink, region
-from shardlab.shared_memory.host import Card
 
 SLOT = 4096  # bytes: one page
 DTYPES = (
@@ -27,7 +28,7 @@ DTYPES = (
 
 
 def link_of(
-    world: World, *, slot: int = SLOT, timeout: float = 20.0, beside=(), where: str = "test"
+    world: World, *, slot: int = SLOT, timeout: float = 20.0, beside=None, where: str = "test"
 ) -> SharedMemoryLink:
     return SharedMemoryLink(
         dist.PrefixStore(where, world._store), range(world.size), world.rank,
@@ -105,7 +106,10 @@ def sums(world: World, dtype: torch.dtype) -> list[Tensor]:
     link = link_of(world, slot=4 * SLOT)
     results = []
     for count in (7, 6_000, 70_001):
-        theirs = [torch.randn(count, generator=torch.Generator().manual_seed(r)).to(dtype) for r in range(world.size)]
+        theirs = [
+            torch.randn(count, generator=torch.Generator().manual_seed(r)).to(dtype)
+            for r in range(world.size)
+        ]
         out = torch.empty(count, dtype=dtype)
         link.start_all_reduce(theirs[world.rank], out, "sum").wait()
         assert torch.equal(out, joined(theirs, torch.add)), count
@@ -122,7 +126,10 @@ def test_a_sum_is_added_in_rank_order_and_has_the_same_bits_on_every_rank(pool, 
 
 def several(world: World) -> None:
     link = link_of(world)
-    xs = [torch.full((count,), float(world.rank + i)) for i, count in enumerate((10, 3000, 10, 5, 9000, 1))]
+    xs = [
+        torch.full((count,), float(world.rank + i))
+        for i, count in enumerate((10, 3000, 10, 5, 9000, 1))
+    ]
     outs = [torch.empty_like(x) for x in xs]
     works = [link.start_all_reduce(x, out, "sum") for x, out in zip(xs, outs, strict=True)]
     order = [5, 0, 3, 1, 4, 2] if world.rank else [0, 1, 2, 3, 4, 5]
@@ -156,11 +163,17 @@ def test_two_links_may_be_started_in_another_order_on_each_rank(pool) -> None:
 # ---------------------------------------------------------------------- messages
 
 
+SHORT: list[tuple[int, ...]] = [(), (0,), (3, 5)]
+LONG: list[tuple[int, ...]] = [(70_001,), (1 << 20,)]
+
+
 def messages(world: World) -> None:
     link, n, me = link_of(world), world.size, world.rank
     peers = [r for r in range(n) if r != me]
     for dtype in DTYPES:
-        for shape in [(), (0,), (3, 5), (70_001,), (1 << 20,)][: 5 if dtype == torch.float32 else 3]:
+        for shape in [(), (0,), (3, 5), (70_001,), (1 << 20,)][
+            : 5 if dtype == torch.float32 else 3
+        ]:
             outs = {r: torch.empty(shape, dtype=dtype) for r in peers}
             sends = [link.start_send(drawn(me * n + r, shape, dtype), r, 0) for r in peers]
             arriving = [link.start_recv(outs[r], r, 0) for r in peers]
@@ -219,7 +232,7 @@ def mismatch(world: World, what: str) -> str:
     x = torch.ones(6 if what == "length" and one else 4)
     if what == "dtype" and one:
         x = x.double()
-    with pytest.raises(CollectiveError) as caught:
+    with pytest.raises((CollectiveError, PeerLostError)) as caught:
         if what == "message":
             if one:
                 link.start_recv(torch.empty(4, dtype=torch.int64), 0, 3).wait()
@@ -237,7 +250,10 @@ def mismatch(world: World, what: str) -> str:
     ("what", "words"),
     [
         ("length", ["rank 0: all_reduce sum of 4 × float32", "rank 1: all_reduce sum of 6"]),
-        ("dtype", ["rank 0: all_reduce sum of 4 × float32", "rank 1: all_reduce sum of 4 × float64"]),
+        (
+            "dtype",
+            ["rank 0: all_reduce sum of 4 × float32", "rank 1: all_reduce sum of 4 × float64"],
+        ),
         ("op", ["rank 0: all_reduce sum", "rank 1: all_reduce max"]),
         ("collective", ["rank 0: all_reduce sum", "rank 1: all_gather of 4"]),
     ],
@@ -264,7 +280,7 @@ def elsewhere(world: World) -> str:
 
 def test_ranks_of_two_hosts_are_refused_by_name_on_both(pool) -> None:
     for said in pool(2).run(elsewhere):
-        assert "rank 0 on host0, rank 1 on host1" in said
+        assert "rank 0 on host0 (boot boot of host0), rank 1 on host1" in said
         assert 'link="torch"' in said
 
 
@@ -288,6 +304,7 @@ def full(world: World) -> str:
         kind = OSError if world.rank == 0 else CollectiveError
         with pytest.raises(kind) as caught:
             link_of(world, timeout=0.3)
+    assert leftovers(os.getpid()) == []
     return str(caught.value)
 
 
@@ -296,33 +313,37 @@ def test_a_full_shared_memory_is_an_error_and_not_a_bus_error(pool) -> None:
     assert "no room" in maker
     assert "--shm-size" in maker
     assert "rank 0 did not open" in other
-    assert leftovers() == []
 
 
 # ---------------------------------------------------------------------- what is left behind
 
 
-def leftovers() -> list[str]:
-    return [path.name for path in region._folder().glob("shardlab-*")]
+def leftovers(maker: int) -> list[str]:
+    return [path.name for path in region.folder().glob(f"shardlab-{maker}-*")]
 
 
-def named(world: World) -> list[str]:
+def named(world: World) -> tuple[int, list[str]]:
     link = link_of(world)
     link.barrier()
-    files = leftovers()
+    files = leftovers(os.getpid())
     link.barrier()
-    return files
+    return os.getpid(), files
 
 
 def test_the_file_has_no_name_while_the_link_lives(pool) -> None:
-    assert pool(2).run(named) == [[], []]
+    (maker, files), _ = pool(2).run(named)
+    assert files == leftovers(maker) == []
 
 
 def test_a_sweep_removes_what_dead_ranks_left_and_nothing_else(tmp_path: Path) -> None:
     dead = os.posix_spawn("/bin/true", ["true"], {})
     os.waitpid(dead, 0)
     stale = tmp_path / f"shardlab-{dead}-0123"
-    kept = [tmp_path / f"shardlab-{os.getpid()}-4567", tmp_path / "shardlab-notes-1", tmp_path / "x"]
+    kept = [
+        tmp_path / f"shardlab-{os.getpid()}-4567",
+        tmp_path / "shardlab-notes-1",
+        tmp_path / "x",
+    ]
     for path in [stale, *kept]:
         path.write_bytes(b"")
     region._sweep(tmp_path)

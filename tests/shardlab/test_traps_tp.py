@@ -228,11 +228,9 @@ def test_a_vocabulary_that_does_not_divide_is_padded_and_the_padding_counts_for_
 
 
 def test_no_test_draws_its_cases_from_the_gpus_that_are_there() -> None:
-    """Fault: `parametrize("size", range(1, torch.cuda.device_count()))`: on a CPU, no case at all."""
+    """Fault: `parametrize("size", range(1, torch.cuda.device_count()))`: no case on a CPU."""
     for path in sorted(Path(__file__).parent.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute) and node.attr == "parametrize":
-                continue
             if not (isinstance(node, ast.Call) and _is_parametrize(node.func)):
                 continue
             cases = ast.unparse(node)

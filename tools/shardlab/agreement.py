@@ -70,20 +70,6 @@ def demand(axis: Gathering, op: str, x: Tensor, detail: str = "") -> None:
     raise CollectiveError("\n".join(lines))
 
 
-def compare_header(axis: Gathering, came: Tensor, out: Tensor, source: int) -> None:
-    """Compare a sender's header with the tensor that waits for it.
-
-    Raises:
-        CollectiveError: names both ranks' shape and dtype.
-    """
-    if bool((came == header(out)).all()):
-        return
-    raise CollectiveError(
-        f"rank {axis.ranks[source]} of the {axis.name} axis sends {_describe(came)}, "
-        f"but the receiver expects {_describe(header(out))}"
-    )
-
-
 def _describe(row: Tensor) -> str:
     op, detail, dtype, dims, elements, *shape = (int(v) for v in row)
     name = str(DTYPES[dtype]).removeprefix("torch.") if dtype >= 0 else "another dtype"

@@ -1,4 +1,4 @@
-"""Which gradients travel together: parameters cut into buckets, by bytes, in the order of their use.
+"""Which gradients travel together: parameters cut into buckets, by bytes, in order of their use.
 
 One all-reduce a parameter would pay the latency dozens of times a step; one for all could not start
 before backward ends. Buckets are the middle: each leaves as soon as its last gradient is there.
@@ -8,7 +8,7 @@ Dimension key: N parameters' elements, one after another, in one bucket.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -100,29 +100,32 @@ class Bucket:
             slot.view = self.flat_N[begin:end].view(slot.parameter.shape)
             begin = end
 
-    def fold(self, slots: Sequence[Slot]) -> None:
+    def fold(self, slots: Iterable[Slot], *, scale: float = 1.0) -> None:
         """Move the slots' gradients into the bucket; from here on each gradient *is* its view.
 
-        Autograd hands a fresh tensor to a gradient that is None (no copy yet), and adds in place to
-        one that is there. So a first gradient is copied once, batched over the bucket, and what
-        follows it in accumulation lands in the bucket by itself.
+        Autograd hands its fresh tensor to a gradient that is None (no copy yet), and adds in place
+        to one that is there. So the first gradient of a step is copied, once, and what follows it
+        in accumulation lands in the bucket by itself. Scaling costs no pass of its own.
+
+        Args:
+            slots: of this bucket.
+            scale: what the gradients are multiplied by on their way.
+
+        Raises:
+            ValueError: a gradient is sparse.
         """
-        strays = [slot for slot in slots if slot.parameter.grad is not slot.view]
-        if not strays:
-            return
         with torch.no_grad():
-            torch._foreach_copy_([s.view for s in strays], [_gradient(s) for s in strays])
-        for slot in strays:
-            slot.parameter.grad = slot.view
-
-
-def _gradient(slot: Slot) -> Tensor:
-    gradient = slot.parameter.grad
-    if gradient is None:  # no backward reached it: the other ranks' gradients still count
-        return torch.zeros_like(slot.view)
-    if gradient.is_sparse:
-        raise ValueError(
-            f"{slot.name} has a sparse gradient; buckets hold dense ones: build its embedding with "
-            "sparse=False"
-        )
-    return gradient
+            for slot in slots:
+                gradient = slot.parameter.grad
+                if gradient is None:  # backward did not reach it here, but perhaps elsewhere
+                    slot.view.zero_()
+                elif gradient.is_sparse:
+                    raise ValueError(
+                        f"{slot.name} has a sparse gradient; buckets hold dense ones: build its "
+                        "embedding with sparse=False"
+                    )
+                elif scale != 1.0:
+                    torch.mul(gradient, scale, out=slot.view)
+                elif gradient is not slot.view:
+                    slot.view.copy_(gradient)
+                slot.parameter.grad = slot.view

@@ -1,15 +1,17 @@
 """Cross-entropy over logits cut along the vocabulary, with one collective.
 
-Each rank reduces its own words to two numbers a token: the log-sum-exp of its logits, and the
-target's logit if the target is its own (−∞ otherwise). One all-gather of these brings every rank
-    loss = logsumexp_ranks(lse) − max_ranks(target's logit)
-Megatron sums exponentials against a global maximum and so needs three all-reduces: the maximum, the
-target's logit, the sum (`_VocabParallelCrossEntropy` in megatron/core/tensor_parallel/
-cross_entropy.py). It also rounds to fp32, writes over fp32 logits that it is given, and its
-backward over the softmax that it saved; here fp64 stays fp64 and nothing is written over.
+Each rank reduces its own words to three numbers a token: the largest logit m; the logarithm of the
+sum of exponentials of logits − m; and the target's logit − m if the target is its own, −∞ if not.
+One all-gather of these brings, with M the largest m of all ranks,
+    loss = logsumexp_ranks(log sum + m − M) − max_ranks(target + m − M)
+The maximum is taken off before anything is added, so large logits lose no digits. Megatron sums
+exponentials against the global maximum and so needs three all-reduces: the maximum, the target's
+logit, the sum (`_VocabParallelCrossEntropy` in megatron/core/tensor_parallel/cross_entropy.py). It
+also rounds to fp32, writes over fp32 logits that it is given, and in backward over the softmax that
+it saved; here fp64 stays fp64 and nothing is written over.
 
 Backward needs no collective: d loss / d logit = softmax − [word is the target], and the softmax
-over all words is the softmax over this rank's, times exp(lse − logsumexp_ranks(lse)).
+over all words is the softmax over this rank's, times this rank's share of the sum.
 
 Dimensions: N tokens (any shape), V vocabulary; v: this rank's share.
 """
@@ -51,16 +53,17 @@ class _CrossEntropy(torch.autograd.Function):
         ctx.dtype = logits_Nv.dtype
         logits_Nv = logits_Nv.to(torch.promote_types(logits_Nv.dtype, torch.float32))
         length = logits_Nv.shape[-1]
+        # One fused pass gives the softmax. Its largest is 1 / sum and at least 1/v: a safe log.
         softmax_Nv = logits_Nv.softmax(-1)
-        # lse = max − log(softmax of the max). One fused pass gave the softmax, and its maximum is
-        # at least 1/v, so the logarithm is safe.
-        lse_N = logits_Nv.amax(-1).sub_(softmax_Nv.amax(-1).log_())
+        sum_N = softmax_Nv.amax(-1).log_().neg_()
+        largest_N = logits_Nv.amax(-1)
         local_N = targets_N - axis.rank * length
         own_N = (local_N >= 0) & (local_N < length)
         local_N1 = local_N.where(own_N, 0).unsqueeze(-1)
-        target_N = logits_Nv.gather(-1, local_N1).squeeze(-1).masked_fill_(~own_N, -math.inf)
-        loss_N, total_N = _merge(lse_N, target_N, axis)
-        ctx.save_for_backward(softmax_Nv, lse_N.sub_(total_N).exp_(), local_N1, own_N)
+        target_N = logits_Nv.gather(-1, local_N1).squeeze(-1).sub_(largest_N)
+        target_N.masked_fill_(~own_N, -math.inf)
+        loss_N, share_N = _merge(largest_N, sum_N, target_N, axis)
+        ctx.save_for_backward(softmax_Nv, share_N, local_N1, own_N)
         return loss_N
 
     @staticmethod
@@ -72,9 +75,12 @@ class _CrossEntropy(torch.autograd.Function):
         return grad_Nv.to(ctx.dtype), None, None
 
 
-def _merge(lse_N: Tensor, target_N: Tensor, axis: Axis) -> tuple[Tensor, Tensor]:
-    """Return the loss and the log-sum-exp over all words, from each rank's pair; one all-gather."""
-    pair_12N = torch.stack([lse_N, target_N]).unsqueeze(0)
-    lse_nN, target_nN = axis.all_gather(pair_12N).unbind(1)
-    total_N = lse_nN.logsumexp(0)
-    return total_N - target_nN.amax(0), total_N
+def _merge(largest_N: Tensor, sum_N: Tensor, target_N: Tensor, axis: Axis) -> tuple[Tensor, Tensor]:
+    """Return the loss, and the share of all exponentials that this rank's make up."""
+    mine_13N = torch.stack([largest_N, sum_N, target_N]).unsqueeze(0)
+    largest_nN, sum_nN, target_nN = axis.all_gather(mine_13N).unbind(1)
+    shift_nN = largest_nN - largest_nN.amax(0)
+    sum_nN = sum_nN + shift_nN
+    total_N = sum_nN.logsumexp(0)
+    loss_N = total_N - (target_nN + shift_nN).amax(0)
+    return loss_N, (sum_nN[axis.rank] - total_N).exp_()

@@ -83,7 +83,7 @@ class DataParallel:
         self.axis = axis
         self.backwards = backwards
         self._reduction = reduction
-        self._shares = shares or axis.size
+        self._scale = 1.0 / (shares or axis.size) if reduction == "mean" else 1.0
         self._find_unused = find_unused
         self._caps = (first_bucket_bytes, bucket_bytes)
         self._frozen = [(name, p) for name, p in named if not p.requires_grad]
@@ -97,7 +97,7 @@ class DataParallel:
         self._next_order: list[Slot] | None = None
         self._lay_out(self._slots[::-1])
         self._hooks = [
-            slot.parameter.register_post_accumulate_grad_hook(self._hook(slot))
+            slot.parameter.register_post_accumulate_grad_hook(self._hook(slot))  # type: ignore[no-untyped-call]
             for slot in self._slots
         ]
 
@@ -121,18 +121,20 @@ class DataParallel:
             ValueError: `tokens` without reduction="tokens", or the other way round.
         """
         if (tokens is not None) != (self._reduction == "tokens"):
-            raise ValueError(f'finish(tokens=…) goes with reduction="tokens", not {self._reduction!r}')
+            raise ValueError(
+                f'finish(tokens=…) goes with reduction="tokens", not {self._reduction!r}'
+            )
         self._refuse_thawed()
         if not self._find_unused:
             self._refuse_unused()
         used = self._used() if self._find_unused else None
         self._launch(everything=True)
-        divisor = self._divisor(tokens)
+        total = None if tokens is None else self._total(tokens)
         for bucket in self.buckets:
             assert bucket.pending is not None
             bucket.pending.wait()
-            if divisor is not None:
-                bucket.flat_N.div_(divisor)
+            if total is not None:
+                bucket.flat_N.div_(total)
         if used is not None:
             self._forget_unused(used)
         self._reset()
@@ -152,52 +154,42 @@ class DataParallel:
             if self._next_order is not None:
                 self._lay_out(self._next_order)
                 self._next_order = None
-            if not self._syncing:
-                slot.bucket.fold((slot,))
-                return
-            slot.arrivals += 1
-            if slot.arrivals < self.backwards:
-                slot.bucket.fold((slot,))
-            else:
+            if slot.bucket.pending is not None or slot.arrivals == self.backwards:
+                raise RuntimeError(
+                    f"{slot.name} got one more gradient than the {self.backwards} of a step: call "
+                    "finish() after the last backward; to accumulate, set backwards, or run the "
+                    "first ones in no_sync()"
+                )
+            slot.arrivals += self._syncing
+            if slot.arrivals == self.backwards:
                 self._complete(slot)
+            else:
+                slot.bucket.fold((slot,))
 
         return arrived
 
     def _complete(self, slot: Slot) -> None:
-        if slot.arrivals > self.backwards:
-            raise RuntimeError(
-                f"{slot.name} got gradient {slot.arrivals} where a step has {self.backwards}: call "
-                "finish() after the last backward of a step; to accumulate, set backwards or run "
-                "the earlier ones in no_sync()"
-            )
         if self._arrived is not None:
             self._arrived.append(slot)
         slot.bucket.missing -= 1
         if slot.bucket.missing == 0:
-            slot.bucket.fold(slot.bucket.slots)
             self._launch()
 
     def _launch(self, everything: bool = False) -> None:
         """Start the all-reduces of the complete buckets that none incomplete stands before."""
-        while self._launched < len(self.buckets):
-            bucket = self.buckets[self._launched]
-            if bucket.missing:
-                if not everything:
-                    return
-                bucket.fold(bucket.slots)
+        for bucket in self.buckets[self._launched :]:
+            if bucket.missing and not everything:
+                return
+            bucket.fold(bucket.slots, scale=self._scale)
             bucket.pending = self.axis.start_all_reduce(bucket.flat_N, out=bucket.flat_N)
             self._launched += 1
 
     # ------------------------------------------------------------------ at the end of a step
 
-    def _divisor(self, tokens: int | Tensor | None) -> float | Tensor | None:
-        if tokens is not None:
-            device = self.buckets[0].flat_N.device
-            mine = torch.as_tensor(tokens, dtype=torch.float64, device=device).reshape(1)
-            return self.axis.all_reduce(mine)[0]  # no dimension: it does not promote the gradients
-        if self._reduction == "mean" and self._shares > 1:
-            return self._shares
-        return None
+    def _total(self, tokens: int | Tensor) -> Tensor:
+        device = self.buckets[0].flat_N.device
+        mine = torch.as_tensor(tokens, dtype=torch.float64, device=device).reshape(1)
+        return self.axis.all_reduce(mine)[0]  # without dimensions it does not promote gradients
 
     def _reset(self) -> None:
         if self._arrived is not None:

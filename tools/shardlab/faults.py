@@ -2,7 +2,7 @@
 
 A backend reports a dead peer as a closed connection and a stopped one as a timeout, and names
 neither. The ranks share a key-value store, so each one that gives up writes there what it was
-doing; whoever wrote nothing by the end of a short grace period is the one to look for.
+doing; of one that wrote nothing by the end of a short grace period, its process tells the rest.
 """
 
 from __future__ import annotations
@@ -15,13 +15,19 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
+from shardlab.host import Card, state_of
+
 
 class CollectiveError(RuntimeError):
     """A collective that did not finish, or was refused; names the ranks and the collective."""
 
 
+class PeerLostError(RuntimeError):
+    """What a link of ours says of a peer that died, left or is late, before it is explained."""
+
+
 class Store(Protocol):
-    """The three calls of torch's stores that are used here."""
+    """The calls of torch's stores that are used here."""
 
     def set(self, key: str, value: str) -> None:
         """Write a value."""
@@ -34,7 +40,13 @@ class Store(Protocol):
 
 
 class Witness:
-    """This rank's word in the store about how its run ended, and its reading of the others'."""
+    """This rank's word in the store about how its run ended, and its reading of the others'.
+
+    Args:
+        store: of the ranks.
+        rank: this one, of `size`.
+        grace: seconds to wait for the words of others that still live.
+    """
 
     def __init__(self, store: Store, rank: int, size: int, *, grace: float = 2.0) -> None:
         self._store = store
@@ -43,6 +55,8 @@ class Witness:
         self._grace = grace
         self._posted = False
         self._left = threading.Event()
+        self._card = Card.own()
+        store.set(f"place/{rank}", self._card.write())
 
     def post(self, what: str) -> None:
         """Write what became of this rank, once: the first word is the cause, later ones fallout."""
@@ -56,44 +70,64 @@ class Witness:
     def explain(self, doing: str, members: Iterable[int], error: BaseException) -> CollectiveError:
         """Return the error to raise in place of `error`, which the backend gave for `doing`.
 
-        Waits up to the grace period for the other members' words. Must be called at most once for
-        a failure: the group is of no use afterwards.
+        Waits up to the grace period for the words of other members that live. The group is of no
+        use afterwards.
         """
         self.post(f"gave up in {doing}")
         others = [rank for rank in members if rank != self._rank]
-        words = self._words(others)
+        outside = [r for r in range(self._size) if r not in {*others, self._rank}]
         lines = [f"rank {self._rank}: {doing} did not finish."]
-        for rank in others:
-            word = words.get(rank)
-            if word is None:
-                lines.append(
-                    f"  rank {rank} says nothing: it died, is stopped, or hangs elsewhere."
-                )
-            elif not word.startswith("gave up"):
-                lines.append(f"  rank {rank} {word}")
-            elif word != f"gave up in {doing}":
-                lines.append(f"  rank {rank} {word}, not here")
-        outside = self._words([r for r in range(self._size) if r not in {*others, self._rank}], 0)
-        lines += [f"  rank {r} {w}" for r, w in outside.items() if not w.startswith("gave up")]
-        if len(lines) == 1:
-            lines.append("  every other rank gave up too, in the same place.")
+        try:
+            words = self._words(others, self._grace)
+            told = [self._told(rank, words.get(rank), doing) for rank in others]
+            far = [f"rank {r} {w}" for r, w in self._words(outside, 0).items() if _is_cause(w)]
+            lines += [f"  {line}" for line in [*told, *far] if line]
+            if len(lines) == 1:
+                lines.append("  Every other rank gave up too, in the same place.")
+        except RuntimeError:
+            lines.append("  The ranks' store is gone, and with it the process that held it.")
         lines.append(f"  The backend said: {str(error).splitlines()[0] if str(error) else error!r}")
         return CollectiveError("\n".join(lines))
 
-    def _words(self, ranks: list[int], grace: float | None = None) -> dict[int, str]:
-        end = time.monotonic() + (self._grace if grace is None else grace)
+    def _told(self, rank: int, word: str | None, doing: str) -> str:
+        """Say what became of a member; nothing of one that gave up where this one did."""
+        if word is None:
+            return f"rank {rank} {self._silence(rank)}"
+        if _is_cause(word):
+            return f"rank {rank} {word}"
+        return "" if word == f"gave up in {doing}" else f"rank {rank} {word}, not here"
+
+    def _silence(self, rank: int) -> str:
+        """Say how the process of a rank without a word is."""
+        card = self._card_of(rank)
+        if card is None:
+            return "never joined"
+        if not card.same_host(self._card):
+            return f"died, is stopped or hangs (process {card.pid} on {card.host})"
+        how = {"dead": "died", "stopped": "is stopped", "alive": "hangs elsewhere, or is late"}
+        return f"{how[state_of(card.pid)]} (process {card.pid})"
+
+    def _card_of(self, rank: int) -> Card | None:
+        key = f"place/{rank}"
+        return Card.read(self._store.get(key)) if self._store.check([key]) else None
+
+    def _words(self, ranks: list[int], grace: float) -> dict[int, str]:
+        """Return what each rank wrote; waits for those that live and may still write."""
+        end = time.monotonic() + grace
         words: dict[int, str] = {}
         while True:
-            try:
-                for rank in ranks:
-                    key = f"fault/{rank}"
-                    if rank not in words and self._store.check([key]):
-                        words[rank] = self._store.get(key).decode()
-            except RuntimeError:
-                return words
-            if len(words) == len(ranks) or time.monotonic() >= end:
+            for rank in ranks:
+                key = f"fault/{rank}"
+                if rank not in words and self._store.check([key]):
+                    words[rank] = self._store.get(key).decode()
+            silent = [rank for rank in ranks if rank not in words]
+            if time.monotonic() >= end or not any(self._may_write(rank) for rank in silent):
                 return words
             time.sleep(0.01)
+
+    def _may_write(self, rank: int) -> bool:
+        card = self._card_of(rank)
+        return not (card and card.same_host(self._card) and state_of(card.pid) != "alive")
 
     def watch(self, *, every: float, patience: float) -> None:
         """Start a thread that ends this process if another rank failed and this one never notices.
@@ -128,3 +162,7 @@ class Witness:
     def leave(self) -> None:
         """Stop watching: the run is over."""
         self._left.set()
+
+
+def _is_cause(word: str) -> bool:
+    return not word.startswith("gave up")

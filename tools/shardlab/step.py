@@ -76,9 +76,7 @@ class StepGradients:
             self._grid.embedding.all_reduce(self._tied.grad, out=self._tied.grad)
         parameters = list(self._model.parameters())
         copies = [] if self._tied is None or self._model.first else [self._tied]
-        norm = gradient_norm(
-            parameters, self._whole_model, tensor=self._grid.tensor, copies=copies
-        )
+        norm = gradient_norm(parameters, self._whole_model, tensor=self._grid.tensor, copies=copies)
         if self._max_norm is not None:
             clip(parameters, norm, self._max_norm)
         return norm

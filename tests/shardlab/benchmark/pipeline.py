@@ -6,35 +6,35 @@ the same weights, so that what differs is the pipeline alone.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from megatron.core.enums import ModelType
 from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 from shardlab.comm import Axis, World
 from shardlab.model import GPT, GPTConfig
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
-from shardlab.pipeline.timeline import Span, bubble
+from tests.shardlab import megatron as mcore
+from tests.shardlab.benchmark.protocol import Step
 
 VOCAB, SEQUENCE = 1024, 128
 Data = list[tuple[Tensor, Tensor]]
-_STATE = ExitStack()  # Megatron's parallel state is one for a process: it stays while a case lasts
 
 
+@contextmanager
 def build(
     world: World, *, hidden: int, microbatches: int = 8, layers: int = 4, batch: int = 1
-) -> dict[str, Callable[[], float | None]]:
+) -> Iterator[dict[str, Step]]:
     """The contestants on a pipeline over all ranks; `batch` sequences a micro-batch."""
     axis = world.axis("pipeline", range(world.size))
     generator = torch.Generator().manual_seed(1)
-    data = [
-        tuple(torch.randint(VOCAB, (2, batch, SEQUENCE), generator=generator))
-        for _ in range(microbatches)
-    ]
+    tokens = torch.randint(VOCAB, (2, microbatches, batch, SEQUENCE), generator=generator)
+    data = list(zip(*tokens, strict=True))
     config = GPTConfig(
         layers=layers, hidden=hidden, heads=4, vocab=VOCAB, sequence=SEQUENCE, tie_embeddings=False
     )
@@ -42,11 +42,15 @@ def build(
     def stage() -> GPT:
         return GPT(config, tensor=Axis.alone(), stage=world.rank, stages=world.size)
 
-    makers = {"shardlab": _ours, "torch": _torchs, "megatron": _megatrons}
-    return {name: maker(axis, stage(), data, batch) for name, maker in makers.items()}  # type: ignore[arg-type]
+    with mcore.megatron(pipeline=world.size):
+        yield {
+            "shardlab": _ours(axis, stage(), data, batch),
+            "torch": _torchs(axis, stage(), data, batch),
+            "megatron": _megatrons(axis, stage(), data, batch),
+        }
 
 
-def _ours(axis: Axis, stage: GPT, data: Data, batch: int) -> Callable[[], float | None]:
+def _ours(axis: Axis, stage: GPT, data: Data, batch: int) -> Step:
     schedule = by_name("1f1b", axis.size, len(data))
     shape = stage.hidden_shape(batch, SEQUENCE)
 
@@ -58,9 +62,7 @@ def _ours(axis: Axis, stage: GPT, data: Data, batch: int) -> Callable[[], float 
     return step
 
 
-def _torchs(axis: Axis, stage: GPT, data: Data, batch: int) -> Callable[[], float | None]:
-    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-
+def _torchs(axis: Axis, stage: GPT, data: Data, batch: int) -> Step:
     def loss(logits_SBV: Tensor, targets_BS: Tensor) -> Tensor:
         return stage.loss(logits_SBV, targets_BS)
 
@@ -98,15 +100,8 @@ class _ForMegatron(nn.Module):
         return out
 
 
-def _megatrons(axis: Axis, stage: GPT, data: Data, batch: int) -> Callable[[], float | None]:
-    from megatron.core.enums import ModelType
-
-    from tests.shardlab.megatron import config as config_of
-    from tests.shardlab.megatron import megatron, schedules
-
-    _STATE.close()  # the case before
-    _STATE.enter_context(megatron(pipeline=axis.size))
-    config = config_of(hidden=stage.config.hidden, dtype=torch.float32)
+def _megatrons(axis: Axis, stage: GPT, data: Data, batch: int) -> Step:
+    config = mcore.config(hidden=stage.config.hidden, dtype=torch.float32)
     config.deallocate_pipeline_outputs = True  # as its training script sets it
     config.batch_p2p_sync = False
     model = _ForMegatron(stage, config, ModelType.encoder_or_decoder)
@@ -122,7 +117,7 @@ def _megatrons(axis: Axis, stage: GPT, data: Data, batch: int) -> Callable[[], f
 
     def step() -> float | None:
         stage.zero_grad()
-        losses = schedules.forward_backward_pipelining_without_interleaving(
+        losses = mcore.schedules.forward_backward_pipelining_without_interleaving(
             forward_step_func=forward,
             data_iterator=iter(data),
             model=model,

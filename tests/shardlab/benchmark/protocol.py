@@ -20,6 +20,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,9 @@ from tests.shardlab.benchmark.provenance import provenance
 
 # One training step; returns its loss, or None on a rank that takes no part.
 Step = Callable[[], float | None]
-# build(world, **case): the contestants by name, the same names in the same order on every rank.
-Build = Callable[..., Mapping[str, Step]]
+# build(world, **case): a context manager that gives the contestants by name, the same names in the
+# same order on every rank.
+Build = Callable[..., AbstractContextManager[Mapping[str, Step]]]
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,9 @@ def _work(
         order = random.Random(seed)
         times = []
         for case in cases:
-            times.append(_measure(world, build(world, **case), plan, order))
+            with build(world, **case) as steps:
+                times.append(_measure(world, steps, plan, order))
+            del steps
             gc.collect()
         if rank == 0:
             pipe.send(times)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def provenance() -> dict[str, Any]:
-    """Processor, cores, load before the start, versions, commit (and whether nothing had changed)."""
+    """Processor, cores, load before the start, versions, commit (and whether the tree was it)."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": _processor(),

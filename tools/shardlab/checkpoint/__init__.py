@@ -8,11 +8,13 @@ Every rank writes the pieces that it alone holds, or is the first to hold. Then 
 index in the place of the old one, in a single rename: whoever is killed before leaves the old
 checkpoint whole, and after, the new one. A load reads from each file only the slices that it needs.
 
-No code runs on a load: the index is JSON, the shards are safetensors. `torch.distributed.checkpoint`
-was weighed and left: its reader unpickles `.metadata` (`FileSystemReader.read_metadata`), its
-planner unpickles whatever is no tensor (`DefaultLoadPlanner.load_bytes`), so a checkpoint must be
-trusted; it knows how a tensor is cut from DTensor alone, and saves over a checkpoint in place. What
-Megatron calls `dist_checkpointing` (`ShardedTensor` with global offsets) is the idea of `Held` here.
+No code runs on a load: the index is JSON, the shards are safetensors.
+
+`torch.distributed.checkpoint` was weighed and left. Its reader unpickles `.metadata`
+(`FileSystemReader.read_metadata`) and its planner whatever is no tensor
+(`DefaultLoadPlanner.load_bytes`), so a checkpoint must be trusted; only a DTensor tells it how a
+tensor is cut; and it writes into the folder of the checkpoint that it replaces, file by file.
+Megatron's `dist_checkpointing` has `ShardedTensor`, with global offsets: the idea of `Held` here.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ _FREE = {"dropout", "init_std", "dtype"}  # may differ on a load (each tensor's 
 
 def save(
     path: Path | str, *, model: GPT, optimizer: Optimizer | None = None, grid: Grid, whole: Axis,
-    record: Mapping[str, Any] | None = None, generators: Mapping[str, torch.Generator] | None = None,
+    record: Mapping[str, Any] | None = None,
+    generators: Mapping[str, torch.Generator] | None = None,
 ) -> None:  # fmt: skip
     """Write a checkpoint, in the place of one that is at `path`; every rank calls this.
 
@@ -158,7 +161,9 @@ def _gather(mine: dict[str, Entry], whole: Axis, device: torch.device) -> list[d
     row = torch.frombuffer(bytearray(content.ljust(max(lengths))), dtype=torch.uint8).to(device)
     rows = whole.all_gather(row).view(whole.size, -1).cpu()
     kind = dict[str, Entry]
-    return [msgspec.json.decode(bytes(rows[i, :n].numpy()), type=kind) for i, n in enumerate(lengths)]
+    return [
+        msgspec.json.decode(bytes(rows[i, :n].numpy()), type=kind) for i, n in enumerate(lengths)
+    ]
 
 
 def _plain(config: GPTConfig) -> dict[str, Any]:
@@ -168,7 +173,9 @@ def _plain(config: GPTConfig) -> dict[str, Any]:
 def _same_config(saved: dict[str, Any], config: GPTConfig) -> None:
     mine = _plain(config)
     keys = sorted((saved.keys() | mine.keys()) - _FREE)
-    differ = [f"{k} = {saved.get(k)} (here {mine.get(k)})" for k in keys if saved.get(k) != mine.get(k)]
+    differ = [
+        f"{k} = {saved.get(k)} (here {mine.get(k)})" for k in keys if saved.get(k) != mine.get(k)
+    ]
     if differ:
         raise CheckpointError(
             f"the checkpoint is of another model: {', '.join(differ)}; make the model with these"
@@ -182,7 +189,9 @@ def _nothing_left(
     wanted = {piece.name for piece in held}
     names = sorted(n for n in index.tensors if optimizer or not n.startswith("optimizer."))
     flags = torch.tensor([n in wanted for n in names], dtype=torch.int32, device=device)
-    left = [n for n, f in zip(names, whole.all_reduce(flags, op="max").tolist(), strict=True) if not f]
+    left = [
+        n for n, f in zip(names, whole.all_reduce(flags, op="max").tolist(), strict=True) if not f
+    ]
     if left:
         raise CheckpointError(
             f"the checkpoint holds {len(left)} tensors that no rank wants: {', '.join(left[:6])}; "

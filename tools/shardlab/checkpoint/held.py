@@ -19,7 +19,7 @@ from shardlab.model import GPT
 from shardlab.sharding import sharding_of
 
 # Which kernels run is the program's choice, not part of what was trained.
-SWITCHES = {"foreach", "fused", "capturable", "differentiable", "maximize"} - {"maximize"}
+SWITCHES = {"foreach", "fused", "capturable", "differentiable"}
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,9 @@ def room_for_optimizer(
             entry = tensors[path]
             dtype = getattr(torch, entry.dtype, None)
             if not isinstance(dtype, torch.dtype):
-                raise CheckpointError(f"{path} has dtype {entry.dtype!r}, which torch does not know")
+                raise CheckpointError(
+                    f"{path} has dtype {entry.dtype!r}, which torch does not know"
+                )
             if entry.shape:
                 room[key] = torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
                 held.append(_like(path, parameter, room[key], False))
@@ -122,18 +124,20 @@ def settings(optimizer: Optimizer) -> list[dict[str, object]]:
         for key, value in group.items():
             if key == "params" or key in SWITCHES:
                 continue
-            value = value.item() if isinstance(value, Tensor) and value.dim() == 0 else value
-            if not _plain(value):
+            number = isinstance(value, Tensor) and value.dim() == 0
+            plain[key] = value.item() if number else value
+            if not _plain(plain[key]):
                 raise CheckpointError(
                     f"the optimizer's setting {key} = {value!r} is no number, flag or list of "
                     "numbers; keep it out of the parameter group"
                 )
-            plain[key] = value
         groups.append(plain)
     return groups
 
 
-def restored_groups(optimizer: Optimizer, saved: list[dict[str, object]]) -> list[dict[str, object]]:
+def restored_groups(
+    optimizer: Optimizer, saved: list[dict[str, object]]
+) -> list[dict[str, object]]:
     """Return "param_groups" as `load_state_dict` wants them, with the saved settings.
 
     Raises:

@@ -102,13 +102,15 @@ def check(name: str, entry: Entry) -> None:
         CheckpointError: names the tensor and the piece.
     """
     if len(entry.pieces) > MOST_PIECES:
-        raise CheckpointError(f"{name} is in {len(entry.pieces)} pieces; at most {MOST_PIECES} are read")
+        raise CheckpointError(
+            f"{name} is in {len(entry.pieces)} pieces; at most {MOST_PIECES} are read"
+        )
     for piece in entry.pieces:
         if not _FILE.fullmatch(piece.file):
             raise CheckpointError(f"{name} lies in {piece.file!r}: not a shard of this checkpoint")
         dims = {len(piece.offset), len(piece.shape), len(entry.shape)}
         if len(dims) != 1 or not all(
-            0 <= o and 0 < n and o + n <= whole
+            o >= 0 and n > 0 and o + n <= whole
             for o, n, whole in zip(piece.offset, piece.shape, entry.shape, strict=True)
         ):
             raise CheckpointError(f"{name} {entry.shape} has a piece outside it: {piece}")

@@ -28,7 +28,9 @@ def write(folder: Path, rank: int, held: Sequence[Held]) -> dict[str, Entry]:
     pieces = [piece for piece in held if piece.writes]
     folder.mkdir(parents=True, exist_ok=True)
     # A clone: safetensors refuses tensors that share memory, as views into one buffer do.
-    save_file({p.name: p.tensor.cpu().clone(memory_format=torch.contiguous_format) for p in pieces}, file)
+    save_file(
+        {p.name: p.tensor.cpu().clone(memory_format=torch.contiguous_format) for p in pieces}, file
+    )
     settle(file)
     settle(folder)
     path = f"{folder.name}/{file.name}"
@@ -102,8 +104,8 @@ class Reader:
         if entry.dtype != dtype_name(held.tensor.dtype):
             raise CheckpointError(
                 f"{held.name} is {entry.dtype} in the checkpoint, "
-                f"{dtype_name(held.tensor.dtype)} in this model; make the model in that dtype, load, "
-                "then convert"
+                f"{dtype_name(held.tensor.dtype)} in this model; make the model in that dtype, "
+                "load, then convert"
             )
         for piece in entry.pieces:
             if overlap((piece.offset, piece.shape), (held.offset, held.tensor.shape)):

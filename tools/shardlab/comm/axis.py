@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from shardlab import agreement, ledger
-from shardlab.comm.pending import Pending
+from shardlab.announcement import Announcement
+from shardlab.comm.pending import Pending, Work
 from shardlab.faults import CollectiveError
 
 if TYPE_CHECKING:
@@ -151,11 +152,11 @@ class Axis:
         self, kind: str, args: tuple[Any, ...], payload: int, x: Tensor, op: str = "sum"
     ) -> Pending:
         """Check, count and start one collective; the result is its second tensor, or its only."""
-        if self._check:
-            agreement.demand(self, kind, x, op)
         start = getattr(self._link, f"start_{kind}")
         result = args[0] if kind == "broadcast" else args[1]
         try:
+            if self._check:
+                agreement.demand(self, kind, x, op)
             if self.link == "torch" and kind in ("all_reduce", "all_gather", "reduce_scatter"):
                 if self._link.composes(kind, x, op):
                     with ledger.asked(kind, payload, self.ranks, self.name, x.dtype):
@@ -188,18 +189,18 @@ class Axis:
         self._peer("send", to)
         source = x.contiguous()
         doing = f"send to rank {self.ranks[to]}"
+        ends = (self.ranks[self.rank], self.ranks[to])
         try:
+            said = self._announce(ends, tag, source, sent=True)
             if self.link != "torch":
-                ends = (self.ranks[self.rank], self.ranks[to])
                 with ledger.asked("send", x.nbytes, ends, self.name, x.dtype):
                     work = self._link.start_send(source, to, tag)
             else:
-                start = self._link.start_checked_send if self._check else self._link.start_send
                 with ledger.along(self.name):
-                    work = start(source, to, tag)
+                    work = self._link.start_send(source, to, tag)
         except RuntimeError as error:
             raise self._fault(doing, error) from error
-        return Pending(source, work, doing, self._fault)
+        return Pending(source, _Announced(said, work) if said else work, doing, self._fault)
 
     def start_recv(self, out: Tensor, source: int, *, tag: int = 0) -> Pending:
         """Start receiving into `out`, a contiguous tensor of the sender's shape and dtype."""
@@ -207,19 +208,18 @@ class Axis:
         if not out.is_contiguous():
             raise ValueError(f"recv needs a contiguous tensor; strides are {out.stride()}")
         doing = f"recv from rank {self.ranks[source]}"
+        ends = (self.ranks[source], self.ranks[self.rank])
         try:
+            said = self._announce(ends, tag, out, sent=False)
             if self.link != "torch":
-                ends = (self.ranks[source], self.ranks[self.rank])
                 with ledger.asked("recv", out.nbytes, ends, self.name, out.dtype):
                     work = self._link.start_recv(out, source, tag)
-            elif self._check:
-                work = self._link.start_checked_recv(self, out, source, tag)
             else:
                 with ledger.along(self.name):
                     work = self._link.start_recv(out, source, tag)
         except RuntimeError as error:
             raise self._fault(doing, error) from error
-        return Pending(out, work, doing, self._fault)
+        return Pending(out, _Announced(said, work) if said else work, doing, self._fault)
 
     def start_exchange(
         self, sends: Sequence[tuple[Tensor, int]], receives: Sequence[tuple[Tensor, int]], *,
@@ -266,6 +266,14 @@ class Axis:
             return error
         return self._world.witness.explain(f"{doing} on {self._place}", self.ranks, error)
 
+    def _announce(
+        self, ends: tuple[int, int], tag: int, x: Tensor, *, sent: bool
+    ) -> Announcement | None:
+        """Compare both ends of a message, where the world checks."""
+        if not self._check or self._world is None:
+            return None
+        return self._world.announcements.announce(self.name, self.ranks, ends, tag, x, sent=sent)
+
     def _piece(self, kind: str, x: Tensor) -> int:
         if x.dim() == 0 or x.shape[0] % self.size:
             raise ValueError(
@@ -288,6 +296,18 @@ class Axis:
                 self._link.gather_small(x, out, device)
             else:
                 self._link.start_all_gather(x, out).wait()
+
+
+class _Announced:
+    """A message whose two ends are compared before it is waited for."""
+
+    def __init__(self, said: Announcement, work: Work) -> None:
+        self._said = said
+        self._work = work
+
+    def wait(self) -> None:
+        self._said.wait()
+        self._work.wait()
 
 
 def _already(x: Tensor, out: Tensor | None) -> Pending:

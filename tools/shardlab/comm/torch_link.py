@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shardlab import agreement, exchange, ledger
+from shardlab import exchange
 from shardlab.comm.pending import Work
 
 _OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
@@ -48,18 +48,12 @@ class TorchLink:
 
     def composes(self, kind: str, x: Tensor, op: str) -> bool:
         """Whether `kind` of this tensor goes by our own exchange, which the ledger can't tell."""
-        if not self._gloo or x.is_cuda:
-            return False
-        if kind == "all_reduce":
-            return exchange.suits_all_reduce(x, self._size, op)
-        if kind == "reduce_scatter":
-            return exchange.suits_reduce_scatter(x, self._size, op)
-        return kind == "all_gather" and exchange.suits_all_gather(x, self._size)
+        return self._gloo and exchange.suits(kind, x, self._size)
 
     def start_all_reduce(self, x: Tensor, out: Tensor, op: str, composed: bool) -> Work:
         """All-reduce contiguous `x` into `out`, which may be `x`."""
         if composed:
-            return exchange.start_all_reduce(self.group, x, out, op)  # type: ignore[no-any-return]
+            return exchange.start_all_reduce(self.group, x, out, op)
         if out is not x:
             out.copy_(x)
         return self.group.allreduce([out], _REDUCE[op])  # type: ignore[no-any-return]
@@ -67,13 +61,13 @@ class TorchLink:
     def start_all_gather(self, x: Tensor, out: Tensor, composed: bool) -> Work:
         """All-gather contiguous `x` into `out`."""
         if composed:
-            return exchange.start_all_gather(self.group, x, out)  # type: ignore[no-any-return]
+            return exchange.start_all_gather(self.group, x, out)
         return self.group._allgather_base(out, x)  # type: ignore[no-any-return]
 
     def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, composed: bool) -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
         if composed:
-            return exchange.start_reduce_scatter(self.group, x, out, op)  # type: ignore[no-any-return]
+            return exchange.start_reduce_scatter(self.group, x, out, op)
         return self.group._reduce_scatter_base(out, x, _SCATTER[op])  # type: ignore[no-any-return]
 
     def start_all_to_all(self, x: Tensor, out: Tensor) -> Work:
@@ -91,17 +85,6 @@ class TorchLink:
     def start_recv(self, out: Tensor, source: int, tag: int) -> Work:
         """Receive into contiguous `out`."""
         return self.group.recv([out], source, tag)  # type: ignore[no-any-return]
-
-    def start_checked_send(self, x: Tensor, to: int, tag: int) -> Work:
-        """Send a header that describes `x`, then `x`."""
-        header = agreement.header(x).to(x.device)
-        with ledger.muted():
-            announced = self.start_send(header, to, tag)
-        return _Both([announced, self.start_send(x, to, tag)], header)
-
-    def start_checked_recv(self, axis: Any, out: Tensor, source: int, tag: int) -> Work:
-        """Receive a header, compare it, and only then receive the tensor."""
-        return _Checked(self, axis, out, source, tag)
 
     def start_grouped(
         self, sends: Sequence[tuple[Tensor, int]], receives: Sequence[tuple[Tensor, int]]
@@ -125,36 +108,6 @@ class TorchLink:
 
     def gather_small(self, x: Tensor, out: Tensor, device: torch.device) -> None:
         """All-gather a few CPU numbers, on the device that the backend can reach."""
-        there = out.to(device)
-        self.group._allgather_base(there, x.to(device)).wait()
+        there, mine = out.to(device), x.to(device)
+        self.start_all_gather(mine, there, self.composes("all_gather", mine, "")).wait()
         out.copy_(there)
-
-
-class _Both:
-    """Two works as one: a checked send is a header and its tensor."""
-
-    def __init__(self, works: list[Work], keep: Tensor) -> None:
-        self._works = works
-        self._keep = keep
-
-    def wait(self) -> None:
-        for work in self._works:
-            work.wait()
-
-
-class _Checked:
-    """A receive whose header is read and compared before the tensor is asked for."""
-
-    def __init__(self, link: TorchLink, axis: Any, out: Tensor, source: int, tag: int) -> None:
-        self._args = (link, axis, out, source, tag)
-        self._header = torch.empty(agreement.WIDTH, dtype=torch.int64, device=out.device)
-        with ledger.muted():
-            self._arriving = link.start_recv(self._header, source, tag)
-
-    def wait(self) -> None:
-        link, axis, out, source, tag = self._args
-        self._arriving.wait()
-        agreement.compare_header(axis, self._header.cpu(), out, source)
-        with ledger.along(axis.name):
-            work = link.start_recv(out, source, tag)
-        work.wait()

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from shardlab.announcement import Announcements
 from shardlab.comm.axis import Axis
 from shardlab.comm.torch_link import TorchLink
 from shardlab.faults import Witness
@@ -27,7 +28,7 @@ class World:
         rank: this rank, of `size`.
         device: where this rank's tensors live.
         backend: "gloo", "nccl" or "fake".
-        timeout: seconds until a collective that waits is given up.
+        timeout: seconds until a rank that waits in a collective has given up and said why.
         check: whether tensors are compared between ranks before they meet the backend.
     """
 
@@ -49,12 +50,19 @@ class World:
         self.backend = backend
         self.timeout = timeout
         self.check = check
-        self._store = dist.PrefixStore("shardlab", store)  # type: ignore[attr-defined]
+        if backend == "fake":  # its store keeps nothing
+            store = dist.HashStore()
+        # Each rank's nth world on a store meets the other ranks' nth, and no keys of earlier ones.
+        number = store.add(f"shardlab/worlds/{rank}", 1)
+        self._store = dist.PrefixStore(f"shardlab/{number}", store)  # type: ignore[attr-defined]
         self._owner = owner
         self._groups: dict[tuple[int, ...], Any] = {}
         self._shared: dict[tuple[int, ...], SharedMemoryLink] = {}
         self._axes: dict[tuple[str, tuple[int, ...], str], Axis] = {}
-        self.witness = Witness(self._store, rank, size, grace=min(2.0, timeout / 2))
+        grace = _grace(timeout)
+        self._patience = timeout - grace  # what a collective may take, to be explained in time
+        self.witness = Witness(self._store, rank, size, grace=grace)
+        self.announcements = Announcements(self._store, self._patience)
 
     @classmethod
     def join(
@@ -74,7 +82,7 @@ class World:
         Args:
             backend: "nccl" where every local rank has a GPU of its own, else "gloo", unless given.
             device: this rank's device; by default its own GPU under nccl, the CPU under gloo.
-            timeout: seconds until a collective that waits is given up.
+            timeout: seconds until a rank that waits in a collective has given up and said why.
             check: refuse tensors whose shape or dtype differs between ranks before they meet the
                 backend, at the price of one small exchange a collective.
             store: a torch.distributed store; with `rank` and `size`.
@@ -98,7 +106,7 @@ class World:
             store=dist.PrefixStore("torch", store),  # type: ignore[attr-defined]
             rank=rank,
             world_size=size,
-            timeout=timedelta(seconds=timeout),
+            timeout=timedelta(seconds=timeout - _grace(timeout)),
             device_id=device if backend == "nccl" else None,
         )
         world = cls(
@@ -168,7 +176,9 @@ class World:
         if ranks not in self._shared:
             name = "shared-memory/" + "-".join(map(str, ranks))
             store = dist.PrefixStore(name, self._store)  # type: ignore[attr-defined]
-            self._shared[ranks] = SharedMemoryLink(store, ranks, self.rank, timeout=self.timeout)
+            self._shared[ranks] = SharedMemoryLink(
+                store, ranks, self.rank, timeout=self._patience, beside=self._shared.values()
+            )
         return self._shared[ranks]
 
     def group(self, ranks: tuple[int, ...]) -> Any:
@@ -200,7 +210,7 @@ class World:
             c10d.Backend(backend),
             store,
             c10d.GroupName(f"{name}/{made}"),
-            timeout=timedelta(seconds=self.timeout),
+            timeout=timedelta(seconds=self._patience),
         )
         c10d._world.pg_group_ranks[group] = {rank: i for i, rank in enumerate(ranks)}
         return group
@@ -231,6 +241,11 @@ class World:
 
 
 _CPU = torch.device("cpu")
+
+
+def _grace(timeout: float) -> float:
+    """Return how long a rank that gives up may wait for the others' words."""
+    return min(2.0, timeout / 4)
 
 
 def _rendezvous() -> tuple[Any, int, int]:

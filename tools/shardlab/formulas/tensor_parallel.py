@@ -109,8 +109,8 @@ def embedding(
 
 
 def cross_entropy(*, tokens: int, ranks: int, itemsize: int) -> Traffic:
-    """Ours: one all-gather of two numbers a token and rank; `itemsize` is 4 at least."""
-    return Traffic(forward=calls("all_gather", ranks * 2 * tokens * itemsize, ranks))
+    """Ours: one all-gather of three numbers a token and rank; `itemsize` is 4 at least."""
+    return Traffic(forward=calls("all_gather", ranks * 3 * tokens * itemsize, ranks))
 
 
 def megatron_cross_entropy(*, tokens: int, ranks: int) -> Traffic:

@@ -81,8 +81,7 @@ def full_optimizer_state(model: FSDP, optimizer: Optimizer, *, keep: bool = True
                 by_name = flat.gathered(value)
             if keep:
                 for name, item in by_name.items():
-                    own = item.clone() if isinstance(item, Tensor) else item
-                    state.setdefault(name, {})[key] = own
+                    state.setdefault(name, {})[key] = copy(item)
     if not keep:
         return {}
     names = {flat.shard_f: flat.layout.names for flat in model.flats}
@@ -118,9 +117,14 @@ def load_full_optimizer_state(model: FSDP, optimizer: Optimizer, state: Mapping[
         optimizer.state[flat.shard_f] = {
             key: flat.sliced([values[key] for values in saved])
             if key in state["elementwise"]
-            else value
+            else copy(value)
             for key, value in saved[0].items()
         }
+
+
+def copy(value: Any) -> Any:
+    """Return `value`, or a copy of its own if it is a tensor: optimizers write to a step count."""
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ from shardlab.fsdp.flat_gradient import FlatGradient
 from shardlab.fsdp.gathers import Gathers
 from shardlab.fsdp.life_cycle import GradientState
 from shardlab.fsdp.policies import BackwardPrefetch
-from shardlab.fsdp.tensors import on_gradient, tensors_of
+from shardlab.fsdp.tensors import before_backward_of, on_gradient, tensors_of
 from shardlab.fsdp.unit import Unit
 
 
@@ -158,7 +158,9 @@ class Runtime:
         hooked = False
         for output in tensors_of(outputs):
             if output.requires_grad:
-                on_gradient(output, partial(self._output_arrived, unit, self._versions[unit]))
+                before_backward_of(
+                    output, partial(self._output_arrived, unit, self._versions[unit])
+                )
                 hooked = True
         if not hooked and unit.gradients:
             raise RuntimeError(
@@ -191,7 +193,7 @@ class Runtime:
             )
         return self._backward
 
-    def _output_arrived(self, unit: Unit, versions: tuple[int, ...], _: Tensor) -> None:
+    def _output_arrived(self, unit: Unit, versions: tuple[int, ...], _: Any) -> None:
         self._this_backward().reach(unit, versions)
 
     def _leaf_arrived(self, unit: Unit, gradient: FlatGradient, number: int, _: Tensor) -> None:

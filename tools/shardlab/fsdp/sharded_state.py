@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 
 from shardlab.fsdp.flat_layout import FlatLayout, Overlap
 from shardlab.fsdp.flat_parameter import FlatParameter
+from shardlab.fsdp.full_state import copy
 from shardlab.fsdp.fully_sharded import FSDP
 
 State = dict[str, Any]
@@ -92,7 +93,7 @@ def load_sharded_state_dict(
             flat.shard_f.copy_(mine(lambda theirs: theirs["shard"]))
         if optimizer is not None:
             optimizer.state[flat.shard_f] = {
-                key: mine(partial(_optimizer_value, key)) if _is_cut(value, saved) else value
+                key: mine(partial(_optimizer_value, key)) if _is_cut(value, saved) else copy(value)
                 for key, value in saved["optimizer"].items()
             }
     model.module.load_state_dict(first["rest"], strict=False)

@@ -25,6 +25,17 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
             yield from tensors_of(getattr(value, field.name))
 
 
+def before_backward_of(tensor: Tensor, hook: Callable[[Any], None]) -> None:
+    """Call `hook` just before autograd runs the operation that made `tensor`.
+
+    By then every `on_gradient` of the tensor has been called, in whatever order they were made.
+    """
+    if tensor.grad_fn is None:
+        on_gradient(tensor, hook)
+    else:
+        tensor.grad_fn.register_prehook(hook)
+
+
 def on_gradient(tensor: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
     """Call `hook` when autograd has the gradient of `tensor`, in every backward through it."""
     handle: RemovableHandle = tensor.register_hook(hook)  # type: ignore[no-untyped-call]

@@ -16,31 +16,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shardlab.faults import CollectiveError, Store
+from shardlab.faults import PeerLostError, Store
 from shardlab.shared_memory import patience
-from shardlab.shared_memory.collectives import (
+from shardlab.shared_memory.layout import Layout
+from shardlab.shared_memory.mailbox import Message
+from shardlab.shared_memory.messages import Messages, Sent
+from shardlab.shared_memory.plans import (
     AllGather,
     AllReduce,
     AllToAll,
     Barrier,
     Broadcast,
-    Collective,
+    InRows,
+    Plan,
     ReduceScatter,
 )
-from shardlab.shared_memory.layout import Layout
-from shardlab.shared_memory.mailbox import Message
-from shardlab.shared_memory.messages import Messages, Sent
-from shardlab.shared_memory.queue import Queue
+from shardlab.shared_memory.queue import Collective, Queue
 from shardlab.shared_memory.region import Region
 from shardlab.shared_memory.signature import stem
 from shardlab.shared_memory.slots import Slots, add, maximum
 
 SLOT = 512 << 10  # bytes: the slots of two ranks stay in a cache while they are read
 WHOLE = 64 << 10  # bytes up to which more than two ranks each add everything
-_LOOKS = 50  # at a flag before the patience begins: a few microseconds
+_LOOKS = 400  # at a flag before the patience begins: some 20 µs, a tenth where cores are short
 _ORDERED = ("x86_64", "AMD64", "i686", "x86")  # machines that need no fence
-_JOIN = {"sum": add, "mean": add, "max": maximum}
-_NAME = {"sum": "sum", "mean": "sum", "max": "max"}
+_PLANS = 1000  # kept at most
+_ADDED = {"sum": "sum", "mean": "sum", "max": "max"}  # the axis divides
 
 
 class SharedMemoryLink:
@@ -51,7 +52,8 @@ class SharedMemoryLink:
         ranks: their numbers, in order.
         rank: this one's number.
         timeout: seconds until a wait is given up.
-        beside: the other links of this process, whose messages move on while this one waits.
+        beside: all links of this process, this one among them, whose messages are to move on
+            while this one waits; by default this one alone.
         slot: bytes that a rank can put in one step.
 
     Raises:
@@ -61,21 +63,25 @@ class SharedMemoryLink:
 
     def __init__(
         self, store: Store, ranks: Sequence[int], rank: int, *, timeout: float,
-        beside: Iterable[SharedMemoryLink] = (), slot: int = SLOT,
+        beside: Iterable[SharedMemoryLink] | None = None, slot: int = SLOT,
     ) -> None:  # fmt: skip
         self._ranks = tuple(ranks)
         self._size = len(self._ranks)
         self._me = self._ranks.index(rank)
         self._timeout = timeout
-        self._beside = beside
+        self._looks = range(_LOOKS if self._size <= patience.cores() else _LOOKS // 10)
+        self._beside = (self,) if beside is None else beside
         self._layout = layout = Layout(self._size, slot)
         self._region = region = Region.meet(store, self._ranks, self._me, layout.size, timeout)
         self._words = region.words
         fence = None if platform.machine() in _ORDERED else patience.Fence()
-        slots = Slots(region.bytes, layout, self._me)
-        self._queue = Queue(region.words, layout, slots, self._ranks, self._await_word, fence)
-        self.messages = Messages(region, layout, self._ranks, self._me, fence)
-        self._stems: dict[tuple[str, torch.dtype, int], int] = {}
+        self._slots = Slots(region.bytes, layout, self._me)
+        self._plans: dict[Any, Plan] = {}
+        self._queue = Queue(
+            region.words, layout, ranks=self._ranks, me=self._me, wait=self._await_word, fence=fence
+        )
+        self.messages = Messages(region, layout, ranks=self._ranks, me=self._me, fence=fence)
+        self._nothing = torch.empty(0)
 
     def close(self) -> None:
         """Tell the peers that this rank has left, and let go of the memory."""
@@ -86,81 +92,84 @@ class SharedMemoryLink:
 
     def barrier(self) -> None:
         """Return when every rank has come here."""
-        empty = torch.empty(0)
-        self._start(Barrier, "barrier", empty, empty, 0, 1).wait()
+        self._start(Barrier, "barrier", self._nothing, self._nothing).wait()
 
     def start_all_reduce(self, x: Tensor, out: Tensor, op: str) -> Collective:
         """Start joining every rank's `x` into `out` (which may be `x`); "mean" only adds up."""
         if self._size > 2 and x.nbytes > WHOLE:
             return self._start_cut_all_reduce(x, out, op)
-        name = "all_reduce " + _NAME[op]
-        return self._start(AllReduce, name, x, out, x.numel(), self._width(x), join=_JOIN[op])
+        return self._start(AllReduce, f"all_reduce {_ADDED[op]}", x, out)
 
     def start_all_gather(self, x: Tensor, out: Tensor) -> Collective:
         """Start setting every rank's `x` side by side in `out`."""
-        return self._start(AllGather, "all_gather", x, out, x.numel(), self._width(x))
+        return self._start(AllGather, "all_gather", x, out)
 
     def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str) -> Collective:
         """Start joining this rank's row of every rank's `x` into `out`; "mean" only adds up."""
-        name, width = "reduce_scatter " + _NAME[op], self._width(x) // self._size
-        return self._start(ReduceScatter, name, x, out, out.numel(), width, join=_JOIN[op])
+        return self._start(ReduceScatter, f"reduce_scatter {_ADDED[op]}", x, out)
 
     def start_all_to_all(self, x: Tensor, out: Tensor) -> Collective:
         """Start setting this rank's row of every rank's `x` side by side in `out`."""
-        columns, width = x.numel() // self._size, self._width(x) // self._size
-        return self._start(AllToAll, "all_to_all", x, out, columns, width)
+        return self._start(AllToAll, "all_to_all", x, out)
 
     def start_broadcast(self, out: Tensor, source: int) -> Collective:
         """Start copying `out` of the rank at place `source` into every rank's `out`."""
-        awaits = [] if source == self._me else [source]
-        columns, width = out.numel(), self._width(out)
-        return self._start(
-            Broadcast, "broadcast", out, out, columns, width, source=source, awaits=awaits
-        )
+        return self._start(Broadcast, "broadcast", out, out, source=source)
 
     def _start(
-        self, kind: type[Collective], name: str, x: Tensor, out: Tensor, columns: int, width: int,
-        **more: Any,
+        self, kind: type[Plan], name: str, x: Tensor, out: Tensor, *, source: int = 0,
+        after: Collective | None = None,
     ) -> Collective:  # fmt: skip
-        """Start a collective of `columns` elements a row, `width` of them in a step."""
         if not (x.is_cpu and out.is_cpu):
             raise _not_here(name, out if x.is_cpu else x)
         if x.requires_grad:
             x = x.detach()  # else autograd would record the copy into the slot
-        key = (name, x.dtype, more.get("source", 0))
-        begin = self._stems.get(key)
-        if begin is None:
-            begin = self._stems[key] = stem(*key)
-        collective = kind(self._queue, x, out, columns, width, begin + x.numel())
-        for attribute, value in more.items():
-            setattr(collective, attribute, value)
-        return self._queue.start(collective)
+        return self._queue.start(self._plan(kind, name, x, source), x, out, after)
+
+    def _plan(self, kind: type[Plan], name: str, x: Tensor, source: int = 0) -> Plan:
+        """Return the plan for a collective; made once for each kind, dtype, shape and source."""
+        key = (name, x.dtype, x.shape, source)
+        plan = self._plans.get(key)
+        if plan is None:
+            if len(self._plans) >= _PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = self._new_plan(kind, name, x, source)
+        return plan
+
+    def _new_plan(self, kind: type[Plan], name: str, x: Tensor, source: int) -> Plan:
+        rows = self._size if issubclass(kind, InRows) else 1
+        plan = kind(
+            self._slots,
+            name=name,
+            columns=x.numel() // rows,
+            width=self._layout.slot // x.itemsize // rows,
+            signature=stem(name, x.dtype, source) + x.numel(),
+        )
+        if isinstance(plan, AllReduce | ReduceScatter):
+            plan.join = maximum if name.endswith("max") else add
+        elif isinstance(plan, Broadcast):
+            plan.source = source
+            plan.awaits = [] if source == self._me else [source]
+        return plan
 
     def _start_cut_all_reduce(self, x: Tensor, out: Tensor, op: str) -> Collective:
-        """Start an all-reduce in which each rank adds one part and gets the others': as a
-        reduce-scatter and an all-gather, a slot at a time while the values are in the cache.
+        """Start an all-reduce in which each rank adds one part and gets the others'.
+
+        It is a reduce-scatter and an all-gather, a slot at a time while its values are in the
+        cache; what the ranks don't divide evenly, fewer elements than there are ranks, goes whole.
         """
-        x, whole = x.view(-1), out.view(-1)
-        width = self._width(x) // self._size * self._size
-        even = x.numel() // self._size * self._size
-        name = "reduce_scatter " + _NAME[op]
+        x_K, out_K = x.view(-1), out.view(-1)
+        width = self._layout.slot // x.itemsize // self._size * self._size
+        even = x_K.numel() // self._size * self._size
         for begin in range(0, even, width):
             end = min(begin + width, even)
-            part = (end - begin) // self._size
-            own = whole[begin:end].view(self._size, part)[self._me]
-            scattered = self._start(
-                ReduceScatter, name, x[begin:end], own, part, part, join=_JOIN[op]
-            )
-            last = self._start(
-                AllGather, "all_gather", own, whole[begin:end], part, part, after=scattered
-            )
-        if even < x.numel():
-            name, rest = "all_reduce " + _NAME[op], x.numel() - even
-            last = self._start(AllReduce, name, x[even:], whole[even:], rest, rest, join=_JOIN[op])
+            own = out_K[begin:end].view(self._size, -1)[self._me]
+            name = f"reduce_scatter {_ADDED[op]}"
+            scattered = self._start(ReduceScatter, name, x_K[begin:end], own)
+            last = self._start(AllGather, "all_gather", own, out_K[begin:end], after=scattered)
+        if even < x_K.numel():
+            last = self._start(AllReduce, f"all_reduce {_ADDED[op]}", x_K[even:], out_K[even:])
         return last
-
-    def _width(self, x: Tensor) -> int:
-        return self._layout.slot // x.itemsize
 
     # ------------------------------------------------------------------ messages
 
@@ -181,7 +190,7 @@ class SharedMemoryLink:
 
     def _await_word(self, word: int, value: int, peer: int, name: str) -> None:
         words = self._words
-        for _ in range(_LOOKS):
+        for _ in self._looks:
             if words[word] >= value:
                 return
 
@@ -199,7 +208,6 @@ class SharedMemoryLink:
         patience.until(ready, lambda waited: self._watch(ready, message.peer, name, waited))
 
     def _move_messages(self) -> None:
-        self.messages.move()
         for link in self._beside:
             link.messages.move()
 
@@ -215,10 +223,9 @@ class SharedMemoryLink:
             return
         if ready():  # it came, and left only then
             return
-        raise CollectiveError(
-            f"rank {self._ranks[self._me]}: {name} over the shared memory of ranks "
-            f"{list(self._ranks)} waits for rank {self._ranks[peer]}, {why} "
-            f"({self._region.describe(peer)})"
+        raise PeerLostError(
+            f"{name} over the shared memory of ranks {list(self._ranks)} waits for rank "
+            f"{self._ranks[peer]}, {why} ({self._region.describe(peer)})"
         )
 
 

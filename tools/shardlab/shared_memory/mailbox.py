@@ -1,4 +1,4 @@
-"""Messages between two ranks: a ring of cells for each direction, filled by one, emptied by the other.
+"""Messages between two ranks: a ring of cells for each direction, one fills and one empties it.
 
 A message goes in cells of a fixed size. A send is done once all of it is in cells, so a short one
 is done at once and a long one as its receiver empties them. Messages from one rank to another stay
@@ -13,6 +13,7 @@ that doesn't fit is refused before a byte of it is written.
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,8 +53,8 @@ class _Arriving:
         self.tag = tag
         self.signature = signature
         self.receive = receive
-        self.aside = torch.empty(size, dtype=torch.uint8) if receive is None else None
-        self.rest = self.aside if receive is None else receive.rest
+        self.aside = None if receive else torch.empty(size, dtype=torch.uint8)
+        self.rest: Tensor = receive.rest if receive else self.aside  # type: ignore[assignment]
 
     def hand_over(self) -> None:
         """Finish the receive, if all has come and somebody asked."""
@@ -63,26 +64,34 @@ class _Arriving:
             self.receive.done = True
 
 
-class Outbox:
-    """The messages from this rank to one peer.
+class Ring(NamedTuple):
+    """What the two ends of a mailbox share, and how they order it.
 
-    Args:
+    Attributes:
         words: the region's flags.
-        cells: the ring, bytes [CELLS, cell].
-        sent: index of this rank's count, the headers after it.
-        received: index of the receiver's count.
+        cells: the ring's cells, bytes.
+        sent: index of the sender's count of cells filled; their headers follow.
+        received: index of the receiver's count of cells emptied.
         fence: orders values and flags, where the machine doesn't.
     """
 
-    def __init__(
-        self, words: memoryview, cells: Tensor, sent: int, received: int, fence: Fence | None
-    ) -> None:
-        self._words = words
-        self._cells = cells.unbind()
-        self._size = cells.shape[1]
-        self._sent_word = sent
-        self._received_word = received
-        self._fence = fence
+    words: memoryview
+    cells: tuple[Tensor, ...]
+    sent: int
+    received: int
+    fence: Fence | None
+
+    def header(self, count: int) -> int:
+        """Return the index of the first word of a cell's header."""
+        return self.sent + 1 + count % CELLS * HEADER
+
+
+class Outbox:
+    """The messages from this rank to one peer."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._size = ring.cells[0].numel()
         self._sent = 0
         self._waiting: deque[Message] = deque()
 
@@ -93,54 +102,41 @@ class Outbox:
 
     def move(self) -> None:
         """Fill what cells are free."""
-        words = self._words
         while self._waiting:
             message = self._waiting[0]
             while not message.done:
-                if self._sent - words[self._received_word] >= CELLS:
+                if self._sent - self._ring.words[self._ring.received] >= CELLS:
                     return
                 self._fill(message)
             self._waiting.popleft()
 
     def _fill(self, message: Message) -> None:
-        cell = self._sent % CELLS
+        words, cells, sent, _, fence = self._ring
         part = message.rest[: self._size]
-        self._cells[cell][: part.numel()].copy_(part)
-        header = self._sent_word + 1 + cell * HEADER
-        self._words[header] = message.tag
-        self._words[header + 1] = message.signature
-        self._words[header + 2] = message.size
-        if self._fence is not None:
-            self._fence()
+        cells[self._sent % CELLS][: part.numel()].copy_(part)
+        header = self._ring.header(self._sent)
+        words[header] = message.tag
+        words[header + 1] = message.signature
+        words[header + 2] = message.size
+        if fence is not None:
+            fence()
         self._sent += 1
-        self._words[self._sent_word] = self._sent
+        words[sent] = self._sent
         message.rest = message.rest[self._size :]
         message.done = message.rest.numel() == 0
-
-    @property
-    def busy(self) -> bool:
-        """Whether anything waits for room."""
-        return bool(self._waiting)
 
 
 class Inbox:
     """The messages from one peer to this rank.
 
     Args:
-        words, cells, sent, received, fence: as for `Outbox`.
+        ring: the mailbox.
         names: the peer's and this rank's number, for errors.
     """
 
-    def __init__(
-        self, words: memoryview, cells: Tensor, sent: int, received: int, fence: Fence | None,
-        names: tuple[int, int],
-    ) -> None:  # fmt: skip
-        self._words = words
-        self._cells = cells.unbind()
-        self._size = cells.shape[1]
-        self._sent_word = sent
-        self._received_word = received
-        self._fence = fence
+    def __init__(self, ring: Ring, names: tuple[int, int]) -> None:
+        self._ring = ring
+        self._size = ring.cells[0].numel()
         self._names = names
         self._received = 0
         self._waiting: deque[Message] = deque()  # receives
@@ -161,9 +157,10 @@ class Inbox:
 
     def move(self) -> None:
         """Empty the cells that have come, as far as somebody waits for something."""
-        while self._words[self._sent_word] > self._received:
-            if self._fence is not None:
-                self._fence()
+        words, _, sent, _, fence = self._ring
+        while words[sent] > self._received:
+            if fence is not None:
+                fence()
             if self._arriving is None:
                 self._arriving = self._begin()
             if self._arriving is None:
@@ -172,8 +169,8 @@ class Inbox:
 
     def _begin(self) -> _Arriving | None:
         """Read a message's header: find the receive for it, or keep it aside."""
-        header = self._sent_word + 1 + self._received % CELLS * HEADER
-        tag, signature, size = self._words[header : header + HEADER]
+        header = self._ring.header(self._received)
+        tag, signature, size = self._ring.words[header : header + HEADER]
         for receive in self._waiting:
             if receive.tag == tag:
                 self._match(signature, receive)
@@ -186,12 +183,13 @@ class Inbox:
         return aside
 
     def _empty(self, arriving: _Arriving) -> None:
+        words, cells, _, received, fence = self._ring
         part = arriving.rest[: self._size]
-        part.copy_(self._cells[self._received % CELLS][: part.numel()])
-        if self._fence is not None:
-            self._fence()
+        part.copy_(cells[self._received % CELLS][: part.numel()])
+        if fence is not None:
+            fence()
         self._received += 1
-        self._words[self._received_word] = self._received
+        words[received] = self._received
         arriving.rest = arriving.rest[self._size :]
         if arriving.rest.numel() == 0:
             self._arriving = None
@@ -205,8 +203,3 @@ class Inbox:
             f"rank {sender} sends a {describe(signature)} with tag {receive.tag}, but rank {me} "
             f"receives a {describe(receive.signature)}"
         )
-
-    @property
-    def busy(self) -> bool:
-        """Whether anything waits for its message."""
-        return bool(self._waiting) or self._arriving is not None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from shardlab.shared_memory.layout import Layout
-from shardlab.shared_memory.mailbox import Inbox, Message, Outbox
+from shardlab.shared_memory.mailbox import Inbox, Message, Outbox, Ring
 from shardlab.shared_memory.patience import Fence
 from shardlab.shared_memory.region import Region
 
@@ -42,7 +42,7 @@ class Messages:
     """
 
     def __init__(
-        self, region: Region, layout: Layout, ranks: Sequence[int], me: int, fence: Fence | None
+        self, region: Region, layout: Layout, *, ranks: Sequence[int], me: int, fence: Fence | None
     ) -> None:
         self._region = region
         self._layout = layout
@@ -55,7 +55,7 @@ class Messages:
     def start_send(self, x: Tensor, to: int, tag: int) -> Message:
         """Start sending to the rank at place `to`."""
         if to not in self._outboxes:
-            self._outboxes[to] = Outbox(*self._ring(self._me, to))
+            self._outboxes[to] = Outbox(self._ring(self._me, to))
         message = Message(to, x, tag)
         self._outboxes[to].start(message)
         return message
@@ -64,7 +64,7 @@ class Messages:
         """Start receiving from the rank at place `source`."""
         if source not in self._inboxes:
             names = (self._ranks[source], self._ranks[self._me])
-            self._inboxes[source] = Inbox(*self._ring(source, self._me), names)
+            self._inboxes[source] = Inbox(self._ring(source, self._me), names)
         message = Message(source, out, tag)
         self._inboxes[source].start(message)
         return message
@@ -76,8 +76,12 @@ class Messages:
         for inbox in self._inboxes.values():
             inbox.move()
 
-    def _ring(self, source: int, to: int) -> tuple[memoryview, Tensor, int, int, Fence | None]:
+    def _ring(self, source: int, to: int) -> Ring:
         layout = self._layout
-        cells = layout.mailbox(self._region.bytes, source, to)
-        words = (layout.sent(source, to), layout.received(source, to))
-        return self._region.words, cells, *words, self._fence
+        return Ring(
+            words=self._region.words,
+            cells=layout.mailbox(self._region.bytes, source, to).unbind(),
+            sent=layout.sent(source, to),
+            received=layout.received(source, to),
+            fence=self._fence,
+        )

@@ -17,15 +17,37 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from torch import Tensor
+
 from shardlab.faults import CollectiveError
-from shardlab.shared_memory.collectives import Collective
 from shardlab.shared_memory.layout import DEPTH, Layout
 from shardlab.shared_memory.patience import Fence
+from shardlab.shared_memory.plans import Plan
 from shardlab.shared_memory.signature import describe
-from shardlab.shared_memory.slots import Slots
 
 Await = Callable[[int, int, int, str], None]
 """Return once a word has reached a value: (word, value, the peer that writes it, what waits)."""
+
+
+class Collective:
+    """One collective under way: a plan, its tensors, and how many steps are put and taken."""
+
+    __slots__ = ("after", "out", "plan", "puts", "queue", "takes", "x")
+
+    def __init__(
+        self, queue: Queue, plan: Plan, x: Tensor, out: Tensor, after: Collective | None
+    ) -> None:
+        self.queue = queue
+        self.plan = plan
+        self.x = x
+        self.out = out
+        self.after = after  # the one whose `out` is this one's `x`
+        self.puts = self.takes = 0
+
+    def wait(self) -> None:
+        """Block until `out` is there; idempotent."""
+        if self.takes < self.plan.steps:
+            self.queue.finish(self)
 
 
 class Queue:
@@ -34,21 +56,19 @@ class Queue:
     Args:
         words: the region's flags.
         layout: where they lie.
-        slots: where the values lie.
         ranks: the ranks' numbers, for errors.
+        me: this rank's place among them.
         wait: waits for a peer's flag.
         fence: orders values and flags, where the machine doesn't.
     """
 
     def __init__(
-        self, words: memoryview, layout: Layout, slots: Slots, ranks: Sequence[int], wait: Await,
+        self, words: memoryview, layout: Layout, *, ranks: Sequence[int], me: int, wait: Await,
         fence: Fence | None,
     ) -> None:  # fmt: skip
-        me = slots.me
-        self.slots = slots
-        self._ranks = ranks
-        self.peers = [rank for rank in range(layout.ranks) if rank != me]
         self._words = words
+        self._ranks = ranks
+        self._me = me
         self._wait = wait
         self._fence = fence
         self._posted_words = [layout.posted(rank) for rank in range(layout.ranks)]
@@ -56,23 +76,27 @@ class Queue:
         self._my_posted = layout.posted(me)
         self._my_taken = layout.taken(me)
         self._posted = self._taken = 0  # the same numbers as in this rank's words
-        self._free = DEPTH  # steps up to this number may be put: what was last known
+        self._free = DEPTH  # steps below this number may be put: what was last known
         self._to_put: deque[Collective] = deque()
         self._to_take: deque[Collective] = deque()
 
-    def start(self, collective: Collective) -> Collective:
+    def start(
+        self, plan: Plan, x: Tensor, out: Tensor, after: Collective | None = None
+    ) -> Collective:
         """Put what there is room for, and return."""
-        self._to_put.append(collective)
+        collective = Collective(self, plan, x, out, after)
         self._to_take.append(collective)
+        self._to_put.append(collective)
         self._put()
         return collective
 
     def finish(self, collective: Collective) -> None:
         """Take, and put, until `collective` is done; those before it get done on the way."""
-        while collective.takes < collective.steps:
+        steps = collective.plan.steps
+        while collective.takes < steps:
             first = self._to_take[0]
-            if first.puts == first.takes:  # no room for its next step yet
-                self._await_room()
+            if first.puts == first.takes:  # there was no room yet for its next step
+                self._await_room(first.plan.name)
                 self._put()
             self._take(first)
             if self._to_put:
@@ -82,65 +106,61 @@ class Queue:
         while self._to_put:
             collective = self._to_put[0]
             before = collective.after
-            if before is not None and before.takes < before.steps:
+            if before is not None and before.takes < before.plan.steps:
                 return
-            while collective.puts < collective.steps:
-                if self._posted >= self._free and not self._room():
+            steps = collective.plan.steps
+            while collective.puts < steps:
+                if self._posted >= self._free and not self._look_for_room():
                     return
                 self._put_step(collective)
             self._to_put.popleft()
 
     def _put_step(self, collective: Collective) -> None:
         depth = self._posted % DEPTH
-        collective.put(collective.puts, depth)
-        self._words[self._my_posted + 1 + depth] = collective.signature
+        collective.plan.put(collective.x, collective.puts, depth)
+        self._words[self._my_posted + 1 + depth] = collective.plan.signature
         if self._fence is not None:
             self._fence()
         collective.puts += 1
         self._posted += 1
         self._words[self._my_posted] = self._posted
 
-    def _room(self) -> bool:
+    def _look_for_room(self) -> bool:
         words = self._words
         self._free = min([words[index] for index in self._taken_words]) + DEPTH
         return self._posted < self._free
 
-    def _await_room(self) -> None:
-        for peer in self.peers:
-            word, value = self._taken_words[peer], self._posted - DEPTH + 1
-            if self._words[word] < value:
-                self._wait(word, value, peer, self._to_put[0].name)
-        self._room()
+    def _await_room(self, name: str) -> None:
+        for peer, word in enumerate(self._taken_words):
+            if peer != self._me and self._words[word] <= self._posted - DEPTH:
+                self._wait(word, self._posted - DEPTH + 1, peer, name)
 
     def _take(self, collective: Collective) -> None:
-        words = self._words
+        words, plan = self._words, collective.plan
         step = self._taken + 1
         depth = self._taken % DEPTH
-        for peer in collective.awaits:
+        for peer in plan.awaits:
             word = self._posted_words[peer]
             if words[word] < step:
-                self._wait(word, step, peer, collective.name)
+                self._wait(word, step, peer, plan.name)
         if self._fence is not None:
             self._fence()
-        for peer in collective.awaits:
-            if words[self._posted_words[peer] + 1 + depth] != collective.signature:
-                raise self._disagreement(collective, depth)
-        collective.take(collective.takes, depth)
+        for peer in plan.awaits:
+            if words[self._posted_words[peer] + 1 + depth] != plan.signature:
+                raise self._disagreement(plan, depth)
+        plan.take(collective.out, collective.takes, depth)
         if self._fence is not None:
             self._fence()
         collective.takes += 1
         self._taken = step
         words[self._my_taken] = step
-        if collective.takes == collective.steps:
+        if collective.takes == plan.steps:
             self._to_take.popleft()
 
-    def _disagreement(self, collective: Collective, depth: int) -> CollectiveError:
-        brought = {self.slots.me: collective.signature}
-        for peer in collective.awaits:
+    def _disagreement(self, plan: Plan, depth: int) -> CollectiveError:
+        brought = {self._me: plan.signature}
+        for peer in plan.awaits:
             brought[peer] = self._words[self._posted_words[peer] + 1 + depth]
-        lines = [f"  rank {self._ranks[r]}: {describe(s)}" for r, s in sorted(brought.items())]
-        return CollectiveError(
-            "\n".join(
-                [f"the ranks {list(self._ranks)} disagree on what to do over shared memory:", *lines]
-            )
-        )
+        lines = [f"ranks {list(self._ranks)} disagree on what to do over shared memory:"]
+        lines += [f"  rank {self._ranks[r]}: {describe(s)}" for r, s in sorted(brought.items())]
+        return CollectiveError("\n".join(lines))

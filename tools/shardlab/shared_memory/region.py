@@ -1,4 +1,4 @@
-"""The memory that the ranks share: a file in RAM, mapped by all and nameless as soon as they have it.
+"""The memory that the ranks share: a file in RAM, mapped by all, nameless as soon as they have it.
 
 Life and death hang on one thing: each rank holds a lock on its own byte of the file. The kernel
 drops it when the process ends, however it ends, so whoever can take a peer's lock knows that the
@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import mmap
 import os
 import secrets
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import torch
 
-from shardlab.faults import CollectiveError, Store
-from shardlab.shared_memory.host import Card, parse, state_of
+from shardlab.faults import Store
+from shardlab.host import Card, state_of
+from shardlab.shared_memory.meeting import Meeting
 
 _PREFIX = "shardlab-"
 _RAM = Path("/dev/shm")  # noqa: S108  (the file is made there with O_EXCL, for its owner alone)
@@ -50,9 +49,7 @@ class Region:
         self.words = memoryview(memory).cast("q")
 
     @classmethod
-    def meet(
-        cls, store: Store, ranks: Sequence[int], me: int, size: int, timeout: float
-    ) -> Region:
+    def meet(cls, store: Store, ranks: Sequence[int], me: int, size: int, timeout: float) -> Region:
         """Make the file (the first rank) or open it (the others); return when all have it.
 
         Args:
@@ -66,7 +63,7 @@ class Region:
             CollectiveError: a rank runs on another host, or did not come in time.
             OSError: there is no room for the file.
         """
-        meeting = _Meeting(store, ranks, me, timeout)
+        meeting = Meeting(store, ranks, me, timeout)
         path = _create(size) if me == 0 else None
         try:
             path = meeting.announce(path) if path else meeting.find()
@@ -93,88 +90,15 @@ class Region:
         self._file.close()
 
 
-class _Meeting:
-    """How the ranks find the file, through a store that may hold an earlier meeting's keys.
-
-    A file's name is random and is gone once its meeting is over, so a stale "file" key leads to
-    nothing and a stale "open" key names another file: whoever reads one just looks again.
-    """
-
-    def __init__(self, store: Store, ranks: Sequence[int], me: int, timeout: float) -> None:
-        self._store = store
-        self._ranks = ranks
-        self._me = me
-        self._timeout = timeout
-        self._end = time.monotonic() + timeout
-        self._card = Card.own()
-
-    def announce(self, path: Path) -> Path:
-        """Tell the others where the file is."""
-        self._write("file", path)
-        return path
-
-    def find(self) -> Path:
-        """Return where the first rank has made the file."""
-        path, maker = self._await("file", 0, lambda path, card: self._elsewhere(card) or path.exists())
-        if self._elsewhere(maker):
-            self._write(f"open/{self._me}", path)  # so that the first rank learns of it too
-            raise self._apart({0: maker, self._me: self._card})
-        return path
-
-    def gather(self, path: Path) -> list[Card]:
-        """Tell that this rank has the file open; return every rank's card once all have."""
-        self._write(f"open/{self._me}", path)
-        cards = [
-            self._await(f"open/{peer}", peer, lambda opened, _: opened == path)[1]
-            for peer in range(len(self._ranks))
-        ]
-        if any(self._elsewhere(card) for card in cards):
-            raise self._apart(dict(enumerate(cards)))
-        return cards
-
-    def _elsewhere(self, card: Card) -> bool:
-        return not self._card.same_host(card)
-
-    def _write(self, key: str, path: Path) -> None:
-        self._store.set(key, json.dumps({"path": str(path), **self._card.fields()}))
-
-    def _await(
-        self, key: str, peer: int, current: Callable[[Path, Card], bool]
-    ) -> tuple[Path, Card]:
-        pause = 2e-4
-        while True:
-            if self._store.check([key]):
-                fields = parse(self._store.get(key))
-                path = Path(str(fields["path"]))
-                card = Card(str(fields["host"]), str(fields["boot"]), int(fields["pid"]))
-                if current(path, card):
-                    return path, card
-            if time.monotonic() > self._end:
-                raise CollectiveError(
-                    f"rank {self._ranks[self._me]}: rank {self._ranks[peer]} did not open the shared "
-                    f"memory of ranks {list(self._ranks)} within {self._timeout:g} s. Every member "
-                    'must ask for this axis with link="shared-memory", on one host and with one '
-                    f"{_folder()}."
-                )
-            time.sleep(pause)
-            pause = min(2 * pause, 0.02)
-
-    def _apart(self, cards: dict[int, Card]) -> CollectiveError:
-        places = ", ".join(f"rank {self._ranks[r]} on {card.host}" for r, card in cards.items())
-        return CollectiveError(
-            f"the shared-memory link joins ranks of one host, but {places} (boot ids "
-            f'{sorted({card.boot for card in cards.values()})}). Use link="torch" for this axis.'
-        )
-
-
-def _folder() -> Path:
+def folder() -> Path:
+    """Return where files live in memory, or at least get lost in time."""
     return _RAM if os.access(_RAM, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _create(size: int) -> Path:
-    folder = _folder()
-    _sweep(folder)
-    path = folder / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
+    place = folder()
+    _sweep(place)
+    path = place / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.ftruncate(descriptor, size)
@@ -187,7 +111,7 @@ def _create(size: int) -> Path:
             raise
         raise OSError(
             errno.ENOSPC,
-            f"{folder} has no room for {size >> 20} MiB of shared memory. A container gets 64 MiB "
+            f"{place} has no room for {size >> 20} MiB of shared memory. A container gets 64 MiB "
             'unless started with --shm-size; or use link="torch"',
         ) from error
     finally:
@@ -221,7 +145,7 @@ def _sweep(folder: Path) -> None:
     for path in folder.glob(f"{_PREFIX}*-*"):
         try:
             maker = int(path.name.removeprefix(_PREFIX).split("-")[0])
-            if _runs(maker):
+            if state_of(maker) != "dead":
                 continue
             with path.open("r+b", buffering=0) as file:
                 stale = not _locked(file.fileno(), 0)
@@ -229,13 +153,3 @@ def _sweep(folder: Path) -> None:
                 path.unlink(missing_ok=True)
         except (OSError, ValueError):  # another user's, or gone already
             continue
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return state_of(pid) != "dead"

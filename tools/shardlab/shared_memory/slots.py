@@ -57,9 +57,8 @@ class Slots:
     def _views(self, dtype: torch.dtype, start: int, shape: Size) -> tuple[Spot, ...]:
         slots_NDC = self._layout.slots(self._memory, dtype)
         part_NDC = slots_NDC[:, :, start : start + shape.numel()]
-        if len(shape) != 1:
-            part_NDC = part_NDC.unflatten(2, shape) if shape else part_NDC.squeeze(2)
-        return tuple(Spot(part_NDC[:, d], part_NDC[:, d].unbind()) for d in range(DEPTH))
+        part_ND = part_NDC.view(self.ranks, DEPTH, *shape)
+        return tuple(Spot(part_ND[:, d], part_ND[:, d].unbind()) for d in range(DEPTH))
 
 
 def add(rows: Sequence[Tensor], out: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Which host and process this is: what ranks show each other before they share memory."""
+"""Which host and process a rank is, as ranks show each other through their store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-_STATES = {"T": "stopped", "t": "stopped by a debugger", "Z": "dead", "D": "waiting for a disk"}
+_STATES = {"T": "stopped", "t": "stopped", "Z": "dead", "X": "dead"}
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Card:
     """A rank's host and process.
 
     Attributes:
-        host: its name, for errors.
+        host: its name.
         boot: what only this host has, since it last started.
-        pid: the process, for errors.
+        pid: the process.
     """
 
     host: str
@@ -33,26 +33,31 @@ class Card:
         boot = _BOOT.read_text().strip() if _BOOT.exists() else f"{uuid.getnode():x}"
         return cls(platform.node(), boot, os.getpid())
 
+    @classmethod
+    def read(cls, text: bytes | str) -> Card:
+        """Return the card that `write` wrote."""
+        return cls(**json.loads(text))
+
+    def write(self) -> str:
+        """Return the card as text."""
+        return json.dumps(asdict(self))
+
     def same_host(self, other: Card) -> bool:
         """Whether both processes run on one host."""
         return (self.host, self.boot) == (other.host, other.boot)
 
-    def fields(self) -> dict[str, str | int]:
-        """Return the attributes by name."""
-        return asdict(self)
-
 
 def state_of(pid: int) -> str:
-    """Say how the process is, in a word: "alive" where the system doesn't tell more."""
+    """Say how a process of this host is: "alive", "stopped" or "dead"."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return "dead"
+    except PermissionError:  # another user's
+        return "alive"
     try:
         # The second field of stat is the program's name, in parentheses, and may hold anything.
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
-    except OSError:
+    except OSError:  # a system without /proc
         return "alive"
     return _STATES.get(after_name.split()[0], "alive")
-
-
-def parse(record: bytes) -> dict[str, str | int]:
-    """Read what a rank wrote into the store."""
-    fields: dict[str, str | int] = json.loads(record)
-    return fields

@@ -1,0 +1,147 @@
+"""What a run of lab 01 is: the command line, and what must divide what before any rank joins."""
+
+import argparse
+from dataclasses import dataclass, fields
+
+import torch
+
+from shardlab.config import GPTConfig
+from shardlab.rules import check_divides, check_pipeline, check_tensor
+
+ORDERS = {"tp-dp-pp": "tp-cp-ep-dp-pp", "tp-pp-dp": "tp-cp-ep-pp-dp"}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One run. The defaults are the course's grammar tutor, on one rank.
+
+    Attributes:
+        tp, pp, dp: ranks along the tensor, pipeline and data axes; the world is their product.
+        order: which axis runs fastest, "tp-dp-pp" (Megatron's default) or "tp-pp-dp".
+        schedule, microbatches: of the pipeline; micro-batches None for one a stage.
+        batch: sequences in a step, over all data ranks and micro-batches.
+        link: what carries the grid's axes: "gloo" (NCCL on GPUs) or "shared-memory".
+        every: steps between two lines of progress.
+        losses: a file for each step's loss, in full.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    order: str = "tp-dp-pp"
+    schedule: str = "1f1b"
+    microbatches: int | None = None
+    sequence_parallel: bool = False
+    link: str = "gloo"
+    cpu: bool = False
+    check: bool = False
+    steps: int = 60
+    batch: int = 4
+    sequence: int = 128
+    layers: int = 4
+    hidden: int = 128
+    heads: int = 4
+    vocabulary: int = 1024
+    dtype: str = "float32"
+    lr: float = 1e-3
+    seed: int = 0
+    every: int = 10
+    save: str | None = None
+    load: str | None = None
+    losses: str | None = None
+
+    @property
+    def pieces(self) -> int:
+        """Micro-batches that a rank runs in a step."""
+        return self.pp if self.microbatches is None else self.microbatches
+
+    @property
+    def model(self) -> GPTConfig:
+        """The GPT to train."""
+        return GPTConfig(
+            layers=self.layers,
+            hidden=self.hidden,
+            heads=self.heads,
+            vocab=self.vocabulary,
+            sequence=self.sequence,
+            dtype=DTYPES[self.dtype],
+        )
+
+    def demand_fit(self, world_size: int) -> None:
+        """Refuse a run that cannot be cut as asked, in the order in which one would mend it.
+
+        Raises:
+            ValueError: says what does not divide, and what would.
+        """
+        for name in ("tp", "pp", "dp", "batch", "steps", "every", "pieces"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; choose 1 or more")
+        if (ranks := self.tp * self.pp * self.dp) != world_size:
+            raise ValueError(
+                f"--tp {self.tp} x --pp {self.pp} x --dp {self.dp} needs {ranks} ranks, but the "
+                f"world has {world_size}: launch with torchrun --nproc-per-node={ranks}, or choose "
+                f"sizes whose product is {world_size}"
+            )
+        sequence = self.sequence if self.sequence_parallel else None
+        check_tensor(self.tp, hidden=self.hidden, heads=self.heads, sequence=sequence)
+        check_pipeline(self.pp, layers=self.layers)
+        check_divides("data", self.dp, self.batch, "sequences of a batch")
+        share = self.batch // self.dp
+        if share % self.pieces:
+            raise ValueError(
+                f"{self.pieces} micro-batches do not divide the {share} sequences of a data rank "
+                f"(batch {self.batch}, data {self.dp}); choose --microbatches or --batch to fit"
+            )
+
+
+HELP = {
+    "tp": "ranks on the tensor axis", "pp": "pipeline stages", "dp": "data-parallel replicas",
+    "order": "which axis runs fastest, and which slowest", "schedule": "of the pipeline",
+    "microbatches": "pieces of a data rank's share; one a stage, unless given",
+    "sequence_parallel": "cut activations along the sequence between tensor-parallel linears",
+    "link": "what carries the axes; gloo means NCCL on GPUs", "cpu": "even where GPUs are",
+    "check": "compare shapes and dtypes between ranks before each collective",
+    "steps": "to train now", "batch": "sequences in a step, over all ranks",
+    "sequence": "words of a sequence", "layers": "blocks of the model", "hidden": "its width",
+    "heads": "of attention", "vocabulary": "words", "dtype": "of weights and activations",
+    "lr": "AdamW's learning rate", "seed": "of weights and text",
+    "every": "steps between lines of progress", "save": "write a checkpoint here at the end",
+    "load": "go on from the checkpoint here", "losses": "write each step's loss here, in full",
+}  # fmt: skip
+CHOICES = {
+    "order": [*ORDERS], "schedule": ["gpipe", "1f1b"], "link": ["gloo", "shared-memory"],
+    "dtype": [*DTYPES],
+}  # fmt: skip
+
+
+def parsed(arguments: list[str] | None = None) -> Settings:
+    """Read the command line.
+
+    Raises:
+        ValueError: an option is unknown, or its value is.
+    """
+    parser = argparse.ArgumentParser(
+        prog="train.py",
+        description="Train a small GPT on tensor x pipeline x data ranks, under torchrun.",
+        exit_on_error=False,  # every rank would print the usage
+    )
+    for field in fields(Settings):
+        flag, default, text = "--" + field.name.replace("_", "-"), field.default, HELP[field.name]
+        if isinstance(default, bool):
+            on_off = argparse.BooleanOptionalAction if field.name == "check" else "store_true"
+            parser.add_argument(flag, action=on_off, default=default, help=text)
+            continue
+        kind = int if field.name == "microbatches" else str if default is None else type(default)
+        parser.add_argument(
+            flag, type=kind, default=default, choices=CHOICES.get(field.name),
+            metavar=None if field.name in CHOICES else field.name.upper()[:1],
+            help=text if default is None else f"{text} ({default})",
+        )  # fmt: skip
+    try:
+        known, unknown = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise ValueError(str(error)) from None
+    if unknown:
+        raise ValueError(f"unknown: {' '.join(unknown)}; --help lists the options")
+    return Settings(**vars(known))

@@ -1,0 +1,238 @@
+"""Lab 01: a small GPT trained on tensor × pipeline × data ranks, every abstraction explicit.
+
+    torchrun --nproc-per-node=8 experiments/35-three-d/train.py --tp 2 --pp 2 --dp 2
+    torchrun --nproc-per-node=4 experiments/35-three-d/train.py --tp 2 --pp 2 --dp 1
+    torchrun --nproc-per-node=2 experiments/35-three-d/train.py --tp 2 --pp 1 --dp 1 --cpu
+
+Any grid starts from the same weights, sees the same batches and so has the same losses.
+docs/labs/01-three-d.md walks through it.
+
+Dimensions: B sequences (of a data rank's micro-batch), S words of a sequence.
+"""
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+from grammar import Grammar
+from settings import ORDERS, Settings, parsed
+from torch import Tensor
+
+from shardlab import checkpoint
+from shardlab.checkpoint import CheckpointError
+from shardlab.comm import World
+from shardlab.grid import Grid
+from shardlab.ledger import Ledger
+from shardlab.model import GPT
+from shardlab.pipeline.run import Microbatch, run
+from shardlab.pipeline.schedule import by_name
+from shardlab.step import StepGradients
+
+
+class Trainer:
+    """One rank's part of a run: its place on the grid, its stage of the model, its optimizer.
+
+    Args:
+        settings: the run, the same on every rank.
+        world: the ranks.
+    """
+
+    def __init__(self, settings: Settings, world: World) -> None:
+        """Make the groups and the model; every rank calls this."""
+        self.settings = settings
+        self.world = world
+        axes = ("tensor", "data", "pipeline", "embedding", "tensor-pipeline")
+        link = "shared-memory" if settings.link == "shared-memory" else "torch"
+        self.grid = grid = Grid(
+            world=world,
+            tensor=settings.tp,
+            pipeline=settings.pp,
+            data=settings.dp,
+            order=ORDERS[settings.order],
+            links=dict.fromkeys(axes, link),
+        )
+        self.model = GPT(
+            settings.model,
+            tensor=grid.tensor,
+            sequence_parallel=settings.sequence_parallel,
+            seed=settings.seed,
+            stage=grid.pipeline.rank,
+            stages=grid.pipeline.size,
+            device=world.device,
+        )
+        # Every rank drew the same weights from the same seed; "verify" makes sure of it.
+        self.gradients = StepGradients(
+            self.model, grid, microbatches=settings.pieces, start="verify"
+        )
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=settings.lr)
+        self.schedule = by_name(settings.schedule, settings.pp, settings.pieces)
+        self.grammar = Grammar(settings.vocabulary, seed=settings.seed)
+        self.ledger = Ledger()  # counts while it is entered
+        self.first_step = 0
+
+    def microbatches(self, step: int) -> list[Microbatch]:
+        """Return this rank's share of a step's batch: (words, next words), [B, S] each.
+
+        Every rank draws the whole batch and keeps its own share, so nobody has to send data. Ranks
+        that differ in tensor or pipeline place alone keep the same share.
+        """
+        whole = self.grammar.batch(step, self.settings.batch, self.settings.sequence)
+        data, pieces = self.grid.data, self.settings.pieces
+        words, following = (
+            x_BS.chunk(data.size)[data.rank].to(self.world.device).chunk(pieces) for x_BS in whole
+        )
+        return list(zip(words, following, strict=True))
+
+    def step(self, number: int) -> Tensor | None:
+        """Train one step; return the loss of the whole batch on the last stage, None elsewhere."""
+        microbatches = self.microbatches(number)
+        sequences = self.settings.batch // self.settings.dp // self.settings.pieces
+        # Forward and backward of every micro-batch, in the order that the schedule gives this
+        # stage. The last backward also starts the gradients' way over the data axis.
+        losses = run(
+            self.schedule,
+            self.model,
+            microbatches,
+            self.model.loss,
+            axis=self.grid.pipeline,
+            shape=self.model.hidden_shape(sequences, self.settings.sequence),
+        )
+        # What is still partial is summed: over data, tensor (sequence parallelism) and tied ends.
+        with self.ledger.phase("after backward"):
+            self.gradients.finish()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if not losses:
+            return None
+        # For the eyes only: training needs the loss's gradient, not the loss.
+        with self.ledger.phase("report"):
+            return self.grid.data.all_reduce(torch.stack(losses).mean(), op="mean")
+
+    def load(self, folder: str) -> None:
+        """Go on from a checkpoint of any grid."""
+        record = checkpoint.load(
+            folder,
+            model=self.model,
+            optimizer=self.optimizer,
+            grid=self.grid,
+            whole=self.world.whole,
+        )
+        self.first_step = int(record["step"])
+
+    def save(self, folder: str, step: int) -> None:
+        """Write a checkpoint that says `step` comes next."""
+        checkpoint.save(
+            folder,
+            model=self.model,
+            optimizer=self.optimizer,
+            grid=self.grid,
+            whole=self.world.whole,
+            record={"step": step},
+        )
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this rank is the first of its stage, which prints for it."""
+        return self.grid.tensor.rank == 0 and self.grid.data.rank == 0
+
+    @property
+    def reports(self) -> bool:
+        """Whether this rank prints the losses: the first of those that know them."""
+        return self.speaks and self.model.last
+
+
+def train(settings: Settings, world: World) -> list[float]:
+    """Run all steps; return the losses on the last stage's ranks, nothing elsewhere."""
+    trainer = Trainer(settings, world)
+    if settings.load:
+        trainer.load(settings.load)
+    if trainer.reports:
+        print(opening(trainer), flush=True)
+    begin, end = trainer.first_step, trainer.first_step + settings.steps
+    ledger, losses, seconds = trainer.ledger, [], []
+    for step in range(begin, end):
+        started = time.perf_counter()
+        with ledger if step == end - 1 else nullcontext():
+            loss = trainer.step(step)
+        if loss is not None:
+            losses.append(loss.item())
+        seconds.append(time.perf_counter() - started)
+        if trainer.reports:
+            show(settings, step + 1, end, losses[-1], seconds)
+    for stage in in_turn(trainer):
+        counted = ledger.summary() if ledger.entries else "nothing was sent"
+        print(f"\nthe last step, as the first rank of stage {stage} counts it\n{counted}")
+    if settings.save:
+        trainer.save(settings.save, end)
+    return losses
+
+
+def opening(trainer: Trainer) -> str:
+    """Return what to say before the first step."""
+    settings, world = trainer.settings, trainer.world
+    link = settings.link if settings.link == "shared-memory" else world.backend
+    pieces = f"{settings.pieces} micro-batch{'es' if settings.pieces > 1 else ''}"
+    return (
+        f"tensor {settings.tp} x pipeline {settings.pp} x data {settings.dp} = {world.size} ranks "
+        f"on {world.device.type} over {link}; {settings.schedule}, {pieces}, "
+        f"{settings.dtype}\n"
+        f"{settings.layers} layers of {settings.hidden}; no model can get the loss below "
+        f"{trainer.grammar.floor:.3f}"
+    )
+
+
+def show(settings: Settings, step: int, end: int, loss: float, seconds: list[float]) -> None:
+    """Print progress: on a terminal in place, elsewhere a line now and then."""
+    keep = step % settings.every == 0 or step == end
+    if keep or sys.stdout.isatty():
+        typical = statistics.median(seconds[1:] or seconds)  # the first step warms up
+        rate = settings.batch * settings.sequence / typical
+        speed = f"{1000 * typical:.1f} ms  {rate:,.0f} tokens/s"
+        print(
+            f"step {step:4}/{end}  loss {loss:.4f}  {speed}", end="\n" if keep else "\r", flush=True
+        )
+
+
+def in_turn(trainer: Trainer) -> Iterator[int]:
+    """Let the ranks that speak do so one stage after another: yield this one's stage, once."""
+    for stage in range(trainer.grid.pipeline.size):
+        trainer.world.whole.barrier()
+        if trainer.speaks and trainer.grid.pipeline.rank == stage:
+            yield stage
+            sys.stdout.flush()
+
+
+def refused(error: Exception) -> int:
+    """Let one rank speak and fail for all; torchrun ends the others, which have nothing to add."""
+    if int(os.environ.get("RANK", "0")) != 0:
+        return 0
+    print(f"train.py: error: {error}", file=sys.stderr)
+    return 2
+
+
+def main() -> int:
+    """Read the command line, join the ranks, train; return the exit status."""
+    try:
+        settings = parsed()
+        settings.demand_fit(int(os.environ.get("WORLD_SIZE", "1")))
+        torch.set_num_threads(1)  # one rank stands for one device, so that grids can be compared
+        world = World.join(backend="gloo" if settings.cpu else None, check=settings.check)
+    except (ValueError, RuntimeError) as error:
+        return refused(error)
+    with world:
+        try:
+            losses = train(settings, world)
+        except CheckpointError as error:
+            return refused(error)
+        if settings.losses and losses and world.rank == world.size - 1:
+            Path(settings.losses).write_text("".join(f"{loss!r}\n" for loss in losses), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

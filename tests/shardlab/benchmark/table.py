@@ -1,0 +1,82 @@
+"""A comparison's JSON as a Markdown table, written into its page in both languages."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Words = Mapping[str, str]  # language ("en", "es") to text
+
+ABOUT = {
+    "en": "Milliseconds a step, 20th percentile; in brackets how many times that of {base}, least–"
+    "most over launches. {launches} launches, {date}; {processor}, {cores} cores, one thread a "
+    "rank; torch {torch}, megatron-core {megatron-core}; commit `{commit:.10}`.",
+    "es": "Milisegundos por paso, percentil 20; entre paréntesis, cuántas veces el de {base}, "
+    "mínimo–máximo entre lanzamientos. {launches} lanzamientos, {date}; {processor}, {cores} "
+    "núcleos, un hilo por rango; torch {torch}, megatron-core {megatron-core}; commit "
+    "`{commit:.10}`.",
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns are called.
+
+    Args:
+        marker: the block <!-- measured: MARKER --> … <!-- /measured: MARKER --> of the page.
+        key: the setting that names a row.
+        row: its heading.
+        columns: contestant to heading, in order; the base is one of them.
+    """
+
+    marker: str
+    key: str
+    row: Words
+    columns: Mapping[str, Words]
+
+
+def render(result: Mapping[str, Any], layout: Layout, language: str) -> str:
+    """The table and, under it, what it was measured on."""
+    base = result["base"]
+    heads = [layout.row[language], *(words[language] for words in layout.columns.values())]
+    lines = [f"| {' | '.join(heads)} |", "|--:" * len(heads) + "|"]
+    for case in result["cases"]:
+        cells = [f"{case['settings'][layout.key]:,}"]
+        for name in layout.columns:
+            cells.append(_cell(case["summary"][name], alone=name == base))
+        lines.append(f"| {' | '.join(cells)} |")
+    about = ABOUT[language].format(
+        base=layout.columns[base][language],
+        launches=len(result["cases"][0]["launches"]),
+        **(result["provenance"] | {"date": result["provenance"]["date"][:10]}),
+    )
+    return "\n".join([*lines, "", about])
+
+
+def _cell(summary: Mapping[str, Sequence[float]], *, alone: bool) -> str:
+    milliseconds = 1000 * statistics.median(summary["p20"])
+    shown = f"{milliseconds:.1f}" if milliseconds < 100 else f"{milliseconds:,.0f}"
+    if alone:
+        return shown
+    ratios = summary["ratio-p20"]
+    return f"{shown} (**{statistics.median(ratios):.2f}**, {min(ratios):.2f}–{max(ratios):.2f})"
+
+
+def fill(page: Path, layout: Layout, text: str) -> None:
+    """Write `text` between the page's markers; everything else in it stays.
+
+    Raises:
+        ValueError: the page has no such markers.
+    """
+    opening = f"<!-- measured: {layout.marker} -->"
+    closing = f"<!-- /measured: {layout.marker} -->"
+    before = page.read_text("utf-8")
+    block = re.compile(re.escape(opening) + r".*?" + re.escape(closing), re.DOTALL)
+    if not block.search(before):
+        raise ValueError(f"{page} has no block {opening} … {closing}; add it where the table goes")
+    after = block.sub(lambda _: f"{opening}\n\n{text}\n\n{closing}", before)
+    page.write_text(after, "utf-8")

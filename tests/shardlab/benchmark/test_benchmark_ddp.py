@@ -1,0 +1,37 @@
+"""The data-parallel step, measured: `make benchmark` fills the table of the kernels' page.
+
+`--quick` runs a small part of it, once, and judges nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.shardlab.benchmark import ddp, protocol, table
+from tests.shardlab.benchmark.provenance import ROOT
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
+
+GOAL = 1.00  # of DDP's step, at every size (issue 3)
+
+
+def test_a_data_parallel_step_beside_ddp(quick: bool, tmp_path: Path) -> None:
+    plan = protocol.QUICK if quick else protocol.Plan()
+    sizes = ddp.HIDDEN[:2] if quick else ddp.HIDDEN
+    cases = protocol.compare(ddp.build, [{"hidden": h} for h in sizes], ranks=2, plan=plan)
+    result = protocol.record("data-parallel", ddp.BASE, cases, plan)
+    print(f"\n{table.render(result, ddp.LAYOUT, 'en')}")
+    protocol.store((tmp_path if quick else ROOT / "docs/measured") / "data-parallel.json", result)
+    if quick:
+        return
+    for language, suffix in (("en", ""), ("es", ".es")):
+        page = ROOT / f"docs/reference/kernels{suffix}.md"
+        table.fill(page, ddp.LAYOUT, table.render(result, ddp.LAYOUT, language))
+    missed = [
+        f"hidden {case.settings['hidden']}: {ratio:.2f}× DDP's step, the goal is {GOAL:.2f}×"
+        for case in cases
+        if (ratio := case.ratio("ours over gloo", ddp.BASE)) > GOAL
+    ]
+    assert not missed, "\n".join(missed)

@@ -1,0 +1,49 @@
+"""The tensor-parallel step, measured: `make benchmark` fills the table of the kernels' page.
+
+`--quick` runs a small part of it, once, and judges nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.shardlab.benchmark import protocol, table, tp
+from tests.shardlab.benchmark.provenance import ROOT
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
+
+# hidden, contestant, base: at most so many times the base's step (issue 3).
+GOALS = [
+    *((hidden, "ours over gloo", "megatron-core", 0.95) for hidden in (64, 128, 256)),
+    *((hidden, "ours over gloo", "megatron-core", 1.00) for hidden in (512, 1024, 2048)),
+    (64, "ours over gloo", "dtensor", 0.60),
+    (128, "ours over gloo", "dtensor", 0.70),
+    (512, "ours over gloo", "dtensor", 0.90),
+    (64, "ours over shared memory", "megatron-core", 0.55),
+    *((hidden, "ours over shared memory", "alone", 1.00) for hidden in tp.HIDDEN),
+]
+
+
+def test_a_tensor_parallel_step_beside_megatron_core_and_dtensor(
+    quick: bool, tmp_path: Path
+) -> None:
+    plan = protocol.QUICK if quick else protocol.Plan()
+    sizes = tp.HIDDEN[:2] if quick else tp.HIDDEN
+    cases = protocol.compare(tp.build, [{"hidden": h} for h in sizes], ranks=2, plan=plan)
+    result = protocol.record("tensor-parallel", tp.BASE, cases, plan)
+    print(f"\n{table.render(result, tp.LAYOUT, 'en')}")
+    protocol.store((tmp_path if quick else ROOT / "docs/measured") / "tensor-parallel.json", result)
+    if quick:
+        return
+    for language, suffix in (("en", ""), ("es", ".es")):
+        page = ROOT / f"docs/reference/kernels{suffix}.md"
+        table.fill(page, tp.LAYOUT, table.render(result, tp.LAYOUT, language))
+    by_hidden = {case.settings["hidden"]: case for case in cases}
+    missed = [
+        f"hidden {hidden}: {name} takes {ratio:.2f}× the step of {base}, the goal is {goal:.2f}×"
+        for hidden, name, base, goal in GOALS
+        if (ratio := by_hidden[hidden].ratio(name, base)) > goal
+    ]
+    assert not missed, "\n".join(missed)

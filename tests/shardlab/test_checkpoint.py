@@ -1,0 +1,371 @@
+"""A checkpoint of one grid goes on, bit for bit, on any other; a bad one is refused, whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.optim import SGD, AdamW, Optimizer
+
+from shardlab import checkpoint
+from shardlab.checkpoint import CheckpointError
+from shardlab.checkpoint.index import Entry, Piece, check, merge, overlap
+from shardlab.comm import World
+from shardlab.grid import Grid
+from shardlab.model import GPT, GPTConfig
+from shardlab.sharding import whole
+
+CONFIG = GPTConfig(layers=4, hidden=8, heads=4, kv_heads=4, ffn=8, vocab=10, sequence=4)
+UNTIED = replace(CONFIG, tie_embeddings=False, dtype=torch.float64)
+
+
+def setting(
+    world: World, sizes: tuple[int, int], config: GPTConfig = CONFIG, seed: int = 0,
+    kind: str = "adamw",
+) -> tuple[GPT, Optimizer, Grid]:  # fmt: skip
+    """A model and optimizer on a tensor × pipeline × (what is left) grid."""
+    grid = Grid(world=world, tensor=sizes[0], pipeline=sizes[1])
+    model = GPT(
+        config, tensor=grid.tensor, sequence_parallel=False, seed=seed, stage=grid.pipeline.rank,
+        stages=sizes[1], device=world.device,
+    )  # fmt: skip
+    if kind == "sgd":
+        return model, SGD(model.parameters(), lr=0.1, momentum=0.9), grid
+    return model, AdamW(model.parameters(), lr=0.01, betas=(0.8, 0.95)), grid
+
+
+def fake_step(model: GPT, optimizer: Optimizer, step: int) -> None:
+    """A step with gradients that depend on names and places alone, so the same on every grid."""
+    for name, parameter in model.named_parameters():
+        cut = getattr(parameter, "sharding", None)
+        shape = list(parameter.shape)
+        if cut:
+            shape[cut.dim] = cut.size
+        generator = torch.Generator().manual_seed(sum(map(ord, name)) + step)
+        gradient = torch.randn(shape, generator=generator, dtype=torch.float64).to(parameter)
+        parameter.grad = cut.local(gradient) if cut else gradient
+    optimizer.step()
+
+
+def everything(model: GPT, optimizer: Optimizer) -> dict[str, Tensor]:
+    """This stage's parameters and optimizer state, whole, on the CPU."""
+    found = {}
+    for name, parameter in model.named_parameters():
+        found[name] = whole(parameter).cpu()
+        for key, value in optimizer.state[parameter].items():
+            found[f"{name}/{key}"] = (whole(parameter, value) if value.dim() else value).cpu()
+    return {name: value.clone() for name, value in found.items()}
+
+
+def saved(world: World, folder: str, sizes: tuple[int, int], config: GPTConfig, kind: str) -> Any:
+    """Train three steps, save, train two more: what one arrives at without a break."""
+    model, optimizer, grid = setting(world, sizes, config, kind=kind)
+    order = torch.Generator().manual_seed(5)
+    for step in range(3):
+        fake_step(model, optimizer, step)
+        torch.randint(9, (4,), generator=order)
+    optimizer.param_groups[0]["lr"] = 0.005
+    record = {"step": 3, "schedule": {"warmup": 0.1}}
+    checkpoint.save(
+        folder, model=model, optimizer=optimizer, grid=grid, whole=world.whole, record=record,
+        generators={"order": order},
+    )  # fmt: skip
+    for step in range(3, 5):
+        fake_step(model, optimizer, step)
+    return everything(model, optimizer), torch.randint(9, (4,), generator=order)
+
+
+def resumed(world: World, folder: str, sizes: tuple[int, int], config: GPTConfig, kind: str) -> Any:
+    """Start from other weights, load, train the last two steps."""
+    model, optimizer, grid = setting(world, sizes, config, seed=1, kind=kind)
+    order = torch.Generator()
+    record = checkpoint.load(
+        folder, model=model, optimizer=optimizer, grid=grid, whole=world.whole,
+        generators={"order": order},
+    )  # fmt: skip
+    for step in range(record["step"], 5):
+        fake_step(model, optimizer, step)
+    assert optimizer.param_groups[0]["lr"] == 0.005
+    assert record == {"step": 3, "schedule": {"warmup": 0.1}}
+    return everything(model, optimizer), torch.randint(9, (4,), generator=order)
+
+
+@pytest.mark.parametrize(("config", "kind"), [(CONFIG, "adamw"), (UNTIED, "sgd")])
+def test_any_grid_goes_on_from_any_other_bit_for_bit(
+    pool: Any, tmp_path: Path, config: GPTConfig, kind: str
+) -> None:
+    moves = [(1, (1, 1)), (2, (2, 1)), (4, (1, 4)), (8, (2, 2)), (4, (4, 1)), (1, (1, 1))]
+    straight: dict[str, Tensor] = {}
+    for i, (ranks, sizes) in enumerate(moves):
+        folder = str(tmp_path / str(i))
+        results = pool(ranks).run(saved, folder, sizes, config, kind)
+        for tensors, draw in results:
+            for name, tensor in tensors.items():
+                assert torch.equal(tensor, straight.setdefault(name, tensor)), (sizes, name)
+            assert torch.equal(draw, results[0][1])
+        then, there = moves[(i + 1) % len(moves)]
+        for tensors, after in pool(then).run(resumed, folder, there, config, kind):
+            for name, tensor in tensors.items():
+                assert torch.equal(tensor, straight[name]), (sizes, there, name)
+            assert torch.equal(after, draw)
+    assert len(straight) == (4 if kind == "adamw" else 2) * sum(1 for n in straight if "/" not in n)
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+def attempt(
+    world: World, folder: str, sizes: tuple[int, int], config: GPTConfig = CONFIG,
+    kind: str = "adamw", generators: bool = True,
+) -> str:  # fmt: skip
+    """Load; return the error, having checked that nothing was changed."""
+    model, optimizer, grid = setting(world, sizes, config, seed=1, kind=kind)
+    before = everything(model, optimizer)
+    given = {"order": torch.Generator()} if generators else {}
+    try:
+        checkpoint.load(
+            folder, model=model, optimizer=optimizer, grid=grid, whole=world.whole,
+            generators=given,
+        )  # fmt: skip
+    except CheckpointError as error:
+        after = everything(model, optimizer)
+        assert before.keys() == after.keys()
+        assert all(torch.equal(v, after[k]) for k, v in before.items())
+        return str(error)
+    return "loaded"
+
+
+@pytest.fixture
+def written(pool: Any, tmp_path: Path) -> Path:
+    folder = tmp_path / "checkpoint"
+    pool(2).run(saved, str(folder), (2, 1), CONFIG, "adamw")
+    return folder
+
+
+def shards(folder: Path) -> list[Path]:
+    return sorted(folder.glob("shards-*/*.safetensors"))
+
+
+def edited(folder: Path, change: Callable[[Any], None]) -> None:
+    index = json.loads((folder / "index.json").read_text())
+    change(index)
+    (folder / "index.json").write_text(json.dumps(index))
+
+
+def test_another_model_is_refused_and_the_difference_named(pool: Any, written: Path) -> None:
+    run = lambda **kw: pool(1).run(attempt, str(written), (1, 1), *kw.values())[0]  # noqa: E731
+    assert run() == "loaded"
+    said = run(config=replace(CONFIG, hidden=16, tie_embeddings=False))
+    assert "hidden = 8 (here 16), tie_embeddings = True (here False)" in said
+    said = run(config=replace(CONFIG, dtype=torch.float64))
+    assert "is float32 in the checkpoint, float64 in this model" in said
+    assert "written with an optimizer that has betas" in run(config=CONFIG, kind="sgd")
+    said = run(config=CONFIG, kind="adamw", generators=False)
+    assert "holds 1 tensors that no rank wants: generator/order" in said
+
+
+def test_a_damaged_checkpoint_is_refused_on_every_rank(pool: Any, written: Path) -> None:
+    def broken(damage: Callable[[Path], None]) -> list[str]:
+        copy = written.parent / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(written, copy)
+        damage(copy)
+        return pool(2).run(attempt, str(copy), (2, 1))
+
+    def swap(folder: Path) -> None:
+        one, other = shards(folder)
+        one.rename(folder / "aside")
+        other.rename(one)
+        (folder / "aside").rename(other)
+
+    first, second = broken(lambda folder: shards(folder)[1].unlink())
+    assert "ranks [1] could not read the checkpoint" in first
+    assert "rank-00001.safetensors is missing; copy the checkpoint with all its files" in second
+    for said in broken(lambda folder: os.truncate(shards(folder)[0], 1000)):
+        assert "is damaged" in said or "ranks [0] could not" in said
+    assert "should hold" in broken(swap)[0] or "not of this save" in broken(swap)[0]
+    for said in broken(lambda folder: (folder / "index.json").unlink()):
+        assert "no checkpoint in" in said
+
+
+def test_an_index_that_lies_is_refused(pool: Any, written: Path) -> None:
+    name = "model/layers.0.mlp.fc1.weight"
+    original = (written / "index.json").read_bytes()
+
+    def told(change: Callable[[Any], None]) -> str:
+        (written / "index.json").write_bytes(original)
+        edited(written, change)
+        return str(pool(1).run(attempt, str(written), (1, 1))[0])
+
+    def entry(index: Any) -> Any:
+        return index["tensors"][name]
+
+    outside = "../../../etc/passwd"
+    lies: list[tuple[Callable[[Any], Any], str]] = [
+        (lambda i: i.update(format="shardlab checkpoint 9"), "this program reads"),
+        (lambda i: i.update(extra=1), "unknown field `extra`"),
+        (lambda i: entry(i).update(shape="8, 8"), "not an index"),
+        (lambda i: entry(i)["pieces"].pop(), "has 32 of its 64 elements"),
+        (lambda i: entry(i)["pieces"].append(entry(i)["pieces"][0]), "has elements twice"),
+        (lambda i: entry(i)["pieces"][0].update(offset=[-1, 0]), "has a piece outside it"),
+        (lambda i: entry(i)["pieces"][0].update(file=outside), "not a shard of this checkpoint"),
+        (lambda i: entry(i).update(shape=[8, 9]), "has 64 of its 72 elements"),
+        (lambda i: i["tensors"].pop(name), f"has no {name}"),
+        (
+            lambda i: i["tensors"]["optimizer.step/final_norm.bias"].update(dtype="load"),
+            "does not know",
+        ),
+        (lambda i: i["optimizer"][0].update(lr="__import__('os')"), "an optimizer that has lr"),
+        (lambda i: i["optimizer"].append({}), "has 2 parameter groups, this one 1"),
+    ]
+    for change, expected in lies:
+        assert expected in told(change), expected
+
+
+def test_nothing_in_a_checkpoint_is_unpickled(pool: Any, written: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "executed"
+    attack = pickle.dumps(_Attack(str(mark)))
+    for file in (written / "index.json", shards(written)[0]):
+        original = file.read_bytes()
+        file.write_bytes(attack)
+        assert pool(1).run(attempt, str(written), (1, 1))[0] != "loaded"
+        file.write_bytes(original)
+    assert not mark.exists()
+    pickle.loads(attack)
+    assert mark.exists(), "the attack itself works"
+
+
+class _Attack:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (self._path,)
+
+
+def test_a_link_in_a_checkpoint_is_refused(pool: Any, written: Path, tmp_path: Path) -> None:
+    shard = shards(written)[0]
+    shutil.move(shard, tmp_path / "elsewhere")
+    shard.symlink_to(tmp_path / "elsewhere")
+    assert "is a link" in pool(1).run(attempt, str(written), (1, 1))[0]
+
+
+# ---------------------------------------------------------------------- a save that is cut short
+
+
+def cut_short(world: World, folder: str, at: str) -> str:
+    """Save over a checkpoint, with a fault on one rank before the index is in place."""
+    model, optimizer, grid = setting(world, (2, 1), seed=7)
+
+    def fault(*_: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    module = checkpoint.shards
+    kept = getattr(module, at)
+    if world.rank == (1 if at == "save_file" else 0):
+        setattr(module, at, fault)
+    try:
+        checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, whole=world.whole)
+    except CheckpointError as error:
+        return str(error)
+    finally:
+        setattr(module, at, kept)
+    return "saved"
+
+
+@pytest.mark.parametrize(("at", "culprit"), [("save_file", 1), ("commit", 0)])
+def test_a_save_that_fails_on_one_rank_leaves_the_old_checkpoint(
+    pool: Any, written: Path, at: str, culprit: int
+) -> None:
+    said = pool(2).run(cut_short, str(written), at)
+    assert "No space left on device" in said[culprit]
+    assert f"ranks [{culprit}] could not write" in said[1 - culprit]
+    assert len(list(written.glob("shards-*"))) == 2, "the unfinished one is there too"
+    for tensors, _ in pool(2).run(resumed, str(written), (2, 1), CONFIG, "adamw"):
+        assert tensors
+    pool(2).run(saved, str(written), (2, 1), CONFIG, "adamw")
+    assert len(list(written.glob("shards-*"))) == 1, "the next save sweeps it away"
+
+
+def killed(folder: str, before: str) -> None:
+    """Save over a checkpoint in a process of its own, which dies at a call of shards.`before`."""
+    import torch.distributed as dist
+
+    setattr(checkpoint.shards, before, lambda *_: os._exit(9))
+    world = World.join(backend="gloo", store=dist.HashStore(), rank=0, size=1)
+    model, optimizer, grid = setting(world, (1, 1), seed=7)
+    checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, whole=world.whole)
+
+
+@pytest.mark.parametrize("before", ["save_file", "settle", "commit", "sweep"])
+def test_a_killed_save_leaves_a_checkpoint_that_loads(
+    pool: Any, written: Path, before: str
+) -> None:
+    import multiprocessing
+
+    worker = multiprocessing.get_context("forkserver").Process(
+        target=killed, args=(str(written), before)
+    )
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == 9
+    generators = before != "sweep"  # after the commit it is the new checkpoint, which has none
+    assert pool(1).run(attempt, str(written), (1, 1), CONFIG, "adamw", generators) == ["loaded"]
+
+
+# ---------------------------------------------------------------------- pure
+
+
+def piece(rank: int, offset: tuple[int, ...], shape: tuple[int, ...]) -> Piece:
+    return Piece(f"shards-{0:016x}/rank-{rank:05}.safetensors", offset, shape)
+
+
+def test_boxes_overlap_where_they_share_elements() -> None:
+    assert overlap(((0, 0), (2, 3)), ((1, 1), (4, 4))) == ([1, 1], [1, 2])
+    assert overlap(((0, 0), (2, 3)), ((2, 0), (2, 3))) is None
+    assert overlap(((), ()), ((), ())) == ([], [])
+
+
+def test_pieces_must_make_up_the_whole_once() -> None:
+    halves = (piece(0, (0, 0), (2, 3)), piece(1, (2, 0), (2, 3)))
+    check("w", Entry("float32", (4, 3), halves))
+    check("n", Entry("float32", (), (piece(0, (), ()),)))
+    with pytest.raises(CheckpointError, match=r"w .* has 6 of its 12 elements"):
+        check("w", Entry("float32", (4, 3), halves[:1]))
+    with pytest.raises(CheckpointError, match="elements twice"):
+        check("w", Entry("float32", (4, 3), (*halves, piece(2, (1, 1), (2, 1)))))
+    with pytest.raises(CheckpointError, match="outside it"):
+        check("w", Entry("float32", (3, 3), halves))
+
+
+def test_ranks_that_disagree_about_a_tensor_write_no_index() -> None:
+    one = {"w": Entry("float32", (4, 3), (piece(0, (0, 0), (2, 3)),))}
+    other = {"w": Entry("float32", (5, 3), (piece(1, (2, 0), (3, 3)),))}
+    with pytest.raises(CheckpointError, match="ranks disagree about w"):
+        merge([one, other])
+    with pytest.raises(CheckpointError, match="has 6 of its 12 elements"):
+        merge([one])
+
+
+def test_optimizer_state_of_another_shape_is_refused(pool: Any, tmp_path: Path) -> None:
+    assert "optimizer's exp_avg_sq_row of" in pool(1).run(odd_state, str(tmp_path))[0]
+
+
+def odd_state(world: World, folder: str) -> str:
+    model, optimizer, grid = setting(world, (1, 1))
+    for parameter in model.parameters():
+        optimizer.state[parameter]["exp_avg_sq_row"] = torch.zeros(99)
+    try:
+        checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, whole=world.whole)
+    except CheckpointError as error:
+        return str(error)
+    return "saved"

@@ -1,0 +1,440 @@
+"""When units are gathered, held, released and reduced: counted, in collectives and in bytes.
+
+Two ranks suffice. A gather too many, one at the wrong time or one that reads old shards shows here
+and not in the parity tests, whose results it would not change, or only sometimes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from shardlab import formulas
+from shardlab.collective import Traffic
+from shardlab.comm import World
+from shardlab.fsdp import (
+    FSDP,
+    BackwardPrefetch,
+    IllegalTransition,
+    MixedPrecision,
+    ParameterState,
+    ShardingStrategy,
+)
+from shardlab.fsdp.unit import Unit
+from shardlab.ledger import Ledger
+from tests.shardlab.fsdp_models import (
+    Transformer,
+    batch,
+    furthest,
+    gathered_gradients,
+    gathered_parameters,
+    train_whole,
+)
+
+PRE, POST = BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST
+S = ShardingStrategy
+Pool = Callable[[int], Any]
+
+
+def sharded(world: World, **settings: Any) -> FSDP:
+    model = Transformer(**settings.pop("model", {}))
+    axis = settings.pop("axis", world.whole)
+    return FSDP(model, axis, units=model.blocks, **settings)
+
+
+def step(model: FSDP, rank: int, number: int = 0) -> Tensor:
+    loss: Tensor = model(*batch(rank, number))
+    loss.backward()
+    return loss
+
+
+# ---------------------------------------------------------------------- what is sent
+
+
+def traffic(ledger: Ledger) -> Traffic:
+    return Traffic(ledger.calls(phase=""), ledger.calls(phase="backward"))
+
+
+def count(world: World) -> list[str]:
+    data = batch(world.rank, 0)
+    half = world.size // 2
+    first = world.rank // half * half
+    shard = world.axis("shard", range(first, first + half))
+    replicate = world.axis("replicate", range(world.rank % half, world.size, half))
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"strategy": S.FULL_SHARD, "forward_prefetch": True}, {}),
+        ({"strategy": S.FULL_SHARD, "backward_prefetch": POST}, {}),
+        ({"strategy": S.FULL_SHARD, "backward_prefetch": None, "limit": 1}, {}),
+        ({"strategy": S.SHARD_GRAD_OP}, {"reshards_after_forward": False}),
+        (
+            {"strategy": S.HYBRID_SHARD, "axis": shard, "replicate": replicate},
+            {"ranks": half, "replicas": 2},
+        ),
+        (
+            {"strategy": S.HYBRID_SHARD_ZERO2, "axis": shard, "replicate": replicate},
+            {"ranks": half, "replicas": 2, "reshards_after_forward": False},
+        ),
+        (
+            {"strategy": S.NO_SHARD},
+            {"ranks": 1, "replicas": world.size, "reshards_after_forward": False},
+        ),
+        (
+            {"mixed_precision": MixedPrecision(torch.bfloat16, torch.float32)},
+            {"itemsize": 2, "gradient_itemsize": 4},
+        ),
+    ]
+    wrong = []
+    for settings, formula in cases:
+        model = sharded(world, **settings)
+        units = [flat.layout.numel for flat in model.flats]
+        expected: dict[str, Any] = {"ranks": world.size, "itemsize": 8, **formula}
+        step(model, world.rank)  # the first records the order and fetches nothing ahead in forward
+        for micro, synced in ((1, [0]), (3, [2]), (3, [0, 1, 2])):
+            with Ledger() as ledger:
+                for number in range(micro):
+                    if number in synced:
+                        model(*data).backward()
+                    else:
+                        with model.no_sync():
+                            model(*data).backward()
+            said = formulas.fully_sharded(units, **expected, micro_batches=micro, synced=synced)
+            if traffic(ledger) != said:
+                wrong.append(f"{settings} {micro=} {synced=}:\n{ledger.summary()}\n{said}")
+    return wrong
+
+
+def test_each_strategy_sends_exactly_what_the_formula_says_with_and_without_accumulation(
+    pool: Pool,
+) -> None:
+    for wrong in pool(4).run(count):
+        assert not wrong, "\n".join(wrong)
+
+
+def layout_by_formula(world: World) -> None:
+    model = sharded(world)
+    for flat in model.flats:
+        numels = [leaf.numel() for leaf in flat.leaves]
+        said = formulas.flat_elements(numels, world.size, alignment=8, aligned_end=True)
+        assert flat.layout.numel == said
+
+
+def test_flat_parameters_have_the_length_that_the_formula_says(pool: Pool) -> None:
+    pool(4).run(layout_by_formula)
+
+
+# ---------------------------------------------------------------------- what is held
+
+
+class Peak:
+    """The most bytes that full parameters, and gradients over the whole axis, held at once."""
+
+    def __init__(self) -> None:
+        self.parameters = self.gradients = 0
+
+    def look(self, model: FSDP) -> None:
+        full = sum(f.full_F.untyped_storage().nbytes() for f in model.flats if not f.is_whole)
+        grads = sum(g.unsharded_bytes for unit in model.units for g in unit.gradients)
+        self.parameters = max(self.parameters, full)
+        self.gradients = max(self.gradients, grads)
+
+
+@contextmanager
+def watched(model: FSDP) -> Iterator[Peak]:
+    """Look after every gather that starts, and whenever a parameter's gradient arrives."""
+    peak = Peak()
+    start = Unit.start_gather
+
+    def start_and_look(unit: Unit) -> None:
+        start(unit)
+        peak.look(model)
+
+    hooks = [
+        leaf.register_post_accumulate_grad_hook(lambda _: peak.look(model))
+        for flat in model.flats
+        for leaf in flat.leaves
+        if leaf.requires_grad
+    ]
+    Unit.start_gather = start_and_look  # type: ignore[method-assign]
+    try:
+        yield peak
+    finally:
+        Unit.start_gather = start  # type: ignore[method-assign]
+        for hook in hooks:
+            hook.remove()
+
+
+def memory(world: World) -> None:
+    layers = 5
+    cases: list[tuple[dict[str, Any], int, int]] = [  # settings, units beside the root, itemsize
+        ({"backward_prefetch": None}, 1, 8),
+        ({"backward_prefetch": POST}, 1, 8),
+        ({"backward_prefetch": PRE}, 2, 8),
+        ({"backward_prefetch": None, "forward_prefetch": True}, 2, 8),
+        ({"backward_prefetch": PRE, "forward_prefetch": True, "limit": 1}, 1, 8),
+        ({"backward_prefetch": PRE, "forward_prefetch": True, "limit": 3}, 3, 8),
+        ({"backward_prefetch": POST, "limit": 4}, 3, 8),
+        ({"strategy": S.SHARD_GRAD_OP, "forward_prefetch": True}, layers, 8),
+        ({"strategy": S.NO_SHARD, "mixed_precision": MixedPrecision(torch.bfloat16)}, layers, 2),
+        ({"mixed_precision": MixedPrecision(torch.bfloat16)}, 2, 2),
+    ]
+    for settings, units, itemsize in cases:
+        model = sharded(world, model={"layers": layers}, **settings)
+        root, block = (unit.flats[0].layout.numel for unit in model.units[:2])
+        for number in range(2):
+            with watched(model) as peak:
+                step(model, world.rank, number)
+            forward_knows_the_order = number == 1
+            if forward_knows_the_order or not settings.get("forward_prefetch"):
+                assert peak.parameters == (root + units * block) * itemsize, settings
+            assert model.unsharded_bytes == 0
+            if settings.get("strategy") is not S.NO_SHARD:
+                # The root's gradient fills from the head to the embedding; beside it one unit
+                # fills while the one before is reduced.
+                assert peak.gradients == (root + 2 * block) * itemsize, settings
+            assert not any(g.unsharded_bytes for unit in model.units for g in unit.gradients)
+
+
+def test_the_peak_of_full_parameters_and_gradients_equals_the_arithmetic(pool: Pool) -> None:
+    pool(2).run(memory)
+
+
+def nothing_beside_the_shard(world: World) -> None:
+    model = sharded(world, strategy=S.NO_SHARD)
+    with watched(model) as peak:
+        step(model, world.rank)
+    assert peak.parameters == 0
+    for flat in model.flats:
+        assert flat.full_F.data_ptr() == flat.shard_f.data_ptr()
+
+
+def test_without_sharding_the_shard_itself_is_computed_with(pool: Pool) -> None:
+    pool(2).run(nothing_beside_the_shard)
+
+
+# ---------------------------------------------------------------------- what may not happen
+
+
+def double_gather(world: World) -> None:
+    model = sharded(world)
+    unit = model.units[1]
+    with pytest.raises(IllegalTransition, match=r"unit blocks.0 is SHARDED and can't release"):
+        unit.release()
+    unit.start_gather()
+    with pytest.raises(IllegalTransition, match="in flight already"), Ledger() as ledger:
+        unit.start_gather()
+    assert not ledger.entries
+    with pytest.raises(IllegalTransition, match="the all-gather still writes there"):
+        unit.release()
+    unit.finish_gather()
+    with pytest.raises(IllegalTransition, match="holds its full parameters already"):
+        unit.start_gather()
+    unit.release()
+    assert unit.unsharded_bytes == 0
+
+
+def test_an_illegal_gather_or_release_is_refused_before_anything_is_sent_or_freed(
+    pool: Pool,
+) -> None:
+    pool(2).run(double_gather)
+
+
+def stale(world: World) -> None:
+    data = batch(world.rank, 0)
+    for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
+        for fused in (False, True):  # a fused step leaves no trace in version counters
+            model, whole = sharded(world, strategy=strategy), Transformer()
+            ours = torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
+            theirs = torch.optim.SGD(whole.parameters(), lr=0.1)
+            model(*data).backward()
+            for rank in range(world.size):
+                (whole(*batch(rank, 0)) / world.size).backward()
+            model(*data)  # kept full by the strategy, and no backward follows
+            ours.step()
+            theirs.step()
+            assert abs(model(*data).item() - whole(*data).item()) < 1e-13
+            with torch.no_grad():
+                assert abs(model(*data).item() - whole(*data).item()) < 1e-13
+
+
+def test_a_forward_after_the_optimizer_step_never_sees_parameters_gathered_before_it(
+    pool: Pool,
+) -> None:
+    pool(2).run(stale)
+
+
+def stale_while_held(world: World) -> None:
+    data = batch(world.rank, 0)
+    model = sharded(world, strategy=S.SHARD_GRAD_OP)
+    with model.no_sync():
+        model(*data).backward()
+        assert all(unit.state is ParameterState.UNSHARDED for unit in model.units)
+        for parameter in model.parameters():
+            with torch.no_grad():
+                parameter.mul_(0.5)
+        found = model(*data).item()
+    with torch.no_grad():
+        assert found == model(*data).item()
+    with model.gathered():
+        for parameter in model.parameters():
+            with torch.no_grad():
+                parameter.mul_(2.0)
+        doubled = model(*data).item()
+    assert doubled == sharded(world)(*data).item()
+
+
+def test_full_parameters_that_are_kept_are_gathered_anew_once_the_shards_are_written_to(
+    pool: Pool,
+) -> None:
+    pool(2).run(stale_while_held)
+
+
+def step_between(world: World) -> None:
+    for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
+        model = sharded(world, strategy=strategy)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        step(model, world.rank)
+        loss = model(*batch(world.rank, 1))
+        optimizer.step()
+        with pytest.raises(RuntimeError, match="changed between forward and backward"):
+            loss.backward()
+
+
+def test_an_optimizer_step_between_forward_and_backward_is_refused(pool: Pool) -> None:
+    pool(2).run(step_between)
+
+
+# ---------------------------------------------------------------------- the order of forward
+
+
+class Reordered(Transformer):
+    """Runs its blocks in the order that `path` says, which may leave some out or repeat some."""
+
+    path: list[int] | None = None
+
+    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        blocks = self.blocks
+        if self.path is not None:
+            self.blocks = nn.ModuleList(blocks[i] for i in self.path)
+        loss = super().forward(tokens, targets)
+        self.blocks = blocks
+        return loss
+
+
+def gathers(world: World, model: FSDP, path: list[int], number: int) -> tuple[int, int]:
+    model.module.path = path
+    with Ledger() as ledger:
+        step(model, world.rank, number)
+    return ledger.total("all_gather", phase="").count, ledger.total("all_gather").count
+
+
+def deviation(world: World) -> list[float]:
+    module, whole = Reordered(), Reordered()
+    model = FSDP(module, world.whole, units=module.blocks, forward_prefetch=True)
+    found, paths = [], [[0, 1, 2], [0, 1, 2], [2, 1, 0], [2, 1, 0], [2, 1], [0, 1, 0, 2]]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        counts = [gathers(world, model, path, n) for n, path in enumerate(paths)]
+    # Forward gathers the root and each block; where the order changes, block 0 (then block 2) was
+    # fetched in vain. Where [2, 1] ends early, block 0 was.
+    assert [forward for forward, _ in counts] == [4, 4, 5, 4, 4, 6]
+    assert [both - forward for forward, both in counts] == [3, 3, 3, 3, 2, 3]
+    assert len([w for w in caught if "another order" in str(w.message)]) == 1
+    assert model.runtime.order.changes == 3
+    assert all(unit.state is ParameterState.SHARDED for unit in model.units)
+    for number, path in enumerate(paths):
+        whole.path = path
+        for rank in range(world.size):
+            (whole(*batch(rank, number)) / world.size).backward()
+    expected = {n: p.grad for n, p in whole.named_parameters() if p.grad is not None}
+    found.append(furthest(gathered_gradients(model), expected))
+    return found
+
+
+def test_a_changed_order_costs_the_gather_made_in_vain_and_becomes_the_expected_one(
+    pool: Pool,
+) -> None:
+    for errors in pool(2).run(deviation):
+        assert max(errors) < 1e-12
+
+
+def early(world: World) -> None:
+    """The order in which gathers start, against that in which units are needed."""
+    model = sharded(world, forward_prefetch=True)
+    step(model, world.rank)
+    events: list[str] = []
+    start, finish = Unit.start_gather, Unit.finish_gather
+
+    def note(what: str, unit: Unit) -> None:
+        events.append(f"{what} {unit.name[-1:] or 'r'}")
+
+    def started(unit: Unit) -> None:
+        note("+", unit)
+        start(unit)
+
+    def finished(unit: Unit) -> None:
+        note("=", unit)
+        finish(unit)
+
+    Unit.start_gather, Unit.finish_gather = started, finished  # type: ignore[method-assign]
+    try:
+        loss = model(*batch(world.rank, 1))
+        forward, events = events, []
+        assert forward == ["+ r", "+ 0", "= r", "+ 1", "= 0", "+ 2", "= 1", "= 2"]
+        loss.backward()
+        assert events == ["+ 2", "+ 1", "= 2", "+ 0", "= 1", "= 0"]
+    finally:
+        Unit.start_gather, Unit.finish_gather = start, finish  # type: ignore[method-assign]
+
+
+def test_a_gather_starts_one_unit_before_its_use(pool: Pool) -> None:
+    pool(2).run(early)
+
+
+# ---------------------------------------------------------------------- after a fault
+
+
+class FaultError(Exception):
+    pass
+
+
+def raise_fault(_: Tensor) -> None:
+    raise FaultError
+
+
+def recovers(world: World) -> list[float]:
+    whole = Transformer()
+    train_whole(whole, world.size, "sgd", steps=2)
+    module = Transformer()
+    model = FSDP(module, world.whole, units=module.blocks, forward_prefetch=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for number in range(2):
+        # A backward that breaks off in block 1, after block 2 was reduced …
+        leaf = model.units[2].flats[0].leaves[3]
+        handle = leaf.register_hook(raise_fault)
+        with pytest.raises(FaultError):
+            step(model, world.rank, number)
+        handle.remove()
+        # … and a forward that does, on every rank alike.
+        handle = model.units[2].module.register_forward_pre_hook(lambda *_: raise_fault(_[0]))
+        with pytest.raises(FaultError):
+            model(*batch(world.rank, number))
+        handle.remove()
+        model.zero_grad()
+        step(model, world.rank, number)
+        optimizer.step()
+        optimizer.zero_grad()
+    assert model.unsharded_bytes == 0
+    return [furthest(gathered_parameters(model), dict(whole.named_parameters()))]
+
+
+def test_after_a_forward_or_backward_that_raised_training_goes_on_as_if_it_had_not_been(
+    pool: Pool,
+) -> None:
+    for errors in pool(2).run(recovers):
+        assert max(errors) < 1e-12

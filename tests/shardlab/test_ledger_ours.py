@@ -1,0 +1,318 @@
+"""The arithmetic against what our own code sends: layers, replicas, shards, pipelines, all of it.
+
+Most cases run on one process under torch's fake backend, where every place of every grid can be
+tried; it moves no data, so values mean nothing here. The last ones run the same on gloo, and over
+shared memory: what is asked for must not depend on who carries it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from itertools import product
+from math import prod
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from shardlab import formulas
+from shardlab.block import Block
+from shardlab.collective import Traffic, calls
+from shardlab.comm import World
+from shardlab.config import GPTConfig
+from shardlab.cross_entropy import cross_entropy
+from shardlab.data_parallel import DataParallel
+from shardlab.embedding import VocabParallelEmbedding, VocabParallelHead
+from shardlab.formulas import Sizes
+from shardlab.fsdp import FSDP, MixedPrecision, ShardingStrategy
+from shardlab.grid import Grid
+from shardlab.init import Init
+from shardlab.ledger import Ledger
+from shardlab.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.model import GPT
+from shardlab.pipeline.run import run
+from shardlab.pipeline.schedule import by_name
+from shardlab.step import StepGradients
+from tests.shardlab.fake_world import alone
+
+S, B, H, F, V = 8, 2, 16, 24, 26
+TOKENS = S * B
+FP64 = Init(dtype=torch.float64)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tensors this small gain nothing from threads, and lose much where cores are few."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def assert_equal(ledger: Ledger, expected: Traffic) -> None:
+    found = Traffic(
+        ledger.calls(phase=""), ledger.calls(phase="backward"), ledger.calls(phase="step")
+    )
+    assert found == expected, f"\n{ledger.summary()}\nexpected {expected}"
+    assert ledger.total().wire == pytest.approx(expected.wire, rel=1e-15)
+
+
+def zeros(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.float64, requires_grad=True)
+
+
+# ------------------------------------------------------------------ tensor parallelism
+
+
+def config(layers: int = 2, **settings: Any) -> GPTConfig:
+    return GPTConfig(
+        layers=layers, hidden=H, heads=8, vocab=V, sequence=S, dtype=torch.float64, **settings
+    )
+
+
+@pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_each_layer_sends_what_its_formula_says_forward_and_backward(
+    size: int, sequence: bool
+) -> None:
+    sequence = sequence and size > 1
+    axis_sizes = {"tokens": TOKENS, "ranks": size, "itemsize": 8}
+    sizes: dict[str, Any] = axis_sizes | {"sequence_parallel": sequence}
+    rows = S // size if sequence else S
+    tokens = torch.zeros(S, B, dtype=torch.int64)
+    with alone(size - 1, size) as world:
+        axis = world.whole
+        layer: dict[str, Any] = {"axis": axis, "init": FP64, "sequence_parallel": sequence}
+        column = ColumnParallelLinear(H, F, **layer)
+        row = RowParallelLinear(F, H, **layer)
+        embedding = VocabParallelEmbedding(V, H, **layer)
+        head = VocabParallelHead(V, H, **layer)
+        block = Block(config(), "block", **layer)
+        cases: list[tuple[Callable[[], Tensor], Traffic]] = [
+            (lambda: column(zeros(rows, B, H)), formulas.column_parallel(features=H, **sizes)),
+            (
+                lambda: column(zeros(rows, B, H).detach()),
+                formulas.column_parallel(features=H, input_gradient=False, **sizes),
+            ),
+            (lambda: row(zeros(S, B, F // size)), formulas.row_parallel(features=H, **sizes)),
+            (lambda: embedding(tokens), formulas.embedding(hidden=H, **sizes)),
+            (lambda: head(zeros(rows, B, H)), formulas.column_parallel(features=H, **sizes)),
+            (lambda: block(zeros(rows, B, H)), formulas.block(hidden=H, **sizes)),
+            (
+                lambda: cross_entropy(zeros(S, B, V // size), tokens, axis=axis),
+                formulas.cross_entropy(**axis_sizes),
+            ),
+        ]
+        for call, expected in cases:
+            with Ledger() as ledger:
+                call().sum().backward()
+            assert_equal(ledger, expected)
+
+
+def test_a_block_costs_the_same_on_the_wire_with_sequence_parallelism_but_for_two_gathers() -> None:
+    sizes = {"tokens": TOKENS, "hidden": H, "ranks": 4, "itemsize": 8}
+    payload = TOKENS * H * 8
+    without = formulas.block(**sizes)
+    cut = formulas.block(**sizes, sequence_parallel=True)
+    assert without.wire == 4 * 2 * (3 / 4) * payload
+    assert cut.wire - without.wire == 2 * (3 / 4) * payload
+    assert formulas.block(**sizes, sequence_parallel=True, gathers_again=False).wire == without.wire
+
+
+# ------------------------------------------------------------------ data parallelism
+
+
+def test_data_parallel_sends_each_bucket_once_a_step_however_many_passes_it_has() -> None:
+    with alone(0, 4) as world:
+        model = nn.Sequential(*(nn.Linear(16, 16) for _ in range(5)))
+        replicas = DataParallel(
+            model.named_parameters(), world.whole, start="trust", backwards=3,
+            first_bucket_bytes=500, bucket_bytes=3000,
+        )  # fmt: skip
+        x = torch.zeros(2, 16)
+        for _ in range(2):  # the first step finds the order of the buckets
+            with Ledger() as ledger:
+                for _ in range(3):
+                    model(x).sum().backward()
+                with ledger.phase("step"):
+                    replicas.finish()
+    gradients = [p.nbytes for layer in reversed(model) for p in (layer.bias, layer.weight)]
+    buckets = formulas.bucket_sizes(gradients, [500, 3000])
+    assert sum(buckets) == 5 * (16 * 16 + 16) * 4
+    assert len(buckets) == 3
+    assert_equal(ledger, formulas.data_parallel(buckets, ranks=4))
+
+
+# ------------------------------------------------------------------ sharded data parallelism
+
+STRATEGIES: dict[ShardingStrategy, dict[str, Any]] = {
+    ShardingStrategy.FULL_SHARD: {"ranks": 8},
+    ShardingStrategy.SHARD_GRAD_OP: {"ranks": 8, "reshards_after_forward": False},
+    ShardingStrategy.HYBRID_SHARD: {"ranks": 4, "replicas": 2},
+    ShardingStrategy.HYBRID_SHARD_ZERO2: {
+        "ranks": 4, "replicas": 2, "reshards_after_forward": False,
+    },
+    ShardingStrategy.NO_SHARD: {"ranks": 1, "replicas": 8},
+}  # fmt: skip
+
+
+def three_units(device: torch.device) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Linear(5, 5) for _ in range(4))).to(device, torch.float64)
+
+
+def sharded_step(
+    world: World, strategy: ShardingStrategy, micro_batches: int, precision: MixedPrecision | None
+) -> Ledger:
+    """The second step of a model of a root and two units, synced in its last pass alone."""
+    model = three_units(world.device)
+    grid = Grid(world=world, tensor=world.size // 2)
+    axis = (grid.tensor, grid.data) if strategy.is_hybrid else (world.whole, None)
+    sharded = FSDP(
+        model, axis[0], replicate=axis[1], units=[model[1], model[2]], strategy=strategy,
+        mixed_precision=precision,
+    )  # fmt: skip
+    for _ in range(2):
+        with Ledger() as ledger:
+            for index in range(micro_batches):
+                with sharded.no_sync() if index < micro_batches - 1 else nullcontext():
+                    sharded(zeros(2, 5).detach().to(world.device)).sum().backward()
+    return ledger
+
+
+def sharded_formula(sizes: dict[str, Any], micro_batches: int, **widths: int) -> Traffic:
+    numels = [[25, 5, 25, 5], [25, 5], [25, 5]]
+    aligned = {"alignment": 8, "aligned_end": True}
+    units = [formulas.flat_elements(n, sizes["ranks"], **aligned) for n in numels]  # type: ignore[arg-type]
+    return formulas.fully_sharded(units, micro_batches=micro_batches, **sizes, **widths)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
+def test_fsdp_sends_what_the_formula_says_in_every_strategy_and_with_accumulation(
+    strategy: ShardingStrategy, micro_batches: int
+) -> None:
+    for precision, widths in [
+        (None, {"itemsize": 8}),
+        (
+            MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
+            {"itemsize": 2, "gradient_itemsize": 4},
+        ),
+    ]:
+        with alone(0, 8) as world:
+            ledger = sharded_step(world, strategy, micro_batches, precision)
+        assert_equal(ledger, sharded_formula(STRATEGIES[strategy], micro_batches, **widths))
+
+
+def test_full_sharding_costs_half_as_much_again_as_replicas_but_for_the_root() -> None:
+    sizes = {"itemsize": 4, "ranks": 8}
+    replicas = formulas.data_parallel([64 * 4, 64 * 4], ranks=8).wire
+    assert formulas.fully_sharded([0, 128], **sizes).wire == 1.5 * replicas
+    assert formulas.fully_sharded([128, 0], **sizes).wire == replicas
+    kept = formulas.fully_sharded([0, 128], reshards_after_forward=False, **sizes)
+    assert kept.wire == replicas
+
+
+# ------------------------------------------------------------------ pipelines and 3D
+
+
+def three_d(
+    world: World, schedule: str, sizes: Sequence[int], sequence: bool, tied: bool
+) -> tuple[Ledger, Traffic]:
+    """The first step of a GPT on tensor × pipeline × data, and what it must have sent.
+
+    Beside the formula the first step has a broadcast: data ranks agree on the order of buckets.
+    """
+    tensor, stages, _ = sizes
+    micro_batches, layers = 2, max(2, stages)
+    links = {"tensor": "shared-memory"} if schedule == "shared memory" else None
+    grid = Grid(world=world, tensor=tensor, pipeline=stages, links=links)
+    stage = grid.pipeline.rank
+    model = GPT(
+        config(layers, tie_embeddings=tied), tensor=grid.tensor, sequence_parallel=sequence,
+        stage=stage, stages=stages, device=world.device,
+    )  # fmt: skip
+    gradients = StepGradients(
+        model, grid, microbatches=micro_batches, start="trust", first_bucket_bytes=4000
+    )
+    tokens = torch.zeros(B, S, dtype=torch.int64, device=world.device)
+    actions = by_name("1f1b" if schedule == "shared memory" else schedule, stages, micro_batches)
+    with Ledger() as ledger:
+        run(
+            actions, model, [(tokens, tokens)] * micro_batches, model.loss, axis=grid.pipeline,
+            shape=model.hidden_shape(B, S), device=world.device,
+        )  # fmt: skip
+        with ledger.phase("step"):
+            gradients.finish()
+    held = {
+        "tokens": TOKENS, "hidden": H, "layers": layers, "itemsize": 8, "tensor": tensor,
+        "stages": stages, "data": grid.data.size, "micro_batches": micro_batches,
+    }  # fmt: skip
+    buckets = [bucket.flat_N.nbytes for bucket in gradients.replicas.buckets]
+    assert sum(buckets) == sum(p.nbytes for p in model.parameters())
+    # Two norms and two row biases a block; positions on the first stage, a norm on the last.
+    partial = layers // stages * 6 * H + (stage == 0) * S * H + (stage == stages - 1) * 2 * H
+    parameters = len(list(model.parameters()))
+    order = Traffic(step=calls("broadcast", parameters * 8, grid.data.size))
+    return ledger, order + formulas.step(
+        Sizes(**held, sequence_parallel=sequence and tensor > 1), stage, buckets=buckets,
+        partial=partial, tied=-(-V // tensor) * H if tied else 0,
+    )  # fmt: skip
+
+
+GRIDS = [g for g in product([1, 2, 4, 8], repeat=3) if prod(g) <= 8]
+
+
+@pytest.mark.parametrize("sizes", GRIDS, ids=lambda g: "x".join(map(str, g)))
+def test_a_step_on_every_grid_up_to_eight_ranks_sends_what_the_formula_says(
+    sizes: Sequence[int],
+) -> None:
+    tensor, stages, data = sizes
+    for stage in sorted({0, stages // 2, stages - 1}):
+        for sequence, tied, schedule in [(False, True, "1f1b"), (True, False, "gpipe")]:
+            with alone(stage * tensor * data, prod(sizes)) as world:
+                ledger, expected = three_d(world, schedule, sizes, sequence, tied)
+            # The runner's sends and receives stand outside of autograd, whichever way they go.
+            assert ledger.calls() == expected.all, f"\n{ledger.summary()}\n{expected}"
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_a_pipeline_sends_the_same_bytes_under_every_schedule(stages: int, schedule: str) -> None:
+    chunks = 2 if schedule == "interleaved" and stages > 1 else 1
+    actions = by_name(schedule if chunks == 2 or schedule != "interleaved" else "1f1b", stages, 4)
+    for stage in range(stages):
+        with alone(stage, stages) as world, Ledger() as ledger:
+            modules = [nn.Linear(H, H).double() for _ in range(chunks)]
+            batch = zeros(B, H).detach()
+            run(
+                actions, modules, [(batch, batch)] * 4, lambda y, _: y.sum(), axis=world.whole,
+                shape=(B, H),
+            )  # fmt: skip
+        expected = formulas.pipeline(
+            payload=B * H * 8, micro_batches=4, stage=stage, stages=stages, chunks=chunks
+        )
+        assert ledger.calls() == expected.all
+
+
+# ------------------------------------------------------------------ the same on real links
+
+
+def on_gloo(world: World, schedule: str, sizes: Sequence[int], sequence: bool) -> None:
+    ledger, expected = three_d(world, schedule, sizes, sequence, True)
+    assert ledger.calls() == expected.all, f"\n{ledger.summary()}\n{expected}"
+    names = {"tensor", "pipeline", "data", "embedding", "tensor-pipeline"}
+    assert {entry.axis for entry in ledger.entries} == names
+    sharded = sharded_step(world, ShardingStrategy.HYBRID_SHARD, 3, None)
+    sizes_of = {"ranks": world.size // 2, "replicas": 2}
+    assert_equal(sharded, sharded_formula(sizes_of, 3, itemsize=8))
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "shared memory"])
+def test_real_ranks_send_the_same_over_gloo_and_over_shared_memory(
+    pool, device: str, schedule: str
+) -> None:
+    if device == "cpu" or schedule != "shared memory":
+        pool(8).run(on_gloo, schedule, (2, 2, 2), True)

@@ -1,0 +1,149 @@
+"""The order in which a step's gradients are completed, what it costs, and what it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import SGD
+
+from shardlab import partial_gradients
+from shardlab.comm import Axis, World
+from shardlab.grid import Grid
+from shardlab.ledger import Ledger
+from shardlab.model import GPT, GPTConfig
+from shardlab.pipeline.run import run
+from shardlab.pipeline.schedule import one_forward_one_backward
+from shardlab.sharding import sharding_of
+from shardlab.step import StepGradients
+
+CONFIG = GPTConfig(
+    layers=2, hidden=8, heads=2, ffn=8, vocab=12, sequence=4, init_std=0.2, dtype=torch.float64
+)
+
+
+def made(world: World, config: GPTConfig = CONFIG, **settings: Any) -> tuple[GPT, Grid, Any]:
+    """Tensor × pipeline × data, two each, sequence parallel."""
+    grid = Grid(world=world, tensor=2, pipeline=2)
+    model = GPT(
+        config, tensor=grid.tensor, sequence_parallel=True, stage=grid.pipeline.rank, stages=2,
+        device=world.device,
+    )  # fmt: skip
+    return model, grid, StepGradients(model, grid, microbatches=2, start="verify", **settings)
+
+
+def tokens(world: World, batch: int) -> Tensor:
+    generator = torch.Generator().manual_seed(3)
+    return torch.randint(CONFIG.vocab, (batch, 4), generator=generator).to(world.device)
+
+
+def backward(world: World, model: GPT, grid: Grid, mine: Tensor, *, sums: bool = False) -> None:
+    """Two micro-batches of `mine` through the pipeline; each token predicts itself."""
+
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        return model.loss(logits, targets) * (targets.numel() if sums else 1)
+
+    shape = model.hidden_shape(mine.shape[0] // 2, 4)
+    run(
+        one_forward_one_backward(2, 2), model, [(t, t) for t in mine.chunk(2)], loss,
+        axis=grid.pipeline, shape=shape, scale=1.0 if sums else None,
+    )  # fmt: skip
+
+
+def order_and_bytes(world: World) -> tuple[list[tuple[str, str, int]], dict[str, int], list[str]]:
+    model, grid, gradients = made(world, max_norm=1.0)
+    mine = tokens(world, 8).chunk(2)[grid.data.rank]
+    for _ in range(2):  # the second step: buckets are settled
+        backward(world, model, grid, mine)
+        with Ledger() as ledger:
+            gradients.finish()
+        backwards_entries = [(e.op, e.axis, e.payload) for e in ledger.entries]
+    partial = sum(p.nbytes for p in model.parameters() if partial_gradients.is_marked(p))
+    tied = model.tied_weight.nbytes if model.tied_weight is not None else 0
+    with Ledger() as ledger:
+        backward(world, model, grid, mine)
+    during = [e.axis for e in ledger.entries if e.op == "all_reduce"]
+    gradients.finish()
+    return backwards_entries, {"partial": partial, "tied": tied}, during
+
+
+def test_partial_and_tied_gradients_are_summed_after_the_data_axis_and_before_the_norm(
+    pool: Any,
+) -> None:
+    for entries, size, during in pool(8).run(order_and_bytes):
+        assert entries == [
+            ("all_reduce", "tensor", size["partial"]),
+            ("all_reduce", "embedding", size["tied"]),
+            ("all_reduce", "tensor-pipeline", 8),
+        ]
+        assert during.count("data") == 1, "the data axis was served during backward"
+
+
+def tied_copies(world: World) -> tuple[float, list[float]]:
+    """Steps by SGD: how far apart the two copies of the embedding are, and the norms."""
+    model, grid, gradients = made(world, max_norm=0.1)
+    optimizer = SGD(model.parameters(), lr=0.5)
+    norms = []
+    for _ in range(3):
+        backward(world, model, grid, tokens(world, 8).chunk(2)[grid.data.rank])
+        norms.append(float(gradients.finish()))
+        optimizer.step()
+        optimizer.zero_grad()
+    weight = model.tied_weight
+    assert weight is not None and grid.embedding is not None
+    copies = grid.embedding.all_gather(weight.detach()[None].contiguous())
+    return float((copies[0] - copies[1]).abs().max()), norms
+
+
+def test_tied_copies_stay_equal_to_the_bit_and_all_ranks_report_one_norm(pool: Any) -> None:
+    results = pool(8).run(tied_copies)
+    assert all(apart == 0.0 for apart, _ in results)
+    assert all(norms == results[0][1] for _, norms in results)
+    assert all(norm > 0.1 for norm in results[0][1]), "what is reported is the norm before clipping"
+
+
+def worst_gradient(model: GPT, whole: GPT) -> float:
+    right = dict(whole.named_parameters())
+    worst = 0.0
+    for name, parameter in model.named_parameters():
+        expected, cut = right[name].grad, sharding_of(parameter)
+        assert expected is not None and parameter.grad is not None
+        expected = cut.local(expected) if cut else expected
+        scale = right[name].grad.abs().max()  # type: ignore[union-attr]
+        worst = max(worst, float((parameter.grad - expected).abs().max() / scale))
+    return worst
+
+
+def uneven(world: World) -> float:
+    """Data ranks hold 2 and 6 sequences; each loss is a sum over tokens."""
+    config = replace(CONFIG, bias=False)
+    model, grid, gradients = made(world, config, reduction="tokens")
+    everything = tokens(world, 8)
+    mine = everything[:2] if grid.data.rank == 0 else everything[2:]
+    backward(world, model, grid, mine, sums=True)
+    gradients.finish(tokens=mine.numel())
+    whole = GPT(config, tensor=Axis.alone(), device=world.device)
+    whole.loss(whole(everything), everything).backward()
+    return worst_gradient(model, whole)
+
+
+def test_uneven_shares_give_the_gradient_of_the_mean_over_all_tokens(pool: Any) -> None:
+    assert max(pool(8).run(uneven)) <= 1e-12
+
+
+def frozen(world: World) -> bool:
+    """The embedding is frozen: neither reduced, nor summed, nor counted."""
+    grid = Grid(world=world, tensor=2, pipeline=2)
+    model = GPT(CONFIG, tensor=grid.tensor, stage=grid.pipeline.rank, stages=2, device=world.device)
+    assert model.tied_weight is not None
+    model.tied_weight.requires_grad_(False)
+    gradients = StepGradients(model, grid, microbatches=2, max_norm=1e-3)
+    backward(world, model, grid, tokens(world, 8).chunk(2)[grid.data.rank])
+    gradients.finish()
+    return model.tied_weight.grad is None
+
+
+def test_a_frozen_tied_embedding_is_left_alone(pool: Any) -> None:
+    assert all(pool(8).run(frozen))

@@ -1,0 +1,92 @@
+"""How the ranks of a shared-memory link find each other's file, through their store."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from shardlab.faults import CollectiveError, Store
+from shardlab.host import Card
+
+
+class Meeting:
+    """One meeting, through a store that may hold an earlier meeting's keys.
+
+    A file's name is random and is gone once its meeting is over, so a stale "file" key leads to
+    nothing and a stale "open" key names another file: whoever reads one just looks again.
+
+    Args:
+        store: nobody else may use its keys "file" and "open/N".
+        ranks: the ranks' numbers, for errors.
+        me: this rank's place among them; the first makes the file.
+        timeout: seconds to wait for the others.
+    """
+
+    def __init__(self, store: Store, ranks: Sequence[int], me: int, timeout: float) -> None:
+        self._store = store
+        self._ranks = ranks
+        self._me = me
+        self._timeout = timeout
+        self._end = time.monotonic() + timeout
+        self._card = Card.own()
+
+    def announce(self, path: Path) -> Path:
+        """Tell the others where the file is."""
+        self._write("file", path)
+        return path
+
+    def find(self) -> Path:
+        """Return where the first rank has made the file."""
+        path, maker = self._await("file", 0, lambda at, card: self._elsewhere(card) or at.exists())
+        if self._elsewhere(maker):
+            self._write(f"open/{self._me}", path)  # so that the first rank learns of it too
+            raise self._apart({0: maker, self._me: self._card})
+        return path
+
+    def gather(self, path: Path) -> list[Card]:
+        """Tell that this rank has the file open; return every rank's card once all have."""
+        self._write(f"open/{self._me}", path)
+        cards = [
+            self._await(f"open/{peer}", peer, lambda opened, _: opened == path)[1]
+            for peer in range(len(self._ranks))
+        ]
+        if any(self._elsewhere(card) for card in cards):
+            raise self._apart(dict(enumerate(cards)))
+        return cards
+
+    def _elsewhere(self, card: Card) -> bool:
+        return not self._card.same_host(card)
+
+    def _write(self, key: str, path: Path) -> None:
+        self._store.set(key, json.dumps([str(path), self._card.write()]))
+
+    def _await(
+        self, key: str, peer: int, current: Callable[[Path, Card], bool]
+    ) -> tuple[Path, Card]:
+        pause = 2e-4
+        while True:
+            if self._store.check([key]):
+                where, who = json.loads(self._store.get(key))
+                path, card = Path(where), Card.read(who)
+                if current(path, card):
+                    return path, card
+            if time.monotonic() > self._end:
+                raise self._late(peer)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+
+    def _late(self, peer: int) -> CollectiveError:
+        return CollectiveError(
+            f"rank {self._ranks[self._me]}: rank {self._ranks[peer]} did not open the shared "
+            f"memory of ranks {list(self._ranks)} within {self._timeout:g} s. Every member must ask for "
+            f'this axis with link="shared-memory", and see the same files in memory'
+        )
+
+    def _apart(self, cards: dict[int, Card]) -> CollectiveError:
+        places = [f"rank {self._ranks[r]} on {c.host} (boot {c.boot})" for r, c in cards.items()]
+        return CollectiveError(
+            f"the shared-memory link joins ranks of one host: {', '.join(places)}. "
+            'Use link="torch" for this axis'
+        )
