@@ -10,6 +10,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--device", default="cpu", choices=("cpu", "cuda"), help="where shardlab's tests run"
     )
+    parser.addoption(
+        "--quick", action="store_true", help="of a benchmark, a small part, once, unjudged"
+    )
 
 
 @pytest.hookimpl(wrapper=True)

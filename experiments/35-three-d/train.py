@@ -115,13 +115,7 @@ class Trainer:
 
     def load(self, folder: str) -> None:
         """Go on from a checkpoint of any grid."""
-        record = checkpoint.load(
-            folder,
-            model=self.model,
-            optimizer=self.optimizer,
-            grid=self.grid,
-            whole=self.world.whole,
-        )
+        record = checkpoint.load(folder, model=self.model, optimizer=self.optimizer, grid=self.grid)
         self.first_step = int(record["step"])
 
     def save(self, folder: str, step: int) -> None:
@@ -131,7 +125,6 @@ class Trainer:
             model=self.model,
             optimizer=self.optimizer,
             grid=self.grid,
-            whole=self.world.whole,
             record={"step": step},
         )
 

@@ -52,5 +52,14 @@ def demand_alike(
 
 
 def random_like(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """The same normal tensor wherever the seed is the same."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+    """The same normal tensor wherever the seed is the same, on torch's default device."""
+    generator = torch.Generator("cpu").manual_seed(seed)
+    drawn = torch.randn(*shape, generator=generator, dtype=dtype, device="cpu")
+    return drawn.to(torch.get_default_device())
+
+
+def random_tokens(vocab: int, *shape: int, seed: int) -> Tensor:
+    """The same integers 0 … vocab − 1 wherever the seed is the same, on torch's default device."""
+    generator = torch.Generator("cpu").manual_seed(seed)
+    drawn = torch.randint(vocab, shape, generator=generator, device="cpu")
+    return drawn.to(torch.get_default_device())

@@ -23,6 +23,8 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn import functional
 
+from shardlab.config import GPTConfig
+
 
 class WholeAttention(nn.Module):
     """Causal self-attention with grouped queries; rows of `qkv` are [q…, k, v] group by group."""
@@ -71,21 +73,22 @@ class WholeBlock(nn.Module):
 
 
 class WholeGPT(nn.Module):
-    """A GPT with no parallelism in it; `tied` shares the embedding with the head."""
+    """A GPT with no parallelism in it."""
 
-    def __init__(
-        self, *, layers: int, hidden: int, heads: int, groups: int, vocab: int, sequence: int,
-        tied: bool,
-    ) -> None:  # fmt: skip
+    def __init__(self, config: GPTConfig) -> None:
         super().__init__()
-        self.word_embedding = nn.Embedding(vocab, hidden)
-        self.position_embedding = nn.Parameter(torch.zeros(sequence, hidden))
+        hidden = config.hidden
+        self.word_embedding = nn.Embedding(config.vocab, hidden)
+        self.position_embedding = nn.Parameter(torch.zeros(config.sequence, hidden))
         self.split = nn.Identity()  # where sequence parallelism cuts S
-        self.layers = nn.ModuleList(WholeBlock(hidden, heads, groups) for _ in range(layers))
+        self.layers = nn.ModuleList(
+            WholeBlock(hidden, config.heads, config.groups) for _ in range(config.layers)
+        )
         self.final_norm = nn.LayerNorm(hidden)
-        self.head = nn.Linear(hidden, vocab, bias=False)
-        self.tied = tied
+        self.head = nn.Linear(hidden, config.vocab, bias=False)
+        self.tied = config.tie_embeddings
         self.tie()
+        self.to(config.dtype)
 
     def tie(self) -> None:
         """Share the weight (again: DTensor makes two parameters of one)."""
@@ -136,4 +139,4 @@ def tensor_parallel(model: WholeGPT, mesh: DeviceMesh, *, sequence_parallel: boo
 
 def whole(x: Tensor) -> Tensor:
     """The logical tensor, gathered or summed where it is a DTensor."""
-    return x.full_tensor() if isinstance(x, DTensor) else x  # type: ignore[no-any-return]
+    return x.full_tensor() if isinstance(x, DTensor) else x

@@ -1,8 +1,8 @@
 """Our GPT and megatron-core's GPTModel trained side by side, on any grid, from the same weights.
 
 Both run their own schedule, their own data parallelism and their own last reductions. The loss is
-neither's: a squared distance in fp64, for Megatron's own is in fp32. It is a sum over what each rank
-holds, so it needs no collective, and its gradient is right on each.
+neither's: a squared distance in fp64, for Megatron's own is in fp32. It is a sum over what each
+rank holds, so it needs no collective, and its gradient is right on each.
 
 Dimensions: S sequence, B batch (one micro-batch's), V vocabulary; lower case where sharded.
 """
@@ -23,7 +23,8 @@ from shardlab.grid import Grid
 from shardlab.model import GPT, GPTConfig
 from shardlab.pipeline import run, schedule
 from tests.shardlab import megatron as mcore
-from tests.shardlab.difference import differences, random_like
+from tests.shardlab import megatron_gpt
+from tests.shardlab.difference import differences, random_like, random_tokens
 
 SEQUENCE, BATCH, VOCAB, HIDDEN, HEADS = 8, 2, 24, 16, 8
 STEPS = 10
@@ -71,8 +72,7 @@ class Case:
         drawn = []
         for index in range(self.microbatches):
             seed = (step * self.data + replica) * self.microbatches + index
-            generator = torch.Generator().manual_seed(seed)
-            tokens = torch.randint(VOCAB, (BATCH, SEQUENCE), generator=generator)
+            tokens = random_tokens(VOCAB, BATCH, SEQUENCE, seed=seed)
             drawn.append((tokens, random_like(SEQUENCE, BATCH, VOCAB, seed=10_000 + seed)))
         return drawn
 
@@ -93,10 +93,11 @@ def whole_weights(config: GPTConfig) -> dict[str, Tensor]:
 def compared(world: World, case: Case) -> dict[str, float]:
     """Every quantity's difference between ours and Megatron's on this rank."""
     grid = Grid(world=world, tensor=case.tensor, pipeline=case.pipeline, data=case.data)
-    weights = whole_weights(case.config())
-    ours = trained(case, Ours(case, grid, weights), grid)
-    with mcore.megatron(tensor=case.tensor, pipeline=case.pipeline):
-        theirs = trained(case, Theirs(case, grid, weights), grid)
+    with world.device:
+        weights = whole_weights(case.config())
+        ours = trained(case, Ours(case, grid, weights), grid)
+        with mcore.megatron(tensor=case.tensor, pipeline=case.pipeline):
+            theirs = trained(case, Theirs(case, grid, weights), grid)
     return differences(ours, theirs)
 
 
@@ -122,7 +123,7 @@ class Ours:
     def __init__(self, case: Case, grid: Grid, weights: dict[str, Tensor]) -> None:
         self.model = GPT(
             case.config(), tensor=grid.tensor, sequence_parallel=case.sequence_parallel,
-            stage=grid.pipeline.rank, stages=grid.pipeline.size,
+            stage=grid.pipeline.rank, stages=grid.pipeline.size, device=torch.get_default_device(),
         )  # fmt: skip
         sharding.load_whole(self.model, weights)
         self.replicas = DataParallel(
@@ -162,16 +163,16 @@ class Theirs:
             hidden=HIDDEN, heads=HEADS, depth=case.config().layers, num_query_groups=case.groups,
             sequence_parallel=case.sequence_parallel,
         )  # fmt: skip
-        model = mcore.gpt(self.config, vocab=VOCAB, sequence=SEQUENCE, tied=case.tied)
+        model = megatron_gpt.gpt(self.config, vocab=VOCAB, sequence=SEQUENCE, tied=case.tied)
         named = {theirs_by_ours(name): whole for name, whole in weights.items()}
         named.setdefault("output_layer.weight", named["embedding.word_embeddings.weight"])
-        mcore.load(model, named)
-        self.model = mcore.data_parallel(model)
+        megatron_gpt.load(model, named)
+        self.model = megatron_gpt.data_parallel(model)
         self.grid, self.tied = grid, case.tied
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """By our names."""
-        for name, parameter in mcore.named_parameters(self.model.module):
+        for name, parameter in megatron_gpt.named_parameters(self.model.module):
             if self.tied and name == "output_layer.weight":  # the last stage's copy
                 name = "embedding.word_embeddings.weight"  # noqa: PLW2901
             yield ours_by_theirs(name), parameter
@@ -185,7 +186,7 @@ class Theirs:
         def forward(batches: Iterator[tuple[Tensor, Tensor]], model: nn.Module) -> Any:
             tokens, target = next(batches)
             positions = torch.arange(SEQUENCE).expand_as(tokens)
-            output = model(tokens, positions, mcore.causal_mask(SEQUENCE))
+            output = model(tokens, positions, megatron_gpt.causal_mask(SEQUENCE))
             share = target.chunk(tensor.size, -1)[tensor.rank]
 
             def loss(logits_BSv: Tensor) -> tuple[Tensor, Tensor]:
@@ -194,7 +195,9 @@ class Theirs:
 
             return output, loss
 
-        losses = mcore.run_schedule(self.model, forward, batch, sequence=SEQUENCE, microbatch=BATCH)
+        losses = megatron_gpt.run_schedule(
+            self.model, forward, batch, sequence=SEQUENCE, microbatch=BATCH
+        )
         for _, parameter in self.named_parameters():
             parameter.grad = parameter.main_grad  # type: ignore[attr-defined]
         return losses

@@ -1,7 +1,7 @@
 """What the labs' pages show of a run, between `<!-- NAME -->` and `<!-- /NAME -->`.
 
-Tests hold each block to what a run gives now; `python -m tests.shardlab.test_lab_00` (and `_01`)
-write them anew, in both languages.
+Tests hold each block to what a run gives now; `python -m tests.shardlab.lab_pages` writes them all
+anew, in both languages.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def run(path: Path, *arguments: str, ranks: int = 0, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, *launch, str(path), *arguments],
         capture_output=True,
+        check=False,  # below, with what was printed
         text=True,
         encoding="utf-8",
         timeout=120,
@@ -84,3 +85,21 @@ def _parts(path: Path, block: str) -> tuple[str, str, str]:
     found = re.search(rf"(?<=<!-- {mark} -->\n).*?(?=<!-- /{mark} -->)", text, re.S)
     assert found, f"{path} has no <!-- {block} --> and <!-- /{block} --> on lines of their own"
     return text[: found.start()], found[0], text[found.end() :]
+
+
+def main() -> None:
+    """Run the labs and write what they show."""
+    from tests.shardlab import test_lab_00, test_lab_01
+    from tests.shardlab.pool import Pool
+
+    pools: dict[int, Pool] = {}
+    try:
+        test_lab_00.pages()
+        test_lab_01.pages(lambda size: pools.setdefault(size, Pool(size)))
+    finally:
+        for each in pools.values():
+            each.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,14 +1,15 @@
-"""megatron-core 0.16.1 on the CPU: every shim that the oracle needs stands in this file.
+"""megatron-core 0.16.1 on any device: every shim that the oracle needs stands in this file.
 
 Megatron's code expects CUDA in a handful of places where nothing but a device name is at stake.
-Each shim answers with the CPU and changes no arithmetic:
+Each shim answers with torch's default device (`with world.device:` sets it) and changes no
+arithmetic:
 
 - `torch.cuda.current_device` and `Tensor.cuda`: buffers are made, and tied embeddings moved, there
   (tensor_parallel/mappings.py, distributed/param_and_grad_buffer.py, language_module.py).
 - the CUDA RNG tracker: attention and embedding dropout fork it even where dropout is 0.
 - the norm: torch's is refused under sequence parallelism (transformer/torch_norm.py), apex's is not
   here. Ours marks its parameters as apex's does, so that Megatron finishes their gradients itself.
-- `device="cuda"` written out (pipeline_parallel/schedules.py, transformer/utils.py).
+- `device="cuda"` written out (pipeline_parallel/schedules.py).
 - `torch.cuda.synchronize` after a batch of sends and receives (p2p_communication.py).
 - `fused_weight_gradient_mlp_cuda`: the kernel behind gradient accumulation fusion, as two lines.
 
@@ -18,7 +19,7 @@ Dimensions: S sequence, B batch, H hidden, V vocabulary; lower case where sharde
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -50,13 +51,14 @@ with warnings.catch_warnings(), patch.object(torch, "compile", lambda function: 
     )
     from megatron.core.tensor_parallel.cross_entropy import vocab_parallel_cross_entropy
     from megatron.core.transformer import transformer_block
-    from megatron.core.transformer import utils as transformer_utils
     from megatron.core.transformer.spec_utils import ModuleSpec, build_module
     from megatron.core.transformer.transformer_config import TransformerConfig
 
 # The tests take Megatron's names from here, so that it is loaded as above whoever comes first.
 __all__ = [
     "ColumnParallelLinear",
+    "DistributedDataParallel",
+    "DistributedDataParallelConfig",
     "GPTModel",
     "ModelType",
     "Norm",
@@ -64,25 +66,17 @@ __all__ = [
     "TransformerConfig",
     "VocabParallelEmbedding",
     "bias_gelu",
-    "causal_mask",
+    "build_module",
     "config",
-    "data_parallel",
-    "finish",
-    "gpt",
+    "finalize_model_grads",
     "layer_spec",
-    "load",
     "mappings",
     "megatron",
-    "named_parameters",
     "package_info",
     "parallel_state",
-    "run_schedule",
     "schedules",
-    "shard",
     "vocab_parallel_cross_entropy",
-]  # fmt: skip
-
-CPU = torch.device("cpu")
+]
 
 
 class _NoRNGTracker:
@@ -95,19 +89,15 @@ class _NoRNGTracker:
         return True
 
 
-class _TorchOnCPU:
-    """The torch module, but `zeros` and `ones` read device="cuda" as the CPU."""
+class _Torch:
+    """The torch module, but with a `zeros` that reads device="cuda" as the default device."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
 
     @staticmethod
     def zeros(*size: Any, **options: Any) -> Tensor:
-        return torch.zeros(*size, **(options | {"device": CPU}))
-
-    @staticmethod
-    def ones(*size: Any, **options: Any) -> Tensor:
-        return torch.ones(*size, **(options | {"device": CPU}))
+        return torch.zeros(*size, **(options | {"device": torch.get_default_device()}))
 
 
 class Norm(nn.LayerNorm):
@@ -119,6 +109,11 @@ class Norm(nn.LayerNorm):
         super().__init__(hidden_size, eps)
         self.weight.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
         self.bias.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+
+
+def _waiting(device: torch.device) -> Callable[..., None]:
+    """The CPU has nothing to wait for."""
+    return torch.cuda.synchronize if device.type == "cuda" else lambda *_: None
 
 
 def _accumulate(x: Tensor, grad: Tensor, main_grad: Tensor) -> None:
@@ -136,15 +131,15 @@ def megatron(tensor: int = 1, pipeline: int = 1, **sizes: Any) -> Iterator[None]
     Every rank of the default group enters. `sizes` goes to `initialize_model_parallel`. The groups
     are really destroyed: Megatron's own `destroy_model_parallel` forgets them, with their threads.
     """
+    device = torch.get_default_device()
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # deprecated collectives, CUDA_DEVICE_MAX_CONNECTIONS
         for target, name, shim in [
-            (torch.cuda, "current_device", lambda: CPU),
-            (torch.cuda, "synchronize", lambda *_: None),
-            (torch.Tensor, "cuda", lambda x, *_, **__: x),
-            (schedules, "torch", _TorchOnCPU()),
-            (transformer_utils, "torch", _TorchOnCPU()),
+            (torch.cuda, "current_device", lambda: device),
+            (torch.cuda, "synchronize", _waiting(device)),
+            (torch.Tensor, "cuda", lambda x, *_, **__: x.to(device)),
+            (schedules, "torch", _Torch()),
             (random, "_CUDA_RNG_STATE_TRACKER", _NoRNGTracker()),
             (random, "_CUDA_RNG_STATE_TRACKER_INITIALIZED", True),
             (layers, "_grad_accum_fusion_available", True),
@@ -171,7 +166,7 @@ def config(
     *, dtype: torch.dtype = torch.float64, hidden: int, heads: int = 0, depth: int = 1,
     **settings: Any,
 ) -> TransformerConfig:  # fmt: skip
-    """A TransformerConfig on the CPU without dropout; the grid comes from the parallel state."""
+    """A TransformerConfig without dropout; the grid comes from the parallel state."""
     tensor = parallel_state.get_tensor_model_parallel_world_size()
     defaults = {
         "num_layers": depth,
@@ -194,98 +189,3 @@ def layer_spec() -> ModuleSpec:
     spec.submodules.input_layernorm = Norm
     spec.submodules.pre_mlp_layernorm = Norm
     return spec
-
-
-def transformer_layer(config: TransformerConfig) -> nn.Module:
-    """One TransformerLayer of the local spec."""
-    layer: nn.Module = build_module(layer_spec(), config=config)
-    return layer.to(config.params_dtype)
-
-
-def gpt(config: TransformerConfig, *, vocab: int, sequence: int, tied: bool) -> GPTModel:
-    """This stage's part of Megatron's GPTModel: learned positions, logits sharded over V."""
-    model = GPTModel(
-        config,
-        layer_spec(),
-        vocab_size=vocab,
-        max_sequence_length=sequence,
-        pre_process=parallel_state.is_pipeline_first_stage(),
-        post_process=parallel_state.is_pipeline_last_stage(),
-        share_embeddings_and_output_weights=tied,
-    )
-    return model.to(config.params_dtype)  # positions and norms are made in torch's default dtype
-
-
-def shard(parameter: Tensor, whole: Tensor) -> Tensor:
-    """This rank's part of a whole weight, cut as Megatron marks the parameter."""
-    if not getattr(parameter, "tensor_model_parallel", False):
-        return whole
-    size = parallel_state.get_tensor_model_parallel_world_size()
-    rank = parallel_state.get_tensor_model_parallel_rank()
-    return whole.chunk(size, parameter.partition_dim)[rank]  # type: ignore[attr-defined]
-
-
-def load(module: nn.Module, whole: Mapping[str, Tensor]) -> None:
-    """Copy whole weights, named as by `named_parameters`, into this rank's shards."""
-    with torch.no_grad():
-        for name, parameter in named_parameters(module):
-            parameter.copy_(shard(parameter, whole[name]))
-
-
-def named_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """Parameters by name, a layer counted over all pipeline stages (Megatron counts in each)."""
-    decoder = getattr(module, "decoder", None)
-    first = decoder.layers[0].layer_number - 1 if decoder is not None else 0
-    for name, parameter in module.named_parameters():
-        parts = name.split(".")
-        if name.startswith("decoder.layers."):
-            parts[2] = str(int(parts[2]) + first)
-        yield ".".join(parts), parameter
-
-
-def data_parallel(model: GPTModel) -> DistributedDataParallel:
-    """The model in Megatron's DDP: its gradients go to `main_grad`, in the parameters' dtype."""
-    options = DistributedDataParallelConfig(
-        grad_reduce_in_fp32=False, overlap_grad_reduce=False, use_distributed_optimizer=False
-    )
-    return DistributedDataParallel(model.config, options, model)
-
-
-def run_schedule(
-    model: DistributedDataParallel,
-    forward: Callable[..., Any],
-    batch: Sequence[Any],
-    *,
-    sequence: int,
-    microbatch: int,
-) -> list[Any]:
-    """One step under the schedule that Megatron picks (1F1B where there are stages), and `finish`.
-
-    Args:
-        forward: (iterator over `batch`, model) to (output, function from output to (loss, what to
-            return of it)).
-        batch: one entry a micro-batch.
-
-    Returns:
-        what `forward`'s function returned of each loss, on the last stage.
-    """
-    model.config.finalize_model_grads_func = finalize_model_grads
-    returned: list[Any] = schedules.get_forward_backward_func()(
-        forward_step_func=forward,
-        data_iterator=iter(batch),
-        model=model,
-        num_microbatches=len(batch),
-        seq_length=sequence,
-        micro_batch_size=microbatch,
-    )
-    return returned
-
-
-def finish(model: DistributedDataParallel) -> None:
-    """Megatron's own reductions after backward: data parallel, norms under SP, tied embeddings."""
-    finalize_model_grads([model])
-
-
-def causal_mask(sequence: int) -> Tensor:
-    """[1, 1, S, S], True where Megatron's attention may not look."""
-    return torch.ones(sequence, sequence, dtype=torch.bool).triu(1)[None, None]

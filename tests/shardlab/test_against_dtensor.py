@@ -21,6 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
+    ParallelStyle,
     RowwiseParallel,
     loss_parallel,
     parallelize_module,
@@ -30,14 +31,11 @@ from torch.nn import functional
 from shardlab import linear, partial_gradients, sharding
 from shardlab.comm import World
 from shardlab.cross_entropy import cross_entropy
-from shardlab.init import Init
 from shardlab.model import GPT, GPTConfig
 from tests.shardlab import dtensor
-from tests.shardlab.difference import demand_alike, differences, random_like
+from tests.shardlab.difference import demand_alike, differences, random_like, random_tokens
 from tests.shardlab.gpt_twins import BATCH, HEADS, HIDDEN, SEQUENCE, STEPS, VOCAB, whole_weights
-
-S, B, H, F = 8, 2, 16, 24
-Found = dict[str, dict[str, float]]
+from tests.shardlab.layer_twins import B, F, Found, H, S, fp64, part
 
 
 def mesh_of(world: World) -> DeviceMesh:
@@ -45,39 +43,39 @@ def mesh_of(world: World) -> DeviceMesh:
 
 
 def linears(world: World) -> Found:
-    found = {}
-    for kind, sequence in product(["column", "row"], [False, True]):
-        outside = Shard(0) if sequence else Replicate()
-        settings: dict[str, Any] = {
-            "axis": world.whole, "sequence_parallel": sequence, "init": Init(dtype=torch.float64)
-        }  # fmt: skip
-        plain = nn.Linear(H, F, dtype=torch.float64)
-        ours: nn.Module
-        if kind == "column":
-            ours, plan = (
-                linear.ColumnParallelLinear(H, F, **settings),
-                ColwiseParallel(input_layouts=outside),
-            )
-            cut_x, cut_y = 0 if sequence else None, -1
-        else:
-            ours, plan = (
-                linear.RowParallelLinear(H, F, **settings),
-                RowwiseParallel(output_layouts=outside),
-            )
-            cut_x, cut_y = -1, 0 if sequence else None
-        sharding.load_whole(ours, dict(plain.named_parameters()))
-        theirs = parallelize_module(plain, mesh_of(world), plan)
-        x = part(world, random_like(S, B, H, seed=1), cut_x)
-        target = part(world, random_like(S, B, F, seed=2), cut_y)
-        found[f"{kind} {sequence=}"] = differences(
-            gradients(ours, x, target, lambda layer: partial_gradients.reduce(layer, world.whole)),
-            gradients(theirs, x, target, lambda layer: None),
-        )
-    return found
+    with world.device:
+        return {
+            f"{kind} {sequence=}": one_linear(world, kind, sequence)
+            for kind, sequence in product(["column", "row"], [False, True])
+        }
 
 
-def part(world: World, whole: Tensor, dim: int | None) -> Tensor:
-    return whole if dim is None else whole.chunk(world.size, dim)[world.rank].contiguous()
+def one_linear(world: World, kind: str, sequence: bool) -> dict[str, float]:
+    outside = Shard(0) if sequence else Replicate()
+    settings: dict[str, Any] = {
+        "axis": world.whole, "sequence_parallel": sequence, "init": fp64(world)
+    }  # fmt: skip
+    plain = nn.Linear(H, F, dtype=torch.float64)
+    ours: nn.Module
+    plan: ParallelStyle
+    cut_x: int | None
+    cut_y: int | None
+    if kind == "column":
+        ours = linear.ColumnParallelLinear(H, F, **settings)
+        plan = ColwiseParallel(input_layouts=outside)
+        cut_x, cut_y = 0 if sequence else None, -1
+    else:
+        ours = linear.RowParallelLinear(H, F, **settings)
+        plan = RowwiseParallel(output_layouts=outside)
+        cut_x, cut_y = -1, 0 if sequence else None
+    sharding.load_whole(ours, dict(plain.named_parameters()))
+    theirs = parallelize_module(plain, mesh_of(world), plan)
+    x = part(world, random_like(S, B, H, seed=1), cut_x)
+    target = part(world, random_like(S, B, F, seed=2), cut_y)
+    return differences(
+        gradients(ours, x, target, lambda layer: partial_gradients.reduce(layer, world.whole)),
+        gradients(theirs, x, target, lambda layer: None),
+    )
 
 
 def gradients(
@@ -107,19 +105,18 @@ def test_a_linear_layer_equals_dtensors(pool: Any, size: int) -> None:
 
 
 def losses(world: World) -> Found:
-    """A vocabulary that divides, and one that does not: DTensor pads nothing, it cuts unevenly."""
-    logits = random_like(S * B, 5 * world.size, seed=1).mul(3)
-    targets = torch.randint(5 * world.size, (S * B,), generator=torch.Generator().manual_seed(2))
-    local = part(world, logits, -1)
-    ours_x = local.clone().requires_grad_()
+    with world.device:
+        logits = random_like(S * B, 5 * world.size, seed=1).mul(3)
+        targets = random_tokens(5 * world.size, S * B, seed=2)
+    ours_x, theirs_x = (part(world, logits, -1).requires_grad_() for _ in range(2))
     ours = cross_entropy(ours_x, targets, axis=world.whole).mean()
     ours.backward()
-    theirs_x = local.clone().requires_grad_()
     with loss_parallel():
         placed = DTensor.from_local(theirs_x, mesh_of(world), [Shard(1)])
         theirs = functional.cross_entropy(placed, targets)
         theirs.backward()
-    assert ours_x.grad is not None and theirs_x.grad is not None
+    assert ours_x.grad is not None
+    assert theirs_x.grad is not None
     return {
         "loss": differences(
             {"loss": ours.detach(), "gradient": ours_x.grad},
@@ -133,27 +130,26 @@ def test_the_loss_equals_loss_parallel(pool: Any, size: int) -> None:
     demand_alike(pool(size).run(losses))
 
 
-def gpts(world: World, cases: list[tuple[bool, int, bool]]) -> Found:
-    found = {}
-    for tied, groups, sequence in cases:
-        config = GPTConfig(
-            layers=2, hidden=HIDDEN, heads=HEADS, kv_heads=groups, vocab=VOCAB, sequence=SEQUENCE,
-            tie_embeddings=tied, dtype=torch.float64,
-        )  # fmt: skip
-        weights = whole_weights(config)
-        model = GPT(config, tensor=world.whole, sequence_parallel=sequence)
-        sharding.load_whole(model, weights)
-        ours = trained(model, model.loss, lambda m=model: partial_gradients.reduce(m, world.whole))
-        plain = dtensor.WholeGPT(
-            layers=2, hidden=HIDDEN, heads=HEADS, groups=groups, vocab=VOCAB, sequence=SEQUENCE,
-            tied=tied,
-        ).double()  # fmt: skip
-        plain.load_state_dict(weights, strict=not tied)
-        dtensor.tensor_parallel(plain, mesh_of(world), sequence_parallel=sequence)
-        with loss_parallel():
-            theirs = trained(plain, mean_loss, lambda: None)
-        found[f"{tied=} {groups=} {sequence=}"] = differences(ours, theirs)
-    return found
+def gpts(world: World, cases: list[GPTConfig]) -> Found:
+    with world.device:
+        return {
+            f"{config} {sequence=}": one_gpt(world, config, sequence)
+            for config in cases
+            for sequence in (False, True)
+        }
+
+
+def one_gpt(world: World, config: GPTConfig, sequence: bool) -> dict[str, float]:
+    weights = whole_weights(config)
+    model = GPT(config, tensor=world.whole, sequence_parallel=sequence, device=world.device)
+    sharding.load_whole(model, weights)
+    ours = trained(model, model.loss, lambda: partial_gradients.reduce(model, world.whole))
+    plain = dtensor.WholeGPT(config)
+    plain.load_state_dict(weights, strict=not config.tie_embeddings)
+    dtensor.tensor_parallel(plain, mesh_of(world), sequence_parallel=sequence)
+    with loss_parallel():
+        theirs = trained(plain, mean_loss, lambda: None)
+    return differences(ours, theirs)
 
 
 def mean_loss(logits_SBV: Tensor, targets_BS: Tensor) -> Tensor:
@@ -166,9 +162,8 @@ def trained(
     """First loss, logits and gradients, and the whole parameters after ten steps."""
     seen: dict[str, Tensor] = {}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    generator = torch.Generator().manual_seed(0)
     for step in range(STEPS):
-        tokens = torch.randint(VOCAB, (BATCH, SEQUENCE), generator=generator)
+        tokens = random_tokens(VOCAB, BATCH, SEQUENCE, seed=step)
         optimizer.zero_grad()
         logits = model(tokens)
         value = loss(logits, tokens.roll(-1, 1))
@@ -185,13 +180,20 @@ def trained(
     return seen
 
 
+def config(tied: bool, groups: int, vocab: int = VOCAB) -> GPTConfig:
+    return GPTConfig(
+        layers=2, hidden=HIDDEN, heads=HEADS, kv_heads=groups, vocab=vocab, sequence=SEQUENCE,
+        tie_embeddings=tied, dtype=torch.float64,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("size", "cases"),
     [
-        (2, [(False, 8, False), (False, 4, True), (True, 2, False), (True, 8, True)]),
-        (4, [(False, 8, False), (True, 4, True)]),
-        (8, [(True, 8, True)]),
+        (2, [config(tied=False, groups=8), config(tied=True, groups=2)]),
+        (4, [config(tied=True, groups=4)]),
+        (8, [config(tied=True, groups=8)]),
     ],
 )
-def test_the_gpt_equals_dtensors(pool: Any, size: int, cases: list[tuple[bool, int, bool]]) -> None:
+def test_the_gpt_equals_dtensors(pool: Any, size: int, cases: list[GPTConfig]) -> None:
     demand_alike(pool(size).run(gpts, cases))

@@ -15,7 +15,8 @@ import torch
 from shardlab.comm import World
 from shardlab.grid import Grid
 from tests.shardlab import megatron as mcore
-from tests.shardlab.difference import demand_alike
+from tests.shardlab import megatron_gpt
+from tests.shardlab.difference import demand_alike, random_tokens
 from tests.shardlab.gpt_twins import (
     HEADS,
     SEQUENCE,
@@ -57,16 +58,16 @@ def own_losses(world: World) -> tuple[float, float]:
     """Ours in fp64, Megatron's in its fp32, on the same tokens."""
     case = Case(tensor=world.size)
     grid = Grid(world=world, tensor=world.size)
-    weights = whole_weights(case.config())
-    tokens = torch.randint(VOCAB, (2, SEQUENCE), generator=torch.Generator().manual_seed(0))
-    targets = tokens.roll(-1, 1)
-    model = Ours(case, grid, weights).model
-    ours = model.loss(model(tokens), targets)
-    with mcore.megatron(tensor=world.size):
+    with world.device, mcore.megatron(tensor=world.size):
+        weights = whole_weights(case.config())
+        tokens = random_tokens(VOCAB, 2, SEQUENCE, seed=0)
+        targets = tokens.roll(-1, 1)
+        model = Ours(case, grid, weights).model
+        ours = model.loss(model(tokens), targets)
         theirs = Theirs(case, grid, weights).model(
             tokens,
             torch.arange(SEQUENCE).expand_as(tokens),
-            mcore.causal_mask(SEQUENCE),
+            megatron_gpt.causal_mask(SEQUENCE),
             labels=targets,
         )
     return ours.item(), theirs.mean().item()

@@ -16,9 +16,7 @@ from shardlab.comm import World
 from tests.shardlab.difference import demand_alike
 from tests.shardlab.gpt_twins import HEADS, Case, compared
 
-GRIDS = [
-    (t, p, d) for t in (1, 2, 4, 8) for p in (2, 4, 8) for d in (1, 2, 4, 8) if t * p * d <= 8
-]
+GRIDS = [(t, p, d) for t in (1, 2, 4, 8) for p in (2, 4, 8) for d in (1, 2, 4, 8) if t * p * d <= 8]
 
 
 def variants(tensor: int, pipeline: int, data: int) -> list[Case]:

@@ -76,7 +76,7 @@ def saved(world: World, folder: str, sizes: tuple[int, int], config: GPTConfig, 
     optimizer.param_groups[0]["lr"] = 0.005
     record = {"step": 3, "schedule": {"warmup": 0.1}}
     checkpoint.save(
-        folder, model=model, optimizer=optimizer, grid=grid, whole=world.whole, record=record,
+        folder, model=model, optimizer=optimizer, grid=grid, record=record,
         generators={"order": order},
     )  # fmt: skip
     for step in range(3, 5):
@@ -89,7 +89,7 @@ def resumed(world: World, folder: str, sizes: tuple[int, int], config: GPTConfig
     model, optimizer, grid = setting(world, sizes, config, seed=1, kind=kind)
     order = torch.Generator()
     record = checkpoint.load(
-        folder, model=model, optimizer=optimizer, grid=grid, whole=world.whole,
+        folder, model=model, optimizer=optimizer, grid=grid,
         generators={"order": order},
     )  # fmt: skip
     for step in range(record["step"], 5):
@@ -133,7 +133,7 @@ def attempt(
     given = {"order": torch.Generator()} if generators else {}
     try:
         checkpoint.load(
-            folder, model=model, optimizer=optimizer, grid=grid, whole=world.whole,
+            folder, model=model, optimizer=optimizer, grid=grid,
             generators=given,
         )  # fmt: skip
     except CheckpointError as error:
@@ -274,7 +274,7 @@ def cut_short(world: World, folder: str, at: str) -> str:
     if world.rank == (1 if at == "save_file" else 0):
         setattr(module, at, fault)
     try:
-        checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, whole=world.whole)
+        checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid)
     except CheckpointError as error:
         return str(error)
     finally:
@@ -303,7 +303,7 @@ def killed(folder: str, before: str) -> None:
     setattr(checkpoint.shards, before, lambda *_: os._exit(9))
     world = World.join(backend="gloo", store=dist.HashStore(), rank=0, size=1)
     model, optimizer, grid = setting(world, (1, 1), seed=7)
-    checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, whole=world.whole)
+    checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid)
 
 
 @pytest.mark.parametrize("before", ["save_file", "settle", "commit", "sweep"])
@@ -356,16 +356,22 @@ def test_ranks_that_disagree_about_a_tensor_write_no_index() -> None:
         merge([one])
 
 
-def test_optimizer_state_of_another_shape_is_refused(pool: Any, tmp_path: Path) -> None:
-    assert "optimizer's exp_avg_sq_row of" in pool(1).run(odd_state, str(tmp_path))[0]
+def test_what_no_other_grid_could_read_is_not_written(pool: Any, tmp_path: Path) -> None:
+    state, record = pool(1).run(odd, str(tmp_path))[0]
+    assert "the optimizer's exp_avg_sq_row of" in state
+    assert "the record is not plain JSON" in record
+    assert not (tmp_path / "index.json").exists()
 
 
-def odd_state(world: World, folder: str) -> str:
-    model, optimizer, grid = setting(world, (1, 1))
-    for parameter in model.parameters():
-        optimizer.state[parameter]["exp_avg_sq_row"] = torch.zeros(99)
-    try:
-        checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, whole=world.whole)
-    except CheckpointError as error:
-        return str(error)
-    return "saved"
+def odd(world: World, folder: str) -> list[str]:
+    said = []
+    for what in ("state", "record"):
+        model, optimizer, grid = setting(world, (1, 1))
+        if what == "state":
+            for parameter in model.parameters():
+                optimizer.state[parameter]["exp_avg_sq_row"] = torch.zeros(99)
+        record = {"order": torch.zeros(3)} if what == "record" else {}
+        with pytest.raises(CheckpointError) as error:
+            checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, record=record)
+        said.append(str(error.value))
+    return said

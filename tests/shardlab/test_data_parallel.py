@@ -170,6 +170,17 @@ def alone(model: nn.Module, **settings: Any) -> DataParallel:
     return DataParallel(model.named_parameters(), Axis.alone("data"), **SMALL, **settings)
 
 
+def test_a_tied_parameter_that_is_listed_twice_is_reduced_once() -> None:
+    model = Net(0)
+    twice = [*model.named_parameters(), ("head", model.head)]
+    replicas = DataParallel(twice, Axis.alone("data"), **SMALL)
+    assert sum(b.flat_N.numel() for b in replicas.buckets) == sum(
+        p.numel() for p in model.parameters() if p.requires_grad
+    )
+    loss_of(model, *data(0)).backward()
+    replicas.finish()
+
+
 def test_a_parameter_without_gradient_is_named() -> None:
     model = Net(0)
     replicas = alone(model)

@@ -21,6 +21,7 @@ from shardlab.pipeline.action import (
 from shardlab.pipeline.deadlock import DeadlockError, Sends, check, deadlock
 from shardlab.pipeline.exchange import with_exchanges
 from shardlab.pipeline.schedule import by_name, forward_only, interleaved, one_forward_one_backward
+from tests.shardlab.properties import steady
 from tests.shardlab.test_schedule import interleavings
 
 MACHINES: list[Sends] = ["rendezvous", "buffered"]
@@ -33,12 +34,14 @@ def unfused(schedule: Schedule) -> Schedule:
 
 @pytest.mark.parametrize("sends", MACHINES)
 @pytest.mark.parametrize("kind", ["gpipe", "1f1b", "forward-only"])
+@steady
 @given(p=st.integers(1, 6), m=st.integers(1, 12))
 def test_every_schedule_is_whole_and_ends(kind: str, sends: Sends, p: int, m: int) -> None:
     check(by_name(kind, p, m), sends=sends)
 
 
 @pytest.mark.parametrize("sends", MACHINES)
+@steady
 @given(case=interleavings())
 def test_every_interleaving_is_whole_and_ends(sends: Sends, case: tuple[int, ...]) -> None:
     p, m, v, group = case
@@ -46,6 +49,7 @@ def test_every_interleaving_is_whole_and_ends(sends: Sends, case: tuple[int, ...
     check(forward_only(p, m, v), sends=sends)
 
 
+@steady
 @given(p=st.integers(2, 6), more=st.integers(1, 8))
 def test_1f1b_without_fused_exchanges_deadlocks_where_sends_block(p: int, more: int) -> None:
     schedule = unfused(one_forward_one_backward(p, p + more))

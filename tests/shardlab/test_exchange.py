@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import statistics
-import time
-from collections.abc import Callable
-
 import pytest
 import torch
 import torch.distributed as dist

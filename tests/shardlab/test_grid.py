@@ -205,3 +205,16 @@ def linked(world: World) -> str:
 def test_the_tensor_axis_runs_over_shared_memory_beside_gloo(pool, device: str) -> None:
     if device == "cpu":
         assert pool(4).run(linked) == ["shared-memory torch"] * 4
+
+
+def left_and_joined_again(world: World) -> None:
+    for _ in range(2):
+        again = World.adopt(device=world.device)
+        pair = Grid(world=again, tensor=2).tensor
+        mine = torch.ones(1, device=world.device) * world.rank
+        assert pair.all_reduce(mine).item() == [1, 1, 5, 5][world.rank]
+        again.close()
+
+
+def test_a_world_that_was_left_can_be_joined_again_with_the_same_groups(pool) -> None:
+    pool(4).run(left_and_joined_again)

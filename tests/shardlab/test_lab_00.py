@@ -106,6 +106,8 @@ def test_answer_2_the_other_cut_holds_for_the_identity_and_not_for_a_gelu(
     assert not torch.allclose(summed_first, activated_first, rtol=0.1)
 
 
-if __name__ == "__main__":
+def pages() -> None:
+    """Write the pages' block."""
+    printed = output()
     for language in LANGUAGES:
-        write(page(LAB, language), {"ffn.py": output()})
+        write(page(LAB, language), {"ffn.py": printed})

@@ -44,6 +44,11 @@ def f(*shape: int) -> Tensor:
     return torch.zeros(shape)
 
 
+def waited(*results: Tensor) -> None:
+    for result in results:
+        func.wait_tensor(result)
+
+
 def coalesced(group: Any) -> None:
     with dist._coalescing_manager(group):
         dist.all_reduce(f(4), group=group)
@@ -152,11 +157,11 @@ FORMS: dict[str, tuple[Callable[[Any], Any], list[tuple[Any, ...]]]] = {
         [("all_reduce", 40, 40, PAIR)],
     ),
     "functional all_reduce, in place": (
-        lambda g: func.all_reduce_(f(10), "sum", g.group_name),
+        lambda g: waited(func.all_reduce_(f(10), "sum", g.group_name)),
         [("all_reduce", 40, 40, PAIR)],
     ),
     "functional all_reduce, coalesced": (
-        lambda g: functional.all_reduce_coalesced([f(4), f(6)], "sum", g),
+        lambda g: waited(*functional.all_reduce_coalesced([f(4), f(6)], "sum", g)),
         [("all_reduce", 40, 40, PAIR)],
     ),
     "functional all_gather": (
@@ -168,11 +173,11 @@ FORMS: dict[str, tuple[Callable[[Any], Any], list[tuple[Any, ...]]]] = {
         [("all_gather", 96, 48, PAIR)],
     ),
     "functional all_gather, out": (
-        lambda g: func.all_gather_into_tensor_out(f(4), 2, g.group_name, out=f(8)),
+        lambda g: waited(func.all_gather_into_tensor_out(f(4), 2, g.group_name, out=f(8))),
         [("all_gather", 32, 16, PAIR)],
     ),
     "functional all_gather, coalesced": (
-        lambda g: functional.all_gather_into_tensor_coalesced([f(4), f(2)], g),
+        lambda g: waited(*functional.all_gather_into_tensor_coalesced([f(4), f(2)], g)),
         [("all_gather", 48, 24, PAIR)],
     ),
     "functional reduce_scatter": (
@@ -180,7 +185,9 @@ FORMS: dict[str, tuple[Callable[[Any], Any], list[tuple[Any, ...]]]] = {
         [("reduce_scatter", 32, 16, PAIR)],
     ),
     "functional reduce_scatter, coalesced": (
-        lambda g: functional.reduce_scatter_tensor_coalesced([f(8), f(4)], "sum", [0, 0], g),
+        lambda g: waited(
+            *functional.reduce_scatter_tensor_coalesced([f(8), f(4)], "sum", [0, 0], g)
+        ),
         [("reduce_scatter", 48, 24, PAIR)],
     ),
     "functional all_to_all": (
@@ -246,6 +253,16 @@ def test_a_dtensor_is_counted_by_the_collectives_that_it_turns_into() -> None:
         w = distribute_tensor(f(4, 4), mesh, [Replicate()])
         (x @ w).sum().full_tensor()
     assert [e[:3] for e in counted.entries] == [("broadcast", 64, 64), ("all_reduce", 4, 6)]
+
+
+def test_a_collective_inside_an_operator_on_dtensors_is_counted_too() -> None:
+    """The product redistributes by itself: the ledger sees it only if DTensor goes first."""
+    mesh = init_device_mesh("cpu", (4,))
+    x = distribute_tensor(f(8, 4), mesh, [Shard(0)])
+    w = distribute_tensor(f(4, 4), mesh, [Shard(0)])
+    with Ledger() as counted:
+        x @ w
+    assert [e[:3] for e in counted.entries] == [("all_gather", 64, 48)]
 
 
 def test_a_collective_on_one_that_is_still_on_its_way_is_counted(group: Any) -> None:

@@ -25,6 +25,7 @@ from shardlab.grid import Grid
 from shardlab.ledger import Ledger
 from tests.shardlab import dtensor
 from tests.shardlab import megatron as mcore
+from tests.shardlab import megatron_gpt as megatron_model
 from tests.shardlab.fake_world import alone
 
 S, B, H, F, V = 4, 2, 8, 12, 24
@@ -209,11 +210,11 @@ def megatron_layers(world: World) -> None:
 def megatron_gpt(world: World) -> None:
     for sequence in (False, True):
         config = mcore.config(hidden=H, heads=4, depth=3, sequence_parallel=sequence)
-        model = mcore.gpt(config, vocab=V, sequence=S, tied=True)
+        model = megatron_model.gpt(config, vocab=V, sequence=S, tied=True)
         tokens = torch.arange(TOKENS).view(B, S) % V
         positions = torch.arange(S).expand(B, S)
         with Ledger() as ledger:
-            logits = model(tokens, positions, mcore.causal_mask(S))
+            logits = model(tokens, positions, megatron_model.causal_mask(S))
             loss = mcore.vocab_parallel_cross_entropy(
                 logits.transpose(0, 1).contiguous(), tokens.t().contiguous()
             )

@@ -215,3 +215,36 @@ def test_low_precision_stays_within_the_measured_envelope(
         worst = errors.pop("logits"), errors.pop("loss"), max(errors.values())
         limits = ENVELOPES[dtype]
         assert all(w <= limit for w, limit in zip(worst, limits, strict=True)), (worst, limits)
+
+
+def refuse(world: World) -> None:
+    def build(**options: Any) -> GPT:
+        changes = {name: options.pop(name) for name in list(options) if name in BASE}
+        config = GPTConfig(**(BASE | changes))
+        return GPT(config, tensor=world.whole, device=world.device, **options)
+
+    with pytest.raises(ValueError, match="tensor axis of size 2 does not divide 5 heads; choose"):
+        build(heads=5, hidden=20)
+    with pytest.raises(ValueError, match="pipeline axis of size 3 does not divide 2 layers"):
+        build(stages=3)
+    with pytest.raises(ValueError, match="stage 2 of 2: expected 0 <= stage < 2"):
+        build(stage=2, stages=2)
+    tokens = torch.zeros(1, 9, dtype=torch.long, device=world.device)
+    with pytest.raises(ValueError, match="sequence of 9 tokens, but the model has 8 positions"):
+        build()(tokens)
+    with pytest.raises(ValueError, match="does not divide 7 tokens of a sequence"):
+        build(sequence_parallel=True)(tokens[:, :7])
+
+
+def test_a_model_that_cannot_be_cut_is_refused_with_what_could(pool) -> None:
+    pool(2).run(refuse)
+
+
+def short(world: World) -> bool:
+    model = sharded(world, "tied", torch.float64)
+    tokens, _ = (x.to(world.device) for x in batch())
+    return torch.allclose(model(tokens)[:6], model(tokens[:, :6]), rtol=EXACT)
+
+
+def test_a_shorter_sequence_gives_the_first_rows_of_a_longer_one(pool) -> None:
+    assert all(pool(2).run(short))

@@ -4,6 +4,7 @@ in how the axes meet (`step.py`): an order, a divisor, a group."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -17,15 +18,21 @@ from torch.optim import SGD, AdamW, Optimizer
 from shardlab.comm import Axis, World
 from shardlab.grid import Grid
 from shardlab.model import GPT, GPTConfig
+from shardlab.pipeline.action import Schedule
 from shardlab.pipeline.run import run
-from shardlab.pipeline.schedule import gpipe, one_forward_one_backward
+from shardlab.pipeline.schedule import gpipe, interleaved, one_forward_one_backward
 from shardlab.sharding import sharding_of
 from shardlab.step import StepGradients
 
 STEPS = 10
 BATCH = 8  # sequences in a step, of all data ranks together
-CLIP = 0.5  # below the norm of every step, so that clipping does something
-SCHEDULES = {"gpipe": gpipe, "1f1b": one_forward_one_backward}
+CLIP = 0.4  # below the norm of every step, so that clipping does something
+SCHEDULES: dict[str, Callable[[int, int], Schedule]] = {
+    "gpipe": gpipe,
+    "1f1b": one_forward_one_backward,
+    "interleaved": lambda stages, microbatches: interleaved(stages, microbatches, 2),
+}
+CHUNKS = {"gpipe": 1, "1f1b": 1, "interleaved": 2}
 CONFIG = GPTConfig(
     layers=2, hidden=16, heads=8, ffn=16, vocab=21, sequence=8, init_std=0.2, dtype=torch.float64
 )
@@ -52,7 +59,8 @@ class History(NamedTuple):
 
 
 def config_of(case: Case) -> GPTConfig:
-    return replace(CONFIG, layers=max(2, case.pipeline), tie_embeddings=case.tied)
+    layers = max(2, case.pipeline * CHUNKS[case.schedule])
+    return replace(CONFIG, layers=layers, tie_embeddings=case.tied)
 
 
 def batch(step: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -62,22 +70,21 @@ def batch(step: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return text[:, :-1], text[:, 1:]
 
 
-def optimizer_of(kind: str, model: nn.Module) -> Optimizer:
+def optimizer_of(kind: str, parameters: Iterable[nn.Parameter]) -> Optimizer:
     # Key biases have no gradient but rounding, which AdamW would blow up to the size of a step:
     # hence an eps above it.
     if kind == "adamw":
-        return AdamW(model.parameters(), lr=0.01, eps=1e-4)
-    return SGD(model.parameters(), lr=0.1)
+        return AdamW(parameters, lr=0.01, eps=1e-4)
+    return SGD(parameters, lr=0.1)
 
 
-@cache
-def alone(config: GPTConfig, kind: str) -> History:
+def alone(world: World, config: GPTConfig, kind: str) -> History:
     """One process, whole batches, torch's own clipping."""
-    model = GPT(config, tensor=Axis.alone())
-    optimizer = optimizer_of(kind, model)
+    model = GPT(config, tensor=Axis.alone(), device=world.device)
+    optimizer = optimizer_of(kind, model.parameters())
     losses, norms = [], []
     for step in range(STEPS):
-        tokens, targets = batch(step, torch.device("cpu"))
+        tokens, targets = batch(step, world.device)
         optimizer.zero_grad()
         loss = model.loss(model(tokens), targets)
         loss.backward()
@@ -85,47 +92,51 @@ def alone(config: GPTConfig, kind: str) -> History:
         norms.append(float(nn.utils.clip_grad_norm_(model.parameters(), limit)))
         losses.append(loss.item())
         optimizer.step()
-    return History(losses, norms, {n: p.detach() for n, p in model.named_parameters()})
+    assert min(norms) > CLIP
+    return History(losses, norms, {n: p.detach().cpu() for n, p in model.named_parameters()})
 
 
-def train(world: World, case: Case) -> tuple[GPT, History]:
+def train(world: World, case: Case) -> tuple[list[GPT], History]:
     grid = Grid(world=world, tensor=case.tensor, pipeline=case.pipeline, data=case.data)
-    config, stage = config_of(case), grid.pipeline.rank
-    model = GPT(
-        config, tensor=grid.tensor, sequence_parallel=case.sequence_parallel, stage=stage,
-        stages=case.pipeline, device=world.device,
-    )  # fmt: skip
-    count = min(4 if case.pipeline > 2 else 2, BATCH // case.data)
+    config, pieces = config_of(case), case.pipeline * CHUNKS[case.schedule]
+    chunks = [
+        GPT(
+            config, tensor=grid.tensor, sequence_parallel=case.sequence_parallel, stage=piece,
+            stages=pieces, device=world.device,
+        )
+        for piece in range(grid.pipeline.rank, pieces, case.pipeline)
+    ]  # fmt: skip
+    count = min(4 if case.pipeline == world.size > 2 else 2, BATCH // case.data)
     gradients = StepGradients(
-        model, grid, microbatches=count, max_norm=CLIP if case.optimizer == "adamw" else None,
+        chunks, grid, microbatches=count, max_norm=CLIP if case.optimizer == "adamw" else None,
         start="verify", first_bucket_bytes=1000, bucket_bytes=4000,
     )  # fmt: skip
-    optimizer = optimizer_of(case.optimizer, model)
+    optimizer = optimizer_of(case.optimizer, [p for chunk in chunks for p in chunk.parameters()])
     schedule = SCHEDULES[case.schedule](case.pipeline, count)
-    shape = model.hidden_shape(BATCH // case.data // count, config.sequence)
+    shape = chunks[0].hidden_shape(BATCH // case.data // count, config.sequence)
     losses, norms = [], []
     for step in range(STEPS):
         mine = [t.chunk(case.data)[grid.data.rank].chunk(count) for t in batch(step, world.device)]
         optimizer.zero_grad()
         found = run(
-            schedule, model, list(zip(*mine, strict=True)), model.loss, axis=grid.pipeline,
+            schedule, chunks, list(zip(*mine, strict=True)), chunks[-1].loss, axis=grid.pipeline,
             shape=shape,
         )  # fmt: skip
         norms.append(float(gradients.finish()))
         optimizer.step()
-        if model.last:
+        if found:
             losses.append(grid.data.all_reduce(torch.stack(found).mean(), op="mean").item())
-    gradients.replicas.remove()
-    return model, History(losses, norms, dict(model.named_parameters()))
+    parameters = {n: p.detach() for chunk in chunks for n, p in chunk.named_parameters()}
+    return chunks, History(losses, norms, parameters)
 
 
 def errors(world: World, case: Case, right: History) -> dict[str, float]:
     """The worst relative error of losses, norms and each parameter."""
-    model, history = train(world, case)
+    chunks, history = train(world, case)
     worst = {"norm": _worst(history.norms, right.norms)}
-    if model.last:
+    if chunks[-1].last:
         worst["loss"] = _worst(history.losses, right.losses)
-    for name, parameter in history.parameters.items():
+    for name, parameter in (n for chunk in chunks for n in chunk.named_parameters()):
         cut, whole = sharding_of(parameter), right.parameters[name].to(world.device)
         error = (parameter.detach() - (cut.local(whole) if cut else whole)).abs().max()
         worst[name] = float(error / whole.abs().max())
@@ -160,13 +171,22 @@ def cases_for(ranks: int) -> list[Case]:
             parallel = parallel and tensor > 1
             schedule = schedule if pipeline > 1 else "1f1b"
             cases.add(Case(tensor, pipeline, data, parallel, schedule, tied, kind))
+        if pipeline == 2 and tensor <= 2 and data <= 2:
+            cases.add(Case(tensor, 2, data, tensor > 1, "interleaved", True, "adamw"))
     return sorted(cases)
 
 
+@pytest.fixture(scope="module")
+def reference(pool: Any) -> Callable[[GPTConfig, str], History]:
+    return cache(lambda config, kind: pool(1).run(alone, config, kind)[0])
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
-def test_every_grid_trains_as_one_process_does(pool: Any, ranks: int) -> None:
+def test_every_grid_trains_as_one_process_does(
+    pool: Any, reference: Callable[[GPTConfig, str], History], ranks: int
+) -> None:
     for case in cases_for(ranks):  # one call each, so that each has its own time limit
-        right = alone(config_of(case), case.optimizer)
+        right = reference(config_of(case), case.optimizer)
         for worst in pool(ranks).run(errors, case, right):
             assert max(worst.values()) <= 1e-12, (case, worst)
 

@@ -30,6 +30,7 @@ from shardlab.pipeline.schedule import (
     one_forward_one_backward,
 )
 from shardlab.pipeline.timeline import bubble, peak_live, simulate
+from tests.shardlab.properties import steady
 
 STAGES = st.integers(1, 6)
 MICROBATCHES = st.integers(1, 12)
@@ -48,6 +49,7 @@ def interleavings(draw: st.DrawFn) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("kind", ["gpipe", "1f1b"])
+@steady
 @given(p=STAGES, m=MICROBATCHES)
 def test_micro_batches_go_forward_and_backward_in_order(kind: str, p: int, m: int) -> None:
     for actions in by_name(kind, p, m):
@@ -56,17 +58,20 @@ def test_micro_batches_go_forward_and_backward_in_order(kind: str, p: int, m: in
         assert [a for a in order if isinstance(a, Backward)] == [Backward(i) for i in range(m)]
 
 
+@steady
 @given(p=STAGES, m=MICROBATCHES)
 def test_gpipe_holds_every_micro_batch(p: int, m: int) -> None:
     assert [peak_live(actions) for actions in gpipe(p, m)] == [m] * p
 
 
+@steady
 @given(p=STAGES, m=MICROBATCHES)
 def test_1f1b_holds_no_more_micro_batches_than_stages_follow(p: int, m: int) -> None:
     live = [peak_live(actions) for actions in one_forward_one_backward(p, m)]
     assert live == [min(m, p - s) for s in range(p)]
 
 
+@steady
 @given(interleavings())
 def test_interleaved_1f1b_holds_one_more_than_megatrons_warmup(case: tuple[int, ...]) -> None:
     p, m, v, group = case
@@ -74,12 +79,14 @@ def test_interleaved_1f1b_holds_one_more_than_megatrons_warmup(case: tuple[int, 
     assert live == [min(2 * (p - s - 1) + (v - 1) * group + 1, m * v) for s in range(p)]
 
 
+@steady
 @given(p=STAGES, m=MICROBATCHES)
 def test_evaluation_holds_nothing(p: int, m: int) -> None:
     assert {peak_live(actions) for actions in forward_only(p, m)} == {0}
 
 
 @pytest.mark.parametrize("kind", ["gpipe", "1f1b"])
+@steady
 @given(p=STAGES, m=MICROBATCHES, forward=COST, backward=COST)
 def test_the_bubble_is_p_minus_1_over_m_plus_p_minus_1(
     kind: str, p: int, m: int, forward: int, backward: int
@@ -88,6 +95,7 @@ def test_the_bubble_is_p_minus_1_over_m_plus_p_minus_1(
     assert bubble(timeline) == pytest.approx((p - 1) / (m + p - 1), abs=1e-12)
 
 
+@steady
 @given(interleavings(), COST, COST)
 def test_interleaving_divides_the_bubble_by_the_chunks(
     case: tuple[int, ...], forward: int, backward: int
@@ -99,6 +107,7 @@ def test_interleaving_divides_the_bubble_by_the_chunks(
     assert bubble(timeline) == pytest.approx((p - 1) / (v * m + p - 1), abs=1e-12)
 
 
+@steady
 @given(interleavings())
 def test_every_boundary_is_crossed_once_forward_and_once_backward(case: tuple[int, ...]) -> None:
     p, m, v, group = case

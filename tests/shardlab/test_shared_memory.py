@@ -303,7 +303,7 @@ def full(world: World) -> str:
     with patch.object(os, "posix_fallocate", no_room, create=True):
         kind = OSError if world.rank == 0 else CollectiveError
         with pytest.raises(kind) as caught:
-            link_of(world, timeout=0.3)
+            link_of(world, where="full")
     assert leftovers(os.getpid()) == []
     return str(caught.value)
 
@@ -312,7 +312,8 @@ def test_a_full_shared_memory_is_an_error_and_not_a_bus_error(pool) -> None:
     maker, other = pool(2).run(full)
     assert "no room" in maker
     assert "--shm-size" in maker
-    assert "rank 0 did not open" in other
+    assert "rank 0 could not open the shared memory" in other
+    assert "no room" in other
 
 
 # ---------------------------------------------------------------------- what is left behind

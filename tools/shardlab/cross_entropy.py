@@ -32,7 +32,8 @@ def cross_entropy(logits_Nv: Tensor, targets_N: Tensor, *, axis: Axis) -> Tensor
     """Return −log softmax(logits)[target] for each token, the same on every rank.
 
     Args:
-        logits_Nv: [*N, v], this rank's words; words of padding hold the smallest finite number.
+        logits_Nv: [*N, v], this rank's words; padding holds the smallest finite number. −∞ is fine
+            for some of a rank's words, not for all.
         targets_N: [*N] integers in 0 … V − 1. The loss of any other target is infinite: no rank
             claims it.
         axis: the tensor axis.

@@ -40,7 +40,7 @@ class VocabParallelEmbedding(nn.Module):
         init: how parameters start.
 
     Shapes: tokens [S, B] integers -> [S, B, H], or [s, B, H]; weight [v, H] with v = ⌈V / ranks⌉.
-    A token outside 0 … V − 1 gives a zero vector: nobody holds it.
+    A token outside 0 … V − 1 gives a zero vector, since nobody holds it; one rank alone refuses it.
 
     """
 
@@ -94,19 +94,32 @@ class VocabParallelHead(nn.Module):
         if weight is None:
             weight = vocabulary_weight(vocab, hidden, axis=axis, name=name, init=init)
         self.weight = weight
-        self.register_buffer("padding", _padding(weight, vocab, axis), persistent=False)
+        length = weight.shape[0]
+        self.words = min(max(vocab - axis.rank * length, 0), length)  # on this rank; then padding
 
     def forward(self, x_SBH: Tensor) -> Tensor:
         """Return logits_SBv."""
-        padding: Tensor | None = self.padding  # type: ignore[assignment]
         return column_parallel(
             x_SBH,
             self.weight,
-            padding,
+            self._padding(),
             axis=self.axis,
             sequence_parallel=self.sequence_parallel,
             gradient_accumulation=self.gradient_accumulation,
         )
+
+    def _padding(self) -> Tensor | None:
+        """Return what to add to the logits: 0 for a word, the smallest finite number for padding.
+
+        Finite, so that a rank that holds nothing but padding still has a softmax. As the linear's
+        bias it costs nothing. None where this rank holds no padding.
+        """
+        length = self.weight.shape[0]
+        if self.words == length:
+            return None
+        padding_v = torch.zeros(length, dtype=self.weight.dtype, device=self.weight.device)
+        padding_v[self.words :] = torch.finfo(padding_v.dtype).min
+        return padding_v
 
 
 def vocabulary_weight(
@@ -115,21 +128,6 @@ def vocabulary_weight(
     """Return this rank's rows [v, H] of a table of `vocab` words, padded with zero rows."""
     padded = padded_vocabulary(vocab, axis.size)
     return init.sharded(f"{name}.weight", (vocab, hidden), axis=axis, dim=0, padded=padded)
-
-
-def _padding(weight_vH: Tensor, vocab: int, axis: Axis) -> Tensor | None:
-    """Return what to add to the logits: 0 for a word, the smallest finite number for padding.
-
-    Finite, so that a rank that holds nothing but padding still has a softmax. As the linear's bias
-    it costs nothing. None where this rank holds no padding.
-    """
-    length = weight_vH.shape[0]
-    words = min(max(vocab - axis.rank * length, 0), length)
-    if words == length:
-        return None
-    padding_v = torch.zeros(length, dtype=weight_vH.dtype, device=weight_vH.device)
-    padding_v[words:] = torch.finfo(weight_vH.dtype).min
-    return padding_v
 
 
 class _Lookup(torch.autograd.Function):

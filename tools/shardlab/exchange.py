@@ -33,9 +33,9 @@ _KIB, _MIB, _ANY = 1 << 10, 1 << 20, float("inf")
 # For each collective and number of ranks, in order: (up to how many bytes of x, how). Past the last
 # entry gloo's own is used. "together" is one exchange of n copies or rows, the rank's own
 # included; "singly" one exchange for each peer, which copies nothing beforehand.
-# Found on two cores over loopback, by interleaved repeats (measure it again with
-# `pytest -m benchmark -s tests/shardlab/test_exchange.py`); numbers of ranks that were not
-# measured use the next larger one that was, and more ranks than the largest use gloo's own.
+# Found on two cores over loopback by interleaved repeats; to measure it again:
+# `pytest -m benchmark -s tests/shardlab/benchmark/test_benchmark_collectives.py`. Numbers of ranks
+# that were not measured use the next larger one that was; more than the largest use gloo's own.
 CHOICES: dict[str, dict[int, Sequence[tuple[float, str]]]] = {
     "all_reduce": {
         2: [(512 * _KIB, "singly")],

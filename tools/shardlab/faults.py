@@ -86,7 +86,8 @@ class Witness:
                 lines.append("  Every other rank gave up too, in the same place.")
         except RuntimeError:
             lines.append("  The ranks' store is gone, and with it the process that held it.")
-        lines.append(f"  The backend said: {str(error).splitlines()[0] if str(error) else error!r}")
+        said = str(error) or repr(error)
+        lines.append(f"  The backend said: {said.splitlines()[0]}")
         return CollectiveError("\n".join(lines))
 
     def _told(self, rank: int, word: str | None, doing: str) -> str:

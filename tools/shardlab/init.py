@@ -1,11 +1,11 @@
 """Initial weights: drawn whole from a generator keyed by name, then sliced.
 
-So every grid, dtype and device starts from the same model. A layer that drew only its own slice
-would start from another one on each tensor axis: n slices from one seed are n equal slices, and n
-seeds give another matrix for every n. Megatron's CPU initialisation draws whole and slices as well
-(`_initialize_affine_weight_cpu` in megatron/core/tensor_parallel/layers.py), but from the global
-generator, so the order in which layers are made matters there; its GPU initialisation draws each
-slice from a seed of its own.
+So every grid, dtype and device starts from the same model, at the price of one whole fp64 tensor at
+a time. A layer that drew only its own slice would start from another model on each tensor axis: n
+slices from one seed are n equal slices, and n seeds give another matrix for every n. Megatron's CPU
+initialisation draws whole and slices as well (`_initialize_affine_weight_cpu` in
+megatron/core/tensor_parallel/layers.py), but from the global generator, so the order in which
+layers are made matters there; its GPU initialisation draws each slice from a seed of its own.
 """
 
 from __future__ import annotations

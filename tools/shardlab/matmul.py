@@ -94,7 +94,7 @@ class _ColumnParallel(torch.autograd.Function):
         if sequence_parallel and needs_weight:  # arrives while dgrad is computed
             gathering = axis.start_all_gather(x)
         if needs_x:  # crosses while wgrad is computed
-            grad_x = (grad_Nf @ weight_fH).view(*grad_SBf.shape[:-1], -1)
+            grad_x = (grad_Nf @ weight_fH).view(*grad_SBf.shape[:-1], weight_fH.shape[1])
             if sequence_parallel:
                 summing = axis.start_reduce_scatter(grad_x)
             else:
@@ -135,7 +135,7 @@ class _RowParallel(torch.autograd.Function):
             grad = gathering.wait()
         grad_NF = grad.reshape(-1, grad.shape[-1])
         if needs_x:
-            grad_x = (grad_NF @ weight_Fh).view(*grad.shape[:-1], -1)
+            grad_x = (grad_NF @ weight_Fh).view(*grad.shape[:-1], weight_Fh.shape[1])
         if needs_weight:
             grad_weight = _weight_gradient(grad_NF, x_SBh, ctx.main_grad)
         return grad_x, grad_weight, grad_bias, None, None, None

@@ -18,8 +18,7 @@ from shardlab.dropout import Dropout
 from shardlab.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.init import Init
 from shardlab.norm import LayerNorm
-from shardlab.rules import check_pipeline, check_tensor
-
+from shardlab.rules import check_divides, check_pipeline, check_tensor
 
 __all__ = ["GPT", "GPTConfig"]
 
@@ -40,7 +39,8 @@ class GPT(nn.Module):
         tensor: the tensor axis.
         sequence_parallel: between the linears keep activations cut along S; no effect on an axis of
             one rank.
-        gradient_accumulation: linears add their weight's gradient into `weight.main_grad`.
+        gradient_accumulation: linears and head add their weight's gradient into `weight.main_grad`;
+            a lookup's gradient, also a tied one's, still comes in `.grad`.
         seed: of the initial weights.
         dropout_seed: of dropout masks; None for `seed`. Data-parallel ranks should differ in it.
         stage: 0 … stages − 1.
@@ -80,13 +80,16 @@ class GPT(nn.Module):
         if self.first:
             self._make_positions(dropout_seed)
         share = config.layers // stages
-        self.layers = nn.ModuleDict()
-        for index in range(stage * share, (stage + 1) * share):
-            self.layers[str(index)] = Block(
-                config, f"layers.{index}", axis=tensor, sequence_parallel=self.sequence_parallel,
-                gradient_accumulation=gradient_accumulation, dropout_seed=dropout_seed,
-                init=self._init,
-            )  # fmt: skip
+        self.layers = nn.ModuleDict(
+            {
+                str(index): Block(
+                    config, f"layers.{index}", axis=tensor, init=self._init,
+                    sequence_parallel=self.sequence_parallel,
+                    gradient_accumulation=gradient_accumulation, dropout_seed=dropout_seed,
+                )
+                for index in range(stage * share, (stage + 1) * share)
+            }
+        )  # fmt: skip
         if self.last:
             self._make_head(gradient_accumulation)
 
@@ -122,7 +125,14 @@ class GPT(nn.Module):
         return logits_SBv
 
     def embed(self, tokens_BS: Tensor) -> Tensor:
-        """Return the hidden states [s, B, H] that enter the first block."""
+        """Return the hidden states [s, B, H] that enter the first block.
+
+        Raises:
+            ValueError: more tokens than positions, or under sequence parallelism tokens that the
+                axis does not divide.
+
+        """
+        self._check_sequence(tokens_BS.shape[1])
         x_sBH: Tensor = self.word_embedding(tokens_BS.t())
         length = x_sBH.shape[0]
         begin = self.tensor.rank * length if self.sequence_parallel else 0
@@ -138,6 +148,16 @@ class GPT(nn.Module):
         """Return (s, B, H): what one stage hands to the next for `batch` sequences."""
         rows = sequence // self.tensor.size if self.sequence_parallel else sequence
         return rows, batch, self.config.hidden
+
+    def _check_sequence(self, tokens: int) -> None:
+        if tokens > self.config.sequence:
+            raise ValueError(
+                f"a sequence of {tokens} tokens, but the model has {self.config.sequence} "
+                "positions; cut the sequence, or make GPTConfig(sequence=…) as long"
+            )
+        if self.sequence_parallel:
+            what = "tokens of a sequence (sequence parallelism)"
+            check_divides(self.tensor.name, self.tensor.size, tokens, what)
 
     def _make_positions(self, dropout_seed: int) -> None:
         self.position_embedding = self._init.replicated(

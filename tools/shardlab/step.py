@@ -14,9 +14,10 @@ Megatron does 1 to 3 in `finalize_model_grads` (megatron/core/distributed) and 4
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from shardlab import partial_gradients
 from shardlab.data_parallel import DataParallel
@@ -26,10 +27,10 @@ from shardlab.model import GPT
 
 
 class StepGradients:
-    """The gradients of one stage of a GPT on a grid; `finish` them after every step's backward.
+    """The gradients of this rank's part of a GPT; `finish` them after every step's backward.
 
     Args:
-        model: this rank's stage.
+        chunks: this rank's stage; or its pieces, under an interleaved schedule.
         grid: tensor × pipeline × data (× context).
         max_norm: clip to this norm; None to leave gradients as they are.
         microbatches: backward passes in a step; each loss divided by their number, by the caller.
@@ -40,21 +41,21 @@ class StepGradients:
     """
 
     def __init__(
-        self, model: GPT, grid: Grid, *, max_norm: float | None = None, microbatches: int = 1,
-        **settings: Any,
+        self, chunks: GPT | Sequence[GPT], grid: Grid, *, max_norm: float | None = None,
+        microbatches: int = 1, **settings: Any,
     ) -> None:  # fmt: skip
         """Hang the data-parallel hooks on the model; make the groups. Every rank calls this."""
-        self._model = model
+        chunks = [chunks] if isinstance(chunks, GPT) else chunks
+        named = [named for chunk in chunks for named in chunk.named_parameters()]
+        self._parameters: list[nn.Parameter] = [parameter for _, parameter in named]
+        self._tied = [c.tied_weight for c in chunks if c.tied_weight is not None]
+        self._copies = [c.tied_weight for c in chunks if c.tied_weight is not None and not c.first]
         self._grid = grid
         self._max_norm = max_norm
         self._whole_model = grid.axis("tensor", "pipeline")
         # Context ranks hold the same parameters and other tokens: they are data ranks here.
         data = grid.axis("data", "context") if grid.context.size > 1 else grid.data
-        self.replicas = DataParallel(
-            model.named_parameters(), data, backwards=microbatches, **settings
-        )
-        tied = model.tied_weight
-        self._tied = tied if tied is not None and tied.requires_grad else None
+        self.replicas = DataParallel(named, data, backwards=microbatches, **settings)
 
     def finish(self, *, tokens: int | Tensor | None = None) -> Tensor:
         """Complete the gradients; return their norm over the whole model, before clipping.
@@ -70,13 +71,13 @@ class StepGradients:
             RuntimeError: a parameter got no gradient.
         """
         self.replicas.finish(tokens=tokens)
-        partial_gradients.reduce(self._model, self._grid.tensor)
-        if self._tied is not None and self._grid.embedding is not None:
-            assert self._tied.grad is not None
-            self._grid.embedding.all_reduce(self._tied.grad, out=self._tied.grad)
-        parameters = list(self._model.parameters())
-        copies = [] if self._tied is None or self._model.first else [self._tied]
-        norm = gradient_norm(parameters, self._whole_model, tensor=self._grid.tensor, copies=copies)
+        partial_gradients.reduce(self._parameters, self._grid.tensor)
+        for weight in self._tied:
+            if weight.grad is not None and self._grid.embedding is not None:
+                self._grid.embedding.all_reduce(weight.grad, out=weight.grad)
+        norm = gradient_norm(
+            self._parameters, self._whole_model, tensor=self._grid.tensor, copies=self._copies
+        )
         if self._max_norm is not None:
-            clip(parameters, norm, self._max_norm)
+            clip(self._parameters, norm, self._max_norm)
         return norm

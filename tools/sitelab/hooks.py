@@ -13,9 +13,10 @@ from mkdocs.exceptions import PluginError
 from mkdocs.plugins import CombinedEvent, event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 from notelab.mermaid import BUNDLE
-from sitelab import cited, live_citations, workbook_pages
+from sitelab import cited, live_citations, search_index, workbook_pages
 from sitelab.cited import Cited
 from sitelab.repository_links import RepositoryLinks
 
@@ -117,9 +118,21 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Leave `<link rel=alternate>` out of a page; sitemap.xml says it, and so does the selector.
 
-    For each of them Material asks for a sitemap.xml below that page, which isn't there.
+    For each of them Material asks for a sitemap.xml below that page, which isn't there. A page of
+    another language than the default searches in that language's index.
     """
-    return _ALTERNATE.sub("", output)
+    output = _ALTERNATE.sub("", output)
+    language = str(config.theme["language"])
+    if language == "en":
+        return output
+    base, own = (get_relative_url(root, page.url) for root in (".", f"{language}/"))
+    return search_index.rebase(output, base.rstrip("/"), own.rstrip("/"))
+
+
+@event_priority(-300)
+def on_post_build(config: MkDocsConfig) -> None:
+    """Split the search index, once all languages are built."""
+    search_index.split(Path(config.site_dir), "es")
 
 
 def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:

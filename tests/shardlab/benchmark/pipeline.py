@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
-from megatron.core.enums import ModelType
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 from shardlab.comm import Axis, World
@@ -21,6 +19,7 @@ from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 from tests.shardlab import megatron as mcore
 from tests.shardlab.benchmark.protocol import Step
+from tests.shardlab.megatron_stage import MegatronStage, forward_step
 
 VOCAB, SEQUENCE = 1024, 128
 Data = list[tuple[Tensor, Tensor]]
@@ -84,41 +83,16 @@ def _torchs(axis: Axis, stage: GPT, data: Data, batch: int) -> Step:
     return step
 
 
-class _ForMegatron(nn.Module):
-    """A stage as Megatron's schedules want it: with a config, and an input set from outside."""
-
-    def __init__(self, stage: GPT, config: Any, model_type: Any) -> None:
-        super().__init__()
-        self.stage, self.config, self.model_type = stage, config, model_type
-        self.received: Tensor | None = None
-
-    def set_input_tensor(self, tensors: list[Tensor | None]) -> None:
-        self.received = tensors[0]
-
-    def forward(self, tokens_BS: Tensor) -> Tensor:
-        out: Tensor = self.stage(tokens_BS if self.received is None else self.received)
-        return out
-
-
 def _megatrons(axis: Axis, stage: GPT, data: Data, batch: int) -> Step:
     config = mcore.config(hidden=stage.config.hidden, dtype=torch.float32)
     config.deallocate_pipeline_outputs = True  # as its training script sets it
     config.batch_p2p_sync = False
-    model = _ForMegatron(stage, config, ModelType.encoder_or_decoder)
-
-    def forward(each: Iterator[tuple[Tensor, Tensor]], model: _ForMegatron) -> Any:
-        tokens_BS, targets_BS = next(each)
-
-        def loss(logits_SBV: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-            value = stage.loss(logits_SBV, targets_BS)
-            return value, {"loss": value.detach().clone()}
-
-        return model(tokens_BS), loss
+    model = MegatronStage(stage, config)
 
     def step() -> float | None:
         stage.zero_grad()
         losses = mcore.schedules.forward_backward_pipelining_without_interleaving(
-            forward_step_func=forward,
+            forward_step_func=forward_step(stage.loss),
             data_iterator=iter(data),
             model=model,
             num_microbatches=len(data),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.shardlab.benchmark.provenance import ROOT
+
+MEASURED = ROOT / "docs/measured"
+PAGES = {
+    "en": ROOT / "docs/reference/kernels-speed.md",
+    "es": ROOT / "docs/reference/kernels-speed.es.md",
+}
 Words = Mapping[str, str]  # language ("en", "es") to text
 
 ABOUT = {
@@ -45,9 +53,9 @@ def render(result: Mapping[str, Any], layout: Layout, language: str) -> str:
     heads = [layout.row[language], *(words[language] for words in layout.columns.values())]
     lines = [f"| {' | '.join(heads)} |", "|--:" * len(heads) + "|"]
     for case in result["cases"]:
-        cells = [f"{case['settings'][layout.key]:,}"]
+        cells = [_number(case["settings"][layout.key], language)]
         for name in layout.columns:
-            cells.append(_cell(case["summary"][name], alone=name == base))
+            cells.append(_cell(case["summary"][name], language, alone=name == base))
         lines.append(f"| {' | '.join(cells)} |")
     about = ABOUT[language].format(
         base=layout.columns[base][language],
@@ -57,13 +65,27 @@ def render(result: Mapping[str, Any], layout: Layout, language: str) -> str:
     return "\n".join([*lines, "", about])
 
 
-def _cell(summary: Mapping[str, Sequence[float]], *, alone: bool) -> str:
+def publish(result: Mapping[str, Any], layout: Layout) -> None:
+    """Keep the JSON and write its table into the page, in both languages."""
+    name = result["what"]
+    text = json.dumps(result, separators=(",", ":")) + "\n"
+    MEASURED.mkdir(exist_ok=True)
+    (MEASURED / f"{name}.json").write_text(text, "utf-8")
+    for language, page in PAGES.items():
+        fill(page, layout, render(result, layout, language))
+
+
+def _cell(summary: Mapping[str, Sequence[float]], language: str, *, alone: bool) -> str:
     milliseconds = 1000 * statistics.median(summary["p20"])
-    shown = f"{milliseconds:.1f}" if milliseconds < 100 else f"{milliseconds:,.0f}"
+    shown = f"{milliseconds:.1f}" if milliseconds < 100 else _number(round(milliseconds), language)
     if alone:
         return shown
     ratios = summary["ratio-p20"]
     return f"{shown} (**{statistics.median(ratios):.2f}**, {min(ratios):.2f}–{max(ratios):.2f})"
+
+
+def _number(value: int, language: str) -> str:
+    return f"{value:,}" if language == "en" else f"{value}"
 
 
 def fill(page: Path, layout: Layout, text: str) -> None:

@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.shardlab.benchmark import protocol, table, tp
-from tests.shardlab.benchmark.provenance import ROOT
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
@@ -26,20 +23,15 @@ GOALS = [
 ]
 
 
-def test_a_tensor_parallel_step_beside_megatron_core_and_dtensor(
-    quick: bool, tmp_path: Path
-) -> None:
+def test_a_tensor_parallel_step_beside_megatron_core_and_dtensor(quick: bool) -> None:
     plan = protocol.QUICK if quick else protocol.Plan()
     sizes = tp.HIDDEN[:2] if quick else tp.HIDDEN
     cases = protocol.compare(tp.build, [{"hidden": h} for h in sizes], ranks=2, plan=plan)
     result = protocol.record("tensor-parallel", tp.BASE, cases, plan)
     print(f"\n{table.render(result, tp.LAYOUT, 'en')}")
-    protocol.store((tmp_path if quick else ROOT / "docs/measured") / "tensor-parallel.json", result)
     if quick:
         return
-    for language, suffix in (("en", ""), ("es", ".es")):
-        page = ROOT / f"docs/reference/kernels{suffix}.md"
-        table.fill(page, tp.LAYOUT, table.render(result, tp.LAYOUT, language))
+    table.publish(result, tp.LAYOUT)
     by_hidden = {case.settings["hidden"]: case for case in cases}
     missed = [
         f"hidden {hidden}: {name} takes {ratio:.2f}× the step of {base}, the goal is {goal:.2f}×"

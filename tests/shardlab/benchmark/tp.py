@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 from shardlab.comm import Axis, World
 from shardlab.model import GPT, GPTConfig
 from shardlab.sharding import load_whole
-from tests.shardlab import dtensor, gpt_twins
+from tests.shardlab import dtensor, gpt_twins, megatron_gpt
 from tests.shardlab import megatron as mcore
 from tests.shardlab.benchmark.protocol import Step
 from tests.shardlab.benchmark.table import Layout
@@ -97,7 +97,7 @@ def training_step(
         optimizer.zero_grad()
         with context():
             value = loss()
-            value.backward()
+            value.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return value.item()
 
@@ -139,22 +139,20 @@ def megatrons(task: Task) -> Step:
     settings = mcore.config(
         hidden=config.hidden, heads=config.heads, depth=config.layers, dtype=config.dtype
     )
-    model = mcore.gpt(settings, vocab=config.vocab, sequence=config.sequence, tied=True)
-    mcore.load(model, {gpt_twins.theirs_by_ours(name): w for name, w in task.weights.items()})
+    model = megatron_gpt.gpt(settings, vocab=config.vocab, sequence=config.sequence, tied=True)
+    megatron_gpt.load(
+        model, {gpt_twins.theirs_by_ours(name): w for name, w in task.weights.items()}
+    )
     tokens, targets = task.tokens, task.targets
     positions = torch.arange(config.sequence).expand_as(tokens)
-    mask = mcore.causal_mask(config.sequence)
+    mask = megatron_gpt.causal_mask(config.sequence)
     return training_step(
         model.parameters(), lambda: model(tokens, positions, mask, labels=targets).mean()
     )
 
 
 def dtensors(task: Task, world: World) -> Step:
-    config = task.config
-    model = dtensor.WholeGPT(
-        layers=config.layers, hidden=config.hidden, heads=config.heads, groups=config.groups,
-        vocab=config.vocab, sequence=config.sequence, tied=True,
-    )  # fmt: skip
+    model = dtensor.WholeGPT(task.config)
     model.load_state_dict(task.weights, strict=False)  # the head's is the embedding's
     mesh = DeviceMesh.from_group(world.whole.group, "cpu", mesh=list(range(world.size)))
     dtensor.tensor_parallel(model, mesh, sequence_parallel=False)

@@ -20,7 +20,7 @@ Megatron's `dist_checkpointing` has `ShardedTensor`, with global offsets: the id
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -52,47 +52,48 @@ _FREE = {"dropout", "init_std", "dtype"}  # may differ on a load (each tensor's 
 
 
 def save(
-    path: Path | str, *, model: GPT, optimizer: Optimizer | None = None, grid: Grid, whole: Axis,
-    record: Mapping[str, Any] | None = None,
+    path: Path | str, *, model: GPT | Sequence[GPT], grid: Grid,
+    optimizer: Optimizer | None = None, record: Mapping[str, Any] | None = None,
     generators: Mapping[str, torch.Generator] | None = None,
 ) -> None:  # fmt: skip
     """Write a checkpoint, in the place of one that is at `path`; every rank calls this.
 
     Args:
         path: a folder that all ranks see.
-        model: this rank's stage.
-        optimizer: of its parameters; AdamW, SGD or any whose state has the parameters' shape.
+        model: this rank's stage; or its pieces, under an interleaved schedule.
         grid: where this rank stands.
-        whole: all ranks (`world.whole`).
-        record: what else to note, as plain values: step, position in the data, a schedule's state.
+        optimizer: of its parameters; AdamW, SGD or any whose state has the parameters' shape.
+        record: what else to note, as JSON: step, position in the data, a schedule's state; rank 0's
+            is written.
         generators: of random numbers that all ranks draw alike (the order of the data, say). Not
             those of dropout: another grid cuts activations otherwise.
 
     Raises:
         CheckpointError: on every rank, where one could not write; an older checkpoint then stands.
     """
-    root, held = Path(path), of_parameters(model, grid)
-    if optimizer is not None:
-        held += of_optimizer(optimizer, model, grid)
-    held += _of_generators(generators or {}, writes=whole.rank == 0)
-    device = next(model.parameters()).device
+    root, chunks = Path(path), _listed(model)
+    whole, device = _everybody(grid), next(chunks[0].parameters()).device
     token = torch.tensor([secrets.randbits(62)], device=device)
     folder = f"shards-{int(whole.broadcast(token)):016x}"
     with _together(whole, "write its shard", device):
+        held = of_parameters(chunks, grid) + _of_generators(generators, writes=whole.rank == 0)
+        if optimizer is not None:
+            held += of_optimizer(optimizer, chunks, grid)
+        noted = _json(record or {})
         mine = shards.write(root / folder, whole.rank, held)
     parts = _gather(mine, whole, device)
     with _together(whole, "write the index", device):
         if whole.rank == 0:
-            index = Index(
-                indexes.FORMAT, _plain(model.config), settings(optimizer) if optimizer else [],
-                dict(record or {}), indexes.merge(parts),
-            )  # fmt: skip
+            groups = settings(optimizer) if optimizer else []
+            tensors = indexes.merge(parts)
+            index = Index(indexes.FORMAT, _plain(chunks[0].config), groups, noted, tensors)
             shards.commit(root, msgspec.json.format(msgspec.json.encode(index), indent=1))
             shards.sweep(root, folder)
 
 
 def load(
-    path: Path | str, *, model: GPT, optimizer: Optimizer | None = None, grid: Grid, whole: Axis,
+    path: Path | str, *, model: GPT | Sequence[GPT], grid: Grid,
+    optimizer: Optimizer | None = None,
     generators: Mapping[str, torch.Generator] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Fill model, optimizer and generators from a checkpoint of any grid; return its record.
@@ -104,25 +105,25 @@ def load(
         CheckpointError: on every rank, where one found that the checkpoint is missing, damaged, or
             of another model.
     """
-    root = Path(path)
-    device = next(model.parameters()).device
+    root, chunks = Path(path), _listed(model)
+    whole, device = _everybody(grid), next(chunks[0].parameters()).device
+    state: dict[int, dict[str, Tensor]] = {}
+    groups: list[dict[str, object]] = []
     with _together(whole, "read the checkpoint", device):
         index = indexes.read(root / shards.INDEX)
-        _same_config(index.config, model.config)
+        _same_config(index.config, chunks[0].config)
         reader = shards.Reader(root, index)
-        held = of_parameters(model, grid)
-        state: dict[int, dict[str, Tensor]] = {}
-        groups: list[dict[str, object]] = []
+        drawn = _of_generators(generators, writes=False)
+        held = of_parameters(chunks, grid) + drawn
         if optimizer is not None:
-            room, state = room_for_optimizer(optimizer, model, grid, index.tensors)
+            room, state = room_for_optimizer(optimizer, chunks, index.tensors)
             groups = restored_groups(optimizer, index.optimizer)
             held += room
-        drawn = _of_generators(generators or {}, writes=False)
-        for piece in held + drawn:
+        for piece in held:
             reader.prepare(piece)
-    _nothing_left(index, held + drawn, whole, device, optimizer is not None)
+    _nothing_left(index, held, whole, device, optimizer is not None)
     with _together(whole, "read its slices", device), torch.no_grad():
-        for piece in held + drawn:
+        for piece in held:
             reader.read(piece)
     if optimizer is not None:
         optimizer.load_state_dict({"state": state, "param_groups": groups})
@@ -131,8 +132,24 @@ def load(
     return index.record
 
 
-def _of_generators(generators: Mapping[str, torch.Generator], *, writes: bool) -> list[Held]:
-    states = {f"generator/{name}": g.get_state() for name, g in generators.items()}
+def _listed(model: GPT | Sequence[GPT]) -> list[GPT]:
+    return [model] if isinstance(model, GPT) else list(model)
+
+
+def _everybody(grid: Grid) -> Axis:
+    return grid.axis("tensor", "context", "data", "pipeline")
+
+
+def _json(record: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        noted: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(record))
+    except TypeError as error:
+        raise CheckpointError(f"the record is not plain JSON: {error}") from None
+    return noted
+
+
+def _of_generators(generators: Mapping[str, torch.Generator] | None, *, writes: bool) -> list[Held]:
+    states = {f"generator/{name}": g.get_state() for name, g in (generators or {}).items()}
     return [Held(name, s, tuple(s.shape), (0,), writes) for name, s in states.items()]
 
 

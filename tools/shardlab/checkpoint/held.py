@@ -6,7 +6,7 @@ it stands here, and which one rank of the several that hold the same box writes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,15 +41,16 @@ class Held:
     writes: bool
 
 
-def of_parameters(model: GPT, grid: Grid) -> list[Held]:
-    """Return the boxes of the model's parameters."""
+def of_parameters(chunks: Sequence[GPT], grid: Grid) -> list[Held]:
+    """Return the boxes of the parameters of this rank's pieces of the model."""
     return [
-        _like(f"model/{name}", parameter, parameter.detach(), _writes(model, grid, parameter))
-        for name, parameter in model.named_parameters()
+        _like(f"model/{name}", parameter, parameter.detach(), _writes(chunks, grid, parameter))
+        for chunk in chunks
+        for name, parameter in chunk.named_parameters()
     ]
 
 
-def of_optimizer(optimizer: Optimizer, model: GPT, grid: Grid) -> list[Held]:
+def of_optimizer(optimizer: Optimizer, chunks: Sequence[GPT], grid: Grid) -> list[Held]:
     """Return the boxes of the optimizer's state, `optimizer.exp_avg/layers.3…` and the like.
 
     A state of the parameter's shape is cut as the parameter is; a number without dimensions (the
@@ -59,8 +60,8 @@ def of_optimizer(optimizer: Optimizer, model: GPT, grid: Grid) -> list[Held]:
         CheckpointError: a state of another shape.
     """
     held = []
-    for name, parameter in _trained(optimizer, model):
-        writes = _writes(model, grid, parameter)
+    for name, parameter in _trained(optimizer, chunks):
+        writes = _writes(chunks, grid, parameter)
         for key, value in optimizer.state.get(parameter, {}).items():
             if value is None:
                 continue
@@ -68,7 +69,7 @@ def of_optimizer(optimizer: Optimizer, model: GPT, grid: Grid) -> list[Held]:
             if isinstance(value, Tensor) and value.shape == parameter.shape:
                 held.append(_like(path, parameter, value.detach(), writes))
             elif isinstance(value, Tensor) and value.dim() == 0:
-                held.append(_number(path, value, grid, parameter, model))
+                held.append(_number(path, value, chunks, grid, parameter))
             else:
                 raise CheckpointError(
                     f"the optimizer's {key} of {name} is neither of the parameter's shape nor a "
@@ -78,7 +79,7 @@ def of_optimizer(optimizer: Optimizer, model: GPT, grid: Grid) -> list[Held]:
 
 
 def room_for_optimizer(
-    optimizer: Optimizer, model: GPT, grid: Grid, tensors: Mapping[str, Entry]
+    optimizer: Optimizer, chunks: Sequence[GPT], tensors: Mapping[str, Entry]
 ) -> tuple[list[Held], dict[int, dict[str, Tensor]]]:
     """Make room for the state that a checkpoint has of this rank's parameters.
 
@@ -91,7 +92,7 @@ def room_for_optimizer(
         if kind.startswith("optimizer."):
             saved.setdefault(name, []).append(kind.removeprefix("optimizer."))
     held, state = [], {}
-    for i, (name, parameter) in enumerate(_trained(optimizer, model)):
+    for i, (name, parameter) in enumerate(_trained(optimizer, chunks)):
         room: dict[str, Tensor] = {}
         for key in saved.get(name, []):
             path = f"optimizer.{key}/{name}"
@@ -166,9 +167,9 @@ def _plain(value: object) -> bool:
     return value is None or isinstance(value, bool | int | float)
 
 
-def _trained(optimizer: Optimizer, model: GPT) -> Iterator[tuple[str, nn.Parameter]]:
+def _trained(optimizer: Optimizer, chunks: Sequence[GPT]) -> Iterator[tuple[str, nn.Parameter]]:
     """The optimizer's parameters, by name, in its own order."""
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    names = {id(p): name for chunk in chunks for name, p in chunk.named_parameters()}
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if id(parameter) not in names:
@@ -179,11 +180,15 @@ def _trained(optimizer: Optimizer, model: GPT) -> Iterator[tuple[str, nn.Paramet
             yield names[id(parameter)], parameter
 
 
-def _writes(model: GPT, grid: Grid, parameter: nn.Parameter) -> bool:
-    copy = parameter is model.tied_weight and not model.first
-    replica = grid.data.rank > 0 or grid.context.rank > 0
+def _writes(chunks: Sequence[GPT], grid: Grid, parameter: nn.Parameter) -> bool:
     repeated = sharding_of(parameter) is None and grid.tensor.rank > 0
-    return not (copy or replica or repeated)
+    return not repeated and _first_holder(chunks, grid, parameter)
+
+
+def _first_holder(chunks: Sequence[GPT], grid: Grid, parameter: nn.Parameter) -> bool:
+    """Whether no data rank and no earlier stage has the same."""
+    copy = any(parameter is chunk.tied_weight and not chunk.first for chunk in chunks)
+    return not copy and grid.data.rank == grid.context.rank == 0
 
 
 def _like(name: str, parameter: nn.Parameter, value: Tensor, writes: bool) -> Held:
@@ -200,8 +205,9 @@ def _like(name: str, parameter: nn.Parameter, value: Tensor, writes: bool) -> He
     return Held(name, box, tuple(shape), tuple(offset), writes and inside > 0)
 
 
-def _number(name: str, value: Tensor, grid: Grid, parameter: nn.Parameter, model: GPT) -> Held:
-    """A number that all ranks with a part of the parameter have alike; the first of them writes."""
-    first = grid.tensor.rank == grid.data.rank == grid.context.rank == 0
-    copy = parameter is model.tied_weight and not model.first
-    return Held(name, value, (), (), first and not copy)
+def _number(
+    name: str, value: Tensor, chunks: Sequence[GPT], grid: Grid, parameter: nn.Parameter
+) -> Held:
+    """A number that all ranks with a part of the parameter have alike."""
+    writes = grid.tensor.rank == 0 and _first_holder(chunks, grid, parameter)
+    return Held(name, value, (), (), writes)

@@ -18,7 +18,7 @@ import msgspec
 
 FORMAT = "shardlab checkpoint 1"
 MOST_BYTES = 64 * 2**20  # of an index: more than any model here needs
-MOST_PIECES = 4096
+MOST_PIECES = 1024
 _FILE = re.compile(r"shards-[0-9a-f]{16}/rank-[0-9]{5}\.safetensors")
 
 Box = tuple[Sequence[int], Sequence[int]]  # offset, shape

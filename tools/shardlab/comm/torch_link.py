@@ -9,6 +9,7 @@ some 20 µs of argument checks, most of which the axis has made already.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -38,10 +39,12 @@ class TorchLink:
         group: torch's process group.
         size: how many ranks it has.
         backend: "gloo", "nccl" or "fake".
+        timeout: seconds that a message may take on gloo, which forgets the group's for messages.
     """
 
-    def __init__(self, group: Any, size: int, backend: str) -> None:
+    def __init__(self, group: Any, size: int, backend: str, timeout: float) -> None:
         self.group = group
+        self._timeout = timedelta(seconds=timeout)
         self._size = size
         self._gloo = backend == "gloo"
         self.groups_exchanges = backend == "nccl"
@@ -80,11 +83,14 @@ class TorchLink:
 
     def start_send(self, x: Tensor, to: int, tag: int) -> Work:
         """Send contiguous `x`."""
-        return self.group.send([x], to, tag)  # type: ignore[no-any-return]
+        return self._message(self.group.send([x], to, tag))
 
     def start_recv(self, out: Tensor, source: int, tag: int) -> Work:
         """Receive into contiguous `out`."""
-        return self.group.recv([out], source, tag)  # type: ignore[no-any-return]
+        return self._message(self.group.recv([out], source, tag))
+
+    def _message(self, work: Any) -> Work:
+        return _Timed(work, self._timeout) if self._gloo else work
 
     def start_grouped(
         self, sends: Sequence[tuple[Tensor, int]], receives: Sequence[tuple[Tensor, int]]
@@ -111,3 +117,14 @@ class TorchLink:
         there, mine = out.to(device), x.to(device)
         self.start_all_gather(mine, there, self.composes("all_gather", mine, "")).wait()
         out.copy_(there)
+
+
+class _Timed:
+    """A work with a limit to its wait."""
+
+    def __init__(self, work: Any, timeout: timedelta) -> None:
+        self._work = work
+        self._timeout = timeout
+
+    def wait(self) -> None:
+        self._work.wait(self._timeout)

@@ -51,7 +51,7 @@ class World:
         self.timeout = timeout
         self.check = check
         if backend == "fake":  # its store keeps nothing
-            store = dist.HashStore()
+            store = dist.HashStore()  # type: ignore[attr-defined]
         # Each rank's nth world on a store meets the other ranks' nth, and no keys of earlier ones.
         number = store.add(f"shardlab/worlds/{rank}", 1)
         self._store = dist.PrefixStore(f"shardlab/{number}", store)  # type: ignore[attr-defined]
@@ -106,7 +106,7 @@ class World:
             store=dist.PrefixStore("torch", store),  # type: ignore[attr-defined]
             rank=rank,
             world_size=size,
-            timeout=timedelta(seconds=timeout - _grace(timeout)),
+            timeout=timedelta(seconds=max(timeout, _START)),
             device_id=device if backend == "nccl" else None,
         )
         world = cls(
@@ -119,6 +119,7 @@ class World:
             store=store,
             owner=True,
         )
+        dist.group.WORLD.set_timeout(timedelta(seconds=world._patience))  # type: ignore[union-attr]
         if watch:
             world.witness.watch(every=1.0, patience=timeout)
         return world
@@ -170,7 +171,7 @@ class World:
     def link(self, ranks: tuple[int, ...], link: str) -> TorchLink | SharedMemoryLink:
         """Return what carries an axis over `ranks`; made once, by its members alone."""
         if link == "torch":
-            return TorchLink(self.group(ranks), len(ranks), self.backend)
+            return TorchLink(self.group(ranks), len(ranks), self.backend, self._patience)
         if link != "shared-memory":
             raise ValueError(f'link {link!r} is not known; choose "torch" or "shared-memory"')
         if ranks not in self._shared:
@@ -201,8 +202,8 @@ class World:
             return dist.new_group(list(ranks))
         c10d = dist.distributed_c10d
         backend, store = c10d._world.pg_map[c10d._get_default_group()]
-        name = "shardlab-" + "-".join(map(str, ranks))
-        made = self._store.add(f"groups/{name}/{self.rank}", 1)  # others may have made it before
+        name = "shardlab/" + "-".join(map(str, ranks))
+        made = store.add(f"{name}/made by {self.rank}", 1)  # another world may have one like it
         group, _ = c10d._new_process_group_helper(
             len(ranks),
             ranks.index(self.rank),
@@ -241,6 +242,7 @@ class World:
 
 
 _CPU = torch.device("cpu")
+_START = 60.0  # seconds: a process that starts on a busy machine takes its time
 
 
 def _grace(timeout: float) -> float:

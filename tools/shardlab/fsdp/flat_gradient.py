@@ -69,10 +69,8 @@ class FlatGradient:
         leaf.grad = None
         if self._life.state is not GradientState.FILLING:
             self._begin()
-        layout = self.flat.layout
         assert self._buffer_F is not None
-        place = self._buffer_F[layout.offsets[number] : layout.offsets[number] + grad.numel()]
-        place = place.view(layout.shapes[number])
+        place = self.flat.view(self._buffer_F, number)
         if self._filled[number]:
             place.add_(grad)
         else:

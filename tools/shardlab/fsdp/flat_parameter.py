@@ -57,6 +57,7 @@ class FlatParameter:
         self.axis = axis
         self.leaves = [leaf for _, leaf in named]
         self.layout = FlatLayout.of({name: leaf.shape for name, leaf in named}, axis.size)
+        self._strides = [torch.empty(s, device="meta").stride() for s in self.layout.shapes]
         own_F = self._flattened()
         shard_f = own_F.view(axis.size, -1)[axis.rank]
         # One rank that computes in its own dtype has its shard for a whole: nothing ever moves.
@@ -91,13 +92,16 @@ class FlatParameter:
         """Whether the shard was written to since it was last gathered."""
         return not self.is_whole and self.version != self._gathered_version
 
+    def view(self, flat_F: Tensor, number: int) -> Tensor:
+        """Return the place of parameter `number` in `flat_F`, in its own shape."""
+        layout = self.layout
+        return flat_F.as_strided(
+            layout.shapes[number], self._strides[number], layout.offsets[number]
+        )
+
     def views(self, flat_F: Tensor) -> list[Tensor]:
         """Return each parameter's place in `flat_F`, in its own shape."""
-        layout = self.layout
-        return [
-            flat_F[at : at + leaf.numel()].view(shape)
-            for at, leaf, shape in zip(layout.offsets, self.leaves, layout.shapes, strict=True)
-        ]
+        return [self.view(flat_F, number) for number in range(len(self.leaves))]
 
     def start_gather(self) -> None:
         """Give `full_F` memory and start to fill it."""

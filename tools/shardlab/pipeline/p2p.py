@@ -1,7 +1,9 @@
 """One stage's messages in one run: what is on its way out, what on its way in.
 
-Nothing here waits but for what a compute is about to use. Sends are started and left; receives are
-started where the schedule says, each into a tensor of its own, and waited for when they are taken.
+Nothing here waits but for what a compute is about to use. Sends are started and left. Receives are
+started before their turn, each into a tensor of its own, and waited for when they are taken: where
+a receive is posted already gloo sends at once, from the sender's own thread; else the two sides'
+threads first have to agree.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from torch import Tensor
 
 from shardlab.comm import Axis, Pending
 from shardlab.pipeline.action import (
+    Action,
     Message,
     Receive,
     RecvBackward,
@@ -22,19 +25,26 @@ from shardlab.pipeline.action import (
     SendBackward,
     SendForward,
     name,
+    parts,
 )
 from shardlab.pipeline.piece import feeds, partner, received, served
 
-# How many sends may be under way before the oldest is waited for. A send keeps its tensor; in a
-# whole schedule the receive of the one before the last is long posted, so that wait is short.
-UNDER_WAY = 2
+# How many sends may be under way before the oldest is waited for. A send keeps its tensor; the
+# receive of the one before the last is long posted, so that this wait is short.
+SENDS = 2
+# How many receives are posted before the schedule's turn for them comes. Each keeps a tensor.
+RECEIVES = 2
 
 
 class PointToPoint:
     """Sends and receives of one stage, all of one shape and dtype.
 
+    Not so on a GPU: NCCL runs what one stream is given in order, and a receive posted early would
+    hold up the sends behind it, on which it may depend. There all is started in its turn.
+
     Args:
         axis: the pipeline axis; its rank is the stage.
+        actions: this stage's part of the schedule.
         chunks: v, how many chunks each stage holds.
         shape: of every activation and gradient between two stages.
         dtype: of the same.
@@ -44,6 +54,7 @@ class PointToPoint:
     def __init__(
         self,
         axis: Axis,
+        actions: Sequence[Action],
         chunks: int,
         *,
         shape: Sequence[int],
@@ -58,6 +69,10 @@ class PointToPoint:
         self._ready: dict[Send, Tensor] = {}
         self._leaving: deque[Pending] = deque()
         self._arriving: dict[Receive, Pending] = {}
+        every = (part for action in actions for part in parts(action))
+        self._coming = deque(m for m in every if isinstance(m, RecvForward | RecvBackward))
+        self._ahead = 0 if device.type == "cuda" else RECEIVES
+        self._due = 0  # receives whose turn has come and that are not started
 
     def is_first(self, chunk: int) -> bool:
         """Whether this stage's chunk is the model's first piece: its input is no message."""
@@ -87,26 +102,23 @@ class PointToPoint:
         self._arriving[received(target[1])] = Pending(x)
 
     def start(self, messages: Sequence[Message]) -> None:
-        """Start sends and receives together, so that they may cross."""
-        sends: list[tuple[Tensor, int]] = []
-        receives: list[tuple[Tensor, int]] = []
+        """Start sends and receives together, so that they may cross; and coming receives early."""
+        leaving = [m for m in messages if isinstance(m, SendForward | SendBackward)]
+        self._due += len(messages) - len(leaving)
         awaited: list[Receive] = []
-        tags: list[int] = []
-        for message in messages:
-            end = partner(self._axis.rank, message, self._axis.size, self._chunks)
-            assert end is not None
-            if isinstance(message, SendForward | SendBackward):
-                sends.append((self._ready.pop(message), end[0]))
-                tags.append(self._tag(message))
-            elif isinstance(message, RecvForward | RecvBackward):
-                room = torch.empty(self._shape, dtype=self._dtype, device=self._device)
-                receives.append((room, end[0]))
-                tags.append(self._tag(end[1]))
-                awaited.append(message)
-        pending = self._axis.start_exchange(sends, receives, tags=tags)
-        self._leaving.extend(pending[: len(sends)])
-        self._arriving.update(zip(awaited, pending[len(sends) :], strict=True))
-        while len(self._leaving) > UNDER_WAY:
+        while self._coming and self._due > -self._ahead:
+            awaited.append(self._coming.popleft())
+            self._due -= 1
+        rooms = [torch.empty(self._shape, dtype=self._dtype, device=self._device) for _ in awaited]
+        ends = [self._end(message) for message in (*leaving, *awaited)]
+        pending = self._axis.start_exchange(
+            [(self._ready.pop(m), end[0]) for m, end in zip(leaving, ends, strict=False)],
+            list(zip(rooms, (end[0] for end in ends[len(leaving) :]), strict=True)),
+            tags=[end[1] for end in ends],
+        )
+        self._leaving.extend(pending[: len(leaving)])
+        self._arriving.update(zip(awaited, pending[len(leaving) :], strict=True))
+        while len(self._leaving) > SENDS:
             self._leaving.popleft().wait()
 
     def take(self, receive: Receive) -> Tensor:
@@ -118,7 +130,10 @@ class PointToPoint:
         while self._leaving:
             self._leaving.popleft().wait()
 
-    def _tag(self, send: Message) -> int:
-        """Number a message, from 1: both ends know it by what is sent."""
+    def _end(self, message: Message) -> tuple[int, int]:
+        """Return a message's other end and its tag, a number that both ends know by the send."""
+        end = partner(self._axis.rank, message, self._axis.size, self._chunks)
+        assert end is not None
+        send = message if isinstance(message, SendForward | SendBackward) else end[1]
         backward = isinstance(send, SendBackward)
-        return 1 + 2 * (send.microbatch * self._chunks + send.chunk) + backward
+        return end[0], 1 + 2 * (send.microbatch * self._chunks + send.chunk) + backward

@@ -89,14 +89,15 @@ def run(
     modules = [chunks] if isinstance(chunks, nn.Module) else list(chunks)
     _demand_fit(schedule, modules, microbatches, axis)
     like = next((p for module in modules for p in module.parameters()), torch.empty(0))
+    actions = schedule[axis.rank]
     messages = PointToPoint(
         axis,
+        actions,
         len(modules),
         shape=shape,
         dtype=dtype or like.dtype,
         device=device or like.device,
     )
-    actions = schedule[axis.rank]
     trains = any(isinstance(action, Backward) for action in actions)
     stage = _Stage(
         modules=modules,

@@ -40,6 +40,7 @@ SLOT = 512 << 10  # bytes: the slots of two ranks stay in a cache while they are
 WHOLE = 64 << 10  # bytes up to which more than two ranks each add everything
 _LOOKS = 400  # at a flag before the patience begins: some 20 µs, a tenth where cores are short
 _ORDERED = ("x86_64", "AMD64", "i686", "x86")  # machines that need no fence
+_START = 60.0  # seconds at least for all to come: a process that starts takes its time
 _PLANS = 1000  # kept at most
 _ADDED = {"sum": "sum", "mean": "sum", "max": "max"}  # the axis divides
 
@@ -72,7 +73,8 @@ class SharedMemoryLink:
         self._looks = range(_LOOKS if self._size <= patience.cores() else _LOOKS // 10)
         self._beside = (self,) if beside is None else beside
         self._layout = layout = Layout(self._size, slot)
-        self._region = region = Region.meet(store, self._ranks, self._me, layout.size, timeout)
+        patient = max(timeout, _START)
+        self._region = region = Region.meet(store, self._ranks, self._me, layout.size, patient)
         self._words = region.words
         fence = None if platform.machine() in _ORDERED else patience.Fence()
         self._slots = Slots(region.bytes, layout, self._me)

@@ -32,10 +32,14 @@ class Meeting:
         self._end = time.monotonic() + timeout
         self._card = Card.own()
 
-    def announce(self, path: Path) -> Path:
+    def announce(self, path: Path) -> None:
         """Tell the others where the file is."""
         self._write("file", path)
-        return path
+
+    def give_up(self, error: OSError) -> None:
+        """Tell the others that this rank could not make the file, or not open it."""
+        key = f"open/{self._me}" if self._me else "file"
+        self._store.set(key, json.dumps(["", self._card.write(), str(error)]))
 
     def find(self) -> Path:
         """Return where the first rank has made the file."""
@@ -60,7 +64,7 @@ class Meeting:
         return not self._card.same_host(card)
 
     def _write(self, key: str, path: Path) -> None:
-        self._store.set(key, json.dumps([str(path), self._card.write()]))
+        self._store.set(key, json.dumps([str(path), self._card.write(), ""]))
 
     def _await(
         self, key: str, peer: int, current: Callable[[Path, Card], bool]
@@ -68,7 +72,11 @@ class Meeting:
         pause = 2e-4
         while True:
             if self._store.check([key]):
-                where, who = json.loads(self._store.get(key))
+                where, who, trouble = json.loads(self._store.get(key))
+                if trouble:
+                    raise CollectiveError(
+                        f"rank {self._ranks[peer]} could not open the shared memory: {trouble}"
+                    )
                 path, card = Path(where), Card.read(who)
                 if current(path, card):
                     return path, card
@@ -80,8 +88,8 @@ class Meeting:
     def _late(self, peer: int) -> CollectiveError:
         return CollectiveError(
             f"rank {self._ranks[self._me]}: rank {self._ranks[peer]} did not open the shared "
-            f"memory of ranks {list(self._ranks)} within {self._timeout:g} s. Every member must ask for "
-            f'this axis with link="shared-memory", and see the same files in memory'
+            f"memory of ranks {list(self._ranks)} within {self._timeout:g} s. Every member must "
+            'ask for this axis with link="shared-memory", and see the same files in memory'
         )
 
     def _apart(self, cards: dict[int, Card]) -> CollectiveError:

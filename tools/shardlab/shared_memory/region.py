@@ -64,12 +64,16 @@ class Region:
             OSError: there is no room for the file.
         """
         meeting = Meeting(store, ranks, me, timeout)
-        path = _create(size) if me == 0 else None
+        path = None
         try:
-            path = meeting.announce(path) if path else meeting.find()
+            path = _create(size) if me == 0 else meeting.find()
+            if me == 0:
+                meeting.announce(path)
             file = _open(path, me)
-            cards = meeting.gather(path)
-            return cls(file, cards, me)
+            return cls(file, meeting.gather(path), me)
+        except OSError as error:
+            meeting.give_up(error)
+            raise
         finally:
             if path:
                 path.unlink(missing_ok=True)

@@ -1,0 +1,45 @@
+/* Draws the page's diagrams with the site's own mermaid, in the colours of the palette, and again
+ * when the palette changes. A diagram that does not parse shows why, in its place. */
+(function () {
+  "use strict";
+
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const diagrams = [];
+  let drawing = Promise.resolve();
+
+  function begin() {
+    for (const element of document.querySelectorAll("div.mermaid")) {
+      diagrams.push({ element, text: element.textContent });
+    }
+    if (diagrams.length) draw();
+    dark.addEventListener("change", draw);
+  }
+
+  function draw() {
+    drawing = drawing.then(all);
+  }
+
+  async function all() {
+    window.mermaid.initialize({
+      startOnLoad: false,
+      securityLevel: "strict",
+      suppressErrorRendering: true,
+      theme: dark.matches ? "dark" : "neutral",
+    });
+    for (const [number, { element, text }] of diagrams.entries()) {
+      try {
+        const { svg } = await window.mermaid.render(`diagram-${number}`, text);
+        element.innerHTML = svg; // made by mermaid, which escapes labels under "strict"
+        element.removeAttribute("data-error");
+      } catch (error) {
+        const shown = document.createElement("pre");
+        shown.textContent = `${error.message || error}\n\n${text}`;
+        element.replaceChildren(shown);
+        element.setAttribute("data-error", "");
+      }
+    }
+    document.documentElement.dataset.diagrams = diagrams.length;
+  }
+
+  window.addEventListener("load", begin);
+})();

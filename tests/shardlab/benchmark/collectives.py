@@ -1,0 +1,77 @@
+"""One collective by every way that there is: gloo's own, each of our exchanges, shared memory.
+
+What `exchange.CHOICES` rests on: a way belongs into it where its ratio to gloo's own repeats
+below 0.9. A size is what each rank brings, in KiB of fp32; a step is several calls where one takes
+microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import torch
+import torch.distributed as dist
+
+from shardlab import exchange
+from shardlab.comm import World
+from tests.shardlab.benchmark.protocol import Step
+
+SIZES = (1, 16, 64, 256, 512, 1024, 4096, 16384, 65536)
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
+BASE = "gloo"
+Call = Callable[[], object]
+
+
+@contextmanager
+def build(world: World, *, collective: str, kib: int) -> Iterator[Mapping[str, Step]]:
+    """The contestants for one collective and size, on every rank."""
+    n, count = world.size, kib * 256 // world.size * world.size
+    x = torch.ones(count)
+    out = torch.empty(
+        {"all_gather": n * count, "reduce_scatter": count // n}.get(collective, count)
+    )
+    group = dist.group.WORLD
+    calls: dict[str, Call] = {
+        "gloo": lambda: gloo(group, collective, x, out),
+        "shared memory": lambda: getattr(shared, collective)(x, out=out),
+        "axis over gloo": lambda: getattr(torch_axis, collective)(x, out=out),
+        "axis over gloo, checked": lambda: getattr(checked, collective)(x, out=out),
+    }
+    torch_axis = world.whole
+    shared = world.axis("shared", range(n), link="shared-memory")
+    checked = World.adopt(check=True).whole
+    for how in ("together",) if collective == "all_reduce" else ("together", "singly"):
+        calls[how] = way(collective, how, x, out)
+    yield {name: repeated(call, 20 if kib < 256 else 1) for name, call in calls.items()}
+
+
+def repeated(call: Call, times: int) -> Step:
+    def step() -> None:
+        for _ in range(times):
+            call()
+
+    return step
+
+
+def gloo(group: object, collective: str, x: torch.Tensor, out: torch.Tensor) -> None:
+    """gloo's own, called as TorchLink calls it."""
+    if collective == "all_reduce":
+        group.allreduce([out.copy_(x)]).wait()
+    elif collective == "all_gather":
+        group._allgather_base(out, x).wait()
+    else:
+        group._reduce_scatter_base(out, x).wait()
+
+
+def way(collective: str, how: str, x: torch.Tensor, out: torch.Tensor) -> Call:
+    """One of our exchanges, whatever `CHOICES` says."""
+    start = getattr(exchange, f"start_{collective}")
+    options = () if collective == "all_gather" else ("sum",)
+
+    def call() -> None:
+        with patch.object(exchange, "choice", lambda *_: how):
+            start(dist.group.WORLD, x, out, *options).wait()
+
+    return call

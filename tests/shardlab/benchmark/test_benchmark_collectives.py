@@ -1,0 +1,43 @@
+"""Collectives by every way, measured: what `exchange.CHOICES` and the links' claims rest on.
+
+`pytest -m benchmark -s tests/shardlab/benchmark/test_benchmark_collectives.py [--quick]`
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.shardlab.benchmark import collectives, protocol
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_each_way_beside_gloos_own(quick: bool, ranks: int) -> None:
+    plan = protocol.Plan(launches=1 if quick else 3, seconds=2.0, least=7, warmup=2)
+    settings = [
+        {"collective": collective, "kib": kib}
+        for collective in collectives.COLLECTIVES
+        for kib in (collectives.SIZES[::3] if quick else collectives.SIZES)
+    ]
+    cases = protocol.compare(collectives.build, settings, ranks=ranks, plan=plan)
+    for case in cases:
+        print(
+            f"\n{ranks} ranks, {case.settings['collective']}, {case.settings['kib']} KiB:", end=""
+        )
+        for name in case.launches[0]:
+            typical = min(case.typical(name)) * 1e6
+            middle = case.ratios(name, collectives.BASE, percentile=50)
+            shown = " ".join(f"{ratio:.2f}" for ratio in middle)
+            print(
+                f" {name} {case.ratio(name, collectives.BASE):.2f} [{shown}] {typical:.0f} µs;",
+                end="",
+            )
+    missed = [
+        f"{case.settings}: {case.ratio('axis over gloo', 'gloo'):.2f} of gloo's, the goal is 0.5"
+        for case in cases
+        if case.settings["collective"] == "reduce_scatter"
+        and case.settings["kib"] >= 16384
+        and case.ratio("axis over gloo", "gloo") > 0.5
+    ]
+    assert quick or not missed, "\n".join(missed)

@@ -1,0 +1,75 @@
+"""One of our layers and its counterpart elsewhere, given the same weights and trained alike.
+
+Dimensions: S sequence, B batch, H input features, F output features; lower case where sharded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from shardlab import partial_gradients
+from shardlab.comm import World
+from shardlab.init import Init
+from shardlab.sharding import sharding_of
+from tests.shardlab.difference import random_like
+
+S, B, H, F = 8, 2, 16, 24
+STEPS = 10
+Call = Callable[[Tensor], Tensor]
+Found = dict[str, dict[str, float]]
+
+
+def fp64(world: World) -> Init:
+    """Where and in which dtype our layers' parameters are made."""
+    return Init(dtype=torch.float64, device=world.device)
+
+
+def trained(
+    world: World, layer: nn.Module, call: Call, x: Tensor, target: Tensor
+) -> dict[str, Tensor]:
+    """First output and gradients, and the parameters after ten steps of SGD towards `target`."""
+    seen: dict[str, Tensor] = {}
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3, momentum=0.9)
+    frozen = not any(parameter.requires_grad for parameter in layer.parameters())
+    for step in range(1 if frozen else STEPS):
+        x = x.detach().requires_grad_(x.is_floating_point())
+        optimizer.zero_grad()
+        y = call(x)
+        ((y - target) ** 2).sum().div(S * B).backward()  # a sum: alike however y is cut
+        finish(world, layer)
+        if step == 0:
+            seen = {"output": y.detach()} | {
+                f"gradient of {name}": p.grad.clone()
+                for name, p in [("the input", x), *layer.named_parameters()]
+                if p.grad is not None
+            }
+        optimizer.step()
+    return seen | {name: p.detach() for name, p in layer.named_parameters()}
+
+
+def finish(world: World, layer: nn.Module) -> None:
+    """Sum what sequence parallelism leaves partial, in each library's own way of marking it."""
+    partial_gradients.reduce(layer, world.whole)
+    for parameter in layer.parameters():
+        if getattr(parameter, "sequence_parallel", False) and parameter.grad is not None:
+            world.whole.all_reduce(parameter.grad, out=parameter.grad)
+
+
+def part(world: World, whole: Tensor, dim: int | None) -> Tensor:
+    """This rank's part along `dim`; all of it for None."""
+    return whole if dim is None else whole.chunk(world.size, dim)[world.rank].contiguous()
+
+
+def copied(world: World, ours: nn.Module, theirs: nn.Module, names: Mapping[str, str]) -> None:
+    """Give both the same values, a sharded parameter other values on each rank.
+
+    `names` maps our parameters' names to theirs.
+    """
+    with torch.no_grad():
+        for index, (name, parameter) in enumerate(ours.named_parameters()):
+            seed = index + (100 * (1 + world.rank) if sharding_of(parameter) else 0)
+            parameter.copy_(random_like(*parameter.shape, seed=seed) / parameter.shape[-1] ** 0.5)
+            theirs.get_parameter(names[name]).copy_(parameter)

@@ -1,0 +1,119 @@
+"""Megatron's layers and GPTModel made, loaded and run as a training script would.
+
+Its parallel state must stand (`megatron.megatron`). Weights go in whole and are cut by the marks
+that Megatron leaves on its parameters.
+
+Dimensions: S sequence, B batch, V vocabulary; lower case where sharded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tests.shardlab.megatron import (
+    DistributedDataParallel,
+    DistributedDataParallelConfig,
+    GPTModel,
+    TransformerConfig,
+    build_module,
+    finalize_model_grads,
+    layer_spec,
+    parallel_state,
+    schedules,
+)
+
+
+def transformer_layer(config: TransformerConfig) -> nn.Module:
+    """One TransformerLayer of the local spec."""
+    layer: nn.Module = build_module(layer_spec(), config=config)
+    return layer.to(torch.get_default_device(), config.params_dtype)
+
+
+def gpt(config: TransformerConfig, *, vocab: int, sequence: int, tied: bool) -> GPTModel:
+    """This stage's part of Megatron's GPTModel: learned positions, logits sharded over V."""
+    model = GPTModel(
+        config,
+        layer_spec(),
+        vocab_size=vocab,
+        max_sequence_length=sequence,
+        pre_process=parallel_state.is_pipeline_first_stage(),
+        post_process=parallel_state.is_pipeline_last_stage(),
+        share_embeddings_and_output_weights=tied,
+    )
+    # Positions and norms are made in torch's default dtype.
+    return model.to(torch.get_default_device(), config.params_dtype)
+
+
+def shard(parameter: Tensor, whole: Tensor) -> Tensor:
+    """This rank's part of a whole weight, cut as Megatron marks the parameter."""
+    if not getattr(parameter, "tensor_model_parallel", False):
+        return whole
+    size = parallel_state.get_tensor_model_parallel_world_size()
+    rank = parallel_state.get_tensor_model_parallel_rank()
+    dim: int = parameter.partition_dim  # type: ignore[attr-defined]
+    return whole.chunk(size, dim)[rank]
+
+
+def load(module: nn.Module, whole: Mapping[str, Tensor]) -> None:
+    """Copy whole weights, named as by `named_parameters`, into this rank's shards."""
+    with torch.no_grad():
+        for name, parameter in named_parameters(module):
+            parameter.copy_(shard(parameter, whole[name]))
+
+
+def named_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """Parameters by name, a layer counted over all pipeline stages (Megatron counts in each)."""
+    decoder = getattr(module, "decoder", None)
+    first = decoder.layers[0].layer_number - 1 if decoder is not None else 0
+    for name, parameter in module.named_parameters():
+        parts = name.split(".")
+        if name.startswith("decoder.layers."):
+            parts[2] = str(int(parts[2]) + first)
+        yield ".".join(parts), parameter
+
+
+def data_parallel(model: GPTModel) -> DistributedDataParallel:
+    """The model in Megatron's DDP: its gradients go to `main_grad`, in the parameters' dtype."""
+    options = DistributedDataParallelConfig(
+        grad_reduce_in_fp32=False, overlap_grad_reduce=False, use_distributed_optimizer=False
+    )
+    return DistributedDataParallel(model.config, options, model)
+
+
+def run_schedule(
+    model: DistributedDataParallel,
+    forward: Callable[..., Any],
+    batch: Sequence[Any],
+    *,
+    sequence: int,
+    microbatch: int,
+) -> list[Any]:
+    """One step, its last reductions too, under the schedule that Megatron picks (1F1B for stages).
+
+    Args:
+        forward: (iterator over `batch`, model) to (output, function from output to (loss, what to
+            return of it)).
+        batch: one entry a micro-batch.
+
+    Returns:
+        what `forward`'s function returned of each loss, on the last stage.
+    """
+    model.config.finalize_model_grads_func = finalize_model_grads
+    returned: list[Any] = schedules.get_forward_backward_func()(
+        forward_step_func=forward,
+        data_iterator=iter(batch),
+        model=model,
+        num_microbatches=len(batch),
+        seq_length=sequence,
+        micro_batch_size=microbatch,
+    )
+    return returned
+
+
+def causal_mask(sequence: int) -> Tensor:
+    """[1, 1, S, S], True where Megatron's attention may not look."""
+    return torch.ones(sequence, sequence, dtype=torch.bool).triu(1)[None, None]

@@ -1,0 +1,53 @@
+"""Any module as a pipeline stage of megatron-core's schedules.
+
+Dimensions: S sequence, B batch, H hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from tests.shardlab.megatron import ModelType
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class MegatronStage(nn.Module):
+    """What a schedule asks of a model: a config, and an input that is set from outside.
+
+    Args:
+        module: from the micro-batch (first piece) or [S, B, H] to what the next piece takes.
+        config: Megatron's.
+        vp_stage: which chunk of its stage it is, where there are several.
+    """
+
+    def __init__(self, module: nn.Module, config: Any, vp_stage: int | None = None) -> None:
+        super().__init__()
+        self.module, self.config, self.vp_stage = module, config, vp_stage
+        self.model_type = ModelType.encoder_or_decoder
+        self.received: Tensor | None = None
+
+    def set_input_tensor(self, tensors: list[Tensor | None]) -> None:
+        self.received = tensors[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.module(x if self.received is None else self.received)
+        return out
+
+
+def forward_step(loss: Loss) -> Callable[[Iterator[tuple[Tensor, Tensor]], MegatronStage], Any]:
+    """Megatron's `forward_step_func`: the output, and how to get a loss from it."""
+
+    def step(microbatches: Iterator[tuple[Tensor, Tensor]], stage: MegatronStage) -> Any:
+        given, target = next(microbatches)
+
+        def lose(output: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            value = loss(output, target)
+            return value, {"loss": value.detach().clone()}  # the schedule scales it in place
+
+        return stage(given), lose
+
+    return step

@@ -1,0 +1,159 @@
+"""Our linear layers beside megatron-core's, from the same weights, on real processes.
+
+A wrong slice or a missing reduction shows in the output or the input's gradient; a bias added on
+every rank, or reduced twice, in the bias; a gradient that is only partial where Megatron's is
+whole, in the parameters after some optimizer steps.
+
+Dimensions: S sequence, B batch, H input features, F output features; lower case where sharded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from shardlab import linear
+from shardlab.comm import World
+from shardlab.init import Init
+from tests.shardlab import megatron as mcore
+from tests.shardlab.difference import demand_alike, differences, random_like
+from tests.shardlab.layer_twins import B, F, Found, H, S, copied, fp64, part, trained
+
+
+def column(world: World) -> Found:
+    found = {}
+    with world.device, mcore.megatron(tensor=world.size):
+        for bias, gather, skip, sequence, frozen in product([False, True], repeat=5):
+            if (sequence and (gather or world.size == 1)) or (skip and not bias):
+                continue
+            config = mcore.config(hidden=H, sequence_parallel=sequence)
+            ours = linear.ColumnParallelLinear(
+                H, F, axis=world.whole, bias=bias, gather_output=gather, skip_bias_add=skip,
+                sequence_parallel=sequence, init=fp64(world),
+            )  # fmt: skip
+            theirs = mcore.ColumnParallelLinear(
+                H, F, config=config, init_method=nn.init.ones_, bias=bias, gather_output=gather,
+                skip_bias_add=skip,
+            )  # fmt: skip
+            x = random_like(S, B, H, seed=1)
+            x = part(world, x, 0) if sequence else x
+            target = random_like(S, B, F, seed=2)
+            target = target if gather else part(world, target, -1)
+            case = f"{bias=} {gather=} {skip=} {sequence=} {frozen=}"
+            found[case] = compared(world, ours, theirs, x, target, skip and not gather, frozen)
+    return found
+
+
+def row(world: World) -> Found:
+    found = {}
+    with world.device, mcore.megatron(tensor=world.size):
+        for bias, parallel, skip, sequence, frozen in product([False, True], repeat=5):
+            if (sequence and (not parallel or world.size == 1)) or (skip and not bias):
+                continue
+            config = mcore.config(hidden=H, sequence_parallel=sequence)
+            ours = linear.RowParallelLinear(
+                H, F, axis=world.whole, bias=bias, input_is_parallel=parallel, skip_bias_add=skip,
+                sequence_parallel=sequence, init=fp64(world),
+            )  # fmt: skip
+            theirs = mcore.RowParallelLinear(
+                H, F, config=config, init_method=nn.init.ones_, bias=bias,
+                input_is_parallel=parallel, skip_bias_add=skip,
+            )  # fmt: skip
+            x = random_like(S, B, H, seed=1)
+            x = part(world, x, -1) if parallel else x
+            target = random_like(S, B, F, seed=2)
+            target = part(world, target, 0) if sequence else target
+            case = f"{bias=} {parallel=} {skip=} {sequence=} {frozen=}"
+            found[case] = compared(world, ours, theirs, x, target, skip, frozen)
+    return found
+
+
+def compared(
+    world: World, ours: Any, theirs: Any, x: Tensor, target: Tensor, add_bias: bool, frozen: bool
+) -> dict[str, float]:
+    """`add_bias`: whoever calls adds the bias that the layer left out."""
+    copied(world, ours, theirs, {name: name for name, _ in ours.named_parameters()})
+    for layer in (ours, theirs):
+        for parameter in layer.parameters():  # Megatron's column layer never freezes one alone
+            parameter.requires_grad_(not frozen)
+
+    def our_call(x: Tensor) -> Tensor:
+        y: Tensor = ours(x)
+        return y + ours.bias if add_bias and ours.bias is not None else y
+
+    def their_call(x: Tensor) -> Tensor:
+        y: Tensor
+        y, bias = theirs(x)
+        return y + bias if add_bias and bias is not None else y
+
+    return differences(
+        trained(world, ours, our_call, x, target), trained(world, theirs, their_call, x, target)
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+@pytest.mark.parametrize("layer", [column, row])
+def test_a_linear_layer_equals_megatrons(
+    pool: Any, layer: Callable[[World], Found], size: int
+) -> None:
+    demand_alike(pool(size).run(layer))
+
+
+def accumulated(world: World) -> Found:
+    """Integers in fp32, so that sums are exact and equality is of bits: the kernel wants fp32."""
+    found = {}
+    with world.device, mcore.megatron(tensor=world.size):
+        pair: tuple[nn.Module, nn.Module]
+        for kind, sequence in product(["column", "row"], [False, True]):
+            config = mcore.config(
+                hidden=H, sequence_parallel=sequence, gradient_accumulation_fusion=True,
+                dtype=torch.float32,
+            )  # fmt: skip
+            settings: dict[str, Any] = {
+                "axis": world.whole,
+                "sequence_parallel": sequence,
+                "init": Init(device=world.device),
+            }
+            theirs: dict[str, Any] = {
+                "config": config, "init_method": nn.init.ones_, "skip_bias_add": False, "bias": True
+            }  # fmt: skip
+            integers = random_like(S, B, H, seed=1).mul(3).round().float()
+            if kind == "column":
+                pair = (
+                    linear.ColumnParallelLinear(H, F, gradient_accumulation=True, **settings),
+                    mcore.ColumnParallelLinear(H, F, gather_output=False, **theirs),
+                )
+                x = part(world, integers, 0) if sequence else integers
+            else:
+                pair = (
+                    linear.RowParallelLinear(H, F, gradient_accumulation=True, **settings),
+                    mcore.RowParallelLinear(H, F, input_is_parallel=True, **theirs),
+                )
+                x = part(world, integers, -1)
+            found[f"{kind} {sequence=}"] = differences(*(into_main_grad(each, x) for each in pair))
+    return found
+
+
+def into_main_grad(layer: Any, x: Tensor) -> dict[str, Tensor]:
+    """Two micro-batches into a `main_grad` that already holds ones."""
+    layer.weight.main_grad = torch.ones_like(layer.weight)
+    x = x.detach().requires_grad_()
+    with torch.no_grad():
+        layer.weight.fill_(2.0)
+        layer.bias.fill_(1.0)
+    for scale in (1.0, 3.0):
+        y = layer(x)
+        y = y[0] if isinstance(y, tuple) else y
+        y.backward(torch.arange(y.numel(), dtype=y.dtype).view_as(y) % 7 * scale)
+    assert layer.weight.grad is None
+    assert x.grad is not None
+    return {"main_grad": layer.weight.main_grad, "input": x.grad, "bias": layer.bias.grad}
+
+
+def test_the_weights_gradient_is_added_into_main_grad_as_megatrons(pool: Any) -> None:
+    demand_alike(pool(2).run(accumulated), tolerance=0.0)

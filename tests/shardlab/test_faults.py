@@ -1,0 +1,248 @@
+"""Ranks that raise, die, stop or hang: every other one says who and where, in time.
+
+Real processes of their own, three a case, since the pool's workers must survive. All cases run at
+once: nobody computes, everybody waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from shardlab.comm import Axis, CollectiveError, World
+from shardlab.faults import Witness
+from shardlab.shared_memory import region
+
+SIZE, VICTIM = 3, 1
+TIMEOUT = 4.0  # seconds: what a rank may take to give up and say why
+SLACK = 1.5  # seconds: for some thirty processes on two cores
+LINKS = ("torch", "shared-memory")
+LARGE = 1 << 20  # elements
+
+
+class Case(NamedTuple):
+    """What becomes of rank 1, and what the others call meanwhile."""
+
+    what: str
+    link: str
+    call: str
+    check: bool = False
+
+
+WORDS = {
+    "raises": "rank 1 raised ValueError: bad batch 17",
+    "dies": "rank 1 died (process ",
+    "stops": "rank 1 is stopped (process ",
+    "hangs": "rank 1 hangs elsewhere, or is late (process ",
+}
+CASES = [
+    *[Case(what, link, "all_reduce") for what in WORDS for link in LINKS],
+    *[Case("dies", link, "recv") for link in LINKS],
+    Case("stops", "torch", "send"),
+    Case("stops", "shared-memory", "barrier"),
+    Case("stops", "torch", "all_gather", check=True),
+    Case("dies", "torch", "reduce_scatter", check=True),
+]
+
+
+def meet_its_end(what: str) -> None:
+    if what == "raises":
+        raise ValueError("bad batch 17")
+    if what in ("dies", "stops"):
+        os.kill(os.getpid(), signal.SIGKILL if what == "dies" else signal.SIGSTOP)
+    time.sleep(600)
+
+
+def call(axis: Axis, name: str) -> None:
+    if name == "barrier":
+        axis.barrier()
+    elif name == "recv":
+        axis.recv(torch.empty(3), VICTIM)
+    elif name == "send":
+        axis.send(torch.ones(LARGE), VICTIM)
+    else:
+        getattr(axis, name)(torch.ones(6))
+
+
+def member(pipe: Any, store: str, rank: int, case: Case) -> None:
+    """A rank's life: a collective that succeeds, then one that cannot."""
+    torch.set_num_threads(1)
+    world = World.join(
+        backend="gloo", store=dist.FileStore(store, SIZE), rank=rank, size=SIZE, timeout=TIMEOUT,
+        check=case.check,
+    )  # fmt: skip
+    with contextlib.suppress(ValueError, CollectiveError), world:
+        axis = world.axis("tensor", range(SIZE), link=case.link)
+        pipe.send("ready")
+        pipe.recv()
+        axis.all_reduce(torch.ones(LARGE))
+        if rank == VICTIM:
+            meet_its_end(case.what)
+        begin = time.monotonic()
+        try:
+            call(axis, case.call)
+        except BaseException as error:
+            pipe.send((type(error).__name__, str(error), time.monotonic() - begin))
+            raise
+        pipe.send(("nothing", "", 0.0))
+
+
+class End(NamedTuple):
+    """How a surviving rank's run ended."""
+
+    kind: str
+    text: str
+    seconds: float
+
+
+class Run:
+    """The processes of one case."""
+
+    def __init__(self, case: Case, context: Any, folder: Path) -> None:
+        self.case = case
+        self.pipes = []
+        self.workers = []
+        for rank in range(SIZE):
+            ours, theirs = context.Pipe()
+            worker = context.Process(target=member, args=(theirs, str(folder), rank, case))
+            worker.start()
+            theirs.close()
+            self.pipes.append(ours)
+            self.workers.append(worker)
+
+    def ready(self) -> None:
+        """Return once all ranks are about to meet their end."""
+        for pipe in self.pipes:
+            assert pipe.poll(100), self.case
+            assert pipe.recv() == "ready", self.case
+
+    def go(self) -> None:
+        """Let all ranks go on."""
+        for pipe in self.pipes:
+            pipe.send("go")
+
+    def ends(self, deadline: float) -> list[End]:
+        """Return how the survivors ended."""
+        found = []
+        for pipe in self.pipes[:VICTIM] + self.pipes[VICTIM + 1 :]:
+            late = End("late", "says nothing", TIMEOUT)
+            with contextlib.suppress(EOFError):
+                if pipe.poll(max(0.0, deadline - time.monotonic())):
+                    late = End(*pipe.recv())
+            found.append(late)
+        return found
+
+    def stop(self) -> list[str]:
+        """Kill what still runs; return the files that its ranks left."""
+        for worker in self.workers:
+            worker.kill()
+        for worker in self.workers:
+            worker.join()
+        names = [f"shardlab-{worker.pid}-*" for worker in self.workers]
+        return [path.name for name in names for path in region.folder().glob(name)]
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Case, list[End]]]:
+    """Every case's survivors, and how each ended."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "torch.distributed", "shardlab.comm"])
+    folder = tmp_path_factory.mktemp("faults")
+    runs = [Run(case, context, folder / f"store{i}") for i, case in enumerate(CASES)]
+    try:
+        for run in runs:
+            run.ready()
+        for run in runs:
+            run.go()
+        deadline = time.monotonic() + 2 * TIMEOUT
+        found = {run.case: run.ends(deadline) for run in runs}
+    finally:
+        left = [name for run in runs for name in run.stop()]
+    assert left == [], "a file outlives its ranks"
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+def test_every_other_rank_names_the_rank_and_the_collective_in_time(
+    ends: dict[Case, list[End]], case: Case
+) -> None:
+    where = {"recv": "recv from rank 1", "send": "send to rank 1"}.get(case.call, case.call)
+    for end in ends[case]:
+        assert end.kind == "CollectiveError", end
+        assert f"{where} on the tensor axis [0, 1, 2] did not finish" in end.text
+        assert WORDS[case.what] in end.text
+        # A death or an exception is noticed at once, not when the collective's own time is over.
+        limit = 0.7 * TIMEOUT if case.what in ("raises", "dies") else TIMEOUT + SLACK
+        assert end.seconds < limit, end
+
+
+# ---------------------------------------------------------------------- a rank that hangs
+
+
+def hang_and_watch(folder: str) -> None:
+    store = dist.FileStore(folder, 2)
+    Witness(store, 0, 2).watch(every=0.02, patience=0.1)
+    Witness(store, 1, 2).post("raised ValueError: bad batch 17")
+    time.sleep(600)
+
+
+def test_a_rank_that_hangs_is_ended_by_its_watch_once_another_failed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    worker = multiprocessing.get_context("fork").Process(
+        target=hang_and_watch, args=(str(tmp_path / "store"),)
+    )
+    worker.start()
+    worker.join(20)
+    assert worker.exitcode == 1
+    assert "rank 0: ended because rank 1 raised ValueError" in capfd.readouterr().err
+
+
+# ---------------------------------------------------------------------- tensors that differ
+
+ODD: dict[str, dict[str, Any]] = {
+    "shape": {"x": torch.ones(3, 2)},
+    "dtype": {"x": torch.ones(2, 3, dtype=torch.float64)},
+    "op": {"op": "max"},
+    "collective": {"name": "all_gather"},
+}
+
+
+def differing(world: World, link: str) -> list[str]:
+    axis = World.adopt(check=True, device=world.device).axis("tensor", range(world.size), link=link)
+    texts = []
+    for odd in ODD.values():
+        mine: dict[str, Any] = {"x": torch.ones(2, 3), "op": "sum", "name": "all_reduce"}
+        if world.rank == 1:
+            mine |= odd
+        options = {"op": mine["op"]} if mine["name"] == "all_reduce" else {}
+        with pytest.raises(CollectiveError) as caught:
+            getattr(axis, mine["name"])(mine["x"].to(world.device), **options)
+        texts.append(str(caught.value))
+        assert axis.all_reduce(torch.ones(1, device=world.device)).item() == world.size
+    return texts
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_tensors_that_differ_are_refused_before_the_backend_sees_them(pool, link: str) -> None:
+    """The backend never saw them: on the same axis the next collective works."""
+    for texts in pool(2).run(differing, link):
+        shape, dtype, op, collective = texts
+        for text in texts:
+            assert "rank 0: all_reduce of float32[2, 3]" in text
+        assert "rank 1: all_reduce of float32[3, 2]" in shape
+        assert "rank 1: all_reduce of float64[2, 3]" in dtype
+        assert "rank 1: all_reduce of float32[2, 3]" in op
+        assert op.count("option") == 2
+        assert "rank 1: all_gather of float32[2, 3]" in collective

@@ -1,0 +1,93 @@
+"""Whole tensors and slices: there and back, alike on every axis, refused where they do not fit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from shardlab import init
+from shardlab.comm import Axis, World
+from shardlab.init import Init, draw
+from shardlab.linear import ColumnParallelLinear
+from shardlab.model import GPT, GPTConfig
+from shardlab.sharding import Sharding, load_whole, sharding_of, whole, whole_parameters
+
+CONFIG = GPTConfig(layers=2, hidden=16, heads=8, vocab=13, sequence=8)
+
+
+def initial(world: World, stages: int) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = {}
+    for stage in range(stages):
+        model = GPT(CONFIG, tensor=world.whole, stage=stage, stages=stages, device=world.device)
+        state |= whole_parameters(model)
+    return {name: tensor.cpu() for name, tensor in state.items()}
+
+
+def test_every_axis_and_every_pipeline_starts_from_the_same_model(pool) -> None:
+    expected = whole_parameters(GPT(CONFIG, tensor=Axis.alone()))
+    assert expected["word_embedding.weight"].shape == (13, 16)
+    for size, stages in [(1, 2), (2, 1), (4, 2), (8, 1)]:
+        for found in pool(size).run(initial, stages):
+            assert found.keys() == expected.keys()
+            assert [n for n in expected if not torch.equal(found[n], expected[n])] == []
+
+
+def test_a_draw_depends_on_name_and_seed_and_on_nothing_else() -> None:
+    first = draw("a", (3, 4), seed=0, std=2.0, dtype=torch.float64)
+    torch.manual_seed(5)
+    assert torch.equal(first, draw("a", (3, 4), seed=0, std=2.0, dtype=torch.float64))
+    assert torch.equal(first.bfloat16(), draw("a", (3, 4), seed=0, std=2.0, dtype=torch.bfloat16))
+    for name, seed in [("b", 0), ("a", 1)]:
+        assert not torch.equal(first, draw(name, (3, 4), seed=seed, std=2.0, dtype=torch.float64))
+    many = draw("a", (100, 100), seed=0, std=2.0)
+    assert float(many.std()) == pytest.approx(2.0, rel=0.02)
+    assert float(many.mean()) == pytest.approx(0.0, abs=0.1)
+
+
+def test_what_is_added_to_the_residual_starts_smaller_with_depth() -> None:
+    deep = GPTConfig(layers=8, hidden=64, heads=8, vocab=1, sequence=1)
+    block = GPT(deep, tensor=Axis.alone()).layers["7"]
+    for layer in (block.attention.proj, block.mlp.fc2):
+        assert float(layer.weight.detach().std()) == pytest.approx(0.02 / 4, rel=0.05)
+    for layer in (block.attention.qkv, block.mlp.fc1):
+        assert float(layer.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
+
+
+def there_and_back(world: World) -> None:
+    axis = world.whole
+    x = torch.arange(5 * 8 * 2.0, device=world.device).view(5, 8, 2)
+    for dim, size, padded in [(1, 8, 8), (-2, 8, 8), (0, 5, 8)]:
+        sharding = Sharding(axis, dim, size, padded)
+        local = sharding.local(x)
+        assert local.shape[dim] == padded // axis.size
+        assert local.is_contiguous()
+        assert torch.equal(sharding.whole(local), x)
+    piece = init.shard(x, axis, 1)
+    assert torch.equal(piece, x.chunk(axis.size, 1)[axis.rank])
+    piece.zero_()
+    assert x[0, 0, 1] == 1, "the slice shares the whole tensor's storage"
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_whole_tensor_goes_to_slices_and_comes_back(pool, size) -> None:
+    pool(size).run(there_and_back)
+
+
+def refuse(world: World) -> None:
+    layer = ColumnParallelLinear(4, 8, axis=world.whole, init=Init(device=world.device))
+    state = {name: tensor.clone() for name, tensor in whole_parameters(layer).items()}
+    with pytest.raises(KeyError, match="the state has no weight; it has bias"):
+        load_whole(layer, {"bias": state["bias"]})
+    with pytest.raises(ValueError, match=r"length 8 along dim 0, found shape \(4, 4\)"):
+        load_whole(layer, state | {"weight": layer.weight})
+    with pytest.raises(ValueError, match=r"weight: expected a slice of shape \(4, 4\), found"):
+        load_whole(layer, state | {"weight": state["weight"][:, :3]})
+    assert sharding_of(layer.weight) == Sharding(world.whole, 0, 8, 8)
+    assert sharding_of(torch.zeros(1)) is None
+    moment = whole(layer.weight, torch.full_like(layer.weight, world.rank))
+    assert moment.unique().tolist() == [0.0, 1.0]
+
+
+def test_a_state_that_does_not_fit_is_refused_by_name(pool) -> None:
+    pool(2).run(refuse)

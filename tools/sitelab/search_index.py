@@ -1,0 +1,43 @@
+"""One search index a language: a reader of one finds pages of that one.
+
+mkdocs writes one index for the whole site, and Material's search looks for it below the base that
+a page names. So the index is split, and Spanish pages name the Spanish part of the site as theirs.
+"""
+
+import json
+from pathlib import Path
+
+
+def split(site: Path, language: str) -> None:
+    """Move the entries of `language` from the site's index into one of their own.
+
+    Does nothing where there is no index, or where it has been split already.
+    """
+    path = site / "search" / "search_index.json"
+    if not path.is_file():
+        return
+    index = json.loads(path.read_text(encoding="utf-8"))
+    prefix = f"{language}/"
+    theirs = [entry for entry in index["docs"] if entry["location"].startswith(prefix)]
+    if not theirs:
+        return
+    ours = [entry for entry in index["docs"] if not entry["location"].startswith(prefix)]
+    for entry in theirs:
+        entry["location"] = entry["location"].removeprefix(prefix)
+    config = index["config"]
+    _write(path, {"config": config | {"lang": ["en"]}, "docs": ours})
+    _write(
+        site / language / "search" / path.name,
+        {"config": config | {"lang": [language]}, "docs": theirs},
+    )
+
+
+def _write(path: Path, index: dict[str, object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
+    path.write_text(text, encoding="utf-8")
+
+
+def rebase(html: str, base: str, language_base: str) -> str:
+    """Let a page's search look below `language_base` instead of `base`, both relative to it."""
+    return html.replace(f'"base": {json.dumps(base)}', f'"base": {json.dumps(language_base)}', 1)
