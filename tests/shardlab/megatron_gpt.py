@@ -30,7 +30,8 @@ from tests.shardlab.megatron import (
 def transformer_layer(config: TransformerConfig) -> nn.Module:
     """One TransformerLayer of the local spec."""
     layer: nn.Module = build_module(layer_spec(), config=config)
-    return layer.to(torch.get_default_device(), config.params_dtype)
+    dtype: torch.dtype = config.params_dtype
+    return layer.to(torch.get_default_device(), dtype)
 
 
 def gpt(config: TransformerConfig, *, vocab: int, sequence: int, tied: bool) -> GPTModel:
@@ -53,7 +54,7 @@ def shard(parameter: Tensor, whole: Tensor) -> Tensor:
     if not getattr(parameter, "tensor_model_parallel", False):
         return whole
     size = parallel_state.get_tensor_model_parallel_world_size()
-    rank = parallel_state.get_tensor_model_parallel_rank()
+    rank: int = parallel_state.get_tensor_model_parallel_rank()
     dim: int = parameter.partition_dim  # type: ignore[attr-defined]
     return whole.chunk(size, dim)[rank]
 

@@ -17,6 +17,7 @@ from shardlab import linear, ops
 from shardlab.comm import World
 from shardlab.cross_entropy import cross_entropy
 from shardlab.init import Init
+from tests.shardlab.difference import random_like
 from tests.shardlab.megatron import (
     ColumnParallelLinear,
     VocabParallelEmbedding,
@@ -38,13 +39,13 @@ def test_the_oracle_is_the_version_whose_faults_these_are() -> None:
 
 def own(world: World, *shape: int) -> Tensor:
     """A tensor that holds rank + 1 everywhere, so a sum over two ranks is 3."""
-    return torch.full(shape, world.rank + 1.0, dtype=torch.float64)
+    return torch.full(shape, world.rank + 1.0, dtype=torch.float64, device=world.device)
 
 
 def backward_of_copy(world: World) -> tuple[Tensor, Tensor]:
     weight = own(world, 3, 2)
     gradients = []
-    with megatron(tensor=world.size):
+    with world.device, megatron(tensor=world.size):
         group = parallel_state.get_tensor_model_parallel_group()
         for copy in (
             lambda x: mappings.copy_to_tensor_model_parallel_region(x, group=group),
@@ -67,7 +68,7 @@ def test_a_strided_gradient_comes_back_unreduced(pool: Any) -> None:
 def forward_of_reduce(world: World) -> list[tuple[Tensor, Tensor]]:
     """(argument afterwards, result) for Megatron's and ours, on a contiguous, a strided tensor."""
     seen = []
-    with megatron(tensor=world.size):
+    with world.device, megatron(tensor=world.size):
         group = parallel_state.get_tensor_model_parallel_group()
         for strided in (False, True):
             for reduce in (
@@ -95,7 +96,7 @@ def test_a_strided_argument_comes_back_unreduced(pool: Any) -> None:
 
 def residual_gradient(world: World) -> tuple[Tensor, Tensor]:
     gradients = []
-    with megatron(tensor=world.size):
+    with world.device, megatron(tensor=world.size):
         group = parallel_state.get_tensor_model_parallel_group()
         for copy in (
             lambda x: mappings.copy_to_tensor_model_parallel_region(x, group=group),
@@ -118,7 +119,7 @@ def test_reducing_a_gradient_in_place_changes_that_of_the_residual_beside_it(poo
 
 def out_of_vocabulary(world: World) -> tuple[Tensor, Tensor]:
     """Megatron's embedding of an id that no rank holds, and its loss for such a target."""
-    with megatron(tensor=world.size):
+    with world.device, megatron(tensor=world.size):
         embedding = VocabParallelEmbedding(
             8, 4, init_method=torch.nn.init.ones_, config=config(hidden=4, heads=2)
         )
@@ -136,15 +137,16 @@ def test_an_id_outside_the_vocabulary_embeds_to_zero_without_a_word(pool: Any) -
 def frozen_weight(world: World) -> tuple[bool, bool]:
     """Whether a bias gets a gradient beside a frozen weight: Megatron's, ours."""
     trained = []
-    with megatron(tensor=world.size):
+    with world.device, megatron(tensor=world.size):
         theirs = ColumnParallelLinear(
             4, 4, config=config(hidden=4), init_method=torch.nn.init.ones_, bias=True,
             gather_output=False, skip_bias_add=False,
         )  # fmt: skip
         ours = linear.ColumnParallelLinear(
-            4, 4, axis=world.whole, bias=True, init=Init(dtype=torch.float64)
+            4, 4, axis=world.whole, bias=True, init=Init(dtype=torch.float64, device=world.device)
         )
-        for layer in (theirs, ours):
+        layers: tuple[Any, Any] = (theirs, ours)
+        for layer in layers:
             layer.weight.requires_grad_(False)
             y = layer(torch.ones(1, 1, 4, dtype=torch.float64))
             (y if isinstance(y, Tensor) else y[0]).sum().backward()
@@ -161,10 +163,9 @@ def test_freezing_a_column_weight_freezes_its_bias_too(pool: Any) -> None:
 
 def loss_of_logits(world: World, dtype: torch.dtype) -> list[tuple[Tensor, Tensor, Tensor]]:
     """(loss, logits afterwards, logits before) for Megatron's and ours."""
-    generator = torch.Generator().manual_seed(world.rank)
-    logits = torch.randn(3, 1, 4, generator=generator, dtype=dtype)
-    targets = torch.tensor([[0], [1], [5]])
-    with megatron(tensor=world.size):
+    with world.device, megatron(tensor=world.size):
+        logits = random_like(3, 1, 4, seed=world.rank, dtype=dtype)
+        targets = torch.tensor([[0], [1], [5]])
         return [
             (loss(given := logits.clone()), given, logits)
             for loss in (
@@ -189,12 +190,13 @@ def test_the_loss_is_cast_to_fp32(pool: Any) -> None:
 
 def second_backward(world: World) -> str:
     """What Megatron's second backward raises; ours gives the gradient again."""
-    logits = torch.randn(3, 1, 4, dtype=torch.float64, requires_grad=True)
-    targets = torch.tensor([[0], [1], [5]])
+    with world.device:
+        logits = random_like(3, 1, 4, seed=world.rank).requires_grad_()
+        targets = torch.tensor([[0], [1], [5]])
     ours = cross_entropy(logits, targets, axis=world.whole).sum()
     first, second = (torch.autograd.grad(ours, logits, retain_graph=True)[0] for _ in range(2))
     assert torch.equal(first, second)
-    with megatron(tensor=world.size):
+    with world.device, megatron(tensor=world.size):
         theirs = vocab_parallel_cross_entropy(logits, targets).sum()
         theirs.backward(retain_graph=True)
         try:

@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from shardlab import formulas
 from shardlab.collective import Traffic
 from shardlab.comm import World
+from shardlab.config import GPTConfig
 from shardlab.grid import Grid
 from shardlab.ledger import Ledger
 from tests.shardlab import dtensor
@@ -249,7 +250,7 @@ def dtensor_gpt(world: World) -> None:
     for sequence in (False, True):
         torch.manual_seed(0)
         whole = dtensor.WholeGPT(
-            layers=2, hidden=H, heads=4, groups=4, vocab=V, sequence=S, tied=False
+            GPTConfig(layers=2, hidden=H, heads=4, vocab=V, sequence=S, tie_embeddings=False)
         )
         model = dtensor.tensor_parallel(
             whole.to(world.device, torch.float64), mesh, sequence_parallel=sequence

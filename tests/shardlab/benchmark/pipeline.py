@@ -19,9 +19,22 @@ from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 from tests.shardlab import megatron as mcore
 from tests.shardlab.benchmark.protocol import Step
+from tests.shardlab.benchmark.table import Layout
 from tests.shardlab.megatron_stage import MegatronStage, forward_step
 
 VOCAB, SEQUENCE = 1024, 128
+HIDDEN = (64, 128, 256, 512)
+BASE = "megatron-core"
+LAYOUT = Layout(
+    marker="pipeline",
+    key="hidden",
+    row={"en": "hidden", "es": "hidden"},
+    columns={
+        "megatron-core": {"en": "megatron-core", "es": "megatron-core"},
+        "torch pipelining": {"en": "torch pipelining", "es": "torch pipelining"},
+        "ours": {"en": "ours", "es": "lo nuestro"},
+    },
+)
 Data = list[tuple[Tensor, Tensor]]
 
 
@@ -43,9 +56,9 @@ def build(
 
     with mcore.megatron(pipeline=world.size):
         yield {
-            "shardlab": _ours(axis, stage(), data, batch),
-            "torch": _torchs(axis, stage(), data, batch),
-            "megatron": _megatrons(axis, stage(), data, batch),
+            "ours": _ours(axis, stage(), data, batch),
+            "torch pipelining": _torchs(axis, stage(), data, batch),
+            BASE: _megatrons(axis, stage(), data, batch),
         }
 
 

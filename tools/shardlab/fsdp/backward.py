@@ -71,12 +71,11 @@ class Backward:
             ahead = self._next(unit)
         self._gathers.fill(unit, ahead)
 
-    def leaf_arrived(self, unit: Unit, gradient: FlatGradient, number: int) -> None:
-        """Leaf `number` of a flat parameter of `unit` has its gradient."""
-        if gradient.fill(number):
-            self.arrived(unit)
-            if self._sync:
-                self._reduce(gradient)
+    def complete(self, unit: Unit, gradient: FlatGradient) -> None:
+        """Every leaf of one of `unit`'s flat parameters has its gradient."""
+        self.arrived(unit)
+        if self._sync:
+            self._reduce(gradient)
 
     def arrived(self, unit: Unit) -> None:
         """One of the things has come that the end of `unit`'s backward waits for."""

@@ -2,17 +2,20 @@
 
 Dimension key: F elements of the flat parameter with padding, f = F / n those of one rank's shard.
 
-Autograd computes each leaf's gradient as a tensor of its own; a hook after accumulation copies it
-to its place here, in the dtype of the reduction, and lets it go. (The other way, to have `.grad` be
-a view of the buffer so that autograd adds into it, wants the buffer zeroed first and reads it back:
-four passes over memory where the copy makes two.) When the last leaf has come the unit's backward
-is over, since a parameter is accumulated after every operation that used it.
+Autograd computes each leaf's gradient as a tensor of its own. A hook after accumulation writes it
+to its place here, divided by the number of ranks where the mean is wanted and in the dtype of the
+reduction, and lets it go: one pass over memory while it is still in the cache. (To have `.grad` be
+a view of the buffer, so that autograd adds into it, would want the buffer zeroed and read back.)
+When the last leaf has come the unit's backward is over, since a parameter's gradient is accumulated
+after every operation that used it.
 
 PyTorch: `_post_backward_hook` and `_reduce_grad` (fsdp/_runtime_utils.py); FSDP2: `foreach_reduce`
 (_fully_shard/_fsdp_collectives.py), which copies all gradients into one buffer at the end.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -29,10 +32,7 @@ class FlatGradient:
         flat: the parameter.
         replicate: the axis along which it repeats; gradients are reduced along it too.
         dtype: that gradients are accumulated and reduced in.
-        op: "mean" over all ranks, or "sum".
-
-    Attributes:
-        state: EMPTY, FILLING, HELD or REDUCING.
+        op: "mean" over the ranks of both axes, or "sum".
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class FlatGradient:
         self.flat = flat
         self._replicate = replicate
         self._dtype = dtype
-        self._op = op
+        self._share = 1 / (flat.axis.size * replicate.size) if op == "mean" else 1.0
         self._life = LifeCycle(f"the gradient of {flat.name}", GRADIENTS, GradientState.EMPTY)
         self._buffer_F: Tensor | None = None
         self._filled = [False] * len(flat.leaves)  # has this place in the buffer a value?
@@ -50,9 +50,31 @@ class FlatGradient:
         self._pending: Pending | None = None
         self._shard_reduced = False
 
+    def watch(
+        self, began: Callable[[], object], complete: Callable[[FlatGradient], object]
+    ) -> None:
+        """Fill from now on whenever a leaf's gradient arrives.
+
+        Args:
+            began: called before the first of a backward.
+            complete: called after the last.
+        """
+
+        def arrived(number: int) -> Callable[[Tensor], None]:
+            def hook(_: Tensor) -> None:
+                if self._life.state is not GradientState.FILLING:
+                    began()
+                if self.fill(number):
+                    complete(self)
+
+            return hook
+
+        for number, leaf in enumerate(self.flat.leaves):
+            leaf.register_post_accumulate_grad_hook(arrived(number))  # type: ignore[no-untyped-call]
+
     @property
     def state(self) -> GradientState:
-        """Where the gradient is."""
+        """EMPTY, FILLING, HELD or REDUCING."""
         return self._life.state
 
     @property
@@ -72,10 +94,14 @@ class FlatGradient:
         assert self._buffer_F is not None
         place = self.flat.view(self._buffer_F, number)
         if self._filled[number]:
-            place.add_(grad)
+            place.add_(grad, alpha=self._share)
+        elif self._share != 1 and grad.dtype == place.dtype:
+            torch.mul(grad, self._share, out=place)
         else:
             place.copy_(grad)
-            self._filled[number] = True
+            if self._share != 1:
+                place.mul_(self._share)
+        self._filled[number] = True
         if not self._arrived[number]:
             self._arrived[number] = True
             self._missing -= 1
@@ -91,15 +117,15 @@ class FlatGradient:
         self._life.move("reduce")
         self._forget_arrivals()
         assert self._buffer_F is not None
-        for place, filled in zip(self.flat.views(self._buffer_F), self._filled, strict=True):
+        for number, filled in enumerate(self._filled):
             if not filled:
-                place.zero_()
-        for start, stop in self.flat.layout.gaps:
+                self.flat.view(self._buffer_F, number).zero_()
+        for start, stop in self.flat.gaps:
             self._buffer_F[start:stop].zero_()
         self._filled = [False] * len(self._filled)
         self._shard_reduced = False
         if self.flat.axis.size > 1:
-            self._pending = self.flat.axis.start_reduce_scatter(self._buffer_F, op=self._op)
+            self._pending = self.flat.axis.start_reduce_scatter(self._buffer_F)
         else:
             self._pending = Pending(self._buffer_F)
             self.start_replicate()
@@ -113,16 +139,12 @@ class FlatGradient:
         self._buffer_F = None
         self._shard_reduced = True
         if self._replicate.size > 1:
-            self._pending = self._replicate.start_all_reduce(reduced_f, op=self._op, out=reduced_f)
+            self._pending = self._replicate.start_all_reduce(reduced_f, out=reduced_f)
 
     def deposit(self) -> None:
         """Wait for what is reduced and add it to the shard's `.grad`."""
-        self._life.move("deposit")
-        self.start_replicate()
-        assert self._pending is not None
         shard_f = self.flat.shard_f
-        reduced_f = self._pending.wait().to(shard_f.dtype)
-        self._pending = None
+        reduced_f = self._finish().to(shard_f.dtype)
         if shard_f.grad is None:
             shard_f.grad = reduced_f
         else:
@@ -131,16 +153,20 @@ class FlatGradient:
     def drop(self) -> None:
         """Forget what was filled or held; finish first what is being reduced."""
         if self.state is GradientState.REDUCING:
-            self._life.move("deposit")
-            self.start_replicate()
-            assert self._pending is not None
-            self._pending.wait()
-            self._pending = None
+            self._finish()
         elif self.state is not GradientState.EMPTY:
             self._life.move("drop")
             self._forget_arrivals()
             self._filled = [False] * len(self._filled)
             self._buffer_F = None
+
+    def _finish(self) -> Tensor:
+        self._life.move("deposit")
+        self.start_replicate()
+        assert self._pending is not None
+        reduced_f = self._pending.wait()
+        self._pending = None
+        return reduced_f
 
     def _begin(self) -> None:
         if self._life.state is GradientState.REDUCING:
@@ -149,7 +175,8 @@ class FlatGradient:
             self.deposit()
         self._life.move("fill")
         if self._buffer_F is None:
-            self._buffer_F = self.flat.full_F.new_empty(self.flat.layout.numel, dtype=self._dtype)
+            full_F = self.flat.full_F
+            self._buffer_F = torch.empty(len(full_F), dtype=self._dtype, device=full_F.device)
 
     def _forget_arrivals(self) -> None:
         self._arrived = [False] * len(self._arrived)

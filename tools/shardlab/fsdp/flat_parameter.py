@@ -45,6 +45,7 @@ class FlatParameter:
         leaves: the parameters.
         shard_f: what this rank keeps, [f], in the parameters' own dtype.
         full_F: all of it, [F] in `dtype`; without memory while sharded.
+        gaps: where no parameter lies in it, as (start, stop).
 
     Raises:
         ValueError: the parameters' dtypes, devices or `requires_grad` differ.
@@ -57,7 +58,11 @@ class FlatParameter:
         self.axis = axis
         self.leaves = [leaf for _, leaf in named]
         self.layout = FlatLayout.of({name: leaf.shape for name, leaf in named}, axis.size)
-        self._strides = [torch.empty(s, device="meta").stride() for s in self.layout.shapes]
+        self.gaps = self.layout.gaps
+        self._places = [
+            (shape, torch.empty(shape, device="meta").stride(), offset)
+            for shape, offset in zip(self.layout.shapes, self.layout.offsets, strict=True)
+        ]
         own_F = self._flattened()
         shard_f = own_F.view(axis.size, -1)[axis.rank]
         # One rank that computes in its own dtype has its shard for a whole: nothing ever moves.
@@ -94,10 +99,7 @@ class FlatParameter:
 
     def view(self, flat_F: Tensor, number: int) -> Tensor:
         """Return the place of parameter `number` in `flat_F`, in its own shape."""
-        layout = self.layout
-        return flat_F.as_strided(
-            layout.shapes[number], self._strides[number], layout.offsets[number]
-        )
+        return flat_F.as_strided(*self._places[number])
 
     def views(self, flat_F: Tensor) -> list[Tensor]:
         """Return each parameter's place in `flat_F`, in its own shape."""

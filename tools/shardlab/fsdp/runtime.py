@@ -92,9 +92,7 @@ class Runtime:
         self._backward: Backward | None = None
         for unit in units:
             for gradient in unit.gradients:
-                for number, leaf in enumerate(gradient.flat.leaves):
-                    hook = partial(self._leaf_arrived, unit, gradient, number)
-                    leaf.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+                gradient.watch(self._this_backward, partial(self._gradient_complete, unit))
 
     # ------------------------------------------------------------------ forward
 
@@ -196,8 +194,8 @@ class Runtime:
     def _output_arrived(self, unit: Unit, versions: tuple[int, ...], _: Any) -> None:
         self._this_backward().reach(unit, versions)
 
-    def _leaf_arrived(self, unit: Unit, gradient: FlatGradient, number: int, _: Tensor) -> None:
-        self._this_backward().leaf_arrived(unit, gradient, number)
+    def _gradient_complete(self, unit: Unit, gradient: FlatGradient) -> None:
+        self._this_backward().complete(unit, gradient)
 
     def _input_arrived(self, unit: Unit, _: Tensor) -> None:
         self._this_backward().arrived(unit)

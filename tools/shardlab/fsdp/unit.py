@@ -92,8 +92,9 @@ class Unit:
     @property
     def is_stale(self) -> bool:
         """Whether it holds, or waits for, full parameters of a shard that was written to since."""
-        sharded = self._life.state is ParameterState.SHARDED
-        return not sharded and any(flat.changed for flat in self.flats)
+        if self._life.state is ParameterState.SHARDED:
+            return False
+        return any(flat.changed for flat in self.flats)
 
     @property
     def unsharded_bytes(self) -> int:

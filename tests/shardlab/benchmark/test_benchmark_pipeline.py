@@ -1,0 +1,70 @@
+"""1F1B and its bubble, measured.
+
+`pytest -m benchmark -s tests/shardlab/benchmark/test_benchmark_pipeline.py [--quick]`; `--quick`
+runs a small part, once, and judges nothing. Both want a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import pytest
+
+from shardlab.comm import World
+from tests.shardlab.benchmark import bubble, pipeline, protocol, table
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
+
+
+def test_1f1b_takes_no_longer_than_torchs_and_megatrons(quick: bool) -> None:
+    plan = protocol.QUICK if quick else protocol.Plan()
+    sizes = pipeline.HIDDEN[:1] if quick else pipeline.HIDDEN
+    cases = protocol.compare(pipeline.build, [{"hidden": h} for h in sizes], ranks=2, plan=plan)
+    result = protocol.record("pipeline", pipeline.BASE, cases, plan)
+    print(f"\n{table.render(result, pipeline.LAYOUT, 'en')}")
+    if quick:
+        return
+    table.publish(result, pipeline.LAYOUT)
+    missed = [
+        f"hidden {case.settings['hidden']}: ours takes {ratio:.2f}× the step of {base}"
+        for case in cases
+        for base in ("megatron-core", "torch pipelining")
+        if (ratio := case.ratio("ours", base)) > 1.0
+    ]
+    assert not missed, "\n".join(missed)
+
+
+def bubbles(world: World, settings: dict[str, Any]) -> list[float]:
+    return bubble.bubbles(world, **settings)
+
+
+# Stages that compute want a core each; those that wait in place of work measure the schedule and
+# its messages alone, and are printed as such.
+CASES = [
+    (2, "compute", "gpipe"),
+    (2, "compute", "1f1b"),
+    (2, "wait", "1f1b"),
+    (4, "wait", "gpipe"),
+    (4, "wait", "1f1b"),
+    (8, "wait", "1f1b"),
+]
+
+
+@pytest.mark.parametrize(("p", "kind", "schedule"), CASES)
+def test_the_bubble_is_within_a_twentieth_of_theory(
+    pool: Any, quick: bool, p: int, kind: str, schedule: str
+) -> None:
+    m = 8
+    settings = {
+        "kind": kind,
+        "schedule": schedule,
+        "microbatches": m,
+        "rounds": 3 if quick else 15,
+        "seconds": 0.02,
+    }
+    found = statistics.median(pool(p).run(bubbles, settings, timeout=300)[0])
+    theory = (p - 1) / (m + p - 1)
+    label = "computing" if kind == "compute" else "timed waits in place of work"
+    print(f"\n{schedule}, {p} stages ({label}): bubble {found:.3f}, in theory {theory:.3f}")
+    assert quick or abs(found - theory) <= 0.05
