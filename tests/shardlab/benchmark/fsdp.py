@@ -1,9 +1,10 @@
 """A sharded training step of a GPT: ours, FSDP1's, FSDP2's.
 
-4 layers, 4 heads, sequence 128, batch 4 a rank, vocabulary 1,024, tied embeddings, fp32: the grammar
-tutor at hidden 128. All train the same GPT on the same data, full shard with a block a unit, each
-with the prefetching it has. A step is forward, loss, backward and AdamW with torch's defaults, which
-on the CPU go through the parameters one by one; `adamw` chooses its foreach or fused form for all.
+4 layers, 4 heads, sequence 128, batch 4 a rank, vocabulary 1,024, tied embeddings, fp32: the
+grammar tutor at hidden 128. All train the same GPT on the same data, full shard with a block a
+unit, each with the prefetching it has. A step is forward, loss, backward and AdamW with torch's
+defaults, which on the CPU go through the parameters one by one; `adamw` chooses its foreach or
+fused form, for all alike.
 """
 
 from __future__ import annotations

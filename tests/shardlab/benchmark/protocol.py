@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -226,13 +225,3 @@ def _agree(world: World, losses: Mapping[str, float | None], tolerance: float) -
             raise RuntimeError(
                 f"{name} computes something else than {first}: loss {loss}, not {expected}"
             )
-
-
-def store(path: Path, result: Mapping[str, Any]) -> None:
-    """Write the JSON, whole or not at all."""
-    import json
-
-    draft = path.with_suffix(".part")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    draft.replace(path)

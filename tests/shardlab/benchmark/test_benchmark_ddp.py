@@ -5,30 +5,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.shardlab.benchmark import ddp, protocol, table
-from tests.shardlab.benchmark.provenance import ROOT
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
 GOAL = 1.00  # of DDP's step, at every size (issue 3)
 
 
-def test_a_data_parallel_step_beside_ddp(quick: bool, tmp_path: Path) -> None:
+def test_a_data_parallel_step_beside_ddp(quick: bool) -> None:
     plan = protocol.QUICK if quick else protocol.Plan()
     sizes = ddp.HIDDEN[:2] if quick else ddp.HIDDEN
     cases = protocol.compare(ddp.build, [{"hidden": h} for h in sizes], ranks=2, plan=plan)
     result = protocol.record("data-parallel", ddp.BASE, cases, plan)
     print(f"\n{table.render(result, ddp.LAYOUT, 'en')}")
-    protocol.store((tmp_path if quick else ROOT / "docs/measured") / "data-parallel.json", result)
     if quick:
         return
-    for language, suffix in (("en", ""), ("es", ".es")):
-        page = ROOT / f"docs/reference/kernels{suffix}.md"
-        table.fill(page, ddp.LAYOUT, table.render(result, ddp.LAYOUT, language))
+    table.publish(result, ddp.LAYOUT)
     missed = [
         f"hidden {case.settings['hidden']}: {ratio:.2f}× DDP's step, the goal is {GOAL:.2f}×"
         for case in cases

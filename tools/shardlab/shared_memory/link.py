@@ -36,7 +36,7 @@ from shardlab.shared_memory.region import Region
 from shardlab.shared_memory.signature import stem
 from shardlab.shared_memory.slots import Slots, add, maximum
 
-SLOT = 512 << 10  # bytes: the slots of two ranks stay in a cache while they are read
+SLOTS = 4 << 20  # bytes of one slot of every rank together: fewer steps than small ones need
 WHOLE = 64 << 10  # bytes up to which more than two ranks each add everything
 _LOOKS = 400  # at a flag before the patience begins: some 20 µs, a tenth where cores are short
 _ORDERED = ("x86_64", "AMD64", "i686", "x86")  # machines that need no fence
@@ -64,7 +64,7 @@ class SharedMemoryLink:
 
     def __init__(
         self, store: Store, ranks: Sequence[int], rank: int, *, timeout: float,
-        beside: Iterable[SharedMemoryLink] | None = None, slot: int = SLOT,
+        beside: Iterable[SharedMemoryLink] | None = None, slot: int | None = None,
     ) -> None:  # fmt: skip
         self._ranks = tuple(ranks)
         self._size = len(self._ranks)
@@ -72,6 +72,7 @@ class SharedMemoryLink:
         self._timeout = timeout
         self._looks = range(_LOOKS if self._size <= patience.cores() else _LOOKS // 10)
         self._beside = (self,) if beside is None else beside
+        slot = slot or max(64 << 10, SLOTS // self._size // 4096 * 4096)
         self._layout = layout = Layout(self._size, slot)
         patient = max(timeout, _START)
         self._region = region = Region.meet(store, self._ranks, self._me, layout.size, patient)

@@ -1,0 +1,58 @@
+"""The benchmark's arithmetic and its tables; nothing is measured here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.shardlab.benchmark import protocol, table
+
+LAYOUT = table.Layout(
+    "step", "hidden", {"en": "hidden", "es": "oculta"},
+    {"a": {"en": "a", "es": "a"}, "b": {"en": "b", "es": "b"}},
+)  # fmt: skip
+PAGE = "before\n<!-- measured: step -->\nold\n<!-- /measured: step -->\nafter\n"
+
+
+def case() -> protocol.Case:
+    return protocol.Case(
+        {"hidden": 1024},
+        [{"a": [0.2, 0.1, 9.0], "b": [0.1, 0.2, 0.3]}, {"a": [0.4] * 3, "b": [0.1] * 3}],
+    )
+
+
+def test_a_percentile_is_one_of_the_values() -> None:
+    values = [5.0, 1.0, 4.0, 2.0, 3.0]
+    assert [protocol.at(p, values) for p in (0, 20, 21, 50, 100)] == [1.0, 1.0, 2.0, 3.0, 5.0]
+
+
+def test_a_ratio_is_taken_launch_by_launch() -> None:
+    assert case().ratios("a", "b") == pytest.approx([1.0, 4.0])
+    assert case().ratio("a", "b") == pytest.approx(2.5)
+
+
+def test_contestants_whose_losses_differ_are_not_compared() -> None:
+    with pytest.raises(
+        RuntimeError, match=r"b computes something else than a: loss 1\.1, not 1\.0"
+    ):
+        protocol._agree(SimpleNamespace(), {"a": 1.0, "c": None, "b": 1.1}, 1e-4)  # type: ignore[arg-type]
+
+
+def test_the_table_names_the_base_once_and_the_spread_of_the_others() -> None:
+    result: dict[str, Any] = protocol.record("step", "b", [case()], protocol.Plan())
+    english, spanish = (table.render(result, LAYOUT, language) for language in ("en", "es"))
+    assert "| 1,024 | 250 (**2.50**, 1.00–4.00) | 100 |" in english.replace("100.0", "100")
+    assert "| 1024 |" in spanish
+
+
+def test_a_table_goes_between_its_markers_and_nowhere_else(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    table.fill(page, LAYOUT, "new")
+    assert page.read_text().split() == PAGE.replace("old", "new").split()
+    page.write_text("no block")
+    with pytest.raises(ValueError, match="add it where the table goes"):
+        table.fill(page, LAYOUT, "new")
