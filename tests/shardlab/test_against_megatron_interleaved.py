@@ -81,6 +81,4 @@ def test_megatrons_plain_exchange_mixes_up_two_stages_and_says_nothing(pool: Any
     """Its training script refuses this setting (arguments.py); the schedule itself computes on."""
     for found in pool(2).run(beside, [(4, 2, 2)], False):
         (differing,) = found.values()
-        assert max(differing.values()) > 0.1, (
-            "mended: drop the overlap above"
-        )
+        assert max(differing.values()) > 0.1, "mended: drop the overlap above"

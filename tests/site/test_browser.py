@@ -147,7 +147,11 @@ def test_the_language_switch_stays_on_the_page(wide: Reader) -> None:
 @pytest.mark.parametrize(("language", "word"), [("", "citation"), ("es/", "cita")])
 def test_search_finds_a_word_in_its_own_language(wide: Reader, language: str, word: str) -> None:
     page = wide.read(language)
-    page.locator("[data-md-component=search-query]").fill(word)
+    page.locator("[data-md-component=search-query]").click()
+    page.wait_for_function(  # the index is there: Material then says what to do
+        "!/nitializ|nicializ/.test(document.querySelector('.md-search-result__meta').textContent)"
+    )
+    page.keyboard.type(word)
     results = page.locator(".md-search-result__link")
     results.first.wait_for()
     found = [results.nth(i).evaluate("a => a.href") for i in range(results.count())]

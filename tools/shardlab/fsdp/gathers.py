@@ -48,9 +48,9 @@ class Gathers:
             unit.finish_gather()
 
     def fetch(self, units: Iterable[Unit]) -> None:
-        """Start the gathers of sharded `units`, in order, up to the limit."""
+        """Start the gathers of those of `units` that are sharded; at most the next `depth`."""
         for unit in units:
-            if unit.state is SHARDED and len(self._ahead) < self.depth:
+            if unit.state is SHARDED:
                 unit.start_gather()
                 self._ahead.add(unit)
 
