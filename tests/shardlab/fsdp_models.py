@@ -5,16 +5,30 @@ Dimension key: B batch, S sequence, H hidden, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import wraps
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from shardlab.comm import World
 from shardlab.fsdp import FSDP
 
 HIDDEN, HEADS, LAYERS, VOCABULARY, SEQUENCE, BATCH = 8, 2, 3, 13, 4, 2
+
+
+def on_its_device(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a body with its rank's device as the default, so that it says so nowhere else."""
+
+    @wraps(body)
+    def run(world: World, *args: Any) -> Any:
+        with nullcontext() if world.device.type == "cpu" else world.device:
+            return body(world, *args)
+
+    return run
 
 
 class Block(nn.Module):
@@ -53,7 +67,7 @@ class Transformer(nn.Module):
         dtype: torch.dtype = torch.float64,
     ) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(7)
+        generator = torch.Generator("cpu").manual_seed(7)
         self.embedding = nn.Embedding(vocabulary, hidden)
         self.positions = nn.Parameter(torch.zeros(sequence, hidden))
         self.blocks = nn.ModuleList(Block(hidden, heads) for _ in range(layers))
@@ -65,7 +79,9 @@ class Transformer(nn.Module):
         self.to(dtype)
         with torch.no_grad():
             for parameter in self.parameters():
-                drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                drawn = torch.randn(
+                    parameter.shape, generator=generator, dtype=torch.float64, device="cpu"
+                )
                 parameter.copy_(drawn * 0.3)
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
@@ -78,9 +94,11 @@ class Transformer(nn.Module):
 
 def batch(rank: int, step: int, micro: int = 0, **sizes: int) -> tuple[Tensor, Tensor]:
     """The tokens and targets, [B, S] each, of one data rank, step and micro-batch."""
-    generator = torch.Generator().manual_seed(1 + rank + 100 * step + 10_000 * micro)
+    generator = torch.Generator("cpu").manual_seed(1 + rank + 100 * step + 10_000 * micro)
     shape = (2, sizes.get("batch", BATCH), sizes.get("sequence", SEQUENCE))
-    tokens, targets = torch.randint(sizes.get("vocabulary", VOCABULARY), shape, generator=generator)
+    vocabulary = sizes.get("vocabulary", VOCABULARY)
+    drawn = torch.randint(vocabulary, shape, generator=generator, device="cpu")
+    tokens, targets = drawn.to(torch.get_default_device())
     return tokens, targets
 
 

@@ -25,6 +25,7 @@ from tests.shardlab.fsdp_models import (
     furthest,
     gathered_gradients,
     gathered_parameters,
+    on_its_device,
     train_sharded,
     train_whole,
 )
@@ -72,13 +73,16 @@ def freeze(frozen: str) -> Transformer:
             parameter.requires_grad_(name == "blocks.4.up.weight")
         elif frozen == "mixed":  # parts of every unit, the embedding too
             parameter.requires_grad_("norm" in name or "down" in name)
+        elif frozen == "below":  # what trains has its gradient before what is frozen is needed
+            parameter.requires_grad_("down" in name)
         elif frozen == "backbone":
             parameter.requires_grad_(not name.startswith("blocks.") or ".4." in name)
     return module
 
 
+@on_its_device
 def frozen(world: World) -> None:
-    for kind in ("adapters", "mixed", "backbone"):
+    for kind in ("adapters", "mixed", "below", "backbone"):
         for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
             compare(world, lambda kind=kind: freeze(kind), strategy=strategy, forward_prefetch=True)
 
@@ -87,6 +91,7 @@ def test_frozen_parameters_get_no_gradient_and_the_others_theirs(pool: Pool) -> 
     pool(2).run(frozen)
 
 
+@on_its_device
 def frozen_steps(world: World) -> None:
     whole, module = freeze("mixed"), freeze("mixed")
     train_whole(whole, world.size, "adamw")
@@ -104,6 +109,7 @@ def test_ten_adamw_steps_leave_frozen_parameters_where_they_were(pool: Pool) -> 
     pool(2).run(frozen_steps)
 
 
+@on_its_device
 def frozen_memory(world: World) -> None:
     module = freeze("backbone")
     module.positions.requires_grad_(True)  # so that every block has an input that wants a gradient
@@ -118,6 +124,7 @@ def test_a_frozen_unit_is_released_as_soon_as_its_inputs_have_their_gradients(po
     pool(2).run(frozen_memory)
 
 
+@on_its_device
 def thawed(world: World) -> None:
     module = Transformer()
     model = FSDP(module, world.whole, units=module.blocks)
@@ -139,6 +146,7 @@ def test_a_unit_can_be_frozen_for_a_while_by_its_shard(pool: Pool) -> None:
 # ---------------------------------------------------------------------- tied parameters
 
 
+@on_its_device
 def tied_across(world: World) -> None:
     module = Transformer()
     module.blocks[2].up.weight = module.blocks[1].up.weight
@@ -194,6 +202,7 @@ class Path(Transformer):
         return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+@on_its_device
 def paths(world: World) -> None:
     prefetches = [None, BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST]
     for path in ([0, 1, 0, 2], [0, 0, 0], [2, 1], [1, 0, 2, 0, 1]):
@@ -226,6 +235,7 @@ class UpDown(nn.Module):
         return x + self.down(self.up(x))
 
 
+@on_its_device
 def partly(world: World) -> None:
     def make() -> Transformer:
         module = Transformer()
@@ -271,6 +281,7 @@ def wrapped(last: Callable[[Tensor], Any]) -> Transformer:
     return module
 
 
+@on_its_device
 def outputs(world: World) -> None:
     compare(world, lambda: wrapped(lambda y: y))
     module = wrapped(Opaque)
@@ -322,6 +333,7 @@ class Inside(nn.Module):
         return checkpoint(self.block, x, use_reentrant=self.reentrant)  # type: ignore[no-any-return]
 
 
+@on_its_device
 def checkpoints(world: World) -> None:
     for reentrant in (False, True):
         for where in ("unit", "inside", "two"):
@@ -335,6 +347,11 @@ def checkpoints(world: World) -> None:
                 if strategy is S.FULL_SHARD:
                     assert ledger.total("all_gather").count == 1 + 2 * 3, (where, reentrant)
                     assert ledger.total("reduce_scatter").count == 4
+    module = Transformer()
+    model = FSDP(module, world.whole, units=module.blocks)
+    checkpoint(model, *batch(world.rank, 0), use_reentrant=False).backward()  # all of it
+    expected = gradients_of(Transformer(), world.size)
+    assert furthest(gathered_gradients(model), expected) < TOLERANCE
 
 
 def test_activation_checkpointing_of_either_kind_adds_no_gather_and_no_reduction(
@@ -346,6 +363,7 @@ def test_activation_checkpointing_of_either_kind_adds_no_gather_and_no_reduction
 # ---------------------------------------------------------------------- several backwards
 
 
+@on_its_device
 def several(world: World) -> None:
     data, more = batch(world.rank, 0), batch(world.rank, 1)
     whole = Transformer()
@@ -375,8 +393,9 @@ def test_backwards_may_follow_several_forwards_or_repeat(pool: Pool) -> None:
     pool(2).run(several)
 
 
+@on_its_device
 def frozen_twice(world: World) -> None:
-    whole, module = freeze("mixed"), freeze("mixed")
+    whole, module = freeze("below"), freeze("below")
     model = FSDP(module, world.whole, units=module.blocks)
     loss = model(*batch(world.rank, 0))
     loss.backward(retain_graph=True)
@@ -389,6 +408,7 @@ def test_a_second_backward_finds_frozen_parameters_too(pool: Pool) -> None:
     pool(2).run(frozen_twice)
 
 
+@on_its_device
 def dropped(world: World) -> None:
     module = Transformer()
     model = FSDP(module, world.whole, units=module.blocks)
@@ -404,6 +424,7 @@ def test_gradients_held_without_sync_can_be_forgotten(pool: Pool) -> None:
     pool(2).run(dropped)
 
 
+@on_its_device
 def input_only(world: World) -> None:
     """A gradient for an input alone reads every unit and reduces none."""
     block = Block(8, 2).double()
@@ -411,12 +432,12 @@ def input_only(world: World) -> None:
     x = torch.ones(1, 3, 8, dtype=torch.float64, requires_grad=True)
     with Ledger() as ledger:
         (grad,) = torch.autograd.grad(model(x).sum(), x)
+    assert model.unsharded_bytes == 0
     with model.gathered():
         (expected,) = torch.autograd.grad(model(x).sum(), x)
     assert torch.equal(grad, expected)
     assert ledger.total("reduce_scatter").count == 0
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert model.unsharded_bytes == 0
 
 
 def test_a_gradient_for_the_input_alone_reduces_nothing_and_leaves_nothing_full(
@@ -428,6 +449,7 @@ def test_a_gradient_for_the_input_alone_reduces_nothing_and_leaves_nothing_full(
 # ---------------------------------------------------------------------- evaluation
 
 
+@on_its_device
 def evaluation(world: World) -> None:
     data = batch(world.rank, 3)
     for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
@@ -456,6 +478,7 @@ def test_evaluation_between_steps_sees_the_newest_parameters_and_leaves_none_ful
     pool(2).run(evaluation)
 
 
+@on_its_device
 def held(world: World) -> None:
     module = Transformer()
     model = FSDP(module, world.whole, units=module.blocks)
@@ -504,6 +527,7 @@ class Odd(nn.Module):
         return (x.expand(4, 2).t() * targets.double().mean()).sum()
 
 
+@on_its_device
 def odd(world: World) -> None:
     compare(world, Odd)
 
@@ -517,6 +541,7 @@ def decay(name: str, parameter: nn.Parameter) -> bool:
     return parameter.dim() > 1
 
 
+@on_its_device
 def groups(world: World) -> None:
     def optimizer(decayed: list[Any], others: list[Any]) -> torch.optim.Optimizer:
         groups = [{"params": decayed, "weight_decay": 0.5}, {"params": others}]
@@ -547,6 +572,7 @@ def test_parameter_groups_cost_one_more_collective_each_and_decay_as_told(pool: 
     pool(2).run(groups)
 
 
+@on_its_device
 def norm(world: World) -> None:
     whole = Transformer()
     gradients_of(whole, world.size)
@@ -574,6 +600,7 @@ def test_clipping_counts_every_parameter_once_whatever_the_strategy(pool: Pool) 
     pool(4).run(norm)
 
 
+@on_its_device
 def summed(world: World) -> None:
     module = Transformer()
     model = FSDP(module, world.whole, units=module.blocks, op="sum")
@@ -586,6 +613,7 @@ def test_gradients_can_be_summed_instead_of_averaged(pool: Pool) -> None:
     pool(4).run(summed)
 
 
+@on_its_device
 def refusals(world: World) -> None:
     module = Transformer()
     with pytest.raises(ValueError, match="are not modules of the model"):

@@ -14,6 +14,7 @@ from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.grid import Grid
 from shardlab.model import GPT, GPTConfig
 from shardlab.sharding import sharding_of
+from tests.shardlab.fsdp_models import on_its_device
 
 Pool = Callable[[int], Any]
 CONFIG = GPTConfig(
@@ -23,8 +24,10 @@ STEPS = 10
 
 
 def data(rank: int, step: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(1 + rank + 100 * step)
-    tokens, targets = torch.randint(CONFIG.vocab, (2, 2, CONFIG.sequence), generator=generator)
+    generator = torch.Generator("cpu").manual_seed(1 + rank + 100 * step)
+    shape = (2, 2, CONFIG.sequence)
+    drawn = torch.randint(CONFIG.vocab, shape, generator=generator, device="cpu")
+    tokens, targets = drawn.to(torch.get_default_device())
     return tokens, targets
 
 
@@ -34,7 +37,7 @@ def sgd(parameters: Any) -> torch.optim.Optimizer:
 
 def unsharded(ranks: int) -> tuple[list[float], dict[str, Tensor]]:
     """Norms of the gradients before clipping, by step, and the parameters at the end."""
-    model = GPT(CONFIG, tensor=Axis.alone())
+    model = GPT(CONFIG, tensor=Axis.alone(), device=torch.get_default_device())
     optimizer, norms = sgd(model.parameters()), []
     for step in range(STEPS):
         for rank in range(ranks):
@@ -46,12 +49,15 @@ def unsharded(ranks: int) -> tuple[list[float], dict[str, Tensor]]:
     return norms, dict(model.named_parameters())
 
 
+@on_its_device
 def composed(world: World, tensor: int, sequence_parallel: bool) -> float:
     grid = Grid(world=world, tensor=tensor)
     norms, expected = unsharded(grid.data.size)
     worst = 0.0
     for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.SHARD_GRAD_OP):
-        module = GPT(CONFIG, tensor=grid.tensor, sequence_parallel=sequence_parallel)
+        module = GPT(
+            CONFIG, tensor=grid.tensor, sequence_parallel=sequence_parallel, device=world.device
+        )
         shardings = {name: sharding_of(p) for name, p in module.named_parameters()}
         model = FSDP(
             module, grid.data, units=module.layers.values(), strategy=strategy,

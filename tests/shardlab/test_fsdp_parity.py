@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis, World
@@ -21,6 +20,7 @@ from tests.shardlab.fsdp_models import (
     batch,
     furthest,
     gathered_parameters,
+    on_its_device,
     optimizer_of,
     train_sharded,
     train_whole,
@@ -56,6 +56,7 @@ def wrap(world: World, model: Any, policy: dict[str, Any]) -> FSDP:
     return FSDP(model, shard, units=model.blocks, replicate=replicate, **policy)
 
 
+@on_its_device
 def compare(
     world: World, kind: str, policies: list[dict[str, Any]], micro: int, no_sync: bool
 ) -> list[tuple[str, float]]:
@@ -80,7 +81,9 @@ def compare(
 def test_ten_steps_equal_the_unsharded_model_under_every_policy(
     pool: Callable[[int], Any], size: int, kind: str
 ) -> None:
-    for rank in pool(size).run(compare, kind, POLICIES, 1, False):
+    # On many ranks half of the policies meet one optimizer, half the other: the suite has a budget.
+    policies = POLICIES if size < 4 else POLICIES[kind == "sgd" :: 2]
+    for rank in pool(size).run(compare, kind, policies, 1, False):
         assert [(p, e) for p, e in rank if e > TOLERANCE] == []
 
 
@@ -115,7 +118,7 @@ def fsdp1(world: World, kind: str) -> tuple[list[float], dict[str, Tensor]]:
     model = FullyShardedDataParallel(
         Transformer(),
         auto_wrap_policy=ModuleWrapPolicy({Block}),
-        device_id=torch.device("cpu"),
+        device_id=world.device,
         use_orig_params=True,
     )
     losses = train_theirs(model, world.rank, kind)
@@ -131,7 +134,7 @@ def fsdp2(world: World, kind: str) -> tuple[list[float], dict[str, Tensor]]:
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import DTensor
 
-    mesh = init_device_mesh("cpu", (world.size,))
+    mesh = init_device_mesh(world.device.type, (world.size,))
     model = Transformer()
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
@@ -144,6 +147,7 @@ def fsdp2(world: World, kind: str) -> tuple[list[float], dict[str, Tensor]]:
     return losses, whole
 
 
+@on_its_device
 def against_torch(world: World, kind: str) -> dict[str, float]:
     model = wrap(world, Transformer(), POLICIES[0])
     losses, _ = train_sharded(model, world.rank, kind, look=())

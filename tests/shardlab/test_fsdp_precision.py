@@ -6,6 +6,7 @@ The envelopes are relative errors against fp64 on this very model, with a margin
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from tests.shardlab.fsdp_models import (
     furthest,
     gathered_gradients,
     gathered_parameters,
+    on_its_device,
     train_sharded,
     train_whole,
 )
@@ -29,6 +31,7 @@ S = ShardingStrategy
 BF16, FP32 = torch.bfloat16, torch.float32
 
 
+@on_its_device
 def dtypes(world: World) -> None:
     for strategy in (S.FULL_SHARD, S.NO_SHARD):
         module = Transformer(dtype=FP32)
@@ -57,6 +60,7 @@ def test_parameters_travel_in_param_dtype_gradients_in_reduce_dtype_and_shards_k
     pool(2).run(dtypes)
 
 
+@on_its_device
 def accumulates(world: World) -> None:
     """Sixty-four equal gradients add up in fp32; bf16 would stop growing at some 2⁸ of one."""
     module = Transformer(dtype=FP32)
@@ -78,6 +82,7 @@ def test_gradients_without_sync_add_up_in_reduce_dtype(pool: Pool) -> None:
     pool(2).run(accumulates)
 
 
+@on_its_device
 def inputs(world: World) -> None:
     linear = torch.nn.Linear(4, 4)
     x = torch.ones(2, 4)
@@ -107,25 +112,30 @@ ENVELOPES: dict[tuple[torch.dtype | None, torch.dtype | None], tuple[float, floa
 }
 
 
+@on_its_device
 def measure(world: World) -> dict[str, tuple[float, float]]:
     whole = Transformer()
     _, gradients = train_whole(whole, world.size, "sgd")
     expected: dict[str, Tensor] = dict(whole.named_parameters())
     found = {}
-    for dtypes in ENVELOPES:
+    for dtypes, strategy in product(ENVELOPES, (S.FULL_SHARD, S.NO_SHARD)):
         module = Transformer(dtype=FP32)
         model = FSDP(
-            module, world.whole, units=module.blocks, mixed_precision=MixedPrecision(*dtypes)
-        )
+            module, world.whole, units=module.blocks, strategy=strategy,
+            mixed_precision=MixedPrecision(*dtypes),
+        )  # fmt: skip
         _, ours = train_sharded(model, world.rank, "sgd", look=(0,))
         first = {name: grad.double() for name, grad in ours[0].items()}
         last = {name: x.double() for name, x in gathered_parameters(model).items()}
-        found[str(dtypes)] = (furthest(first, gradients[0]), furthest(last, expected))
+        found[f"{dtypes} {strategy.name}"] = (
+            furthest(first, gradients[0]),
+            furthest(last, expected),
+        )
     return found
 
 
 def test_each_pair_of_dtypes_stays_in_its_measured_envelope(pool: Pool) -> None:
     for found in pool(2).run(measure):
-        for dtypes, limits in ENVELOPES.items():
-            errors = found[str(dtypes)]
-            assert errors[0] < limits[0] and errors[1] < limits[1], (dtypes, errors)
+        for case, errors in found.items():
+            limits = next(e for dtypes, e in ENVELOPES.items() if case.startswith(str(dtypes)))
+            assert errors[0] < limits[0] and errors[1] < limits[1], (case, errors)

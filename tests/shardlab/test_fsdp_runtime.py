@@ -34,6 +34,7 @@ from tests.shardlab.fsdp_models import (
     furthest,
     gathered_gradients,
     gathered_parameters,
+    on_its_device,
     train_whole,
 )
 
@@ -61,6 +62,7 @@ def traffic(ledger: Ledger) -> Traffic:
     return Traffic(ledger.calls(phase=""), ledger.calls(phase="backward"))
 
 
+@on_its_device
 def count(world: World) -> list[str]:
     data = batch(world.rank, 0)
     half = world.size // 2
@@ -116,6 +118,7 @@ def test_each_strategy_sends_exactly_what_the_formula_says_with_and_without_accu
         assert not wrong, "\n".join(wrong)
 
 
+@on_its_device
 def layout_by_formula(world: World) -> None:
     model = sharded(world)
     for flat in model.flats:
@@ -169,6 +172,7 @@ def watched(model: FSDP) -> Iterator[Peak]:
             hook.remove()
 
 
+@on_its_device
 def memory(world: World) -> None:
     layers = 5
     cases: list[tuple[dict[str, Any], int, int]] = [  # settings, units beside the root, itemsize
@@ -204,6 +208,7 @@ def test_the_peak_of_full_parameters_and_gradients_equals_the_arithmetic(pool: P
     pool(2).run(memory)
 
 
+@on_its_device
 def nothing_beside_the_shard(world: World) -> None:
     model = sharded(world, strategy=S.NO_SHARD)
     with watched(model) as peak:
@@ -220,6 +225,7 @@ def test_without_sharding_the_shard_itself_is_computed_with(pool: Pool) -> None:
 # ---------------------------------------------------------------------- what may not happen
 
 
+@on_its_device
 def double_gather(world: World) -> None:
     model = sharded(world)
     unit = model.units[1]
@@ -244,6 +250,7 @@ def test_an_illegal_gather_or_release_is_refused_before_anything_is_sent_or_free
     pool(2).run(double_gather)
 
 
+@on_its_device
 def stale(world: World) -> None:
     data = batch(world.rank, 0)
     for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
@@ -268,6 +275,7 @@ def test_a_forward_after_the_optimizer_step_never_sees_parameters_gathered_befor
     pool(2).run(stale)
 
 
+@on_its_device
 def stale_while_held(world: World) -> None:
     data = batch(world.rank, 0)
     model = sharded(world, strategy=S.SHARD_GRAD_OP)
@@ -294,6 +302,7 @@ def test_full_parameters_that_are_kept_are_gathered_anew_once_the_shards_are_wri
     pool(2).run(stale_while_held)
 
 
+@on_its_device
 def step_between(world: World) -> None:
     for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
         model = sharded(world, strategy=strategy)
@@ -333,6 +342,7 @@ def gathers(world: World, model: FSDP, path: list[int], number: int) -> tuple[in
     return ledger.total("all_gather", phase="").count, ledger.total("all_gather").count
 
 
+@on_its_device
 def deviation(world: World) -> list[float]:
     module, whole = Reordered(), Reordered()
     model = FSDP(module, world.whole, units=module.blocks, forward_prefetch=True)
@@ -363,6 +373,7 @@ def test_a_changed_order_costs_the_gather_made_in_vain_and_becomes_the_expected_
         assert max(errors) < 1e-12
 
 
+@on_its_device
 def early(world: World) -> None:
     """The order in which gathers start, against that in which units are needed."""
     model = sharded(world, forward_prefetch=True)
@@ -407,6 +418,7 @@ def raise_fault(_: Tensor) -> None:
     raise FaultError
 
 
+@on_its_device
 def recovers(world: World) -> list[float]:
     whole = Transformer()
     train_whole(whole, world.size, "sgd", steps=2)

@@ -30,6 +30,7 @@ from tests.shardlab.fsdp_models import (
     batch,
     furthest,
     gathered_parameters,
+    on_its_device,
     train_whole,
 )
 
@@ -75,6 +76,7 @@ def expected() -> dict[str, Tensor]:
 # ---------------------------------------------------------------------- whole
 
 
+@on_its_device
 def whole_is_the_models_own(world: World) -> None:
     reference = Transformer()
     for strategy in (S.FULL_SHARD, S.NO_SHARD):
@@ -93,6 +95,7 @@ def test_a_full_state_dict_is_that_of_the_unsharded_model(pool: Pool) -> None:
     pool(2).run(whole_is_the_models_own)
 
 
+@on_its_device
 def save_whole(world: World) -> bytes:
     model = sharded(world.whole)
     optimizer = adamw(model)
@@ -103,6 +106,7 @@ def save_whole(world: World) -> bytes:
     return stream.getvalue()
 
 
+@on_its_device
 def load_whole_and_go_on(world: World, content: bytes) -> list[float]:
     saved = torch.load(io.BytesIO(content), weights_only=True)
     errors = []
@@ -130,6 +134,7 @@ def test_training_goes_on_from_whole_states_on_other_ranks_units_and_strategies(
 # ---------------------------------------------------------------------- shards
 
 
+@on_its_device
 def save_shards(world: World, folder: str) -> None:
     model = sharded(world.whole)
     optimizer = adamw(model)
@@ -139,6 +144,7 @@ def save_shards(world: World, folder: str) -> None:
     assert not ledger.entries
 
 
+@on_its_device
 def load_shards_and_go_on(world: World, folder: str) -> tuple[float, int]:
     read: list[int] = []
 
@@ -170,6 +176,7 @@ def test_training_goes_on_from_shards_on_another_number_of_ranks(
 # ---------------------------------------------------------------------- refusals
 
 
+@on_its_device
 def refusals(world: World) -> None:
     model = sharded(world.whole)
     before = gathered_parameters(model)

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_KIB, _MIB, _ANY = 1 << 10, 1 << 20, float("inf")
+_KIB, _ANY = 1 << 10, float("inf")
 
 # For each collective and number of ranks, in order: (up to how many bytes of x, how). Past the last
 # entry gloo's own is used. "together" is one exchange of n copies or rows, the rank's own
@@ -38,7 +38,7 @@ _KIB, _MIB, _ANY = 1 << 10, 1 << 20, float("inf")
 # that were not measured use the next larger one that was; more than the largest use gloo's own.
 CHOICES: dict[str, dict[int, Sequence[tuple[float, str]]]] = {
     "all_reduce": {
-        2: [(512 * _KIB, "singly")],
+        2: [(128 * _KIB, "together")],
         4: [(256 * _KIB, "together")],
         8: [(64 * _KIB, "together")],
     },
