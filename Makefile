@@ -65,8 +65,8 @@ site: $(FULL) ## build the site into site/
 vendor: $(FULL) ## refresh the vendored mermaid (MERMAID=11.x.y; needs npm)
 	@$(BIN)/python tools/notelab/mermaid/vendor.py $(MERMAID)
 
-benchmark: $(FULL) ## measure the checker beside markdownlint-cli2 (needs npm)
-	@$(BIN)/python -m pytest -m benchmark -s tests/notelab/benchmark
+benchmark: $(FULL) ## measure the checker beside markdownlint-cli2 (needs npm), and the kernels
+	@$(BIN)/python -m pytest -m benchmark -s tests/notelab/benchmark tests/shardlab/benchmark
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) site .pytest_cache .hypothesis .mypy_cache .ruff_cache
