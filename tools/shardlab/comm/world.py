@@ -107,7 +107,8 @@ class World:
             rank=rank,
             world_size=size,
             timeout=timedelta(seconds=max(timeout, _START)),
-            device_id=device if backend == "nccl" else None,
+            # No device_id: a bound device makes NCCL split subgroups off the whole world, which
+            # every rank must join, and ours are made by their members alone.
         )
         world = cls(
             rank=rank,
