@@ -51,7 +51,7 @@ class Plan:
     """
 
     launches: int = 3
-    seconds: float = 20.0
+    seconds: float = 6.0
     least: int = 15
     most: int = 100
     warmup: int = 3
