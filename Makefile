@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LIGHT := $(VENV)/.light
+BENCH := $(VENV)/.bench
 FULL := $(VENV)/.full
 MERMAID ?= 11
 # What pip is told to install as torch. On Linux an index's own build may bring gigabytes of CUDA:
@@ -11,7 +12,7 @@ MERMAID ?= 11
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-env lint fix hooks serve site vendor benchmark clean
+.PHONY: help check test test-env bench bench-env lint fix hooks serve site vendor benchmark clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,9 +30,14 @@ $(LIGHT): $(VENV)/.pip pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-$(FULL): $(LIGHT)
+$(BENCH): $(LIGHT)
 	@echo "installing torch ($(TORCH); 200 MB for a CPU build, 3 GB or more with CUDA: TORCH=… chooses)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
+	@echo "installing what the bench needs (about 80 MB)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
+
+$(FULL): $(BENCH)
 	@echo "installing what the tests, the site and the linters need (about 80 MB)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
@@ -43,6 +49,11 @@ test-env: $(FULL) ## set up all that the tests need
 
 test: $(FULL) ## run every test
 	@$(BIN)/python -m pytest
+
+bench-env: $(BENCH) ## set up all that the bench needs
+
+bench: ## measure this machine, judge the claims (tools/bench)
+	@tools/bench
 
 lint: $(FULL) ## ruff and mypy
 	@$(BIN)/ruff check .
