@@ -1,9 +1,11 @@
-"""What every test shares: a skip that nobody expects fails where CI asks for it; the device."""
+"""What every test shares: a skip that nobody expects fails where CI asks for it; worker pools."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from tests.shardlab.pool import Pool
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,3 +25,21 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "failed"
         report.longrepr = f"skipped where no skip is expected: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> str:
+    return str(request.config.getoption("--device"))
+
+
+@pytest.fixture(scope="session")
+def pool(device: str) -> Iterator[Callable[[int], Pool]]:
+    """Workers by world size, shared by every test of the session."""
+    pools: dict[int, Pool] = {}
+
+    def of(size: int) -> Pool:
+        return pools.setdefault(size, Pool(size, device))
+
+    yield of
+    for each in pools.values():
+        each.stop()

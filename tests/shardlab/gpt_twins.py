@@ -16,31 +16,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from costlab.contestants import megatron as mcore
+from costlab.contestants import megatron_gpt
+from costlab.contestants.megatron_names import ours_by_theirs, theirs_by_ours
 from shardlab import partial_gradients, sharding
 from shardlab.comm import Axis, World
 from shardlab.data_parallel import DataParallel
 from shardlab.grid import Grid
 from shardlab.model import GPT, GPTConfig
 from shardlab.pipeline import run, schedule
-from tests.shardlab import megatron as mcore
-from tests.shardlab import megatron_gpt
 from tests.shardlab.difference import differences, random_like, random_tokens
 
 SEQUENCE, BATCH, VOCAB, HIDDEN, HEADS = 8, 2, 24, 16, 8
 STEPS = 10
-OURS_TO_THEIRS = {
-    "word_embedding": "embedding.word_embeddings",
-    "position_embedding": "embedding.position_embeddings.weight",
-    "final_norm": "decoder.final_layernorm",
-    "head": "output_layer",
-    "layers": "decoder.layers",
-    ".norm1": ".input_layernorm",
-    ".attention.qkv": ".self_attention.linear_qkv",
-    ".attention.proj": ".self_attention.linear_proj",
-    ".norm2": ".pre_mlp_layernorm",
-    ".mlp.fc1": ".mlp.linear_fc1",
-    ".mlp.fc2": ".mlp.linear_fc2",
-}
 
 
 @dataclass(frozen=True)
@@ -50,6 +38,7 @@ class Case:
     Args:
         schedule: ours; Megatron runs 1F1B, whose gradients are the same.
         microbatches: of a step, each of BATCH sequences, for each data-parallel replica.
+        steps: of training.
     """
 
     tensor: int = 1
@@ -60,6 +49,7 @@ class Case:
     sequence_parallel: bool = False
     schedule: str = "1f1b"
     microbatches: int = 1
+    steps: int = STEPS
 
     def config(self) -> GPTConfig:
         return GPTConfig(
@@ -102,10 +92,10 @@ def compared(world: World, case: Case) -> dict[str, float]:
 
 
 def trained(case: Case, twin: Ours | Theirs, grid: Grid) -> dict[str, Tensor]:
-    """What the first forward and backward gave, and the parameters after ten steps."""
+    """What the first forward and backward gave, and the parameters after all steps."""
     seen: dict[str, Tensor] = {}
     optimizer = torch.optim.SGD([p for _, p in twin.named_parameters()], lr=1e-2, momentum=0.9)
-    for step in range(STEPS):
+    for step in range(case.steps):
         losses = twin.gradients(case.batch(step, grid.data.rank))
         if step == 0:
             seen = {f"loss {index}": loss for index, loss in enumerate(losses)} | {
@@ -201,16 +191,3 @@ class Theirs:
         for _, parameter in self.named_parameters():
             parameter.grad = parameter.main_grad  # type: ignore[attr-defined]
         return losses
-
-
-def theirs_by_ours(name: str) -> str:
-    for ours, theirs in OURS_TO_THEIRS.items():
-        if name.startswith(ours) or ours.startswith("."):
-            name = name.replace(ours, theirs, 1)
-    return name
-
-
-def ours_by_theirs(name: str) -> str:
-    for ours, theirs in OURS_TO_THEIRS.items():
-        name = name.replace(theirs, ours, 1)
-    return name

@@ -40,7 +40,7 @@ class Pool:
         # take longer. What can't be imported here is left to the workers.
         self._context.set_forkserver_preload(
             ["torch", "torch.distributed", "torch._dynamo", "shardlab.comm",
-             "tests.shardlab.megatron", "tests.shardlab.dtensor"]
+             "costlab.contestants.megatron", "costlab.contestants.dtensor"]
         )  # fmt: skip
         self._workers: list[Any] = []
         self._pipes: list[Any] = []

@@ -28,14 +28,14 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn import functional
 
+from costlab.contestants import dtensor
 from shardlab import linear, partial_gradients, sharding
 from shardlab.comm import World
 from shardlab.cross_entropy import cross_entropy
 from shardlab.model import GPT, GPTConfig
-from tests.shardlab import dtensor
 from tests.shardlab.difference import demand_alike, differences, random_like, random_tokens
-from tests.shardlab.gpt_twins import BATCH, HEADS, HIDDEN, SEQUENCE, STEPS, VOCAB, whole_weights
-from tests.shardlab.layer_twins import B, F, Found, H, S, fp64, part
+from tests.shardlab.gpt_twins import BATCH, HEADS, HIDDEN, SEQUENCE, VOCAB, whole_weights
+from tests.shardlab.layer_twins import B, F, Found, H, S, fp64, part, steps_for
 
 
 def mesh_of(world: World) -> DeviceMesh:
@@ -133,22 +133,22 @@ def test_the_loss_equals_loss_parallel(pool: Any, size: int) -> None:
 def gpts(world: World, cases: list[GPTConfig]) -> Found:
     with world.device:
         return {
-            f"{config} {sequence=}": one_gpt(world, config, sequence)
+            f"{config} {sequence=}": one_gpt(world, config, sequence, steps_for(world.size, index))
             for config in cases
-            for sequence in (False, True)
+            for index, sequence in enumerate((False, True))
         }
 
 
-def one_gpt(world: World, config: GPTConfig, sequence: bool) -> dict[str, float]:
+def one_gpt(world: World, config: GPTConfig, sequence: bool, steps: int) -> dict[str, float]:
     weights = whole_weights(config)
     model = GPT(config, tensor=world.whole, sequence_parallel=sequence, device=world.device)
     sharding.load_whole(model, weights)
-    ours = trained(model, model.loss, lambda: partial_gradients.reduce(model, world.whole))
+    ours = trained(model, model.loss, lambda: partial_gradients.reduce(model, world.whole), steps)
     plain = dtensor.WholeGPT(config)
     plain.load_state_dict(weights, strict=not config.tie_embeddings)
     dtensor.tensor_parallel(plain, mesh_of(world), sequence_parallel=sequence)
     with loss_parallel():
-        theirs = trained(plain, mean_loss, lambda: None)
+        theirs = trained(plain, mean_loss, lambda: None, steps)
     return differences(ours, theirs)
 
 
@@ -157,12 +157,15 @@ def mean_loss(logits_SBV: Tensor, targets_BS: Tensor) -> Tensor:
 
 
 def trained(
-    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], finish: Callable[[], None]
+    model: nn.Module,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    finish: Callable[[], None],
+    steps: int,
 ) -> dict[str, Tensor]:
-    """First loss, logits and gradients, and the whole parameters after ten steps."""
+    """First loss, logits and gradients, and the whole parameters after all steps."""
     seen: dict[str, Tensor] = {}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    for step in range(STEPS):
+    for step in range(steps):
         tokens = random_tokens(VOCAB, BATCH, SEQUENCE, seed=step)
         optimizer.zero_grad()
         logits = model(tokens)
@@ -174,7 +177,7 @@ def trained(
                 f"gradient of {name}": whole_gradient(p) for name, p in model.named_parameters()
             }
         optimizer.step()
-    seen[f"loss of step {STEPS}"] = dtensor.whole(value.detach())
+    seen["loss of the last step"] = dtensor.whole(value.detach())
     for name, p in model.named_parameters():
         seen[name] = dtensor.whole(p.detach()) if isinstance(p, DTensor) else sharding.whole(p)
     return seen

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 
+from costlab.contestants import megatron as mcore
+from costlab.contestants import megatron_gpt
 from shardlab.comm import World
 from shardlab.grid import Grid
-from tests.shardlab import megatron as mcore
-from tests.shardlab import megatron_gpt
 from tests.shardlab.difference import demand_alike, random_tokens
 from tests.shardlab.gpt_twins import (
     HEADS,
@@ -27,6 +27,7 @@ from tests.shardlab.gpt_twins import (
     compared,
     whole_weights,
 )
+from tests.shardlab.layer_twins import steps_for
 
 
 def variants(tensor: int, data: int) -> list[Case]:
@@ -37,8 +38,17 @@ def variants(tensor: int, data: int) -> list[Case]:
     else:
         flags = [(False, HEADS, False), (True, max(tensor, 2), parallel[-1])]
     return [
-        Case(tensor, 1, data, tied, groups, sequence, microbatches=1 + (data > 1))
-        for tied, groups, sequence in flags
+        Case(
+            tensor,
+            1,
+            data,
+            tied,
+            groups,
+            sequence,
+            microbatches=1 + (data > 1),
+            steps=steps_for(tensor * data, index),
+        )
+        for index, (tied, groups, sequence) in enumerate(flags)
     ]
 
 

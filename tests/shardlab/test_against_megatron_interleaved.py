@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from costlab.contestants import megatron as mcore
+from costlab.contestants.megatron_stage import MegatronStage, forward_step
 from shardlab.comm import World
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import interleaved
-from tests.shardlab import megatron as mcore
 from tests.shardlab import pieces
 from tests.shardlab.difference import demand_alike, difference, differences
-from tests.shardlab.megatron_stage import MegatronStage, forward_step
 from tests.shardlab.pieces import BATCH, HIDDEN, Piece, chunks_of, named
 
 

@@ -17,13 +17,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from costlab.contestants import megatron as mcore
+from costlab.contestants import megatron_gpt
 from shardlab.block import Block
 from shardlab.comm import World
 from shardlab.config import GPTConfig
 from shardlab.cross_entropy import cross_entropy
 from shardlab.embedding import VocabParallelEmbedding
-from tests.shardlab import megatron as mcore
-from tests.shardlab import megatron_gpt
 from tests.shardlab.difference import (
     demand_alike,
     difference,
@@ -31,7 +31,7 @@ from tests.shardlab.difference import (
     random_like,
     random_tokens,
 )
-from tests.shardlab.layer_twins import B, Call, Found, H, S, copied, fp64, part, trained
+from tests.shardlab.layer_twins import B, Call, Found, H, S, copied, fp64, part, steps_for, trained
 
 
 def embedding(world: World) -> Found:
@@ -147,10 +147,11 @@ def block(world: World) -> Found:
                 y: Tensor = layer(x, attention_mask=mask)[0]
                 return y
 
-            expected = trained(world, theirs, call, x, target)
+            steps = steps_for(world.size, len(found))
+            expected = trained(world, theirs, call, x, target, steps)
             for prefix, their_prefix in BLOCK.items():
                 expected = {k.replace(their_prefix, prefix): v for k, v in expected.items()}
-            found[case] = differences(trained(world, ours, ours, x, target), expected)
+            found[case] = differences(trained(world, ours, ours, x, target, steps), expected)
     return found
 
 

@@ -17,12 +17,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from costlab.contestants import megatron as mcore
 from shardlab import linear
 from shardlab.comm import World
 from shardlab.init import Init
-from tests.shardlab import megatron as mcore
 from tests.shardlab.difference import demand_alike, differences, random_like
-from tests.shardlab.layer_twins import B, F, Found, H, S, copied, fp64, part, trained
+from tests.shardlab.layer_twins import B, F, Found, H, S, copied, fp64, part, steps_for, trained
 
 
 def column(world: World) -> Found:
@@ -45,7 +45,9 @@ def column(world: World) -> Found:
             target = random_like(S, B, F, seed=2)
             target = target if gather else part(world, target, -1)
             case = f"{bias=} {gather=} {skip=} {sequence=} {frozen=}"
-            found[case] = compared(world, ours, theirs, x, target, skip and not gather, frozen)
+            found[case] = compared(
+                world, ours, theirs, x, target, skip and not gather, frozen, len(found)
+            )
     return found
 
 
@@ -69,12 +71,19 @@ def row(world: World) -> Found:
             target = random_like(S, B, F, seed=2)
             target = part(world, target, 0) if sequence else target
             case = f"{bias=} {parallel=} {skip=} {sequence=} {frozen=}"
-            found[case] = compared(world, ours, theirs, x, target, skip, frozen)
+            found[case] = compared(world, ours, theirs, x, target, skip, frozen, len(found))
     return found
 
 
 def compared(
-    world: World, ours: Any, theirs: Any, x: Tensor, target: Tensor, add_bias: bool, frozen: bool
+    world: World,
+    ours: Any,
+    theirs: Any,
+    x: Tensor,
+    target: Tensor,
+    add_bias: bool,
+    frozen: bool,
+    index: int,
 ) -> dict[str, float]:
     """`add_bias`: whoever calls adds the bias that the layer left out."""
     copied(world, ours, theirs, {name: name for name, _ in ours.named_parameters()})
@@ -91,8 +100,10 @@ def compared(
         y, bias = theirs(x)
         return y + bias if add_bias and bias is not None else y
 
+    steps = steps_for(world.size, index)
     return differences(
-        trained(world, ours, our_call, x, target), trained(world, theirs, their_call, x, target)
+        trained(world, ours, our_call, x, target, steps),
+        trained(world, theirs, their_call, x, target, steps),
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 from shardlab.comm import World
 from tests.shardlab.difference import demand_alike
 from tests.shardlab.gpt_twins import HEADS, Case, compared
+from tests.shardlab.layer_twins import steps_for
 
 GRIDS = [(t, p, d) for t in (1, 2, 4, 8) for p in (2, 4, 8) for d in (1, 2, 4, 8) if t * p * d <= 8]
 
@@ -25,7 +26,7 @@ def variants(tensor: int, pipeline: int, data: int) -> list[Case]:
         Case(tensor, pipeline, data, False, HEADS, False, "gpipe", microbatches=2),
         Case(
             tensor, pipeline, data, True, max(tensor, 2), tensor > 1, "1f1b",
-            microbatches=pipeline + 1,
+            microbatches=pipeline + 1, steps=steps_for(tensor * pipeline * data, 1),
         ),
     ]  # fmt: skip
 

@@ -13,12 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shardlab import linear, ops
-from shardlab.comm import World
-from shardlab.cross_entropy import cross_entropy
-from shardlab.init import Init
-from tests.shardlab.difference import random_like
-from tests.shardlab.megatron import (
+from costlab.contestants.megatron import (
     ColumnParallelLinear,
     VocabParallelEmbedding,
     bias_gelu,
@@ -29,6 +24,11 @@ from tests.shardlab.megatron import (
     parallel_state,
     vocab_parallel_cross_entropy,
 )
+from shardlab import linear, ops
+from shardlab.comm import World
+from shardlab.cross_entropy import cross_entropy
+from shardlab.init import Init
+from tests.shardlab.difference import random_like
 
 MENDED = "megatron-core has mended this: move the case into the equality tests"
 

@@ -18,15 +18,15 @@ from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, f
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.nn.parallel import DistributedDataParallel
 
+from costlab.contestants import dtensor
+from costlab.contestants import megatron as mcore
+from costlab.contestants import megatron_gpt as megatron_model
 from shardlab import formulas
 from shardlab.collective import Traffic
 from shardlab.comm import World
 from shardlab.config import GPTConfig
 from shardlab.grid import Grid
 from shardlab.ledger import Ledger
-from tests.shardlab import dtensor
-from tests.shardlab import megatron as mcore
-from tests.shardlab import megatron_gpt as megatron_model
 from tests.shardlab.fake_world import alone
 
 S, B, H, F, V = 4, 2, 8, 12, 24

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from costlab.contestants import rounds
 from tests.shardlab.benchmark import protocol, table
 
 LAYOUT = table.Layout(
@@ -38,7 +38,7 @@ def test_contestants_whose_losses_differ_are_not_compared() -> None:
     with pytest.raises(
         RuntimeError, match=r"b computes something else than a: loss 1\.1, not 1\.0"
     ):
-        protocol._agree(SimpleNamespace(), {"a": 1.0, "c": None, "b": 1.1}, 1e-4)  # type: ignore[arg-type]
+        rounds.agree({"a": 1.0, "c": None, "b": 1.1}, 1e-4)
 
 
 def test_the_table_names_the_base_once_and_the_spread_of_the_others() -> None:

@@ -14,9 +14,9 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 
+from costlab.contestants.rounds import Step
 from shardlab import exchange
 from shardlab.comm import World
-from tests.shardlab.benchmark.protocol import Step
 
 SIZES = (1, 16, 64, 256, 512, 1024, 4096, 16384, 65536)
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")

@@ -1,12 +1,8 @@
 """How two implementations are compared on a machine whose speed drifts.
 
-Absolute times drift by 10 % within minutes; ratios of steps taken side by side repeat within a few
-per cent. So all contestants live in the same processes, and:
+Contestants run side by side, as `costlab.contestants.rounds` says. Here is what stands around:
 
 - a launch starts fresh processes, one per rank, one thread each, over gloo;
-- each contestant is warmed up; the losses of their first steps must agree, or it is no comparison;
-- a round runs each contestant once, in an order drawn anew (the same on all ranks, seeded);
-- before each step a barrier, and a step takes as long as its slowest rank;
 - a launch yields each one's 20th percentile and median, and its ratio to a named base;
 - three launches or more show how far a ratio repeats.
 """
@@ -18,23 +14,17 @@ import multiprocessing
 import random
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from costlab.contestants import rounds
+from costlab.contestants.rounds import Build, Rounds
 from shardlab.comm import World
 from tests.shardlab.benchmark.provenance import provenance
-
-# One training step; returns its loss, or None on a rank that takes no part.
-Step = Callable[[], float | None]
-# build(world, **case): a context manager that gives the contestants by name, the same names in the
-# same order on every rank.
-Build = Callable[..., AbstractContextManager[Mapping[str, Step]]]
 
 
 @dataclass(frozen=True)
@@ -57,6 +47,11 @@ class Plan:
     warmup: int = 3
     tolerance: float = 1e-4
     seed: int = 35
+
+    @property
+    def rounds(self) -> Rounds:
+        """Of one case, in one launch."""
+        return Rounds(self.seconds, self.least, self.most, self.warmup, self.tolerance)
 
 
 QUICK = Plan(launches=1, seconds=2.0, least=3, warmup=1)
@@ -177,51 +172,9 @@ def _work(
         times = []
         for case in cases:
             with build(world, **case) as steps:
-                times.append(_measure(world, steps, plan, order))
+                times.append(rounds.measure(world, steps, plan.rounds, order))
             del steps
             gc.collect()
         if rank == 0:
             pipe.send(times)
         world.whole.barrier()
-
-
-def _measure(
-    world: World, steps: Mapping[str, Step], plan: Plan, order: random.Random
-) -> dict[str, list[float]]:
-    """Seconds of each step, the slowest rank's, by contestant."""
-    names = list(steps)
-    _agree(world, {name: steps[name]() for name in names}, plan.tolerance)
-    for _ in range(plan.warmup):
-        for name in names:
-            steps[name]()
-    rounds, drawn, times = 1, 0, {name: list[float]() for name in names}
-    gc.disable()
-    while drawn < rounds:
-        for name in order.sample(names, len(names)):
-            world.whole.barrier()
-            start = time.perf_counter()
-            steps[name]()
-            times[name].append(time.perf_counter() - start)
-        drawn += 1
-        if drawn == 1:  # the first round says how many the time allows
-            taken = float(_slowest(world, [sum(t[0] for t in times.values())])[0])
-            rounds = max(plan.least, min(plan.most, int(plan.seconds / taken)))
-    gc.enable()
-    return {name: _slowest(world, values) for name, values in times.items()}
-
-
-def _slowest(world: World, values: list[float]) -> list[float]:
-    together = torch.tensor(values, dtype=torch.float64)
-    return [round(value, 7) for value in world.whole.all_reduce(together, op="max").tolist()]
-
-
-def _agree(world: World, losses: Mapping[str, float | None], tolerance: float) -> None:
-    known = {name: loss for name, loss in losses.items() if loss is not None}
-    if not known:
-        return
-    first, expected = next(iter(known.items()))
-    for name, loss in known.items():
-        if abs(loss - expected) > tolerance * abs(expected):
-            raise RuntimeError(
-                f"{name} computes something else than {first}: loss {loss}, not {expected}"
-            )

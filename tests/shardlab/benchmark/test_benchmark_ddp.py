@@ -7,25 +7,45 @@ from __future__ import annotations
 
 import pytest
 
-from tests.shardlab.benchmark import ddp, protocol, table
+from costlab.contestants import data_parallel
+from tests.shardlab.benchmark import protocol, table
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
+
+HIDDEN = (64, 128, 256, 512, 1024)
+LAYOUT = table.Layout(
+    marker="data-parallel",
+    key="hidden",
+    row={"en": "hidden", "es": "hidden"},
+    columns={
+        "DDP": {"en": "DDP", "es": "DDP"},
+        "DDP with bucket views": {"en": "DDP, bucket views", "es": "DDP, vistas del cubo"},
+        "ours over gloo": {"en": "ours, gloo", "es": "lo nuestro, gloo"},
+        "ours over shared memory": {
+            "en": "ours, shared memory",
+            "es": "lo nuestro, memoria compartida",
+        },
+        "no reduction": {"en": "no reduction", "es": "sin reducción"},
+    },
+)
 
 GOAL = 1.00  # of DDP's step, at every size (issue 3)
 
 
 def test_a_data_parallel_step_beside_ddp(quick: bool) -> None:
     plan = protocol.QUICK if quick else protocol.Plan()
-    sizes = ddp.HIDDEN[:2] if quick else ddp.HIDDEN
-    cases = protocol.compare(ddp.build, [{"hidden": h} for h in sizes], ranks=2, plan=plan)
-    result = protocol.record("data-parallel", ddp.BASE, cases, plan)
-    print(f"\n{table.render(result, ddp.LAYOUT, 'en')}")
+    sizes = HIDDEN[:2] if quick else HIDDEN
+    cases = protocol.compare(
+        data_parallel.build, [{"hidden": h} for h in sizes], ranks=2, plan=plan
+    )
+    result = protocol.record("data-parallel", data_parallel.BASE, cases, plan)
+    print(f"\n{table.render(result, LAYOUT, 'en')}")
     if quick:
         return
-    table.publish(result, ddp.LAYOUT)
+    table.publish(result, LAYOUT)
     missed = [
         f"hidden {case.settings['hidden']}: {ratio:.2f}× DDP's step, the goal is {GOAL:.2f}×"
         for case in cases
-        if (ratio := case.ratio("ours over gloo", ddp.BASE)) > GOAL
+        if (ratio := case.ratio("ours over gloo", data_parallel.BASE)) > GOAL
     ]
     assert not missed, "\n".join(missed)

@@ -36,6 +36,7 @@ class WholeAttention(nn.Module):
         self.proj = nn.Linear(hidden, hidden)
 
     def forward(self, x_SBH: Tensor) -> Tensor:
+        """Attend; [S, B, H] to [S, B, H]."""
         qkv = self.qkv(x_SBH)  # a local tensor, also where DTensor shards the weight
         sequence, batch = qkv.shape[:2]
         qkv = qkv.view(sequence, batch, -1, self.queries + 2, self.head)
@@ -55,6 +56,7 @@ class WholeMLP(nn.Module):
         self.fc1, self.fc2 = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
 
     def forward(self, x_SBH: Tensor) -> Tensor:
+        """Up and down again."""
         return self.fc2(functional.gelu(self.fc1(x_SBH)))  # type: ignore[no-any-return]
 
 
@@ -68,6 +70,7 @@ class WholeBlock(nn.Module):
         self.mlp = WholeMLP(hidden)
 
     def forward(self, x_SBH: Tensor) -> Tensor:
+        """Both residual branches."""
         x_SBH = x_SBH + self.attention(self.norm1(x_SBH))
         return x_SBH + self.mlp(self.norm2(x_SBH))  # type: ignore[no-any-return]
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.shardlab.megatron import (
+from costlab.contestants.megatron import (
     DistributedDataParallel,
     DistributedDataParallelConfig,
     GPTModel,

@@ -1,8 +1,8 @@
 """megatron-core 0.16.1 on any device: every shim that the oracle needs stands in this file.
 
 Megatron's code expects CUDA in a handful of places where nothing but a device name is at stake.
-Each shim answers with torch's default device (`with world.device:` sets it) and changes no
-arithmetic:
+Each shim answers with what was torch's default device when the context was entered (`with
+world.device:` sets it) and changes no arithmetic:
 
 - `torch.cuda.current_device` and `Tensor.cuda`: buffers are made, and tied embeddings moved, there
   (tensor_parallel/mappings.py, distributed/param_and_grad_buffer.py, language_module.py).
@@ -54,7 +54,7 @@ with warnings.catch_warnings(), patch.object(torch, "compile", lambda function: 
     from megatron.core.transformer.spec_utils import ModuleSpec, build_module
     from megatron.core.transformer.transformer_config import TransformerConfig
 
-# The tests take Megatron's names from here, so that it is loaded as above whoever comes first.
+# Who uses it takes Megatron's names from here, so that it is loaded as above whoever comes first.
 __all__ = [
     "ColumnParallelLinear",
     "DistributedDataParallel",
@@ -90,14 +90,16 @@ class _NoRNGTracker:
 
 
 class _Torch:
-    """The torch module, but with a `zeros` that reads device="cuda" as the default device."""
+    """The torch module, but with a `zeros` that reads device="cuda" as `device`."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
 
-    @staticmethod
-    def zeros(*size: Any, **options: Any) -> Tensor:
-        return torch.zeros(*size, **(options | {"device": torch.get_default_device()}))
+    def zeros(self, *size: Any, **options: Any) -> Tensor:
+        return torch.zeros(*size, **(options | {"device": self._device}))
 
 
 class Norm(nn.LayerNorm):
@@ -139,7 +141,7 @@ def megatron(tensor: int = 1, pipeline: int = 1, **sizes: Any) -> Iterator[None]
             (torch.cuda, "current_device", lambda: device),
             (torch.cuda, "synchronize", _waiting(device)),
             (torch.Tensor, "cuda", lambda x, *_, **__: x.to(device)),
-            (schedules, "torch", _Torch()),
+            (schedules, "torch", _Torch(device)),
             (random, "_CUDA_RNG_STATE_TRACKER", _NoRNGTracker()),
             (random, "_CUDA_RNG_STATE_TRACKER_INITIALIZED", True),
             (layers, "_grad_accum_fusion_available", True),

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tests.shardlab.megatron import ModelType
+from costlab.contestants.megatron import ModelType
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -31,9 +31,11 @@ class MegatronStage(nn.Module):
         self.received: Tensor | None = None
 
     def set_input_tensor(self, tensors: list[Tensor | None]) -> None:
+        """Megatron hands over what the stage before sent."""
         self.received = tensors[0]
 
     def forward(self, x: Tensor) -> Tensor:
+        """Run the module on what was received, or on the micro-batch."""
         out: Tensor = self.module(x if self.received is None else self.received)
         return out
 

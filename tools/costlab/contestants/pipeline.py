@@ -7,64 +7,61 @@ the same weights, so that what differs is the pipeline alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
+from costlab.contestants import tutor
+from costlab.contestants.rounds import Step
 from shardlab.comm import Axis, World
-from shardlab.model import GPT, GPTConfig
+from shardlab.model import GPT
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
-from tests.shardlab import megatron as mcore
-from tests.shardlab.benchmark.protocol import Step
-from tests.shardlab.benchmark.table import Layout
-from tests.shardlab.megatron_stage import MegatronStage, forward_step
 
-VOCAB, SEQUENCE = 1024, 128
-HIDDEN = (64, 128, 256, 512)
 BASE = "megatron-core"
-LAYOUT = Layout(
-    marker="pipeline",
-    key="hidden",
-    row={"en": "hidden", "es": "hidden"},
-    columns={
-        "megatron-core": {"en": "megatron-core", "es": "megatron-core"},
-        "torch pipelining": {"en": "torch pipelining", "es": "torch pipelining"},
-        "ours": {"en": "ours", "es": "lo nuestro"},
-    },
-)
 Data = list[tuple[Tensor, Tensor]]
 
 
 @contextmanager
 def build(
-    world: World, *, hidden: int, microbatches: int = 8, layers: int = 4, batch: int = 1
+    world: World, *, hidden: int, microbatches: int = 8, batch: int = 1
 ) -> Iterator[dict[str, Step]]:
     """The contestants on a pipeline over all ranks; `batch` sequences a micro-batch."""
     axis = world.axis("pipeline", range(world.size))
-    generator = torch.Generator().manual_seed(1)
-    tokens = torch.randint(VOCAB, (2, microbatches, batch, SEQUENCE), generator=generator)
-    data = list(zip(*tokens, strict=True))
-    config = GPTConfig(
-        layers=layers, hidden=hidden, heads=4, vocab=VOCAB, sequence=SEQUENCE, tie_embeddings=False
-    )
+    data = _data(world.device, microbatches, batch)
+    config = replace(tutor.config(hidden), tie_embeddings=False)
 
     def stage() -> GPT:
-        return GPT(config, tensor=Axis.alone(), stage=world.rank, stages=world.size)
+        return GPT(
+            config, tensor=Axis.alone(), stage=world.rank, stages=world.size, device=world.device
+        )
 
-    with mcore.megatron(pipeline=world.size):
+    from costlab.contestants import megatron as mcore  # here, since it takes seconds
+
+    with ExitStack() as stack:
+        with world.device:  # while it is set up; a step under it would be slower
+            stack.enter_context(mcore.megatron(pipeline=world.size))
         yield {
             "ours": _ours(axis, stage(), data, batch),
-            "torch pipelining": _torchs(axis, stage(), data, batch),
-            BASE: _megatrons(axis, stage(), data, batch),
+            "torch pipelining": _torchs(axis, stage(), data, world.device),
+            BASE: _megatrons(stage(), data, batch),
         }
+
+
+def _data(device: torch.device, microbatches: int, batch: int) -> Data:
+    """(tokens, targets) [B, S] of each micro-batch."""
+    generator = torch.Generator().manual_seed(1)
+    size = (2, microbatches, batch, tutor.SEQUENCE)
+    tokens = torch.randint(tutor.VOCAB, size, generator=generator).to(device)
+    return list(zip(*tokens, strict=True))
 
 
 def _ours(axis: Axis, stage: GPT, data: Data, batch: int) -> Step:
     schedule = by_name("1f1b", axis.size, len(data))
-    shape = stage.hidden_shape(batch, SEQUENCE)
+    shape = stage.hidden_shape(batch, tutor.SEQUENCE)
 
     def step() -> float | None:
         stage.zero_grad()
@@ -74,11 +71,11 @@ def _ours(axis: Axis, stage: GPT, data: Data, batch: int) -> Step:
     return step
 
 
-def _torchs(axis: Axis, stage: GPT, data: Data, batch: int) -> Step:
+def _torchs(axis: Axis, stage: GPT, data: Data, device: torch.device) -> Step:
     def loss(logits_SBV: Tensor, targets_BS: Tensor) -> Tensor:
         return stage.loss(logits_SBV, targets_BS)
 
-    place = PipelineStage(stage, axis.rank, axis.size, torch.device("cpu"), group=axis.group)
+    place = PipelineStage(stage, axis.rank, axis.size, device, group=axis.group)
     schedule = Schedule1F1B(place, len(data), loss)
     inputs, targets = (torch.cat(xs) for xs in zip(*data, strict=True))
     first, last = axis.rank == 0, axis.rank == axis.size - 1
@@ -88,15 +85,19 @@ def _torchs(axis: Axis, stage: GPT, data: Data, batch: int) -> Step:
         losses: list[Tensor] = []
         schedule.step(
             *[inputs] * first,
+            target=targets if last else None,
+            losses=losses if last else None,
             return_outputs=False,
-            **{"target": targets, "losses": losses} if last else {},
         )
         return float(torch.stack(losses).mean()) if losses else None
 
     return step
 
 
-def _megatrons(axis: Axis, stage: GPT, data: Data, batch: int) -> Step:
+def _megatrons(stage: GPT, data: Data, batch: int) -> Step:
+    from costlab.contestants import megatron as mcore
+    from costlab.contestants.megatron_stage import MegatronStage, forward_step
+
     config = mcore.config(hidden=stage.config.hidden, dtype=torch.float32)
     config.deallocate_pipeline_outputs = True  # as its training script sets it
     config.batch_p2p_sync = False
@@ -109,7 +110,7 @@ def _megatrons(axis: Axis, stage: GPT, data: Data, batch: int) -> Step:
             data_iterator=iter(data),
             model=model,
             num_microbatches=len(data),
-            seq_length=SEQUENCE,
+            seq_length=tutor.SEQUENCE,
             micro_batch_size=batch,
         )
         return float(torch.stack([x["loss"] for x in losses]).mean()) if losses else None

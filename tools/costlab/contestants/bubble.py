@@ -18,11 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import World
+from shardlab.pipeline.action import Backward, Forward
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
-from shardlab.pipeline.timeline import Span, bubble
+from shardlab.pipeline.timeline import Span, Timeline, bubble, peak_live
 
-BATCH, HIDDEN, DEPTH = 64, 512, 6
+HIDDEN, DEPTH = 512, 6
+# Rows of a micro-batch: work enough that a message is short beside it, or a short message.
+BATCH = {"compute": 256, "wait": 64}
 
 
 class _Wait(torch.autograd.Function):
@@ -47,10 +50,13 @@ class Waiting(nn.Module):
         self.anchor = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        return _Wait.apply(x + self.anchor, self.seconds)
+        """Sleep."""
+        y: Tensor = _Wait.apply(x + self.anchor, self.seconds)  # type: ignore[no-untyped-call]
+        return y
 
 
 def stage(kind: str, seconds: float) -> nn.Module:
+    """A stage that computes, or one that waits `seconds`."""
     if kind == "wait":
         return Waiting(seconds)
     return nn.Sequential(*(nn.Linear(HIDDEN, HIDDEN) for _ in range(DEPTH)))
@@ -58,11 +64,11 @@ def stage(kind: str, seconds: float) -> nn.Module:
 
 def measured(
     world: World, *, kind: str, schedule: str, microbatches: int, rounds: int, seconds: float = 0.01
-) -> list[list[list[Span]]]:
+) -> list[Timeline]:
     """Each round's timeline, all stages', on every rank; the first round is not counted."""
     module = stage(kind, seconds)
     actions = by_name(schedule, world.size, microbatches)
-    x = torch.ones(BATCH, HIDDEN)
+    x_BH = torch.ones(BATCH[kind], HIDDEN)
     timelines = []
     for _ in range(rounds + 1):
         spans: list[Span] = []
@@ -71,26 +77,38 @@ def measured(
         run(
             actions,
             module,
-            [(x, x)] * microbatches,
+            [(x_BH, x_BH)] * microbatches,
             lambda y, _: y.square().mean(),
             axis=world.axis("pipeline", range(world.size)),
-            shape=x.shape,
+            shape=x_BH.shape,
             record=spans,
         )
         timelines.append(_gathered(world, spans))
     return timelines[1:]
 
 
-def _gathered(world: World, spans: list[Span]) -> list[list[Span]]:
-    """Every stage's spans: the processes are of one host, so their clocks are one."""
-    mine = torch.tensor([[s.start, s.end] for s in spans], dtype=torch.float64)
-    every = world.whole.all_gather(mine[None])
-    return [
-        [Span(s.action, *times) for s, times in zip(spans, stage.tolist(), strict=True)]
-        for stage in every
-    ]
+def _gathered(world: World, spans: list[Span]) -> Timeline:
+    """Every stage's spans: the processes are of one host, so their clocks are one.
+
+    A stage's computes stand in the order in which it ran them, which differs from stage to stage.
+    """
+    mine = torch.tensor(
+        [[s.start, s.end, isinstance(s.action, Backward), s.action.microbatch] for s in spans],
+        dtype=torch.float64,
+    )
+    return [[_span(*row) for row in stage] for stage in world.whole.all_gather(mine[None]).tolist()]
+
+
+def _span(start: float, end: float, backward: float, microbatch: float) -> Span:
+    kind = Backward if backward else Forward
+    return Span(kind(int(microbatch)), start, end)
 
 
 def bubbles(world: World, **settings: Any) -> list[float]:
     """The bubble of each round."""
     return [bubble(timeline) for timeline in measured(world, **settings)]
+
+
+def live(timeline: Timeline) -> int:
+    """The most micro-batches that any stage held activations of, as it ran."""
+    return max(peak_live([span.action for span in stage]) for stage in timeline)

@@ -1,0 +1,119 @@
+"""A sharded training step of a GPT: ours, FSDP1's, FSDP2's; and DDP's, which shards nothing.
+
+All train the same GPT on the same data, full shard with a block a unit, each with the prefetching
+it has. A step is forward, loss, backward and AdamW with torch's defaults, which on the CPU go
+through the parameters one by one; `adamw` chooses its foreach or fused form, for all alike.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.nn.parallel import DistributedDataParallel
+
+from costlab.contestants import tutor
+from costlab.contestants.rounds import Step
+from shardlab.block import Block
+from shardlab.comm import Axis, World
+from shardlab.fsdp import FSDP
+from shardlab.model import GPT
+
+BASE = "FSDP2"
+SHARDED = ("FSDP2", "FSDP1", "ours over gloo", "ours over shared memory")
+FORMS: Mapping[str, Mapping[str, bool]] = {
+    "default": {},
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+}
+
+
+@contextmanager
+def build(
+    world: World, *, hidden: int, adamw: str = "default", contestants: Sequence[str] = SHARDED
+) -> Iterator[dict[str, Step]]:
+    """One step of each contestant, at one width and with one form of AdamW."""
+    wraps: dict[str, Wrap] = {
+        "FSDP2": _fsdp2,
+        "FSDP1": _fsdp1,
+        "DDP": ddp,
+        "ours over gloo": lambda world, gpt: ours(world.whole, gpt),
+        "ours over shared memory": _ours_in_shared_memory,
+    }
+    yield {name: Training(world, wraps[name], hidden, adamw).step for name in contestants}
+
+
+class Training:
+    """A model, its optimizer and its data.
+
+    Attributes:
+        gpt: the model inside.
+        model: what is called.
+        optimizer: of what the wrapper left as parameters.
+    """
+
+    def __init__(self, world: World, wrap: Wrap, hidden: int, adamw: str = "default") -> None:
+        self.gpt = GPT(tutor.config(hidden), tensor=Axis.alone(), device=world.device)
+        self.model = wrap(world, self.gpt)
+        form: dict[str, Any] = dict(FORMS[adamw])
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, **form)
+        self._tokens, self._targets = tutor.batch(world.device, seed=world.rank)
+
+    def step(self) -> float:
+        """Forward, loss, backward, AdamW; gradients are let go at the end."""
+        loss = self.loss()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.finish()
+        return loss.item()
+
+    def loss(self) -> Tensor:
+        """The forward half: one number, with its graph."""
+        return self.gpt.loss(self.model(self._tokens), self._targets)
+
+    def finish(self) -> None:
+        """What comes after backward."""
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+Wrap = Callable[[World, GPT], nn.Module]
+
+
+def ours(axis: Axis, gpt: GPT) -> FSDP:
+    """shardlab's, prefetching in both directions."""
+    return FSDP(gpt, axis, units=gpt.layers.values(), forward_prefetch=True)
+
+
+def ddp(world: World, gpt: GPT) -> nn.Module:
+    """PyTorch's DistributedDataParallel as it comes."""
+    return DistributedDataParallel(gpt, process_group=world.whole.group)
+
+
+def _ours_in_shared_memory(world: World, gpt: GPT) -> nn.Module:
+    return ours(world.axis("data", range(world.size), link="shared-memory"), gpt)
+
+
+def _fsdp1(world: World, gpt: GPT) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its deprecation
+        return FullyShardedDataParallel(
+            gpt,
+            auto_wrap_policy=ModuleWrapPolicy({Block}),
+            device_id=world.device,
+            forward_prefetch=True,
+        )
+
+
+def _fsdp2(world: World, gpt: GPT) -> nn.Module:
+    mesh = init_device_mesh(world.device.type, (world.size,))
+    for block in gpt.layers.values():
+        fully_shard(block, mesh=mesh)
+    fully_shard(gpt, mesh=mesh)
+    return gpt

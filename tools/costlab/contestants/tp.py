@@ -1,0 +1,160 @@
+"""One training step of a GPT under tensor parallelism: ours, megatron-core's, DTensor's.
+
+A step is forward, loss, backward and SGD; all start from the same weights, so their losses agree.
+Nothing is favoured that a user could not have: each runs as its library offers it, Megatron with
+its causal mask made beforehand, DTensor under `loss_parallel`, all with torch's SGD.
+
+"alone" is the same step on rank 0 by itself, one thread, while the others wait; "alone on both
+cores" gives it as many threads as there are ranks. Tensor parallelism is over the first `tensor`
+ranks; ranks beyond take no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import loss_parallel
+from torch.nn.functional import cross_entropy
+
+from costlab.contestants import tutor
+from costlab.contestants.rounds import Step
+from shardlab.comm import Axis, World
+from shardlab.model import GPT, GPTConfig
+
+BASE = "megatron-core"
+ALL = (BASE, "dtensor", "ours over gloo", "ours over shared memory", "alone", "alone on both cores")
+LINKS = {"ours over gloo": "torch", "ours over shared memory": "shared-memory"}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What every contestant computes: tokens and targets [B, S]; weights come from the seed."""
+
+    config: GPTConfig
+    tokens: Tensor
+    targets: Tensor
+    device: torch.device
+
+    def weights(self) -> Mapping[str, Tensor]:
+        """Whole weights by our names: those that any of our models starts from."""
+        whole = GPT(self.config, tensor=Axis.alone(), device=self.device)
+        return {name: p.detach() for name, p in whole.named_parameters()}
+
+
+@contextmanager
+def build(
+    world: World, *, hidden: int, contestants: Sequence[str] = ALL, tensor: int | None = None
+) -> Iterator[Mapping[str, Step]]:
+    """The contestants at one size, on every rank."""
+    tensor = tensor or world.size
+    task = Task(tutor.config(hidden), *tutor.batch(world.device), world.device)
+    with ExitStack() as stack:
+        if BASE in contestants:  # imported here, since that takes seconds
+            from costlab.contestants import megatron as mcore
+
+            with world.device:  # while it is set up; a step under it would be slower
+                stack.enter_context(mcore.megatron(tensor=tensor))
+        yield {name: contestant(name, task, world, tensor) for name in contestants}
+
+
+def contestant(name: str, task: Task, world: World, tensor: int) -> Step:
+    """One of them, on this rank."""
+    alone = {"alone": 1, "alone on both cores": tensor}
+    if name in alone:
+        return _alone(task, world, threads=alone[name])
+    if world.rank >= tensor:
+        return lambda: None
+    if name == BASE:
+        with task.device:
+            return _megatrons(task)
+    axis = world.axis("tensor", range(tensor), link=LINKS.get(name, "torch"))
+    return _dtensors(task, axis) if name == "dtensor" else ours(task, axis)
+
+
+def ours(task: Task, axis: Axis) -> Step:
+    """The step of shardlab's GPT over `axis`."""
+    model = GPT(task.config, tensor=axis, device=task.device)
+    tokens, targets = task.tokens, task.targets
+    return training_step(model.parameters(), lambda: model.loss(model(tokens), targets))
+
+
+def training_step(
+    parameters: Iterable[nn.Parameter], loss: Callable[[], Tensor],
+    context: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Step:  # fmt: skip
+    """Forward, loss, backward, SGD: the same for all."""
+    optimizer = sgd(parameters)
+
+    def step() -> float:
+        optimizer.zero_grad()
+        with context():
+            value = loss()
+            value.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return value.item()
+
+    return step
+
+
+def sgd(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """SGD over lists of tensors; DTensors and plain tensors can't stand in one list."""
+    both: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
+    for parameter in parameters:
+        both[isinstance(parameter, DTensor)].append(parameter)
+    return torch.optim.SGD([{"params": group} for group in both if group], lr=1e-3, foreach=True)
+
+
+def _alone(task: Task, world: World, *, threads: int) -> Step:
+    if world.rank != 0:
+        return lambda: None
+    step = ours(task, Axis.alone())
+
+    def threaded() -> float | None:
+        torch.set_num_threads(threads)
+        try:
+            return step()
+        finally:
+            torch.set_num_threads(1)
+
+    return threaded if threads > 1 else step
+
+
+def _megatrons(task: Task) -> Step:
+    from costlab.contestants import megatron as mcore
+    from costlab.contestants import megatron_gpt
+    from costlab.contestants.megatron_names import theirs_by_ours
+
+    config = task.config
+    settings = mcore.config(
+        hidden=config.hidden, heads=config.heads, depth=config.layers, dtype=config.dtype
+    )
+    model = megatron_gpt.gpt(settings, vocab=config.vocab, sequence=config.sequence, tied=True)
+    megatron_gpt.load(model, {theirs_by_ours(name): w for name, w in task.weights().items()})
+    tokens, targets = task.tokens, task.targets
+    positions = torch.arange(config.sequence, device=task.device).expand_as(tokens)
+    mask = megatron_gpt.causal_mask(config.sequence)
+    return training_step(
+        model.parameters(), lambda: model(tokens, positions, mask, labels=targets).mean()
+    )
+
+
+def _dtensors(task: Task, axis: Axis) -> Step:
+    from costlab.contestants import dtensor
+
+    model = dtensor.WholeGPT(task.config).to(task.device)
+    model.load_state_dict(task.weights(), strict=False)  # the head's is the embedding's
+    mesh = DeviceMesh.from_group(axis.group, task.device.type, mesh=list(axis.ranks))
+    dtensor.tensor_parallel(model, mesh, sequence_parallel=False)
+    tokens, targets = task.tokens, task.targets
+
+    def loss() -> Tensor:
+        return cross_entropy(model(tokens).flatten(0, 1), targets.t().flatten())
+
+    return training_step(model.parameters(), loss, loss_parallel)
