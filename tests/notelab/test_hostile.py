@@ -37,6 +37,7 @@ def filled(piece: str, before: str = "") -> str:
         filled("&", "<div>\n"),
         filled("<![", "<div>\n"),
         filled("@{ ", "```mermaid\n"),
+        filled('x\n??? "a"\n'),
     ],
     ids=lambda page: repr(page[:14]),
 )

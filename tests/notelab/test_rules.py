@@ -1,5 +1,7 @@
 """Each rule on a small lab: what breaks it, what doesn't, where the finding points."""
 
+from hashlib import sha256
+
 import msgspec
 import pytest
 
@@ -258,3 +260,72 @@ def test_findings_are_said_once_and_in_order(scratch: Scratch) -> None:
     findings = scratch.check().findings
     assert findings == sorted(findings, key=lambda f: f.order)
     assert len({msgspec.json.encode(f) for f in findings}) == len(findings)
+
+
+def test_a_link_to_the_results_page_as_a_whole_quotes_nothing_unless_it_shows_a_number(
+    scratch: Scratch,
+) -> None:
+    scratch.replace("note.md", "In lab 02", "In lab 02 ([results](RESULTS.md))")
+    assert scratch.codes() == []
+    scratch.replace("note.md", "[results](RESULTS.md)", "[2×](RESULTS.md)")
+    assert sorted(scratch.codes()) == ["N401", "N504"]
+
+
+def generated(scratch: Scratch, digest: str) -> None:
+    """A page of the lab, in both languages, made from results.json; nothing quotes it."""
+    scratch.replace(
+        "lab.toml", 'languages = ["en", "es"]', 'languages = ["en", "es"]\npages = ["CLAIMS.md"]'
+    )
+    made = f"---\ntitle: x\n---\n\n<!-- generated from results.json sha256:{digest} -->\n\n# x\n"
+    for name in ("CLAIMS.md", "CLAIMS.es.md"):
+        scratch.write(name, made)
+
+
+def test_a_generated_page_that_nothing_quotes_is_stale_once_its_input_has_changed(
+    scratch: Scratch,
+) -> None:
+    scratch.write("results.json", "1")
+    generated(scratch, sha256(b"1").hexdigest())
+    assert scratch.codes() == []
+    scratch.write("results.json", "2")
+    findings = scratch.check().findings
+    assert [(finding.code, finding.span.row) for finding in findings] == [("N404", 5), ("N404", 5)]
+    assert {finding.filename.rpartition("/")[2] for finding in findings} == {
+        "CLAIMS.md",
+        "CLAIMS.es.md",
+    }
+    assert scratch.codes("CLAIMS.md") == ["N404", "N404"]
+
+
+def test_a_page_that_shows_such_a_header_as_an_example_was_not_generated(scratch: Scratch) -> None:
+    generated(scratch, "0" * 64)
+    for name in ("CLAIMS.md", "CLAIMS.es.md"):
+        text = scratch.read(name)
+        header = next(line for line in text.split("\n") if line.startswith("<!--"))
+        scratch.write(name, f"# x\n\n```text\n{header}\n```\n")
+    assert scratch.codes() == []
+
+
+def test_a_generated_page_may_show_figures_and_a_note_or_another_page_may_not(
+    scratch: Scratch,
+) -> None:
+    scratch.write("results.json", "1")
+    generated(scratch, sha256(b"1").hexdigest())
+    figure = "\n![Time against size](figures/time.svg)\n"
+    for name in ("CLAIMS.md", "CLAIMS.es.md"):
+        scratch.write(name, scratch.read(name) + figure)
+    assert scratch.codes() == []
+    for name in ("CLAIMS.md", "CLAIMS.es.md"):
+        scratch.write(name, f"# x\n{figure}")
+    assert scratch.codes() == ["N602", "N602"]
+    made = f"<!-- generated from results.json sha256:{sha256(b'1').hexdigest()} -->"
+    note = scratch.read("note.md")
+    scratch.write(
+        "note.md", note.replace("# A scratch note", f"{made}\n\n# A scratch note\n{figure}")
+    )
+    assert scratch.codes("note.md") == ["N602"]
+    scratch.write("note.md", note)
+    for name in ("CLAIMS.md", "CLAIMS.es.md"):
+        made = f"<!-- generated from results.json sha256:{sha256(b'1').hexdigest()} -->\n\n"
+        scratch.write(name, f"{made}<img src='figures/time.svg'>\n")
+    assert scratch.codes() == ["N602", "N602"]

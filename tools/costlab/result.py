@@ -28,10 +28,11 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         id: dotted name, unique in a result: "tp.h128.slowdown.gloo".
         value: in `unit`.
         unit: "s", "B", "B/s", "ratio", "count", "hidden" ….
-        how: "measured" by a clock or a counter of the machine, "counted" by the ledger, "derived" by
-            arithmetic from measured metrics, "modelled" from a stated model of a part that is not here.
-        low, high: its spread (lower and upper quartile, or least and most over launches); None where
-            there is none, as in a count.
+        how: "measured" by a clock or a counter of the machine, "counted" by the ledger, "derived"
+            by arithmetic from measured metrics, "modelled" from a stated model of a part that is
+            not here.
+        low, high: its spread (from the lower or the tenth to the upper quartile of one launch, or
+            from the least to the most of several); None where there is none, as in a count.
         samples: how many observations the value stands on.
         detail: what else belongs to it, by name.
     """
@@ -101,9 +102,9 @@ def save(result: Result, path: Path) -> None:
     """Write a result whole or not at all.
 
     Raises:
-        ResultError: the folder can't be written, or the disk is full; an older file stands untouched.
+        ResultError: the folder can't be written, or the disk is full; an older file stays.
     """
-    text = msgspec.json.format(msgspec.json.encode(result), indent=1)
+    text = msgspec.json.format(msgspec.json.encode(result, enc_hook=_number), indent=1)
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,3 +118,11 @@ def save(result: Result, path: Path) -> None:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         raise ResultError(f"{path} can't be written: {fault.strerror or fault}") from None
+
+
+def _number(value: object) -> float | int:
+    """Return a number that is numpy's or torch's as Python's own."""
+    item = getattr(value, "item", None)
+    if item is None:
+        raise NotImplementedError(f"a result holds numbers and text, not {type(value).__name__}")
+    return item()  # type: ignore[no-any-return]

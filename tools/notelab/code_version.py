@@ -10,6 +10,7 @@ from notelab import __version__
 _HERE = Path(__file__).parent
 # What is remembered by content depends on the content and on these.
 _MODULES = (
+    "admonition",
     "citation",
     "embedded_html",
     "front_matter",

@@ -24,10 +24,14 @@ def count_words(prose: str) -> int:
 
 
 def number_link(text: str, href: str, span: Span) -> list[NumberLink]:
-    """Return the link as a quoted number where it goes to a results page."""
+    """Return the link as a quoted number where it goes to a results page.
+
+    A link to the page as a whole, to no row and with no digit in its text, quotes nothing.
+    """
     path, _, anchor = href.partition("#")
     path = path.partition("?")[0]
-    return [NumberLink(text, path, anchor, span)] if _RESULTS.search(path) else []
+    quotes = bool(anchor) or any(char.isdigit() for char in text)
+    return [NumberLink(text, path, anchor, span)] if quotes and _RESULTS.search(path) else []
 
 
 def not_in_code_font(text: str, span: Span) -> Citation:

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from notelab import embedded_html, front_matter, tokens
+from notelab import admonition, embedded_html, front_matter, tokens
 from notelab.citation import Citation, Span, in_plain_text
 from notelab.inline import Inline, Places, count_words, not_in_code_font, number_link
 from notelab.note import Cell, Diagram, Heading, Image, Note, NumberLink, Unread
@@ -31,6 +31,7 @@ def read(text: str) -> Note:
     # Blank lines in its place keep every row of the page the row of the file.
     body = "\n".join([""] * taken + lines[taken:])
     parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table")
+    parser.use(admonition.plugin)
     unread: list[Unread] = []
     parser.core.ruler.after("block", "unread", lambda state: _set_aside(state.tokens, unread))
     walk = _Walk(parser.parse(body), body.split("\n"))

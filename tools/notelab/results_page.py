@@ -1,7 +1,7 @@
 """A results page: rows with an `<a id>` and one quotable value, and the inputs it was made from.
 
 A row is one line that holds `<a id="ROW"></a>` and exactly one bold text, its value. A generated
-page opens with comments that name its inputs by SHA-256::
+page, of results or not, opens with comments that name its inputs by SHA-256::
 
     <!-- generated from results/h200.json sha256:… -->
 """
@@ -17,6 +17,7 @@ from notelab import pages
 _ROW = re.compile(r"""<a\s+id=["']([A-Za-z0-9_.-]+)["']\s*>""")
 _VALUE = re.compile(r"\*\*(.+?)\*\*")
 _INPUT = re.compile(r"^<!--\s*generated from (\S+) sha256:([0-9a-f]{64})\s*-->\s*$")
+_OPENING = re.compile(r"\A(?:---\n.*?^---\n)?\s*<!--\s*generated from \S", re.DOTALL | re.MULTILINE)
 
 
 class Results(msgspec.Struct):
@@ -30,17 +31,25 @@ class Results(msgspec.Struct):
 def read(path: Path) -> Results:
     """Read a results page; what is wrong with it is in the answer, never raised."""
     text = pages.read(path)
-    if text.problem:
-        return Results({}, [], text.problem)
+    return Results({}, [], text.problem) if text.problem else of_text(text.text, path.parent)
+
+
+def of_text(text: str, folder: Path) -> Results:
+    """Read the text of a results page that lies in `folder`."""
     values: dict[str, list[str]] = {}
     stale = []
-    for row, line in enumerate(text.text.split("\n"), start=1):
+    for row, line in enumerate(text.split("\n"), start=1):
         for found in _ROW.finditer(line):
             values.setdefault(found[1], []).extend(_VALUE.findall(line))
         made = _INPUT.match(line)
-        if made and not _matches(path.parent, made[1], made[2]):
+        if made and not _matches(folder, made[1], made[2]):
             stale.append((made[1], row))
     return Results(values, stale)
+
+
+def is_generated(text: str) -> bool:
+    """Tell whether a page opens by saying what it was generated from."""
+    return _OPENING.match(text) is not None
 
 
 def _matches(folder: Path, name: str, digest: str) -> bool:

@@ -23,9 +23,9 @@ from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 from shardlab.pipeline.timeline import Span, Timeline, bubble, peak_live
 
-HIDDEN, DEPTH = 512, 6
-# Rows of a micro-batch: work enough that a message is short beside it, or a short message.
-BATCH = {"compute": 256, "wait": 64}
+# A message is B·H, a stage's work B·H²·DEPTH: deep, so that theory, whose messages take no time, is
+# what is measured.
+BATCH, HIDDEN, DEPTH = 64, 512, 24
 
 
 class _Wait(torch.autograd.Function):
@@ -68,7 +68,7 @@ def measured(
     """Each round's timeline, all stages', on every rank; the first round is not counted."""
     module = stage(kind, seconds)
     actions = by_name(schedule, world.size, microbatches)
-    x_BH = torch.ones(BATCH[kind], HIDDEN)
+    x_BH = torch.ones(BATCH, HIDDEN)
     timelines = []
     for _ in range(rounds + 1):
         spans: list[Span] = []

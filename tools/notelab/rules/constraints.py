@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from notelab import tokens
+from notelab import results_page, tokens
 from notelab.citation import Span
 from notelab.evidence import CitedFile
 from notelab.finding import Finding
@@ -29,6 +29,8 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
     if view.note is None:
         return
     for image in view.note.images:
+        if image.kind == "an image" and _shows_figures(view):
+            continue
         yield Finding(
             "N602",
             view.filename,
@@ -39,6 +41,11 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
     own = frozenset(tokens.unpacked(view.note.runs))
     for file in pinned.sharing(own):
         yield from _pasted(view, file)
+
+
+def _shows_figures(view: View) -> bool:
+    """Whether the page, generated and no note, may show figures drawn from the same inputs."""
+    return not view.page.is_note and results_page.is_generated(view.text)
 
 
 def _pasted(view: View, file: CitedFile) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""N4xx: does every quoted number equal the row it links to, and is the row's page up to date?"""
+"""N4xx: does every quoted number equal its row, and is every generated page up to date?"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,12 +21,15 @@ class Numbers:
         self._read: dict[Path, Results] = {}
 
     def findings(self, view: View) -> Iterator[Finding]:
-        """Judge one page's number links."""
+        """Judge one page's number links; keep the page itself for later if it was generated."""
+        if results_page.is_generated(view.text):
+            path = view.page.path.resolve()
+            self._read.setdefault(path, results_page.of_text(view.text, path.parent))
         for link in view.note.numbers if view.note else []:
             yield from self._link(view, link)
 
     def stale_findings(self) -> Iterator[Finding]:
-        """Judge the results pages that were read: each once."""
+        """Judge the generated pages of the lab and the results pages it quotes: each once."""
         for path, results in self._read.items():
             for name, row in results.stale:
                 yield Finding(

@@ -1,0 +1,30 @@
+"""A section that measures one thing and then does what FAULT says: for the tests of faults."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+from costlab.result import Metric
+from costlab.settings import Settings
+from shardlab.comm import World
+
+SECTION = "counts"
+RANKS = 2
+
+
+def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+    yield Metric(id="count.before", value=1, unit="count", how="counted")
+    world.whole.barrier()
+    yield "half-way"
+    fault = os.environ["FAULT"]
+    if world.rank == 1 and fault == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if world.rank == 1 and fault == "hangs":
+        threading.Event().wait()
+    if world.rank == 1 and fault in ("interrupted", "asked to end"):
+        which = signal.SIGINT if fault == "interrupted" else signal.SIGTERM
+        os.kill(int(os.environ["BENCH"]), which)
+        threading.Event().wait()
+    world.whole.barrier()
+    yield Metric(id="count.after", value=1, unit="count", how="counted")

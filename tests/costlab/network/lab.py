@@ -1,0 +1,134 @@
+"""The experiments, run `inside` namespaces: lays a wire, lets ranks loose on it, prints one JSON.
+
+python -m tests.costlab.network.lab switch    bytes on the wire, and a link of known bandwidth
+python -m tests.costlab.network.lab relay     a wire of known delay
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from tests.costlab.network.namespaces import Wire
+from tests.costlab.network.relay import Relay
+
+NODES = 4
+WORLDS = (2, 4)
+PAYLOAD = 4 << 20
+RATES = (100e6, 500e6)  # bits a second
+SIZES = (512 << 10, 1 << 20, 2 << 20)
+DELAYS = (0.002, 0.010)  # seconds, one way
+SMALL = 1 << 10
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
+
+
+class Ranks:
+    """A rank on each node, obeying orders."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._port = 29500  # the nodes' network is theirs alone: nobody else can hold it
+        self._ranks = []
+        for node in range(wire.nodes):
+            environment = os.environ | {
+                "RANK": str(node),
+                "OMP_NUM_THREADS": "1",
+            }
+            # Behind the relay, which a rank that spins must not keep waiting.
+            command = ["nice", "-n", "10", sys.executable, "-m", "tests.costlab.network.rank"]
+            self._ranks.append(
+                subprocess.Popen(
+                    ["ip", "netns", "exec", f"node{node}", *command], env=environment, text=True,
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                )
+            )  # fmt: skip
+
+    @contextlib.contextmanager
+    def joined(self, ranks: int, link: str) -> Iterator[None]:
+        """Have the first `ranks` of them form a world over that link, for a while."""
+        self._port += 1
+        address = self._wire.address(0, link)
+        self.order(do="join", ranks=ranks, link=link, address=address, port=self._port)
+        yield
+        self.order(do="leave")
+
+    def order(self, **order: Any) -> list[dict[str, Any]]:
+        """Give all ranks an order; return their answers once all have them.
+
+        Raises:
+            RuntimeError: a rank ended; its traceback stands on standard error.
+        """
+        for rank in self._ranks:
+            assert rank.stdin is not None
+            rank.stdin.write(json.dumps(order) + "\n")
+            rank.stdin.flush()
+        lines = [rank.stdout.readline() for rank in self._ranks if rank.stdout is not None]
+        if not all(lines):
+            raise RuntimeError(f"rank {lines.index('')} ended at {order}")
+        return [json.loads(line) for line in lines]
+
+
+def sent(wire: Wire, ranks: Ranks) -> dict[str, Any]:
+    """Count what calls of each operation send."""
+    found = {}
+    for size in WORLDS:
+        with ranks.joined(size, "fast"):
+            for operation in OPERATIONS:
+                ranks.order(do="call", operation=operation, bytes=PAYLOAD)
+                before = wire.sent()
+                answers = ranks.order(do="call", operation=operation, bytes=PAYLOAD)
+                after = wire.sent()
+                found[f"{operation}.n{size}"] = [
+                    (after[rank] - before[rank]) / answers[rank]["asked"] for rank in range(size)
+                ]
+    return found
+
+
+def shaped(wire: Wire, ranks: Ranks) -> dict[str, Any]:
+    """Measure all-reduces over links of known bandwidth."""
+    found = {}
+    for rate in RATES:
+        wire.shape(rate)
+        for size in WORLDS:
+            with ranks.joined(size, "fast"):
+                answers = ranks.order(do="measure", operations=["all_reduce"], sizes=SIZES)
+                found[f"n{size}.{rate:.0f}"] = answers[0]
+    return found
+
+
+def delayed(relay: Relay, ranks: Ranks) -> dict[str, Any]:
+    """Measure small calls over a wire of known delay."""
+    found = {}
+    for size in WORLDS:
+        with ranks.joined(size, "slow"):
+            for delay in DELAYS:
+                relay.delay = delay
+                answers = ranks.order(do="measure", operations=OPERATIONS, sizes=[SMALL])
+                found[f"n{size}.{delay}"] = answers[0]
+                relay.delay = 0.0
+    return found
+
+
+def main() -> None:
+    """Do all of it."""
+    wire = Wire(NODES)
+    wire.switch()
+    relay = Relay(wire)
+    relay.start()
+    ranks = Ranks(wire)
+    found = {
+        "sent": sent(wire, ranks),
+        "shaped": shaped(wire, ranks),
+        "delayed": delayed(relay, ranks),
+        "late": relay.late / relay.packets,
+    }
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

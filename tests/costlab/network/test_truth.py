@@ -1,0 +1,87 @@
+"""The bench against a known truth: networks whose bytes, bandwidth and delay are not in doubt.
+
+Ranks sit in network namespaces, joined by a switch whose links are given a bandwidth, or by a wire
+that is given a delay (see namespaces.py and relay.py). What the bench says must be what was given.
+"""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from costlab.fit import sweeps
+from costlab.link_model import carried, delays
+from costlab.operation import OPERATIONS, elements
+from costlab.piecewise import one_line
+from costlab.result import Metric
+from tests.costlab.network import lab
+from tests.costlab.network.namespaces import inside, refusal
+
+# Skips only where the kernel refuses namespaces (a container without CAP_SYS_ADMIN, another
+# system) or iproute2 is missing. CI runs as root, where they are allowed.
+pytestmark = [pytest.mark.may_skip, pytest.mark.timeout(150)]
+CASES = [(operation, ranks) for operation in lab.OPERATIONS for ranks in lab.WORLDS]
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    if why := refusal():
+        pytest.skip(why)
+    command = inside([sys.executable, "-m", "tests.costlab.network.lab"])
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    return json.loads(answer.stdout)
+
+
+@pytest.mark.parametrize(("operation", "ranks"), CASES)
+def test_every_rank_sends_the_bytes_that_the_model_says(
+    found: dict[str, Any], operation: str, ranks: int
+) -> None:
+    model = carried("gloo", operation, ranks)
+    assert found["sent"][f"{operation}.n{ranks}"] == pytest.approx([float(model)] * ranks, rel=5e-3)
+
+
+@pytest.mark.parametrize(("operation", "ranks"), CASES)
+def test_only_gloos_reduce_scatter_sends_more_than_was_asked(operation: str, ranks: int) -> None:
+    asked = OPERATIONS[operation].bus_factor(ranks)
+    assert carried("gloo", operation, ranks) == (2 if operation == "reduce_scatter" else 1) * asked
+
+
+@pytest.mark.parametrize("rate", lab.RATES)
+@pytest.mark.parametrize("ranks", lab.WORLDS)
+def test_a_links_bandwidth_comes_back_from_an_all_reduce(
+    found: dict[str, Any], ranks: int, rate: float
+) -> None:
+    values = found["shaped"][f"n{ranks}.{rate:.0f}"]
+    metrics = {name: Metric(id=name, value=value, unit="s") for name, value in values.items()}
+    sweep = sweeps(metrics)[f"gloo.all_reduce.n{ranks}"]
+    sizes = [elements(size, ranks) * 4 for size in sweep.sizes]
+    per_byte = one_line(sizes, sweep.seconds).pieces[0].per_byte
+    bits = 8 * float(carried("gloo", "all_reduce", ranks)) / per_byte
+    assert bits == pytest.approx(rate, rel=0.05)
+
+
+@pytest.mark.parametrize(("operation", "ranks"), CASES)
+def test_a_wires_delay_comes_back_as_often_as_the_model_says(
+    found: dict[str, Any], operation: str, ranks: int
+) -> None:
+    name = f"collective.gloo.{operation}.n{ranks}.{lab.SMALL}.blocking"
+    short, long = (found["delayed"][f"n{ranks}.{delay}"][name] for delay in lab.DELAYS)
+    # Two delays, so that what the software takes beside them falls out.
+    one_way = (long - short) / delays("gloo", operation, ranks)
+    assert one_way == pytest.approx(lab.DELAYS[1] - lab.DELAYS[0], rel=0.05)
+    # And as the bench would say it, with nothing subtracted.
+    assert long / delays("gloo", operation, ranks) == pytest.approx(lab.DELAYS[1], rel=0.15)
+
+
+def test_the_relay_keeps_its_own_time(found: dict[str, Any]) -> None:
+    assert found["late"] < 0.02 * lab.DELAYS[1]
+
+
+def test_nothing_is_left_behind(found: dict[str, Any]) -> None:
+    names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    links = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True)
+    assert "node" not in names.stdout
+    assert not any(name in links.stdout for name in ("switch", "port0", "end0"))

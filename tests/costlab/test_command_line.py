@@ -1,0 +1,132 @@
+"""The command line: what it reads, what it refuses, how it exits; with nothing measured."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from costlab import asked, cli
+from costlab.result import Result, save
+
+ROOT = Path(__file__).parents[2]
+
+
+def ran(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "costlab", *words],
+        capture_output=True, text=True, check=False, env=os.environ | environment,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("1K:4K", (1024, 2048, 4096)),
+        ("1KiB:3k", (1024, 2048, 3072)),
+        ("64:64", (64,)),
+        ("1M,64,1K", (64, 1024, 1 << 20)),
+        ("1G", (1 << 30,)),
+    ],
+)
+def test_sizes_are_ranges_in_powers_of_two_or_lists(said: str, read: tuple[int, ...]) -> None:
+    assert asked.Sizes().convert(said, None, None) == read
+
+
+@pytest.mark.parametrize("said", ["", "0", "4K:1K", "1:2:3", "1T", "many", "1K:", "-1"])
+def test_what_is_no_range_is_refused_with_an_example(said: str) -> None:
+    with pytest.raises(click.BadParameter, match="write"):
+        asked.Sizes().convert(said, None, None)
+
+
+def test_help_imports_no_torch() -> None:
+    code = (
+        "import sys; sys.argv = ['bench', '--help']\n"
+        "from costlab.cli import main\n"
+        "try: main()\n"
+        "finally: print('torch' in sys.modules, 'rich' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "collectives" in done.stdout
+    assert done.stdout.endswith("False False\n")
+
+
+def test_without_a_command_the_whole_lab_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[list[str], bool, object]] = []
+
+    def measure(names: list[str], *, whole: bool, **options: object) -> int:
+        calls.append((names, whole, options["profile"]))
+        return 0
+
+    monkeypatch.setattr(cli, "_measure", measure)
+    for words in ([], ["--profile", "full"], ["all"], ["tp"], ["collectives"]):
+        assert CliRunner().invoke(cli.bench, words).exit_code == 0
+    whole = list(cli.WHOLE)
+    assert calls == [
+        (whole, True, "quick"),
+        (whole, True, "full"),
+        (whole, True, "quick"),
+        (["tp"], False, "quick"),
+        (["collectives", "fit"], False, "quick"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nonsense"],
+        ["--profile", "slow"],
+        ["--ranks", "0"],
+        ["tp", "--hidden", "x"],
+        ["compare", "a"],
+    ],
+)
+def test_misuse_is_status_2_and_one_line(words: list[str]) -> None:
+    done = ran(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_gpu_that_is_not_there_is_misuse() -> None:
+    done = ran("collectives", "--device", "cuda", CUDA_VISIBLE_DEVICES="")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--device cuda" in done.stderr
+
+
+def test_a_result_that_is_cut_short_is_one_line_and_status_1(tmp_path: Path) -> None:
+    save(Result(provenance={"cores": 2}), tmp_path / "one.json")
+    (tmp_path / "short.json").write_bytes((tmp_path / "one.json").read_bytes()[:-9])
+    for words in (
+        ["compare", "one.json", "short.json"],
+        ["report", "short.json"],
+        ["claims", "short.json"],
+    ):
+        done = ran(*[str(tmp_path / w) if w.endswith("json") else w for w in words])
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "short.json is not a result" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_place_that_can_not_be_written_is_found_out_before_measuring(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = ran("counts", "--out", str(tmp_path / "file" / "one.json"))
+    assert done.returncode == 1
+    assert "can't be written" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_tools_bench_says_what_is_missing_where_another_interpreter_has_not_all(
+    tmp_path: Path,
+) -> None:
+    """As under torchrun of another environment: that interpreter is used, or refused in a line."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", str(ROOT / "tools" / "bench"), "--help"],
+        capture_output=True, text=True, check=False, env={"RANK": "0", "PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "make bench-env" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,107 @@
+"""`compare`: two runs of the same code are the same; what was slowed down by a fifth is named."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from costlab.compare import compare, family_of
+from costlab.operation import OPERATIONS
+from costlab.operation_name import Measured
+from costlab.result import Metric, Result, Section
+
+DATA = Path(__file__).parent / "data"
+Slow = Callable[[Measured], float]
+
+
+def a_run(seed: int, slow: Slow = lambda _: 1.0, *, noise: float = 0.10) -> Result:
+    """A run as this bench makes it: a curve for each link and operation, with a machine's noise."""
+    chance = random.Random(seed)
+    drift = chance.uniform(0.95, 1.05)
+    metrics = []
+    for link in ("gloo", "shared-memory"):
+        for operation in OPERATIONS:
+            for power in range(10, 25):
+                one = Measured(link, operation, 2, 1 << power, "blocking")
+                seconds = (1e-4 + one.size / 1e9) * slow(one) * drift
+                launches = sorted(seconds * chance.lognormvariate(0, noise) for _ in range(3))
+                low, value, high = launches
+                metrics.append(Metric(id=one.id, value=value, unit="s", low=low, high=high))
+    counted = Metric(id="count.block.forward.all_reduce", value=2, unit="count", how="counted")
+    return Result(
+        provenance={"processor": "some", "cores": 2},
+        sections={
+            "collectives": Section(status="complete", metrics=metrics),
+            "counts": Section(status="complete", metrics=[counted]),
+        },
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_runs_of_the_same_code_are_the_same(seed: int) -> None:
+    compared = compare(a_run(seed), a_run(1000 + seed))
+    assert [f.name for f in compared.families if f.beyond] == []
+    assert not compared.differs
+    assert len(compared.families) == 12
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_operation_slowed_down_by_a_fifth_is_named_and_no_other(seed: int) -> None:
+    def slow(one: Measured) -> float:
+        return 1.2 if (one.link, one.operation) == ("gloo", "all_gather") else 1.0
+
+    compared = compare(a_run(seed), a_run(1000 + seed, slow))
+    beyond = [family for family in compared.families if family.beyond]
+    assert [f.name for f in beyond] == ["collective.gloo.all_gather.n2.*.blocking"]
+    assert 1.12 < beyond[0].change / compared.whole < 1.30
+    assert compared.differs
+
+
+def test_a_machine_slowed_down_altogether_is_one_finding() -> None:
+    compared = compare(a_run(1), a_run(2, lambda _: 1.4))
+    assert compared.whole_beyond
+    assert compared.differs
+    assert compared.whole > 1.15
+    assert not any(family.beyond for family in compared.families)
+
+
+def test_what_is_counted_has_no_noise() -> None:
+    one, other = a_run(1), a_run(1)
+    metric = Metric(id="count.block.forward.all_reduce", value=3, unit="count", how="counted")
+    other.sections["counts"].metrics = [metric]
+    compared = compare(one, other)
+    assert compared.counts == ["count.block.forward.all_reduce: 2, 3"]
+    assert compared.differs
+
+
+def test_what_only_one_has_and_another_machine_are_said() -> None:
+    one, other = a_run(1), a_run(1)
+    other.provenance = {"processor": "other", "cores": 2}
+    del other.sections["counts"]
+    compared = compare(one, other)
+    assert compared.machines == ["processor: some, other"]
+    assert compared.missing == {"count": 1}
+    assert not compared.differs
+
+
+def test_a_metric_alone_is_judged_by_its_spread() -> None:
+    def alone(low: float, value: float, high: float) -> Result:
+        metric = Metric(id="tp.ratio.torch", value=value, unit="ratio", low=low, high=high)
+        return Result(sections={"tp": Section(metrics=[metric])})
+
+    assert not compare(alone(0.9, 1.0, 1.3), alone(1.1, 1.2, 1.3)).differs
+    assert compare(alone(0.98, 1.0, 1.05), alone(1.15, 1.2, 1.3)).differs
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("collective.gloo.all_reduce.n2.1024.blocking", "collective.gloo.all_reduce.n2.*.blocking"),
+        ("tp.h128.step.one", "tp.h*.step.one"),
+        ("pipeline.1f1b.p2.m8.bubble", "pipeline.1f1b.p2.m*.bubble"),
+        ("tp.crossover.gloo", "tp.crossover.gloo"),
+    ],
+)
+def test_a_family_is_an_id_but_for_its_sizes(name: str, family: str) -> None:
+    assert family_of(name) == family

@@ -1,0 +1,41 @@
+"""Values as they are written: a few digits, a unit, the same in every language."""
+
+from __future__ import annotations
+
+import pytest
+
+from costlab.quantity import shown, spread
+from costlab.result import Metric
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "unit", "text"),
+    [
+        ("a", 0.00123456, "s", "1.23 ms"),
+        ("a", 0.0000123456, "s", "12.3 µs"),
+        ("a", 0.99996, "s", "1.00 s"),
+        ("a", 0.0999996, "s", "100 ms"),
+        ("a", 3.2e-9, "s", "3.20 ns"),
+        ("a", 0, "s", "0 ns"),
+        ("a", 1536, "B", "1.50 KiB"),
+        ("a", 1 << 20, "B", "1 MiB"),
+        ("a", 12_340_000_000, "B/s", "12.3 GB/s"),
+        ("a", 1_500_000_000, "parameters", "1.50 G"),
+        ("a", 180.4, "hidden", "180"),
+        ("a", 1024, "hidden", "1,024"),
+        ("a", 2, "count", "2"),
+        ("tp.h128.slowdown.gloo", 1.19048, "ratio", "1.19×"),
+        ("tp.h128.share.latency", 0.425, "ratio", "42 %"),
+        ("fsdp.h128.hidden-share", 0.0, "ratio", "0 %"),
+        ("pipeline.gpipe.p4.m8.bubble", 0.2727, "ratio", "27 %"),
+        ("fit.gloo.all_reduce.n2.plain-residual", 0.0312, "ratio", "3.1 %"),
+        ("a", 0.005208, "B/FLOP", "0.0052 B/FLOP"),
+    ],
+)
+def test_a_value_is_written_so(name: str, value: float, unit: str, text: str) -> None:
+    assert shown(Metric(id=name, value=value, unit=unit)) == text
+
+
+def test_a_spread_is_written_as_its_value_is_and_only_where_there_is_one() -> None:
+    assert spread(Metric(id="a", value=2e-3, unit="s", low=1e-3, high=2.5e-3)) == "1 ms – 2.50 ms"
+    assert spread(Metric(id="a", value=2, unit="count")) == ""

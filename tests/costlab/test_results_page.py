@@ -1,0 +1,157 @@
+"""The generated pages: each value in a row of its own, inputs named, two languages, no finding."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from costlab import page, quantity, results_page
+from costlab.generate import generate
+from costlab.result import Metric, Result, Section, load, save
+from costlab.results_tables import TABLES
+from notelab import results_page as rows
+from notelab.check import check_lab
+from notelab.memo import Memo
+from notelab.sources.library import Library
+from notelab.sources.store import Store
+from notelab.workbook import Bench
+from tests.costlab.tiny_run import ROOT, counted, lab, step
+
+# What these pages can be wrong in; citations are proved where the sources are, by `make check`.
+OURS = re.compile(r"N[1345]|N6")
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lab in a repository of its own, with counts and a few points of every section.
+
+    A test that changes a file of it puts it back.
+    """
+    tmp_path = tmp_path_factory.mktemp("book")
+    metrics = dict(counted())
+    for one in [*step(128, "gloo", 0.8), *step(512, "gloo", 1.6), *points()]:
+        metrics[one.id] = one
+    folder = lab(tmp_path / "experiments" / "35-allreduce-costs", metrics)
+    (folder / "lab.toml").write_text(
+        '[lab]\ntitle = "x"\nlanguages = ["en", "es"]\npages = ["RESULTS.md", "CLAIMS.md"]\n'
+        'sources-from = "../35-reading-notes"\n'
+    )
+    reading = tmp_path / "experiments" / "35-reading-notes"
+    reading.mkdir()
+    for name in ("megatron-sha.txt", "pytorch-sha.txt"):
+        source = ROOT / "experiments" / "35-reading-notes" / name
+        (reading / name).write_bytes(source.read_bytes())
+    text = (ROOT / "experiments" / "35-reading-notes" / "lab.toml").read_text()
+    (reading / "lab.toml").write_text(text.split("\n[notes.")[0])
+    (tmp_path / ".git").mkdir()
+    generate(folder)
+    return folder
+
+
+def points() -> list[Metric]:
+    """Points of a curve whose times follow a line, and a bubble beside its formula."""
+    found = []
+    for power in range(10, 21, 2):
+        size, seconds = 1 << power, 1e-4 + (1 << power) * 1e-9
+        found.append(
+            Metric(
+                id=f"collective.gloo.all_reduce.n2.{size}.blocking", value=seconds, unit="s",
+                low=seconds * 0.9, high=seconds * 1.1,
+                detail={"algbw": size / seconds, "busbw": size / seconds, "p95": seconds * 2},
+            )
+        )  # fmt: skip
+    start = "pipeline.gpipe.p2.m8"
+    found.append(Metric(id=f"{start}.bubble", value=0.12, unit="ratio", low=0.11, high=0.14))
+    found.append(Metric(id=f"{start}.bubble-theory", value=1 / 9, unit="ratio", how="derived"))
+    found.append(Metric(id="some.thing-new", value=3.5, unit="s", how="modelled"))
+    found.append(
+        Metric(
+            id="timeline.000", value=1e-3, unit="s",
+            detail={"track": "rank 0 compute", "name": "block 0 forward", "start": 0.0},
+        )
+    )  # fmt: skip
+    return found
+
+
+def findings(folder: Path) -> list[str]:
+    cache = folder / "cache"
+    library = Library(store=Store(cache), mirrors={}, offline=True, progress=lambda _: None)
+    report = check_lab(folder, Bench(Memo(cache / "memo"), library), None)
+    return [f"{one.code} {one.message}" for one in report.findings if OURS.match(one.code)]
+
+
+def test_the_checker_finds_nothing_wrong_with_the_pages(book: Path) -> None:
+    assert findings(book) == []
+
+
+def test_a_changed_reference_or_claims_file_makes_the_pages_stale(book: Path) -> None:
+    for name in ("claims.toml", "results/reference.json", "figures/speed-up-dark.svg"):
+        path = book / name
+        before = path.read_bytes()
+        path.write_bytes(before + b"\n")
+        assert [one for one in findings(book) if one.startswith("N404")], name
+        path.write_bytes(before)
+    assert findings(book) == []
+
+
+@pytest.mark.parametrize("language", page.LANGUAGES)
+def test_every_metric_has_one_row_with_its_value_in_every_language(
+    book: Path, language: str
+) -> None:
+    found = rows.read(book / page.name("RESULTS", language)).values
+    metrics = load(book / results_page.REFERENCE).metrics()
+    quotable = {name: one for name, one in metrics.items() if not name.startswith("timeline.")}
+    assert found == {page.row_of(name): [quantity.shown(one)] for name, one in quotable.items()}
+
+
+def test_derived_and_modelled_values_say_so_in_their_row(book: Path) -> None:
+    for language, words in (("en", ("derived", "modelled")), ("es", ("derivado", "modelado"))):
+        lines = (book / page.name("RESULTS", language)).read_text("utf-8").splitlines()
+        for row, word in zip(("tp-h128-speedup-gloo", "some-thing-new"), words, strict=True):
+            (line,) = [line for line in lines if f'id="{row}"' in line]
+            assert f"| {word} |" in line
+
+
+def test_the_machine_is_said_and_a_section_that_broke_off_is_too(tmp_path: Path) -> None:
+    folder = lab(tmp_path, {one.id: one for one in step(128, "gloo", 0.8)})
+    broken = Section(status="partial", note="rank 1 was killed", metrics=step(128, "gloo", 0.8))
+    result = Result(provenance={"processor": "a processor", "cores": 2}, sections={"tp": broken})
+    save(result, folder / results_page.REFERENCE)
+    text = results_page.text(result, folder, "en")
+    assert "| processor | a processor |" in text
+    assert "broke off: rank 1 was killed" in text
+
+
+def test_figures_stand_in_light_and_dark_where_the_result_has_them(book: Path) -> None:
+    text = (book / "RESULTS.es.md").read_text("utf-8")
+    for stem in ("all-reduce", "speed-up", "overlap"):
+        assert f"(figures/{stem}-light.svg#gh-light-mode-only)" in text
+        assert f"(figures/{stem}-dark.svg#gh-dark-mode-only)" in text
+        assert (book / "figures" / f"{stem}-dark.svg").is_file()
+
+
+def test_a_refuted_or_conditional_claim_says_what_is_true_instead(book: Path) -> None:
+    for language in page.LANGUAGES:
+        text = (book / page.name("CLAIMS", language)).read_text("utf-8")
+        claims = [line for line in text.splitlines() if line.startswith('| <a id="claim-')]
+        assert len(claims) >= 37
+        for line in claims:
+            *_, verdict, evidence, true = [cell.strip() for cell in line.strip("| ").split(" | ")]
+            assert verdict and evidence and true, line
+
+
+def test_no_pattern_takes_what_another_tables_is_for(book: Path) -> None:
+    taken = [
+        name
+        for name in load(book / results_page.REFERENCE).metrics()
+        for table in TABLES
+        if re.fullmatch(table.pattern, name) and not table.folded
+    ]
+    assert len(taken) == len(set(taken))
+
+
+def test_what_is_generated_twice_is_the_same(book: Path) -> None:
+    first = {path: path.read_bytes() for path in generate(book)}
+    assert {path: path.read_bytes() for path in generate(book)} == first

@@ -1,0 +1,153 @@
+"""Tensor parallelism taken apart: what the parts are, and what the metrics say of given times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from costlab import tp
+from costlab.breakdown import replay, watched
+from costlab.contestants import tp as contestants
+from costlab.contestants import tutor
+from costlab.contestants.rounds import Rounds
+from costlab.contestants.tp import Task
+from costlab.settings import Settings
+from shardlab.comm import Axis, World
+from shardlab.ledger import Ledger
+
+CPU = torch.device("cpu")
+HIDDEN = 16
+TOKENS = tutor.BATCH * tutor.SEQUENCE
+WEIGHTS = tutor.LAYERS * 12 * HIDDEN**2 + tutor.VOCAB * HIDDEN
+TIMES = {
+    "one": [4.0, 4.0, 4.0], "gloo": [2.0, 2.0, 8.0], "shared-memory": [1.0, 1.0, 1.0],
+    "megatron-core": [4.0, 4.0, 4.0], "matmul": [0.5] * 3, "matmul-whole": [0.8] * 3,
+    "latency": [0.1] * 3, "communication": [0.4] * 3, "launch": [0.2] * 3,
+}  # fmt: skip
+
+
+def task() -> Task:
+    return Task(tutor.config(HIDDEN), *tutor.batch(CPU), CPU)
+
+
+def test_a_steps_matrix_work_is_six_operations_a_weight_and_token() -> None:
+    products, entries = watched(contestants.ours(task(), Axis.alone()))
+    assert products.flops == 6 * TOKENS * WEIGHTS
+    assert not entries
+
+
+def parts_of(world: World) -> dict[str, Any]:
+    axis = world.whole
+    products, entries = watched(contestants.ours(task(), axis))
+    with Ledger() as again:
+        replay(axis, entries, CPU)()
+    with Ledger() as brief:
+        replay(axis, entries, CPU, elements=1)()
+    with Ledger() as tiny:
+        contestants.ours(tp.tiny(CPU), axis)()
+    return {
+        "flops": products.flops,
+        "step": Counter((e.op, e.payload) for e in entries),
+        "again": Counter((e.op, e.payload) for e in again.entries),
+        "brief": Counter((e.op, e.payload) for e in brief.entries),
+        "tiny": Counter(e.op for e in tiny.entries),
+    }
+
+
+def test_a_ranks_parts_are_half_the_products_and_all_of_the_collectives(pool: Any) -> None:
+    for found in pool(2).run(parts_of):
+        assert found["flops"] == 3 * TOKENS * WEIGHTS
+        assert found["again"] == found["step"]
+        operations = Counter(op for op, _ in found["step"].elements())
+        assert found["brief"] == {
+            ("all_reduce", 4): operations["all_reduce"], ("all_gather", 8): 1
+        }  # fmt: skip
+        assert found["tiny"] == operations
+
+
+def measured(world: World) -> list[tuple[str, float, str, str]]:
+    brief = Rounds(seconds=0, least=2, most=2, warmup=0)
+    with patch.object(tp, "rounds", lambda *_, **__: brief):
+        found = list(tp.measure(world, Settings(hidden=(8, HIDDEN))))
+    return [(m.id, m.value, m.unit, m.how) for m in found if not isinstance(m, str)]
+
+
+def test_every_size_has_its_steps_ratios_and_parts(pool: Any) -> None:
+    found, other = pool(2).run(measured)
+    names = [name for name, *_ in found]
+    assert names == [name for name, *_ in other]
+    assert len(set(names)) == len(names)
+    contestants = ("one", "gloo", "shared-memory", "megatron-core", "dtensor", "one-all-cores")
+    for hidden in (8, HIDDEN):
+        wanted = {
+            *(f"step.{name}" for name in contestants),
+            *(f"{kind}.{link}" for kind in ("speedup", "slowdown") for link in contestants[1:3]),
+            *(f"ratio.{name}" for name in ("megatron-core", "dtensor")),
+            *(f"{kind}.{part}" for kind in ("part", "share") for part in tp.PARTS),
+        }
+        assert {f"tp.h{hidden}.{name}" for name in wanted} <= set(names)
+    how = {name: how for name, *_, how in found}
+    assert [how[f"tp.h8.part.{part}"] for part in tp.PARTS] == [
+        "measured", "measured", "derived", "measured", "derived",
+    ]  # fmt: skip
+    assert all(value > 0 for name, value, *_ in found if ".step." in name)
+
+
+def by_id(found: Any) -> dict[str, Any]:
+    return {metric.id: metric for metric in found}
+
+
+def test_a_speedup_is_one_process_over_the_ranks_and_a_slowdown_its_inverse() -> None:
+    found = by_id(tp.metrics(128, TIMES, 2))
+    assert found["tp.h128.speedup.gloo"].value == pytest.approx(2.0)
+    assert found["tp.h128.slowdown.gloo"].value == pytest.approx(0.5)
+    assert found["tp.h128.ratio.megatron-core"].value == pytest.approx(0.5)
+    assert found["tp.h128.speedup.gloo"].low == pytest.approx(0.5)  # the disturbed round
+
+
+def test_the_parts_add_up_to_the_step() -> None:
+    found = by_id(tp.metrics(128, TIMES, 2))
+    parts = {part: found[f"tp.h128.part.{part}"].value for part in tp.PARTS}
+    assert parts == pytest.approx(
+        {"matmul": 0.5, "latency": 0.1, "volume": 0.3, "launch": 0.2, "other": 0.9}
+    )
+    assert sum(found[f"tp.h128.share.{part}"].value for part in tp.PARTS) == pytest.approx(1)
+    assert found["tp.h128.cut-efficiency"].value == pytest.approx(0.8)
+
+
+def test_four_ranks_have_ids_of_their_own() -> None:
+    assert all(metric.id.endswith(".tp4") for metric in tp.metrics(128, TIMES, 4))
+
+
+@pytest.mark.parametrize(
+    ("speedups", "place", "words"),
+    [
+        ({64: 0.5, 128: 0.5, 512: 2.0}, 256.0, "crosses"),
+        ({64: 1.2, 128: 0.5, 512: 2.0}, 256.0, "crosses"),  # a small size that was disturbed
+        ({64: 1.5, 128: 1.7}, None, "faster everywhere"),
+        ({64: 0.5, 128: 0.7}, None, "slower everywhere"),
+    ],
+)
+def test_the_crossover_lies_between_the_logarithms_of_the_sizes(
+    speedups: dict[int, float], place: float | None, words: str
+) -> None:
+    found = by_id(tp.crossover("gloo", speedups))
+    exists = found["tp.crossover.gloo.exists"]
+    assert (exists.value, exists.detail["found"]) == (float(place is not None), words)
+    assert (place is None) == ("tp.crossover.gloo" not in found)
+    if place is not None:
+        assert found["tp.crossover.gloo"].value == pytest.approx(place)
+
+
+@pytest.mark.parametrize(("places", "ranks"), [(2, (2,)), (3, (2,)), (4, (2, 4))])
+def test_four_ranks_are_measured_where_each_has_a_core(
+    places: int, ranks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cores: Callable[[], int] = lambda: places  # noqa: E731
+    monkeypatch.setattr(tp, "cores", cores)
+    assert ranks == tp.RANKS(Settings())

@@ -1,0 +1,44 @@
+"""One real run of the counts, shared by the tests that judge and show it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from costlab import counts, launch
+from costlab.result import Metric, Result, Section, save
+from costlab.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB = ROOT / "experiments" / "35-allreduce-costs"
+
+
+@cache
+def counted() -> dict[str, Metric]:
+    """What two ranks count on this machine, by id."""
+    found = launch.run(counts.measure, Settings(), ranks=counts.RANKS)
+    return {metric.id: metric for metric in found}
+
+
+def step(hidden: int, link: str, ratio: float) -> list[Metric]:
+    """A point of the speed-up curve, as the section "tp" writes it."""
+    start = f"tp.h{hidden}"
+    return [
+        Metric(id=f"{start}.speedup.{link}", value=ratio, unit="ratio", how="derived",
+               low=ratio * 0.95, high=ratio * 1.05),
+        Metric(id=f"{start}.slowdown.{link}", value=1 / ratio, unit="ratio", how="derived"),
+    ]  # fmt: skip
+
+
+def lab(folder: Path, metrics: dict[str, Metric]) -> Path:
+    """A lab's folder with the real claims and a reference of these metrics."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "claims.toml").write_bytes((LAB / "claims.toml").read_bytes())
+    section = Section(status="complete", metrics=list(metrics.values()))
+    pinning = "ranks unpinned on cores 0,1; one thread a rank, and nothing else besides"
+    provenance = {"processor": "a processor", "cores": 2, "pinning": pinning}
+    save(
+        Result(provenance=provenance, sections={"counts": section}),
+        folder / "results/reference.json",
+    )
+    return folder

@@ -1,0 +1,103 @@
+"""What carries an operation: torch.distributed as users call it, or one of shardlab's axes.
+
+gloo, nccl      torch's own functions, over the backend that the world runs on
+axis            shardlab's Axis over that backend, which goes its own ways on gloo
+shared-memory   shardlab's Axis over the memory of one host
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch.distributed as dist
+from torch import Tensor
+
+from shardlab.comm import Axis, World
+
+
+class Waits(Protocol):
+    """An operation under way."""
+
+    def wait(self) -> object:
+        """Block until it is done (on CUDA: until the stream will have done it)."""
+
+
+# start(x, y): bring x, get y (or x itself, if it works in place)
+Start = Callable[[Tensor, Tensor], Sequence[Any]]
+
+
+def links(world: World) -> tuple[str, ...]:
+    """Return the links that this world's ranks have, one host's or several hosts'."""
+    if world.device.type == "cuda":
+        return ("nccl",)
+    return ("gloo", "shared-memory") if one_host(world) else ("gloo",)
+
+
+def one_host(world: World) -> bool:
+    """Whether all ranks run on this host."""
+    from shardlab.host import Card
+
+    cards: list[Any] = [None] * world.size
+    dist.all_gather_object(cards, Card.own().write())
+    return all(Card.read(card).same_host(Card.own()) for card in cards)
+
+
+def starts(world: World, link: str) -> dict[str, Start]:
+    """Return how each operation is started over `link`, by its name."""
+    if link in ("gloo", "nccl"):
+        return _torch(world.rank, world.size)
+    kind = "torch" if link == "axis" else link
+    return _axis(world.axis("bench", range(world.size), link=kind))
+
+
+def calls(world: World, link: str) -> dict[str, Callable[[Tensor, Tensor], object]]:
+    """Return how each operation is called where its result is needed at once."""
+    begun = starts(world, link)
+    if link in ("gloo", "nccl"):
+        at_once: dict[str, Callable[[Tensor, Tensor], object]] = {
+            "all_reduce": lambda x, y: dist.all_reduce(x),
+            "all_gather": lambda x, y: dist.all_gather_single(y, x),
+            "reduce_scatter": lambda x, y: dist.reduce_scatter_single(y, x),
+            "all_to_all": lambda x, y: dist.all_to_all_single(y, x),
+            "broadcast": lambda x, y: dist.broadcast(x, 0),
+        }
+        return {**at_once, "send_recv": _waited(begun["send_recv"])}
+    return {name: _waited(start) for name, start in begun.items()}
+
+
+def _waited(start: Start) -> Callable[[Tensor, Tensor], object]:
+    def call(x: Tensor, y: Tensor) -> None:
+        for work in start(x, y):
+            work.wait()
+
+    return call
+
+
+def _torch(rank: int, size: int) -> dict[str, Start]:
+    following, previous = (rank + 1) % size, (rank - 1) % size
+
+    def send_recv(x: Tensor, y: Tensor) -> Sequence[Any]:
+        ends = [dist.P2POp(dist.irecv, y, previous), dist.P2POp(dist.isend, x, following)]
+        return dist.batch_isend_irecv(ends)
+
+    return {
+        "all_reduce": lambda x, y: [dist.all_reduce(x, async_op=True)],
+        "all_gather": lambda x, y: [dist.all_gather_single(y, x, async_op=True)],
+        "reduce_scatter": lambda x, y: [dist.reduce_scatter_single(y, x, async_op=True)],
+        "all_to_all": lambda x, y: [dist.all_to_all_single(y, x, async_op=True)],
+        "broadcast": lambda x, y: [dist.broadcast(x, 0, async_op=True)],
+        "send_recv": send_recv,
+    }
+
+
+def _axis(axis: Axis) -> dict[str, Start]:
+    following, previous = (axis.rank + 1) % axis.size, (axis.rank - 1) % axis.size
+    return {
+        "all_reduce": lambda x, y: [axis.start_all_reduce(x, out=x)],
+        "all_gather": lambda x, y: [axis.start_all_gather(x, out=y)],
+        "reduce_scatter": lambda x, y: [axis.start_reduce_scatter(x, out=y)],
+        "all_to_all": lambda x, y: [axis.start_all_to_all(x, out=y)],
+        "broadcast": lambda x, y: [axis.start_broadcast(x, out=x)],
+        "send_recv": lambda x, y: axis.start_exchange([(x, following)], [(y, previous)]),
+    }

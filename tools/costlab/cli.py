@@ -1,0 +1,231 @@
+"""The command line of tools/bench: `all` (the default), one section, `claims`, `report`, `compare`.
+
+torch takes seconds to import and is not needed to read a result: whatever needs it is imported
+where it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from costlab import asked
+
+if TYPE_CHECKING:
+    from costlab.result import Result
+
+BROKE_OFF, MISUSE, INTERRUPTED = 1, 2, 130
+WHOLE = ("collectives", "fit", "tp", "fsdp", "pipeline", "one-gpu", "counts")
+ALONE = {
+    "collectives": "Time and bandwidth of six operations over every link, by size; and their fit.",
+    "tp": "The tensor-parallel step: speed-up by hidden size, and where the time goes.",
+    "fsdp": "The sharded step: what is hidden behind compute, peak memory, the largest model.",
+    "pipeline": "Measured bubbles of GPipe and 1F1B beside the arithmetic.",
+    "one-gpu": "One GPU: matrix efficiency at the shapes that TP leaves to a rank.",
+    "counts": "What doesn't depend on the machine: collectives, bytes, orderings.",
+}
+TOGETHER = {"collectives": ("collectives", "fit")}
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 broke off or claims differ, 2 misuse."""
+    try:
+        status = bench(standalone_mode=False)
+    except click.exceptions.Abort:
+        _fail("interrupted", INTERRUPTED)
+    except click.ClickException as fault:
+        _fail(fault.format_message(), MISUSE)
+    except KeyboardInterrupt:
+        _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # a reader that went away, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BROKE_OFF)
+    except Exception as fault:
+        if os.environ.get("SHARDBOOK_TRACEBACK"):
+            raise
+        from costlab.faults import line_of
+
+        _fail(*line_of(fault))
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(line: str, status: int) -> NoReturn:
+    click.echo(f"error: {line}", err=True)
+    sys.exit(_leave(status))
+
+
+class _Bench(click.Group):
+    """A group that measures the whole lab where no command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        helped = any(word in ("-h", "--help", "--version") for word in args)
+        if not helped and (not args or args[0].startswith("-")):
+            args = ["all", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=_Bench, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+def bench() -> None:
+    """Measure what sharded training costs on this machine; without COMMAND, the whole lab.
+
+    Launched by torchrun it joins torchrun's ranks. Results go to
+    experiments/35-allreduce-costs/results/local/, which git ignores.
+    """
+
+
+_FORMAT = click.option(
+    "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+_OPTIONS = [
+    click.option("--profile", type=click.Choice(["quick", "full"]), default="quick",
+                 show_default=True, help="quick: under five minutes on two cores."),
+    click.option("--ranks", type=click.IntRange(1, 1024), help="Ranks; 2, or one a GPU."),
+    click.option("--sizes", type=asked.Sizes(), default=(), metavar="1K:64M",
+                 help="Bytes of a collective, doubled from LEAST to MOST."),
+    click.option("--hidden", type=asked.Sizes(), default=(), metavar="64:2048",
+                 help="Hidden sizes, doubled from LEAST to MOST."),
+    click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto",
+                 show_default=True),
+    click.option("--seed", type=int, default=35, show_default=True),
+    click.option("--timeout", type=click.FloatRange(1), default=60.0, show_default=True,
+                 help="Seconds that a collective, or a silence, may take."),
+    click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                 help="Where the result goes."),
+    _FORMAT,
+]  # fmt: skip
+
+
+def _measuring(command: Callable[..., int]) -> Callable[..., int]:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@bench.command("all")
+@_measuring
+def whole(**options: Any) -> int:
+    """Measure the whole lab, show it beside the reference, judge the claims."""
+    return _measure(list(WHOLE), whole=True, **options)
+
+
+def _add(name: str, words: str) -> None:
+    @bench.command(name, help=words)
+    @_measuring
+    def command(**options: Any) -> int:
+        return _measure(list(TOGETHER.get(name, (name,))), whole=False, **options)
+
+
+for _name, _words in ALONE.items():
+    _add(_name, _words)
+
+
+def _measure(names: list[str], *, whole: bool, **options: Any) -> int:
+    from costlab.measuring import measured
+
+    output_format = options.pop("output_format")
+    with measured(names, whole=whole, arguments=sys.argv[1:], **options) as run:
+        if run.kept is None:  # a rank that doesn't speak for the run
+            return _leave(BROKE_OFF if run.faults else 0)
+        if output_format == "json":
+            from msgspec import json
+
+            click.echo(json.format(json.encode(run.result), indent=1).decode())
+        else:
+            from costlab import summary
+
+            summary.show(run.result, whole=whole)
+        click.echo(f"{'partial: ' if run.faults else ''}{_near(run.kept)}", err=True)
+        for fault in run.faults:
+            click.echo(f"error: {fault}", err=True)
+        return _leave(BROKE_OFF if run.faults else 0)
+
+
+def _leave(status: int) -> int:
+    """Return a status; where torchrun's ranks broke off, end at once: some are gone already."""
+    if status and "RANK" in os.environ:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
+
+
+@bench.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@_FORMAT
+def claims(file: Path | None, output_format: str) -> int:
+    """Judge the claims on FILE; by default on this machine's last result, or the reference."""
+    from costlab import judging
+
+    result = _result(file)
+    verdicts = judging.verdicts(result)
+    if output_format == "json":
+        from msgspec import json
+
+        click.echo(json.format(json.encode(verdicts), indent=1).decode())
+    else:
+        judging.show(verdicts)
+    differing = judging.differing(verdicts)
+    for line in differing:
+        click.echo(f"error: {line}", err=True)
+    return BROKE_OFF if differing else 0
+
+
+@bench.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--adopt", is_flag=True, help="Make it the reference; write its page and figures.")
+def report(file: Path | None, adopt: bool) -> int:
+    """Show FILE, by default this machine's last result; `--adopt` makes it the reference."""
+    from costlab import adopting, summary
+
+    if not adopt:
+        summary.show(_result(file), whole=True)
+        return 0
+    _result(file)
+    for path in adopting.adopt(file or asked.newest() or asked.REFERENCE, asked.LAB):
+        click.echo(_near(path))
+    return 0
+
+
+@bench.command()
+@click.argument("one", type=click.Path(path_type=Path))
+@click.argument("other", type=click.Path(path_type=Path))
+@_FORMAT
+def compare(one: Path, other: Path, output_format: str) -> int:
+    """Put results ONE and OTHER side by side; say what differs beyond noise."""
+    from costlab import compare as side_by_side
+    from costlab.result import load
+
+    compared = side_by_side.compare(load(one), load(other))
+    if output_format == "json":
+        from msgspec import json
+
+        click.echo(json.format(json.encode(compared), indent=1).decode())
+    else:
+        side_by_side.show(compared, one.stem, other.stem)
+    return BROKE_OFF if compared.differs else 0
+
+
+def _result(file: Path | None) -> Result:
+    from costlab.result import load
+
+    path = file or asked.newest()
+    if path is None:
+        raise click.UsageError("nothing measured yet: run tools/bench, or name a FILE")
+    return load(path)
+
+
+def _near(path: Path | None) -> str:
+    """Return a path as short as it can be typed from here."""
+    if path is None:
+        return ""
+    with contextlib.suppress(ValueError):
+        return str(path.resolve().relative_to(Path.cwd()))
+    return str(path)

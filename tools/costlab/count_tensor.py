@@ -1,0 +1,144 @@
+"""Tensor parallelism counted: what a block, its pieces and Megatron's ask for over the tensor axis.
+
+Dimensions: S sequence, B batch, H hidden, V vocabulary; s, v: this rank's share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from costlab.contestants import tutor
+from costlab.counted import counted
+from costlab.result import Metric
+from shardlab import partial_gradients
+from shardlab.block import Block
+from shardlab.collective import Call
+from shardlab.config import GPTConfig
+from shardlab.cross_entropy import cross_entropy
+from shardlab.ledger import Ledger
+from shardlab.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.mlp import MLP
+
+if TYPE_CHECKING:
+    from shardlab.comm import World
+
+S, B, H, V = 8, 2, 16, 32
+_SMALL = GPTConfig(layers=1, hidden=H, heads=4, vocab=V, sequence=S)
+
+
+def watched(call: Callable[[], Tensor]) -> Ledger:
+    """Run `call` forward and backward under a ledger."""
+    ledger = Ledger()
+    with ledger:
+        call().sum().backward()  # type: ignore[no-untyped-call]
+    return ledger
+
+
+def ones(*shape: int) -> Tensor:
+    """An input that wants a gradient."""
+    return torch.ones(shape, requires_grad=True)
+
+
+def passes(name: str, ledger: Ledger) -> Iterator[Metric]:
+    """Yield the all-reduces forward and backward."""
+    for phase, label in (("", "forward"), ("backward", "backward")):
+        yield counted(f"{name}.{label}.all_reduce", ledger.total("all_reduce", phase=phase).count)
+
+
+def block(world: World) -> Iterator[Metric]:
+    """A transformer block and a feed-forward pair, whole and sequence-parallel."""
+    axis = world.whole
+    plain = watched(lambda: Block(_SMALL, "block", axis=axis)(ones(S, B, H)))
+    yield from passes("block", plain)
+    yield from passes("ffn", watched(lambda: MLP(_SMALL, "mlp", axis=axis)(ones(S, B, H))))
+    module = Block(_SMALL, "block", axis=axis, sequence_parallel=True)
+    cut = watched(lambda: module(ones(S // world.size, B, H)))
+    yield from passes("block-sp", cut)
+    one = Call("all_reduce", S * B * H * 4, world.size).wire
+    for phase, label in (("", "forward"), ("backward", "backward")):
+        worth = cut.total(phase=phase).wire / one
+        yield counted(f"block-sp.{label}.all-reduces-worth", worth)
+    yield counted("sp.wire-ratio", cut.total().wire / plain.total().wire, "ratio")
+    for label, of in (("tp", Block(_SMALL, "block", axis=axis)), ("sp", module)):
+        with Ledger() as ledger:
+            of(ones(S if label == "tp" else S // world.size, B, H)).sum().backward()
+            with ledger.phase("step"):
+                partial_gradients.reduce(of, axis)
+        yield counted(f"{label}.gradients.all_reduce", ledger.total(phase="step").count)
+
+
+def pieces(world: World) -> Iterator[Metric]:
+    """Each linear by itself, what its weight gradient asks for, and the loss over a vocabulary."""
+    axis, n = world.whole, world.size
+    column = ColumnParallelLinear(H, 4 * H, axis=axis)
+    row = RowParallelLinear(4 * H, H, axis=axis)
+    yield from passes("column", watched(lambda: column(ones(S, B, H))))
+    yield from passes("row", watched(lambda: row(ones(S, B, 4 * H // n))))
+    cut = RowParallelLinear(4 * H, H, axis=axis, sequence_parallel=True)
+    scattered = watched(lambda: cut(ones(S, B, 4 * H // n)))
+    yield from passes("row-sp", scattered)
+    found = scattered.total("reduce_scatter", phase="").count
+    yield counted("row-sp.forward.reduce_scatter", found)
+    yield counted("weight-gradients.collectives", _for_weights(MLP(_SMALL, "mlp", axis=axis)))
+    tokens = torch.zeros(S, B, dtype=torch.int64)
+    loss = watched(lambda: cross_entropy(ones(S, B, V // n), tokens, axis=axis))
+    numbers = loss.total("all_gather", phase="").payload / (n * S * B * 4)
+    yield counted("cross-entropy.numbers-a-token", numbers)
+
+
+def _for_weights(module: nn.Module) -> int:
+    """Count the collectives that are there only because weights want gradients."""
+    trained = len(watched(lambda: module(ones(S, B, H))).entries)
+    frozen = len(watched(lambda: module.requires_grad_(False)(ones(S, B, H))).entries)
+    return trained - frozen
+
+
+def intensity(world: World) -> Iterator[Metric]:
+    """Bytes that a rank asks for and operations of its linears, forward, by hidden size."""
+    for hidden in (tutor.HIDDEN, 8 * tutor.HIDDEN):
+        config = tutor.config(hidden)
+        module = Block(config, "block", axis=world.whole)
+        x_SBH = torch.zeros(tutor.SEQUENCE, tutor.BATCH, hidden)
+        with torch.no_grad(), Ledger() as ledger, FlopCounterMode(display=False) as flops:
+            module(x_SBH)
+        asked, done = ledger.total().payload, flops.get_total_flops()
+        yield counted(f"tutor.h{hidden}.bytes-per-flop", asked / done, "B/FLOP", flop=done)
+        each = ledger.total("all_reduce").payload // ledger.total("all_reduce").count
+        yield counted(f"tutor.h{hidden}.all-reduce", each, "B")
+
+
+def megatron(world: World) -> Iterator[Metric | str]:
+    """The same of megatron-core's own layers; nothing where it isn't installed."""
+    try:
+        from costlab.contestants import megatron as core
+        from costlab.contestants.megatron_gpt import causal_mask, transformer_layer
+    except ImportError as fault:
+        yield f"left out: {fault}"
+        return
+    with core.megatron(tensor=world.size):
+        config = core.config(hidden=H, heads=4, dtype=torch.float32)
+        layer = transformer_layer(config)
+        mask = causal_mask(S)
+        yield from passes(
+            "block-megatron", watched(lambda: layer(ones(S, B, H), attention_mask=mask)[0])
+        )
+        common = {"config": config, "init_method": nn.init.ones_, "bias": True}
+        column = core.ColumnParallelLinear(H, 4 * H, gather_output=False, **common)
+        row = core.RowParallelLinear(
+            4 * H, H, input_is_parallel=True, skip_bias_add=False, **common
+        )
+        for name, linear, whole in (("column", column, 4 * H), ("row", row, H)):
+            yield counted(f"{name}-megatron.bias-share", linear.bias.numel() / whole, "ratio")
+        x_SBh = ones(S, B, 4 * H // world.size)
+        yield from passes("row-megatron", watched(lambda: row(x_SBh)[0]))
+        first = watched(lambda: column(ones(S, B, H))[0])
+        yield from passes("column-megatron", first)
+        logits = ones(S, B, V // world.size)
+        tokens = torch.zeros(S, B, dtype=torch.int64)
+        loss = watched(lambda: core.vocab_parallel_cross_entropy(logits, tokens))
+        yield from passes("cross-entropy-megatron", loss)

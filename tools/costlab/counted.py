@@ -1,0 +1,12 @@
+"""A counted metric: no clock, no spread."""
+
+from __future__ import annotations
+
+from costlab.result import How, Metric
+
+
+def counted(
+    name: str, value: float, unit: str = "count", how: How = "counted", **detail: str | float | int
+) -> Metric:
+    """Return the metric `count.NAME`."""
+    return Metric(id=f"count.{name}", value=float(value), unit=unit, how=how, detail=detail)

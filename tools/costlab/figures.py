@@ -1,0 +1,108 @@
+"""The figures of the results page, drawn from a result: SVG, in light and in dark.
+
+all-reduce   time against size, over each link, with the pieces of its fit and the plain line
+speed-up     two ranks against one, by hidden size, over each link, and where they cross
+overlap      one fully sharded step: what rank 0 computes, and what it communicates meanwhile
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from costlab import draw_all_reduce, draw_overlap, draw_speedup
+from costlab.claims import Words
+from costlab.plotting import SHADES, Shade, figure, svg
+from costlab.result import Metric, Result
+
+FOLDER = "figures"
+Metrics = Mapping[str, Metric]
+
+
+class Drawing(msgspec.Struct, frozen=True):
+    """A figure: where it stands in the page, what is said of it, and who draws it."""
+
+    section: str
+    alternative: Words
+    caption: Words
+    draw: Callable[[Any, Shade, Metrics], bool]
+    height: float = 4.6
+
+
+FIGURES = {
+    "all-reduce": Drawing(
+        "collectives",
+        Words(
+            "Time of an all-reduce against its size, on logarithmic axes, with its fits",
+            "Tiempo de un all-reduce según su tamaño, en ejes logarítmicos, con sus ajustes",
+        ),
+        Words(
+            "Points are measured. Solid: the fit by relative least squares, in as many pieces as "
+            "the points justify. Dotted: one latency and one bandwidth by plain least squares, "
+            "which sees the largest sizes alone and misses the small ones.",
+            "Los puntos están medidos. Línea continua: el ajuste por mínimos cuadrados relativos, "
+            "con tantos tramos como justifican los puntos. De puntos: una latencia y un ancho de "
+            "banda por mínimos cuadrados sin más, que solo ven los tamaños mayores y yerran en los "
+            "pequeños.",
+        ),
+        draw_all_reduce.draw,
+    ),
+    "speed-up": Drawing(
+        "tp",
+        Words(
+            "Speed-up of two tensor-parallel ranks over one, against the hidden size",
+            "Aceleración de dos ranks con paralelismo de tensores frente a uno, según hidden",
+        ),
+        Words(
+            "Above 1 two ranks are faster than one. Bars are the spread over launches.",
+            "Por encima de 1, dos ranks son más rápidos que uno. Las barras son la dispersión "
+            "entre lanzamientos.",
+        ),
+        draw_speedup.draw,
+    ),
+    "overlap": Drawing(
+        "fsdp",
+        Words(
+            "One fully sharded step of rank 0: compute above, communication below, over time",
+            "Un paso todo fragmentado del rank 0: arriba el cómputo, abajo la comunicación",
+        ),
+        Words(
+            "One step as it happened. Communication below compute is hidden; below a gap it costs "
+            "time.",
+            "Un paso tal como ocurrió. La comunicación bajo cómputo queda oculta; bajo un hueco "
+            "cuesta tiempo.",
+        ),
+        draw_overlap.draw,
+        height=3.0,
+    ),
+}
+
+
+def write(result: Result, lab: Path) -> list[Path]:
+    """Draw what the result has into the lab's figures; what it hasn't is removed there.
+
+    Returns:
+        the files written.
+    """
+    metrics = result.metrics()
+    written = []
+    for stem, one in FIGURES.items():
+        for shade in SHADES:
+            path = lab / FOLDER / f"{stem}-{shade.name}.svg"
+            drawn = _drawn(one, shade, metrics)
+            if drawn:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(drawn, "utf-8")
+                written.append(path)
+            else:
+                path.unlink(missing_ok=True)
+    return written
+
+
+def _drawn(one: Drawing, shade: Shade, metrics: Metrics) -> str:
+    """Return a figure's SVG, or nothing where the result lacks what it shows."""
+    with figure(shade, width=8.2, height=one.height) as (made, axes):
+        return svg(made, one.alternative.en) if one.draw(axes, shade, metrics) else ""

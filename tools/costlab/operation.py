@@ -1,0 +1,114 @@
+"""The six operations: what each moves, what it must yield, and how its speed is reckoned.
+
+Sizes and speeds are those of nccl-tests: an operation's size is the larger of what a rank brings
+and what it gets; algbw is that size over time; busbw is algbw times a factor that makes it the
+speed of one rank's link, whatever the number of ranks.
+
+Dimension key: K elements of the operation's size, N ranks, k = K/N.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+ITEM = 4  # bytes of an element: fp32
+_PART = 1 << 18  # elements compared at a time, while they are in the cache
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation.
+
+    Args:
+        name: as torch calls it.
+        in_place: its result replaces its input.
+        cut_in: a rank brings K/N elements, not K.
+        cut_out: a rank gets K/N elements, not K.
+    """
+
+    name: str
+    in_place: bool = False
+    cut_in: bool = False
+    cut_out: bool = False
+
+    def brings(self, elements: int, ranks: int) -> int:
+        """Return the number of elements that a rank brings."""
+        return elements // ranks if self.cut_in else elements
+
+    def gets(self, elements: int, ranks: int) -> int:
+        """Return the number of elements that a rank gets."""
+        return elements // ranks if self.cut_out else elements
+
+    def bus_factor(self, ranks: int) -> Fraction:
+        """Return busbw over algbw: the share of its size that crosses a rank's link each way."""
+        if self.name == "all_reduce":
+            return Fraction(2 * (ranks - 1), ranks)
+        if self.name in ("broadcast", "send_recv"):
+            return Fraction(1)
+        return Fraction(ranks - 1, ranks)
+
+
+OPERATIONS = {
+    operation.name: operation
+    for operation in (
+        Operation("all_reduce", in_place=True),
+        Operation("all_gather", cut_in=True),
+        Operation("reduce_scatter", cut_out=True),
+        Operation("all_to_all"),
+        Operation("broadcast", in_place=True),
+        Operation("send_recv"),
+    )
+}
+
+
+def elements(size: int, ranks: int) -> int:
+    """Return how many elements stand for `size` bytes: a multiple of the number of ranks."""
+    return max(1, size // ITEM // ranks) * ranks
+
+
+class Pattern:
+    """What ranks bring, so that what they get can be told: exact in fp32 even when added up.
+
+    Rank r brings (i mod 61)(r + 1) + r at place i, so ranks and places tell themselves apart.
+
+    Args:
+        count: the most elements that are asked for.
+    """
+
+    def __init__(self, count: int, device: torch.device) -> None:
+        self._ramp = torch.arange(61, device=device).float().repeat(-(-count // 61))
+
+    def fill(self, x: Tensor, rank: int) -> None:
+        """Write what `rank` brings into x [K] or [k]."""
+        torch.mul(self._ramp[: len(x)], rank + 1, out=x)
+        x += rank
+
+    def wrong(self, y: Tensor, operation: Operation, rank: int, ranks: int) -> int:
+        """Return how many elements of y [K] or [k], which `rank` got, are not what they must be."""
+        count = len(y) * ranks if operation.cut_out else len(y)
+        piece = count // ranks
+        gathered = operation.name in ("all_gather", "all_to_all")
+        found = 0
+        for place, part in enumerate(torch.split(y, piece) if gathered else [y]):
+            factor, shift = self._brought(operation, place, rank, ranks)
+            begin = rank * piece if operation.name in ("all_to_all", "reduce_scatter") else 0
+            for first in range(0, len(part), _PART):
+                came = part[first : first + _PART]
+                ramp = self._ramp[begin + first : begin + first + len(came)]
+                right = ramp * factor + shift
+                if not torch.equal(came, right):
+                    found += int((came != right).sum())
+        return found
+
+    @staticmethod
+    def _brought(operation: Operation, place: int, rank: int, ranks: int) -> tuple[int, int]:
+        """Return (a, b) of the values (i mod 61)a + b that must stand in a part."""
+        if operation.name in ("all_reduce", "reduce_scatter"):
+            return ranks * (ranks + 1) // 2, ranks * (ranks - 1) // 2
+        if operation.name == "send_recv":
+            place = (rank - 1) % ranks
+        return place + 1, place  # a broadcast's only part is rank 0's

@@ -1,0 +1,188 @@
+"""RESULTS.md and RESULTS.es.md: a result as tables, each value with a row that a note can quote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from costlab import page, quantity
+from costlab.claims import Words
+from costlab.figures import FIGURES, FOLDER
+from costlab.result import Metric, Result, load
+from costlab.results_tables import TABLES, Table
+
+STEM = "RESULTS"
+REFERENCE = "results/reference.json"
+
+TITLE = Words("What it costs, measured", "Lo que cuesta, medido")
+INTRO = Words(
+    "One run of `tools/bench` on the machine below. Another machine gives other times, and the "
+    "same counts: run `make bench`, and see yours beside these.\n\n"
+    "A time is the 20th percentile of its repeats, each as long as its slowest rank took; its "
+    "spread goes from the 10th percentile to the upper quartile, or from the least to the most "
+    "of several launches. *Measured* is by a clock or a counter of the machine, *counted* by the "
+    "ledger, *derived* by arithmetic from those, *modelled* from a stated model of a part that is "
+    "not here. Link to a row to quote its value: `make check` holds the two equal.",
+    "Una ejecución de `tools/bench` en la máquina de abajo. Otra máquina da otros tiempos, y las "
+    "mismas cuentas: ejecuta `make bench` y verás las tuyas junto a estas.\n\n"
+    "Un tiempo es el percentil 20 de sus repeticiones, cada una tan larga como la de su rank más "
+    "lento; su dispersión va del percentil 10 al cuartil superior, o del mínimo al máximo de "
+    "varios lanzamientos. *Medido* es por un reloj o un contador de la máquina; *contado*, por el "
+    "libro de cuentas; *derivado*, por aritmética a partir de ellos; *modelado*, con un modelo "
+    "declarado de una parte que no está aquí. Enlaza una fila para citar su valor: `make check` "
+    "exige que sean iguales.",
+)
+SECTIONS = {
+    "collectives": Words("Collectives", "Colectivos"),
+    "fit": Words("Latency and bandwidth, piece by piece", "Latencia y ancho de banda, por tramos"),
+    "tp": Words("Tensor parallelism", "Paralelismo de tensores"),
+    "fsdp": Words("Sharded data parallelism", "Paralelismo de datos fragmentado"),
+    "pipeline": Words("Pipelines", "Pipelines"),
+    "one-gpu": Words("One GPU", "Una GPU"),
+    "counts": Words("Counts", "Cuentas"),
+}
+NOTES = {
+    "collectives": Words(
+        "algbw is the payload over the time, busbw that times what the algorithm must send for "
+        "each byte of it: both as nccl-tests defines them.",
+        "algbw es la carga entre el tiempo; busbw, eso por lo que el algoritmo debe enviar por "
+        "cada byte: ambos como los define nccl-tests.",
+    ),
+    "fit": Words(
+        "`latency` is that of the first piece, `bandwidth` that of the last; `residual` the median "
+        "error at the sizes fitted, `plain-residual` that of one line through all of them; "
+        "`holdout` the error at sizes that a fit on every second one has not seen, below 1 MiB and "
+        "from there.",
+        "`latency` es la del primer tramo, `bandwidth` el ancho de banda del último; `residual` el "
+        "error mediano en los tamaños ajustados, `plain-residual` el de una sola recta por todos; "
+        "`holdout` el error en tamaños que un ajuste sobre uno de cada dos no ha visto, por debajo "
+        "de 1 MiB y desde ahí.",
+    ),
+    "tp": Words(
+        "A step is forward, loss, backward and the optimizer, of the course's GPT at each hidden "
+        "size; at 128 it is the grammar tutor. One thread a rank.",
+        "Un paso es forward, pérdida, backward y optimizador, del GPT del curso con cada tamaño "
+        "hidden; con 128 es el tutor de gramática. Un hilo por rank.",
+    ),
+    "one-gpu": Words(
+        "One card measures the matrices that TP leaves to a rank. The all-reduce between cards "
+        "that are not here is modelled on a named link, and says so.",
+        "Una tarjeta mide las matrices que TP deja a un rank. El all-reduce entre tarjetas que no "
+        "están aquí se modela sobre un enlace con nombre, y así se dice.",
+    ),
+}
+# What a run's provenance calls things, for readers of Spanish.
+FACTS = {
+    "date": "fecha", "command": "orden", "seed": "semilla", "device": "dispositivo",
+    "backend": "backend", "launcher": "lanzador", "processor": "procesador", "cores": "núcleos",
+    "cores-online": "núcleos en línea", "pinning": "fijación de núcleos",
+    "memory-bytes": "bytes de memoria", "load-before": "carga previa", "system": "sistema",
+    "commit": "commit", "clean": "árbol limpio", "gpus": "GPU", "links": "enlaces",
+    "driver": "controlador",
+}  # fmt: skip
+MACHINE = Words("The machine", "La máquina")
+PARTIAL = Words("This section broke off: {note}.", "Esta sección se interrumpió: {note}.")
+REST = Words("The rest", "El resto")
+VALUE = Words("value", "valor")
+SPREAD = Words("spread", "dispersión")
+HOW = Words("how", "cómo")
+METRIC = Words("metric", "métrica")
+# Drawn, each span of it, and not quoted.
+_DRAWN = "timeline."
+
+
+def write(lab: Path) -> list[Path]:
+    """Write the page in every language beside `lab`/results/reference.json, whose figures stand.
+
+    Raises:
+        ResultError: there is no such result, or it can't be read.
+    """
+    result = load(lab / REFERENCE)
+    paths = []
+    for language in page.LANGUAGES:
+        path = lab / page.name(STEM, language)
+        path.write_text(text(result, lab, language), "utf-8")
+        paths.append(path)
+    return paths
+
+
+def text(result: Result, lab: Path, language: str) -> str:
+    """Return the page.
+
+    Args:
+        result: what `lab`/results/reference.json holds.
+        lab: the folder; figures that are there are shown and, like the result, named by SHA-256.
+        language: "en" or "es".
+    """
+    drawn = [stem for stem in FIGURES if (lab / FOLDER / f"{stem}-light.svg").is_file()]
+    files = [f"{FOLDER}/{stem}-{shade}.svg" for stem in drawn for shade in ("light", "dark")]
+    lines = page.head(TITLE.of(language), lab, [REFERENCE, *files])
+    lines += [INTRO.of(language), "", f"## {MACHINE.of(language)}", "", *_machine(result, language)]
+    left = {
+        name: metric for name, metric in result.metrics().items() if not name.startswith(_DRAWN)
+    }
+    for section, title in SECTIONS.items():
+        body: list[str] = []
+        for stem, one in FIGURES.items():
+            if one.section == section and stem in drawn:
+                body += page.figure(FOLDER, stem, one.alternative.of(language))
+                body += [one.caption.of(language), ""]
+        for table in TABLES:
+            if table.section == section:
+                body += _table(table, left, result, language)
+        if body:
+            note = [NOTES[section].of(language), ""] if section in NOTES else []
+            broken = _broken(result, section, language)
+            lines += [f"## {title.of(language)}", "", *broken, *note, *body]
+    if left:
+        columns = [METRIC.of(language), VALUE.of(language), SPREAD.of(language), HOW.of(language)]
+        rows = [_row([f"`{one.id}`"], one, language) for one in left.values()]
+        body = page.table(columns, "<>><", rows)
+        lines += page.folded(REST.of(language), body)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _machine(result: Result, language: str) -> list[str]:
+    said = Words("of the run", "de la ejecución").of(language)
+    spanish = language != page.LANGUAGES[0]
+    rows = [
+        (
+            FACTS.get(key, key) if spanish else key,
+            ", ".join(map(str, value)) if isinstance(value, list) else f"{value}",
+        )
+        for key, value in result.provenance.items()
+    ]
+    return page.table([said, VALUE.of(language)], "<<", rows)
+
+
+def _broken(result: Result, section: str, language: str) -> list[str]:
+    found = result.sections.get(section)
+    if found is None or found.status == "complete":
+        return []
+    return [PARTIAL.of(language).format(note=found.note), ""]
+
+
+def _table(table: Table, left: dict[str, Metric], result: Result, language: str) -> list[str]:
+    """Return a table's lines, and take its metrics from `left`."""
+    found = table.rows(left)
+    if not found:
+        return []
+    metrics = result.metrics()
+    columns = [column.title.of(language) for column in table.columns]
+    columns += [VALUE.of(language), SPREAD.of(language), HOW.of(language)]
+    groups = sum(bool(column.group) for column in table.columns)
+    align = "<" * groups + ">" * (len(table.columns) - groups) + ">><"
+    rows: list[Sequence[str]] = []
+    for match, metric in found:
+        del left[metric.id]
+        cells = [table.cell(column, match, metric, metrics) for column in table.columns]
+        rows.append(_row(cells, metric, language))
+    body = page.table(columns, align, rows)
+    title = table.title.of(language)
+    return page.folded(title, body) if table.folded else [f"### {title}", "", *body]
+
+
+def _row(cells: Sequence[str], metric: Metric, language: str) -> list[str]:
+    anchor = f'<a id="{page.row_of(metric.id)}"></a>'
+    value = f"{anchor}**{quantity.shown(metric)}**"
+    return [*cells, value, quantity.spread(metric), page.how(metric, language)]

@@ -1,0 +1,187 @@
+"""A run: section after section into one result, saved as it grows.
+
+Whatever happens, what was measured stays: the result is written before the first section (so that
+a folder that can't be written is found out at once), after every launch, and where a run breaks
+off. If the disk is full by then, it goes to the folder for temporary files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from costlab import asked, launch, sections, torchrun
+from costlab.launch import LaunchError
+from costlab.progress import Display
+from costlab.result import Metric, Result, ResultError, Section, save
+from costlab.sections import SectionError
+from costlab.settings import Settings
+from costlab.statistic import over_launches
+
+if TYPE_CHECKING:
+    from shardlab.comm import World
+
+
+class Run:
+    """One run.
+
+    Args:
+        settings: of the run.
+        out: the file to write; None on ranks that don't speak for the run.
+        show: where progress goes.
+        provenance: what it is measured on.
+        world: torchrun's ranks, where it launched this program; else each section gets its own.
+        timeout: seconds that a collective may take.
+
+    Attributes:
+        result: as far as it got.
+        faults: one line for each section that broke off.
+        kept: the file that holds the result.
+    """
+
+    def __init__(
+        self, settings: Settings, out: Path | None, show: Display, provenance: dict[str, Any], *,
+        world: World | None = None, timeout: float = launch.TIMEOUT,
+    ) -> None:  # fmt: skip
+        self.result = Result(provenance=provenance, settings=msgspec.to_builtins(settings))
+        self.faults: list[str] = []
+        self.kept = out
+        self._settings = settings
+        self._show = show
+        self._world = world
+        self._timeout = timeout
+
+    def measure(self, names: list[str], *, whole: bool = False) -> None:
+        """Measure some sections, in order.
+
+        Args:
+            names: of the sections.
+            whole: it is the whole lab: a section that isn't there or doesn't suit is left out.
+
+        Raises:
+            SectionError: a section that was asked for isn't there, or doesn't suit these ranks.
+            ResultError: the result can't be written.
+            KeyboardInterrupt: Ctrl-C; what was measured is saved.
+        """
+        self._save()
+        for name in names:
+            try:
+                module = sections.load(name)
+                worlds = self._worlds(name, module)
+            except SectionError as fault:
+                if not whole:
+                    raise
+                self._show.end(name, f"left out: {fault}", well=True)
+                continue
+            self._section(name, module, worlds)
+            if self.faults and self._world is not None:
+                return  # these ranks are of no more use
+
+    def _worlds(self, name: str, module: Any) -> list[tuple[str, int]]:
+        """Return the worlds to measure in: a device and a number of ranks each.
+
+        Where there are too few GPUs for its ranks, a section measures on the CPU.
+        """
+        if not hasattr(module, "measure"):
+            return []
+        worlds = []
+        for device in sections.devices(module, self._settings):
+            there = msgspec.structs.replace(self._settings, device=device)
+            for ranks in sections.ranks(module, there):
+                short = device == "cuda" and ranks > asked.gpus()
+                worlds.append(("cpu" if short else device, ranks))
+        worlds = list(dict.fromkeys(worlds))
+        if self._world is None:
+            return worlds
+        mine = (self._world.device.type, self._world.size)
+        if mine not in worlds:
+            wanted = " or ".join(f"{ranks} ranks on {device}" for device, ranks in worlds)
+            raise SectionError(
+                f"section {name!r} wants {wanted}; torchrun launched {mine[1]} on {mine[0]}"
+            )
+        return [mine]
+
+    def _section(self, name: str, module: Any, worlds: list[tuple[str, int]]) -> None:
+        section = self.result.sections[name] = Section(note="under way")
+        begin = time.monotonic()
+        self._show.begin(name)
+        try:
+            if worlds:
+                self._launches(section, module, worlds)
+            elif self._world is None or self._world.rank == 0:
+                section.metrics += module.derive(self.result.metrics())
+        except LaunchError as fault:
+            section.note = str(fault)
+        except KeyboardInterrupt as fault:
+            section.note = str(fault) or "interrupted"
+            raise
+        except (ValueError, LookupError, ArithmeticError) as fault:  # of what is derived
+            section.note = f"{type(fault).__name__}: {fault}"
+        else:
+            section.status, section.note = "complete", ""
+        finally:
+            section.seconds = round(time.monotonic() - begin, 1)
+            well = section.status == "complete"
+            line = f"{len(section.metrics)} metrics"
+            if not well:
+                self.faults.append(f"{name}: {section.note}")
+                line = f"{section.note}; {line} kept"
+            self._show.end(name, line, well=well)
+            self._save()
+
+    def _launches(self, section: Section, module: Any, worlds: list[tuple[str, int]]) -> None:
+        """Measure launch after launch; what several of them measured becomes one metric each."""
+        launched: dict[str, list[Metric]] = {}
+        count = 1 if self._world is not None else sections.launches(module, self._settings)
+        for number in range(count):
+            latest: dict[str, Metric] = {}  # of this launch: an id said again replaces what it said
+            try:
+                for device, ranks in worlds:
+                    settings = msgspec.structs.replace(
+                        self._settings, device=device, seed=self._settings.seed + number
+                    )
+                    where = f"launch {number + 1} of {count}: " if count > 1 else ""
+                    where += f"{ranks} ranks on {device}: " if len(worlds) > 1 else ""
+                    with contextlib.closing(self._metrics(module, settings, ranks, where)) as made:
+                        for metric in made:
+                            latest[metric.id] = metric
+            finally:
+                for name, metric in latest.items():
+                    launched.setdefault(name, []).append(metric)
+                section.metrics = [over_launches(same) for same in launched.values()]
+            self._save()
+
+    def _metrics(
+        self, module: Any, settings: Settings, ranks: int, where: str
+    ) -> Generator[Metric]:
+        def progress(line: str) -> None:
+            self._show.step(where + line)
+
+        if self._world is not None:
+            return torchrun.run(module.measure, settings, self._world, progress)
+        return launch.run(
+            module.measure, settings, ranks=ranks, timeout=self._timeout, on_progress=progress
+        )
+
+    def _save(self) -> None:
+        """Write the result; where that fails, to another disk before giving up."""
+        if self.kept is None:
+            return
+        try:
+            save(self.result, self.kept)
+        except ResultError as fault:
+            if not self.result.sections:
+                raise
+            other = Path(tempfile.gettempdir(), f"costlab-{self.kept.name}")
+            try:
+                save(self.result, other)
+            except ResultError:
+                raise fault from None
+            self.kept = other
+            raise ResultError(f"{fault}; what was measured is in {other}") from None

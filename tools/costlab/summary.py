@@ -1,0 +1,119 @@
+"""A result on a terminal: what one looks for first, beside the reference where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from rich.console import Console
+from rich.table import Table
+
+from costlab import asked
+from costlab.operation_name import Measured, measured, size_name
+from costlab.quantity import shown, spread, written
+from costlab.result import Metric, Result, ResultError, load
+from costlab.terminal import console as terminal
+
+# What is worth a line after the whole lab; a section run alone shows all that it has.
+HEADLINES = (
+    "fit.*.all_reduce.n?.latency",
+    "fit.*.all_reduce.n?.bandwidth",
+    "tp.h*.speedup.*",
+    "tp.crossover.*",
+    "fsdp.h*.ratio.*",
+    "fsdp.h*.hidden-share",
+    "fsdp.h*.peak.*",
+    "pipeline.*.bubble",
+    "pipeline.ratio.*",
+    "gpu.h*.efficiency",
+)
+MANY = 60  # metrics of a section shown line by line
+
+
+def show(result: Result, *, whole: bool) -> None:
+    """Print a result.
+
+    Args:
+        whole: of the whole lab, so headlines only, then the claims.
+    """
+    console = terminal()
+    reference = _reference()
+    for name, section in result.sections.items():
+        if section.status != "complete":
+            console.print(f"[red]{name} broke off: {section.note}[/]")
+        if name == "collectives":
+            _collectives(console, section.metrics, only="all_reduce" if whole else "")
+            continue
+        metrics = [m for m in section.metrics if not whole or _headline(m.id)]
+        _lines(console, name, metrics[:MANY], reference)
+        if len(metrics) > MANY:
+            console.print(f"  … and {len(metrics) - MANY} more in the file")
+    if whole:
+        from costlab import judging
+
+        console.print("\n[bold]claims[/]")
+        judging.show(judging.verdicts(result))
+
+
+def _reference() -> Mapping[str, Metric]:
+    try:
+        return load(asked.REFERENCE).metrics() if asked.REFERENCE.exists() else {}
+    except ResultError:  # another schema, or half a file: not what this run is about
+        return {}
+
+
+def _headline(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in HEADLINES)
+
+
+def _lines(
+    console: Console, name: str, metrics: list[Metric], reference: Mapping[str, Metric]
+) -> None:
+    """Print metrics line by line, with the reference's beside them."""
+    if not metrics:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left", title=f"\n[bold]{name}[/]")
+    columns = ["", "here", "spread", *(["reference"] if reference else []), ""]
+    for column in columns:
+        table.add_column(column, justify="right" if column in ("here", "reference") else "left")
+    for metric in metrics:
+        there = [_there(reference.get(metric.id))] if reference else []
+        how = "" if metric.how == "measured" else metric.how
+        table.add_row(metric.id, shown(metric), f"[dim]{spread(metric)}[/]", *there, how)
+    console.print(table)
+
+
+def _there(metric: Metric | None) -> str:
+    return f"[dim]{shown(metric)}[/]" if metric else ""
+
+
+def _collectives(console: Console, metrics: list[Metric], *, only: str) -> None:
+    """Print a table for each operation: sizes down, links across."""
+    found = [(one, metric) for metric in metrics if (one := measured(metric.id))]
+    for operation, ranks in dict.fromkeys((one.operation, one.ranks) for one, _ in found):
+        if only and operation != only:
+            continue
+        mine = {one: m for one, m in found if (one.operation, one.ranks) == (operation, ranks)}
+        _curves(console, f"{operation}, {ranks} ranks", mine)
+
+
+def _curves(console: Console, title: str, metrics: Mapping[Measured, Metric]) -> None:
+    links = list(dict.fromkeys(one.link for one in metrics))
+    table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left", title=f"\n[bold]{title}[/]")
+    table.add_column("size", justify="right")
+    for link in links:
+        for column in (link, "spread", "busbw", "back-to-back"):
+            table.add_column(column, justify="right", style="dim" if column == "spread" else None)
+    for size in sorted({one.size for one in metrics}):
+        cells = [size_name(size)]
+        by = {(one.link, one.mode): m for one, m in metrics.items() if one.size == size}
+        for link in links:
+            blocking, train = by.get((link, "blocking")), by.get((link, "back-to-back"))
+            if blocking is None:
+                cells += ["", "", ""]
+            else:
+                busbw = written(float(blocking.detail["busbw"]), "B/s")
+                cells += [shown(blocking), spread(blocking), busbw]
+            cells.append(shown(train) if train else "")
+        table.add_row(*cells)
+    console.print(table)

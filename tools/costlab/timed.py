@@ -1,0 +1,49 @@
+"""Metrics of steps that were timed side by side (`contestants/rounds`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from costlab.result import Metric
+from costlab.statistic import percentile, summary
+
+Detail = dict[str, str | float | int | bool]
+
+
+def timed(name: str, seconds: Sequence[float], **detail: str | float | int | bool) -> Metric:
+    """One contestant's time: its 20th percentile, with the quartiles of its rounds."""
+    found = summary(seconds)
+    return Metric(
+        id=name,
+        value=found.typical,
+        unit="s",
+        low=found.q1,
+        high=found.q3,
+        samples=found.samples,
+        detail={"median": found.median, **detail},
+    )
+
+
+def ratio(
+    name: str, one: Sequence[float], other: Sequence[float], **detail: str | float | int | bool
+) -> Metric:
+    """How many times `other` `one` takes: of the 20th percentiles, with the rounds' quartiles.
+
+    A round runs both within a moment of each other, so its ratio is free of the machine's drift.
+    """
+    rounds = [a / b for a, b in zip(one, other, strict=True)]
+    value = summary(one).typical / summary(other).typical
+    return Metric(
+        id=name,
+        value=value,
+        unit="ratio",
+        low=min(percentile(rounds, 25), value),
+        high=max(percentile(rounds, 75), value),
+        samples=len(rounds),
+        detail={"median": percentile(rounds, 50), **detail},
+    )
+
+
+def derived(name: str, value: float, unit: str, **detail: str | float | int | bool) -> Metric:
+    """What arithmetic makes of metrics that were measured."""
+    return Metric(id=name, value=value, unit=unit, how="derived", detail=detail)

@@ -1,0 +1,218 @@
+"""Tensor parallelism: the grammar tutor's step, and the same step at other hidden sizes.
+
+One process against n ranks, over each link there is, with megatron-core and DTensor beside. Then
+the step over the backend's link taken apart:
+
+- `matmul`: the step's own matrix products and attention kernels, forward and backward, run alone on
+  all ranks at once (measured).
+- `latency`: as many collectives as the step has, of one element each, run alone (measured).
+- `volume`: the step's collectives at their own sizes run alone, less `latency` (derived).
+- `launch`: what the host does to get a step going: Python, autograd, the dispatcher. It is the same
+  rank's step of a model so small (two tokens, 8 features) that arithmetic vanishes, over an axis
+  that sends nothing (measured). On a GPU the host runs ahead, so there it is a bound.
+- `other`: what is left of the step: norms, GELU, loss, optimizer, waiting for the slower rank, less
+  what overlaps; below zero where overlap is more (derived).
+
+Besides, `cut-efficiency`: the whole step's matrix work over n times a rank's. Below 1, smaller
+matrices run at fewer operations a second.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+
+import torch
+
+from costlab.breakdown import replay, watched
+from costlab.contestants import tp as contestants
+from costlab.contestants import tutor
+from costlab.contestants.rounds import Rounds, Step, measuring
+from costlab.contestants.tp import Task
+from costlab.result import Metric
+from costlab.settings import Settings
+from costlab.silent_axis import SilentAxis
+from costlab.statistic import summary
+from costlab.timed import Detail, derived, ratio, timed
+from shardlab.comm import Axis, World
+from shardlab.model import GPTConfig
+from shardlab.shared_memory.patience import cores
+
+SECTION = "tp"
+# What is measured unless hidden sizes are given: beyond 1,024 a round takes half a minute.
+HIDDEN = {"quick": (64, 128, 256, 512, 1024), "full": (64, 128, 256, 512, 1024, 2048)}
+OTHERS_UP_TO = {"quick": 512, "full": 1024}  # hidden: megatron-core and DTensor stop here
+PARTS = ("matmul", "latency", "volume", "launch", "other")
+Times = Mapping[str, Sequence[float]]
+
+
+def RANKS(settings: Settings) -> tuple[int, ...]:  # noqa: N802  (the contract's name)
+    """2; and 4 where there is a core or a GPU for each."""
+    places = torch.cuda.device_count() if settings.device == "cuda" else cores()
+    return (2, 4) if places >= 4 else (2,)
+
+
+def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Every hidden size; then the speed-up's crossing of 1."""
+    order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
+    speedups: dict[str, dict[int, float]] = {}
+    sizes = settings.hidden or HIDDEN[settings.profile]
+    for number, hidden in enumerate(sizes, 1):
+        where = f"hidden {hidden} ({number} of {len(sizes)})"
+        times = yield from _timed(world, settings, hidden, order, where)
+        for metric in metrics(hidden, times, world.size, backend=world.backend):
+            yield metric
+            _, _, link = metric.id.partition(".speedup.")
+            if link:
+                speedups.setdefault(link, {})[hidden] = metric.value
+    for link, by_hidden in speedups.items():
+        yield from crossover(link, by_hidden)
+
+
+def _timed(
+    world: World, settings: Settings, hidden: int, order: random.Random, where: str
+) -> Generator[str, None, dict[str, list[float]]]:
+    """Seconds of each contestant's and each part's steps at one size."""
+    others = hidden <= OTHERS_UP_TO[settings.profile]
+    with ExitStack() as stack:
+        names = chosen(world.device.type, others=others)
+        steps = dict(
+            stack.enter_context(contestants.build(world, hidden=hidden, contestants=names))
+        )
+        yield f"{where}: {len(steps)} contestants"
+        if others or settings.profile == "full":
+            steps |= parts(world, hidden)
+        plan = rounds(hidden, full=settings.profile == "full")
+        times = yield from measuring(world, steps, plan, order, f"{where}: ")
+        return _named(times, world.backend)
+
+
+def chosen(device: str, *, others: bool) -> list[str]:
+    """The contestants on one kind of device, with other libraries or without."""
+    names = ["alone", "ours over gloo"]
+    if device == "cpu":
+        names.append("ours over shared memory")
+    if others:
+        names += [contestants.BASE, "dtensor"]
+        names += ["alone on both cores"] if device == "cpu" else []
+    return names
+
+
+def rounds(hidden: int, *, full: bool) -> Rounds:
+    """Fewer where a step takes seconds: the quick profile has to end."""
+    small = hidden <= 256
+    if full:
+        return Rounds(seconds=20, least=20 if small else 5, most=100, warmup=2 if small else 0)
+    least = 7 if small else 4 if hidden <= 512 else 3
+    return Rounds(seconds=4, least=least, most=30, warmup=1 if small else 0)
+
+
+def parts(world: World, hidden: int) -> dict[str, Step]:
+    """The step's parts, each as a step of its own."""
+    axis = world.axis("tensor", range(world.size))
+    task = Task(tutor.config(hidden), *tutor.batch(world.device), world.device)
+    products, entries = watched(contestants.ours(task, axis))
+    whole = watched(contestants.ours(task, Axis.alone()))[0] if world.rank == 0 else None
+    silent = SilentAxis(world.size, world.rank)
+    least = contestants.ours(tiny(world.device), silent)
+    return {
+        "matmul": products.replay,
+        "matmul-whole": lambda: whole.replay() if whole else None,
+        "communication": replay(axis, entries, world.device),
+        "latency": replay(axis, entries, world.device, elements=1),
+        "launch": lambda: _unsaid(least),  # its loss is another
+    }
+
+
+def _unsaid(step: Step) -> None:
+    step()
+
+
+def tiny(device: torch.device) -> Task:
+    """A step of as many operations and collectives, with next to no arithmetic in them."""
+    config = GPTConfig(
+        layers=tutor.LAYERS, hidden=2 * tutor.HEADS, heads=tutor.HEADS, vocab=8, sequence=2
+    )
+    tokens = torch.zeros(1, 2, dtype=torch.int64, device=device)
+    return Task(config, tokens, tokens, device)
+
+
+def _named(times: Times, backend: str) -> dict[str, list[float]]:
+    """Contestants under the names that metrics have."""
+    names = {
+        "alone": "one",
+        "alone on both cores": "one-all-cores",
+        "ours over gloo": backend,
+        "ours over shared memory": "shared-memory",
+    }
+    return {names.get(name, name): list(seconds) for name, seconds in times.items()}
+
+
+def metrics(hidden: int, times: Times, ranks: int, *, backend: str = "gloo") -> Iterator[Metric]:
+    """What one size's times say; ids end in `.tp4` for four ranks."""
+    start, end = f"tp.h{hidden}", "" if ranks == 2 else f".tp{ranks}"
+    about: Detail = {
+        "ranks": ranks, "batch": tutor.BATCH, "sequence": tutor.SEQUENCE, "layers": tutor.LAYERS,
+    }  # fmt: skip
+    links = [link for link in (backend, "shared-memory") if link in times]
+    others = [name for name in ("megatron-core", "dtensor") if name in times]
+    for name in ("one", "one-all-cores", *links, *others):
+        if name in times:
+            yield timed(f"{start}.step.{name}{end}", times[name], **about)
+    for link in links:
+        yield ratio(f"{start}.speedup.{link}{end}", times["one"], times[link], **about)
+        yield ratio(f"{start}.slowdown.{link}{end}", times[link], times["one"], **about)
+    for name in others:
+        yield ratio(f"{start}.ratio.{name}{end}", times[backend], times[name], link=backend)
+    if "matmul" in times:
+        yield from breakdown(start, end, times, ranks, backend)
+
+
+def breakdown(start: str, end: str, times: Times, ranks: int, backend: str) -> Iterator[Metric]:
+    """The parts of the step over the backend's link, in seconds and as shares."""
+    typical = {name: summary(seconds).typical for name, seconds in times.items()}
+    step = typical[backend]
+    latency = typical["latency"]
+    value = {
+        "matmul": typical["matmul"],
+        "latency": latency,
+        "volume": typical["communication"] - latency,
+        "launch": typical["launch"],
+    }
+    value["other"] = step - sum(value.values())
+    for part in PARTS:
+        if part in times:
+            yield timed(f"{start}.part.{part}{end}", times[part], link=backend)
+        else:
+            yield derived(f"{start}.part.{part}{end}", value[part], "s", link=backend)
+    for part in PARTS:
+        yield derived(f"{start}.share.{part}{end}", value[part] / step, "ratio", link=backend)
+    efficiency = typical["matmul-whole"] / (ranks * typical["matmul"])
+    yield derived(f"{start}.cut-efficiency{end}", efficiency, "ratio", ranks=ranks)
+
+
+def crossover(link: str, speedups: Mapping[int, float]) -> Iterator[Metric]:
+    """Where the speed-up crosses 1 for good, interpolated between the logarithms of the sizes."""
+    name, _, end = link.partition(".")
+    start, end = f"tp.crossover.{name}", f".{end}" if end else ""
+    sizes = sorted(speedups)
+    slow = [hidden for hidden in sizes if speedups[hidden] < 1]
+    words = "slower everywhere" if slow and slow[-1] == sizes[-1] else ""
+    words = words if slow else "faster everywhere"
+    yield derived(
+        f"{start}.exists{end}", float(not words), "count", found=words or "crosses",
+        least=sizes[0], most=sizes[-1],
+    )  # fmt: skip
+    if words:
+        return
+    below = slow[-1]
+    above = sizes[sizes.index(below) + 1]
+    ahead, behind = math.log(speedups[above]), math.log(speedups[below])
+    place = math.log(below) + math.log(above / below) * -behind / (ahead - behind)
+    faster = [speedups[hidden] >= 1 for hidden in sizes]
+    crossings = sum(one != next_one for one, next_one in itertools.pairwise(faster))
+    about = {"below": below, "above": above, "crossings": crossings}
+    yield derived(f"{start}{end}", math.exp(place), "hidden", **about)
