@@ -114,6 +114,14 @@ def test_leaving_one_out_never_leaves_an_end_out() -> None:
     assert len(leave_one_out(SIZES, line(1e-4, 1e-9), 2)) == len(SIZES) - 2
 
 
+def test_what_is_unseen_is_every_second_size_and_was_not_seen() -> None:
+    assert list(unseen(SIZES, line(1e-4, 1e-9))) == SIZES[1::2]
+    assert list(unseen(SIZES[1:], line(1e-4, 1e-9, SIZES[1:]))) == SIZES[1::2]
+    # Twice as slow at all that is unseen: a fit that had seen any of it would be less far off.
+    seconds = [t * (1 + place % 2) for place, t in enumerate(line(1e-4, 1e-9))]
+    assert list(unseen(SIZES, seconds).values()) == pytest.approx([0.5] * 8)
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_sweeps_are_predicted_where_they_were_not_seen(name: str) -> None:
     errors = unseen(*data(name))

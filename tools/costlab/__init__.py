@@ -1,1 +1,1 @@
-"""The bench: measure what sharded training costs, fit it, judge what is claimed about it, draw it."""
+"""The bench: measure what sharded training costs, fit it, judge the claims about it, draw it."""

@@ -86,3 +86,9 @@ def newest() -> Path | None:
     if found:
         return found[-1]
     return REFERENCE if REFERENCE.exists() else None
+
+
+def pages() -> list[Path]:
+    """Return the workbook's own pages, which may quote a result."""
+    folders = (ROOT / folder for folder in ("docs", "experiments", "solutions"))
+    return sorted(path for folder in folders for path in folder.rglob("*.md"))

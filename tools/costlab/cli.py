@@ -182,8 +182,11 @@ def claims(file: Path | None, output_format: str) -> int:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--adopt", is_flag=True, help="Make it the reference; write its page and figures.")
 def report(file: Path | None, adopt: bool) -> int:
-    """Show FILE, by default this machine's last result; `--adopt` makes it the reference."""
-    from costlab import adopting, summary
+    """Show FILE, by default this machine's last result; `--adopt` makes it the reference.
+
+    Numbers that pages quote follow the new reference, and are listed: read their sentences again.
+    """
+    from costlab import adopting, quotes, summary
 
     if not adopt:
         summary.show(_result(file), whole=True)
@@ -191,6 +194,8 @@ def report(file: Path | None, adopt: bool) -> int:
     _result(file)
     for path in adopting.adopt(file or asked.newest() or asked.REFERENCE, asked.LAB):
         click.echo(_near(path))
+    for change in quotes.update(asked.LAB, asked.pages()):
+        click.echo(str(change).replace(f"{asked.ROOT}/", ""))
     return 0
 
 

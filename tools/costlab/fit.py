@@ -73,7 +73,7 @@ def sweeps(metrics: Mapping[str, Metric]) -> dict[str, Sweep]:
     return result
 
 
-def unseen(sizes: Sequence[float], seconds: Sequence[float]) -> dict[float, float]:
+def unseen(sizes: Sequence[int], seconds: Sequence[float]) -> dict[int, float]:
     """|predicted/measured - 1| of every second size, by size, from a fit on the others.
 
     The largest size is among those fitted, and of an odd number the smallest too, so that none is
@@ -144,7 +144,7 @@ def _sizes_of(curve: Curve) -> list[float]:
 
 
 def _error(
-    identity: str, errors: Mapping[float, float], more: Mapping[str, float] | None = None
+    identity: str, errors: Mapping[int, float], more: Mapping[str, float] | None = None
 ) -> Metric:
     low, median, high = np.quantile(list(errors.values()), [0.25, 0.5, 0.75]).tolist()
     worst = max(errors, key=lambda size: errors[size])

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 Floats = npt.NDArray[np.float64]
 LEAST = 3  # sizes in a piece: a line through two leaves no residual to judge it by
@@ -124,7 +124,8 @@ def leave_one_out(sizes: Sequence[float], seconds: Sequence[float], pieces: int)
 
     The first and the last size are never left out: predicting them would be extrapolation.
     """
-    return _left_out(*_checked(sizes, seconds, LEAST * pieces + 1), pieces)[pieces - 1]
+    errors: Floats = _left_out(*_checked(sizes, seconds, LEAST * pieces + 1), pieces)[pieces - 1]
+    return errors
 
 
 class Interval(NamedTuple):

@@ -107,7 +107,7 @@ def rounds(hidden: int, *, full: bool) -> Rounds:
     if full:
         return Rounds(seconds=20, least=20 if small else 5, most=100, warmup=2 if small else 0)
     least = 7 if small else 4 if hidden <= 512 else 3
-    return Rounds(seconds=4, least=least, most=30, warmup=1 if small else 0)
+    return Rounds(seconds=6, least=least, most=30, warmup=1 if small else 0)
 
 
 def parts(world: World, hidden: int) -> dict[str, Step]:
