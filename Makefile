@@ -7,15 +7,16 @@ LIGHT := $(VENV)/.light
 BENCH := $(VENV)/.bench
 FULL := $(VENV)/.full
 MERMAID ?= 11
+KATEX ?= 0.19
 # What pip is told to install as torch. On Linux an index's own build may bring gigabytes of CUDA:
 #   make test TORCH='torch==2.13.0 --index-url ADDRESS'    takes the build you name.
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-env bench bench-env lint fix hooks serve site vendor benchmark clean
+.PHONY: help check test test-env bench bench-env lint fix hooks serve site screenshots vendor benchmark clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(VENV)/.pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -67,17 +68,22 @@ fix: $(FULL) ## let ruff mend what it can
 hooks: $(FULL) ## install the pre-commit hook
 	@$(BIN)/pre-commit install
 
-serve: $(FULL) ## read the reference in a browser
+serve: $(FULL) ## read the workbook in a browser
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 site: $(FULL) ## build the site into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-vendor: $(FULL) ## refresh the vendored mermaid (MERMAID=11.x.y; needs npm)
-	@$(BIN)/python tools/notelab/mermaid/vendor.py $(MERMAID)
+screenshots: $(FULL) ## take the README's pictures of the site (needs chromium)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m tests.site.screenshots
 
-benchmark: $(FULL) ## measure the checker beside markdownlint-cli2 (needs npm), and the kernels
-	@$(BIN)/python -m pytest -m benchmark -s tests/notelab/benchmark tests/shardlab/benchmark
+vendor: $(FULL) ## refresh the vendored mermaid and KaTeX (MERMAID=11.x.y KATEX=0.x.y; needs npm)
+	@$(BIN)/python tools/sitelab/vendor.py mermaid=$(MERMAID) katex=$(KATEX)
+
+benchmark: $(FULL) ## measure checker (needs npm), kernels and site (needs chromium)
+	@$(BIN)/python -m pytest -m benchmark -s tests/notelab/benchmark tests/shardlab/benchmark \
+	  tests/site/benchmark
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) site .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -188,6 +188,26 @@ def test_the_loss_is_cast_to_fp32(pool: Any) -> None:
         assert ours.dtype == torch.float64
 
 
+def smoothed_loss(world: World) -> float:
+    with world.device, megatron(tensor=world.size):
+        logits = torch.tensor([[[1.0, 3.0, 2.0, 0.0]]]).chunk(world.size, dim=-1)[world.rank]
+        return vocab_parallel_cross_entropy(logits.clone(), torch.tensor([[2]]), 0.1).item()
+
+
+def test_label_smoothing_gives_each_rank_another_loss(pool: Any) -> None:
+    # The mean of the log-probabilities, and the vocabulary's size, are those of the rank's own
+    # words; no collective adds them up. Theory 02 has these figures. Ours smooths nothing.
+    logits, smoothing = torch.tensor([[1.0, 3.0, 2.0, 0.0]]), 0.1 * 4 / 3
+    whole = torch.nn.functional.cross_entropy(
+        logits, torch.tensor([2]), label_smoothing=smoothing
+    ).item()
+    first, second = pool(2).run(smoothed_loss)
+    assert whole == pytest.approx(1.5069, abs=1e-4)
+    assert first == pytest.approx(1.4402, abs=1e-4), MENDED
+    assert second == pytest.approx(1.6402, abs=1e-4), MENDED
+    assert pool(1).run(smoothed_loss) == [pytest.approx(whole)]
+
+
 def second_backward(world: World) -> str:
     """What Megatron's second backward raises; ours gives the gradient again."""
     with world.device:

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
-import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.site.chromium import launched, program
+from tests.site.serving import serving
+
 REPOSITORY = Path(__file__).parents[2]
-# A browser of a fresh profile that asks nobody else for anything, as CI's machine runs it.
-QUIET = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="session")
@@ -42,29 +31,26 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class _Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="session")
 def served(site: Path) -> Iterator[str]:
     """The site's address on this machine."""
-    handler = functools.partial(_Silent, directory=str(site))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-        server.shutdown()
+    with serving(site) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Chromium, driven by playwright; a laptop that lacks either skips, CI installs both."""
-    api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    if program is None:
+    pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]'")
+    if program() is None:
         pytest.skip("no chromium on this machine")
-    with api.sync_playwright() as play:
-        launched = play.chromium.launch(executable_path=program, args=QUIET)
-        yield launched
-        launched.close()
+    with launched() as chromium:
+        yield chromium
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """axe-core's script, to run in a page; a laptop that lacks it skips, CI installs it."""
+    package = pytest.importorskip("axe_playwright_python", reason="pip install '.[browser]'")
+    (folder,) = package.__path__
+    return (Path(folder) / "axe.min.js").read_text("utf-8")

@@ -1,53 +1,16 @@
-"""The built site in a real browser: every page quiet and drawn; citations, search and languages."""
+"""The built site in a real browser: citation and recall cards, search, languages, palettes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from notelab import reading
-from tests.site.test_build import sources
+from tests.site.reader import Reader
 
 NOTE = "experiments/35-reading-notes/megatron-tp-layers/"
 SYNTHESIS = "experiments/35-reading-notes/synthesis/"
-
-
-class Reader:
-    """A page of a browser that remembers what went wrong while it was open."""
-
-    def __init__(self, browser: Any, served: str, **settings: Any) -> None:
-        self.context = browser.new_context(**settings)
-        self.page = self.context.new_page()
-        self.served = served
-        self.wrong: list[str] = []
-        self.page.on("console", self._said)
-        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
-        self.page.on("request", self._asked)
-        self.page.on("response", self._answered)
-
-    def _said(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
-            self.wrong.append(f"{message.type}: {message.text}")
-
-    def _asked(self, request: Any) -> None:
-        if not request.url.startswith((self.served, "data:", "blob:")):
-            self.wrong.append(f"asked another host: {request.url}")
-
-    def _answered(self, response: Any) -> None:
-        if response.status >= 400:
-            self.wrong.append(f"{response.status}: {response.url}")
-
-    def read(self, place: str) -> Any:
-        self.page.goto(self.served + place, wait_until="load")
-        return self.page
-
-    def drawn(self) -> int:
-        """Wait for the page's diagrams; return how many stand there as pictures."""
-        self.page.wait_for_function("document.documentElement.dataset.diagrams !== undefined")
-        return int(self.page.locator("div.mermaid svg").count())
 
 
 @pytest.fixture
@@ -65,33 +28,9 @@ def narrow(browser: Any, served: str) -> Iterator[Reader]:
         viewport={"width": 390, "height": 844},
         has_touch=True,
         is_mobile=True,
-        color_scheme="dark",
     )
     yield reader
     reader.context.close()
-
-
-def places() -> list[tuple[str, int]]:
-    """Every page's address below the site's root, and how many diagrams its source has."""
-    found = []
-    for uri, source in sources().items():
-        spanish = uri.name.endswith(".es.md")
-        name = uri.name.removesuffix(".md").removesuffix(".es")
-        folder = "" if uri.parent == Path() else f"{uri.parent.as_posix()}/"
-        place = folder if name == "index" else f"{folder}{name}/"
-        diagrams = len(reading.read(source.read_text()).diagrams)
-        found.append((f"es/{place}" if spanish else place, diagrams))
-    return sorted(found)
-
-
-def test_every_page_is_quiet_drawn_and_fits_a_telephone(narrow: Reader) -> None:
-    for place, diagrams in places():
-        page = narrow.read(place)
-        if diagrams:
-            assert narrow.drawn() == diagrams, place
-            assert page.locator("div.mermaid[data-error]").count() == 0, place
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390, place
-        assert not narrow.wrong, (place, narrow.wrong)
 
 
 def test_a_mouse_opens_a_card_and_leaving_closes_it(wide: Reader) -> None:
@@ -146,15 +85,8 @@ def test_the_language_switch_stays_on_the_page(wide: Reader) -> None:
 
 @pytest.mark.parametrize(("language", "word"), [("", "citation"), ("es/", "cita")])
 def test_search_finds_a_word_in_its_own_language(wide: Reader, language: str, word: str) -> None:
-    page = wide.read(language)
-    page.locator("[data-md-component=search-query]").click()
-    page.wait_for_function(  # the index is there: Material then says what to do
-        "!/nitializ|nicializ/.test(document.querySelector('.md-search-result__meta').textContent)"
-    )
-    page.keyboard.type(word)
-    results = page.locator(".md-search-result__link")
-    results.first.wait_for()
-    found = [results.nth(i).evaluate("a => a.href") for i in range(results.count())]
+    wide.read(language)
+    found = wide.search(word)
     assert found
     for address in found:
         assert address.startswith(wide.served + language), address

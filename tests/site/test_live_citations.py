@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from sitelab import card, live_citations
+from sitelab.card import Highlighted
 from sitelab.cited import Cited, by_page, permalink
 
 REPOSITORY = Path(__file__).parents[2]
@@ -29,7 +30,12 @@ TEXT = "megatron/core/a.py:L2-L3"
 
 def link(html: str, cited: Cited, folder: Path, language: str = "en") -> str:
     return live_citations.linked(
-        html, {TEXT: cited}, language=language, url="es/experiments/lab/note/", site=folder
+        html,
+        {TEXT: cited},
+        language=language,
+        url="es/experiments/lab/note/",
+        site=folder,
+        highlighted=Highlighted(),
     )
 
 
@@ -54,7 +60,7 @@ def test_a_card_speaks_the_language_of_its_page(tmp_path: Path) -> None:
 
 def test_lines_are_highlighted_as_part_of_their_file() -> None:
     # Line 2 begins a string that ends beyond the citation: alone it would not even be Python.
-    assert '<span class="sd">' in card.of(CITED, "en")
+    assert '<span class="sd">' in card.of(CITED, "en", Highlighted())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +101,7 @@ def test_nothing_that_is_cited_can_run(path: str) -> None:
     )  # fmt: skip
     for language in ("en", "es"):
         tags = Tags()
-        tags.feed(card.of(hostile, language))
+        tags.feed(card.of(hostile, language, Highlighted()))
         assert not {"script", "img", "onerror", "src"} & set(tags.seen)
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from sitelab import workbook_pages
 from sitelab.repository_links import in_site
+from tests.notelab.scratch import Scratch
+from tests.site.scratch_site import build, furnish
 
 
 @pytest.mark.parametrize(
@@ -40,3 +42,32 @@ def test_caches_local_results_and_links_elsewhere_are_no_pages(tmp_path: Path) -
         "experiments/lab/a.toml",
         "experiments/lab/note.md",
     ]
+
+
+NAV = ["index.md", {"Labs": [{"One": "experiments/one/note.md"}]}, {"Away": "https://a.invalid/x"}]
+
+
+def test_only_a_lab_without_any_page_in_the_nav_is_outside_it() -> None:
+    pages = ["note.md", "more.md", "lab.toml"]
+    uris = [f"experiments/{lab}/{name}" for lab in ("one", "two") for name in pages]
+    uris += ["experiments/three/lab.toml", "experiments/readme.md", "solutions/one/ref.md"]
+    assert workbook_pages.labs_outside_nav(uris, NAV) == {"experiments/two"}
+    assert workbook_pages.labs_outside_nav(uris, None) == set()
+
+
+def test_a_readers_own_lab_in_one_language_does_not_stop_a_strict_build(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    book = furnish(scratch)
+    own = book / "experiments" / "my-reading"
+    own.mkdir()
+    (own / "note.md").write_text("# Mine\n\nSee [the other](../01-scratch/note.md).\n")
+    built = build(scratch, "--strict")
+    assert built.returncode == 0, built.stderr
+    assert "experiments/my-reading is not in mkdocs.yml's nav" in built.stderr
+    assert (book / "site/experiments/my-reading/note/index.html").is_file()
+    (book / "experiments/01-scratch/more.md").write_text("# More\n")
+    built = build(scratch, "--strict")
+    assert built.returncode != 0
+    faults = [line for line in built.stderr.split("\n") if "INFO" not in line]
+    assert any("01-scratch/more.md" in line for line in faults), built.stderr
+    assert not any("my-reading" in line for line in faults), built.stderr

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from costlab.page import LANGUAGES, name
@@ -46,9 +47,8 @@ def update(lab: Path, pages: list[Path]) -> list[Change]:
     changes: list[Change] = []
     for page in pages:
         text = page.read_text("utf-8")
-        found = list(_changes(page, text, values))
-        if found:
-            page.write_text(_QUOTE.sub(lambda quote: _now(page, quote, values), text), "utf-8")
+        if found := list(_changes(page, text, values)):
+            page.write_text(_QUOTE.sub(partial(_now, page, values), text), "utf-8")
             changes += found
     return changes
 
@@ -56,14 +56,14 @@ def update(lab: Path, pages: list[Path]) -> list[Change]:
 def _changes(page: Path, text: str, values: dict[Path, dict[str, str]]) -> Iterator[Change]:
     for number, line in enumerate(text.split("\n"), start=1):
         for quote in _QUOTE.finditer(line):
-            if (after := _value(page, quote, values)) not in (None, quote[1]):
+            if (after := _value(page, values, quote)) not in (None, quote[1]):
                 yield Change(page, number, quote[3], quote[1], after or "")
 
 
-def _now(page: Path, quote: re.Match[str], values: dict[Path, dict[str, str]]) -> str:
-    value = _value(page, quote, values)
+def _now(page: Path, values: dict[Path, dict[str, str]], quote: re.Match[str]) -> str:
+    value = _value(page, values, quote)
     return quote[0] if value is None else f"[{value}]({quote[2]}#{quote[3]})"
 
 
-def _value(page: Path, quote: re.Match[str], values: dict[Path, dict[str, str]]) -> str | None:
+def _value(page: Path, values: dict[Path, dict[str, str]], quote: re.Match[str]) -> str | None:
     return values.get((page.parent / quote[2]).resolve(), {}).get(quote[3])

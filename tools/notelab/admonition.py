@@ -29,8 +29,12 @@ def plugin(parser: "MarkdownIt") -> None:
     What follows the opening token is the title, as inline text; then the content's own tokens, with
     the rows that they have on the page.
     """
-    ends = {"alt": ["paragraph", "reference", "blockquote", "list"]}
-    parser.block.ruler.before("fence", "admonition", _block, ends)
+    parser.block.ruler.before(
+        "fence",
+        "admonition",
+        _block,
+        {"alt": ["paragraph", "reference", "blockquote", "list"]},  # what such a block may end
+    )
 
 
 def _block(state: "StateBlock", start: int, end: int, silent: bool) -> bool:

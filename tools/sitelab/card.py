@@ -4,7 +4,6 @@ Each card is a file of its own, fetched when a reader points at the citation. Th
 untrusted: pygments escapes it, and everything else goes through `escape`.
 """
 
-from functools import lru_cache
 from hashlib import sha256
 from html import escape
 
@@ -38,13 +37,35 @@ WORDS = {
 
 def name_of(cited: Cited, language: str) -> str:
     """Return the file name of a card: short, and new when anything in it changes."""
-    key = f"{language} {cited.commit} {cited.path} {cited.first} {cited.last} {cited.text}"
+    shown = (
+        language,
+        *(getattr(cited, name) for name in cited.__struct_fields__ if name != "text"),
+    )
+    lines = (cited.text or ())[cited.first - 1 : cited.last]
+    key = repr((shown, lines))
     return f"{sha256(key.encode()).hexdigest()[:16]}.html"
 
 
-def of(cited: Cited, language: str) -> str:
+class Highlighted:
+    """The lines of cited files as HTML, each file highlighted once."""
+
+    def __init__(self) -> None:
+        self._files: dict[tuple[str, str, str], list[str]] = {}
+
+    def lines(self, cited: Cited) -> list[str]:
+        """Return the cited lines; `cited.text` must be there.
+
+        A file is lexed from its beginning, for a slice may begin within a string.
+        """
+        assert cited.text is not None
+        key = (cited.source, cited.commit, cited.path)  # a path at a commit is one text
+        if key not in self._files:
+            self._files[key] = _highlighted(cited.path, cited.text)
+        return self._files[key][cited.first - 1 : cited.last]
+
+
+def of(cited: Cited, language: str, highlighted: Highlighted) -> str:
     """Return the card's HTML; `cited.text` must be there."""
-    assert cited.text is not None
     words = WORDS[language]
     one = cited.first == cited.last
     lines = words["line" if one else "lines"].format(cited.first, cited.last)
@@ -56,7 +77,7 @@ def of(cited: Cited, language: str) -> str:
     licence = f", {words['licence'].format(escape(cited.licence))}" if cited.licence else ""
     link = f'<a href="{escape(cited.permalink)}" rel="noopener">{words["open"]}</a>'
     link = link if cited.permalink else ""
-    shown = _highlighted(cited.path, cited.text)[cited.first - 1 : cited.last]
+    shown = highlighted.lines(cited)
     numbered = "".join(
         f'<span class="citation-line" data-line="{number}">{line}\n</span>'
         for number, line in enumerate(shown, cited.first)
@@ -68,9 +89,7 @@ def of(cited: Cited, language: str) -> str:
     )
 
 
-@lru_cache(maxsize=64)
 def _highlighted(path: str, text: tuple[str, ...]) -> list[str]:
-    """Return the file's lines as HTML: lexed as a whole, for a slice may begin within a string."""
     try:
         lexer = get_lexer_for_filename(path, stripnl=False, ensurenl=False)
     except ClassNotFound:

@@ -19,6 +19,8 @@ from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
 from notelab.workbook import Bench, Workbook, open_lab, usable
 
+Text = tuple[str, ...]  # a file's lines
+
 
 class Cited(msgspec.Struct, frozen=True):
     """A citation of a page, resolved.
@@ -44,7 +46,7 @@ class Cited(msgspec.Struct, frozen=True):
     release: str
     licence: str
     permalink: str
-    text: tuple[str, ...] | None
+    text: Text | None
 
 
 def by_page(root: Path) -> dict[Path, dict[str, Cited]]:
@@ -57,15 +59,18 @@ def by_page(root: Path) -> dict[Path, dict[str, Cited]]:
     store = Path(asked).expanduser().absolute() if asked else default_root()
     bench = Bench(Memo(store / "memo"), Library(Store(store), {}, offline=True))
     pages: dict[Path, dict[str, Cited]] = {}
+    texts: dict[str, Text] = {}
     for lab_file in sorted((root / "experiments").glob(f"*/{LAB_FILE}")):
         book = open_lab(lab_file.parent, bench)
         for view in book.views:
             if view.note:
-                pages.setdefault(view.page.path.resolve(), {}).update(_cited(book, view.note))
+                pages.setdefault(view.page.path.resolve(), {}).update(
+                    _cited(book, view.note, texts)
+                )
     return pages
 
 
-def _cited(book: Workbook, note: Note) -> Iterator[tuple[str, Cited]]:
+def _cited(book: Workbook, note: Note, texts: dict[str, Text]) -> Iterator[tuple[str, Cited]]:
     for citation in note.citations:
         if not usable(citation):
             continue
@@ -92,16 +97,18 @@ def _cited(book: Workbook, note: Note) -> Iterator[tuple[str, Cited]]:
                     permalink=permalink(
                         table.url, pin.commit, citation.path, citation.first, citation.last
                     ),
-                    text=_text(file, citation.last),
+                    text=_text(file, citation.last, texts),
                 ),
             )
             break
 
 
-def _text(file: CitedFile, last: int) -> tuple[str, ...] | None:
+def _text(file: CitedFile, last: int, texts: dict[str, Text]) -> Text | None:
     if len(file.lines) < last:
         return None
-    return tuple(line.decode("utf-8", "replace") for line in file.lines)
+    if file.blob not in texts:
+        texts[file.blob] = tuple(line.decode("utf-8", "replace") for line in file.lines)
+    return texts[file.blob]
 
 
 def _symbol(file: CitedFile, first: int, last: int) -> str:

@@ -3,25 +3,52 @@
 Listed under `hooks:` in mkdocs.yml. mkdocs runs hooks after its plugins, in the same events.
 """
 
+import logging
 import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.plugins import CombinedEvent, event_priority
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
 from notelab.mermaid import BUNDLE
-from sitelab import cited, live_citations, search_index, workbook_pages
+from sitelab import (
+    allowed_html,
+    cited,
+    content_policy,
+    edit_links,
+    formulas,
+    katex,
+    live_citations,
+    mermaid_scripts,
+    plain_title,
+    search_index,
+    untranslated,
+    workbook_pages,
+)
+from sitelab.card import Highlighted
 from sitelab.cited import Cited
+from sitelab.compiled_templates import CompiledTemplates
+from sitelab.katex import Formulas
+from sitelab.rendered import Renderings
 from sitelab.repository_links import RepositoryLinks
 
+_log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 _links = RepositoryLinks()
 _citations: dict[Path, dict[str, Cited]] = {}
+_formulas = Formulas()
+_highlighted = Highlighted()
+_renderings = Renderings()
+_templates = CompiledTemplates()
+_held: dict[str, str] = {}
+SEARCH = {"en": "Search", "es": "Buscar"}
 _ALTERNATE = re.compile(r"""\s*<link\b[^>]*\brel=["']?alternate\b[^>]*>""")
 
 
@@ -45,7 +72,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
-    """Resolve what the workbook's pages cite; a saved change begins a new build."""
+    """Resolve what the workbook's pages cite, once for all languages of a build."""
+    plugin: Any = config.plugins["i18n"]
+    if plugin.building:
+        return  # another language of the same build
     _citations.clear()
     _citations.update(cited.by_page(_root(config)))
 
@@ -67,28 +97,47 @@ def _asset(config: MkDocsConfig) -> str:
 
 @event_priority(100)
 def _declare(files: Files, config: MkDocsConfig) -> Files:
-    """Add the bundle, and the workbook's pages, to what the site serves.
+    """Add mermaid, KaTeX's style and fonts, and the workbook's pages, to what the site serves.
 
     The pages are declared as if they lay under docs/, before the i18n plugin sorts files by
     language, for it makes a new File of each from that folder and would lose any other source.
     """
     place = _asset(config)
-    if files.get_file_from_path(place) is None:
-        files.append(File.generated(config, place, abs_src_path=str(BUNDLE)))
-    for uri in workbook_pages.found(_root(config)):
+    assets = {f"{formulas.FOLDER}/{name}": file for name, file in katex.served().items()}
+    for uri, file in (assets | {place: BUNDLE}).items():
+        if files.get_file_from_path(uri) is None:
+            files.append(File.generated(config, uri, abs_src_path=str(file)))
+    pages = workbook_pages.found(_root(config))
+    for uri in pages:
         if files.get_file_from_path(uri) is not None:
             raise PluginError(f"docs/{uri} hides {uri}: two pages would have the same place")
         files.append(File(uri, config.docs_dir, config.site_dir, config.use_directory_urls))
+    for lab in sorted(workbook_pages.labs_outside_nav(pages, config.nav)):
+        _log.info("%s is not in mkdocs.yml's nav: its pages are built, and no menu lists them", lab)
+        for page in files:
+            if page.src_uri.startswith(f"{lab}/"):
+                page.inclusion = InclusionLevel.NOT_IN_NAV
     return files
 
 
 @event_priority(-200)
 def _find(files: Files, config: MkDocsConfig) -> Files:
-    """Say where the declared pages really lie, once the i18n plugin has run."""
+    """Say where the declared pages really lie, once the i18n plugin has run.
+
+    A page that the plugin took from another language is left out, with a warning; in a lab that
+    the nav doesn't list, without: a reader's own may have one language.
+    """
     pages = workbook_pages.found(_root(config))
     for file in files:
         if file.src_uri in pages:
             file.abs_src_path = str(pages[file.src_uri])
+    language = str(config.theme["language"])
+    if language != "en":
+        for uri, wanted in untranslated.missing(files, language).items():
+            file = next(file for file in files if file.src_uri == uri)
+            level = logging.INFO if file.inclusion is InclusionLevel.NOT_IN_NAV else logging.WARNING
+            _log.log(level, "%s has no page in %s: write %s", uri, language, wanted)
+            files.remove(file)
     return files
 
 
@@ -96,37 +145,73 @@ on_files = CombinedEvent(_declare, _find)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Tell the link rewriter which page comes next."""
+    """Tell the link rewriter which page comes next; render it only if it is new."""
     _links.page = page.file.src_uri
+    _renderings.attach(page, markdown)
     return markdown
 
 
+def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Environment:
+    """Let the theme's templates be compiled once."""
+    env.bytecode_cache = _templates
+    return env
+
+
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Make the page's citations permalinks with a card each."""
+    """Clean the page of what could run, draw its formulas, make its citations alive."""
+    language = str(config.theme["language"])
+    plain_title.make_plain(page)
+    html = allowed_html.cleaned(html)
+    html, wrong = formulas.drawn(html, _formulas.draw, language=language)
+    for fault in wrong:
+        _log.warning(
+            "Doc file '%s' has a formula that can't be drawn: %s", page.file.src_uri, fault
+        )
     citations = _citations.get(Path(page.file.abs_src_path or "").resolve())
     if not citations:
         return html
     return live_citations.linked(
         html,
         citations,
-        language=str(config.theme["language"]),
+        language=language,
         url=page.url,
         site=Path(config.site_dir),
+        highlighted=_highlighted,
     )
 
 
-def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Leave `<link rel=alternate>` out of a page; sitemap.xml says it, and so does the selector.
+def on_page_context(
+    context: dict[str, Any], page: Page, config: MkDocsConfig, nav: Navigation
+) -> dict[str, Any]:
+    """Say where the page's file can be edited."""
+    root = _root(config)
+    base = edit_links.base(root, str(config.extra.get("edit") or ""))
+    page.edit_url = edit_links.address(base, root, Path(page.file.abs_src_path or ""))
+    return context
 
-    For each of them Material asks for a sitemap.xml below that page, which isn't there. A page of
-    another language than the default searches in that language's index.
+
+@event_priority(100)
+def _hold(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Hand mermaid2 a skeleton of the page."""
+    _held[page.url] = output
+    return mermaid_scripts.skeleton(output)
+
+
+@event_priority(-200)
+def _finish(skeleton: str, page: Page, config: MkDocsConfig) -> str:
+    """Complete the page: mermaid's script, KaTeX's style, and the search of its own language.
+
+    Alternates are left out: sitemap.xml names them, and so does the selector.
     """
-    output = _ALTERNATE.sub("", output)
+    output = mermaid_scripts.added(_held.pop(page.url), skeleton)
     language = str(config.theme["language"])
-    if language == "en":
-        return output
-    base, own = (get_relative_url(root, page.url) for root in (".", f"{language}/"))
-    return search_index.rebase(output, base.rstrip("/"), own.rstrip("/"))
+    output = _mended(output, language)
+    base, own = (get_relative_url(root, page.url).rstrip("/") for root in (".", f"{language}/"))
+    output = formulas.styled(output, base)
+    return output if language == "en" else search_index.rebase(output, base, own)
+
+
+on_post_page = CombinedEvent(_hold, _finish)
 
 
 @event_priority(-300)
@@ -137,7 +222,22 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
     """Do the same for 404.html."""
-    return _ALTERNATE.sub("", output) if template_name.endswith(".html") else output
+    if not template_name.endswith(".html"):
+        return output
+    return _mended(output, str(config.theme["language"]))
+
+
+def _mended(output: str, language: str) -> str:
+    """Mend what Material writes into every page, and state what it may ask for.
+
+    For each alternate it asks for a sitemap.xml below the page, which isn't there; its search is a
+    dialog, and a dialog wants a name.
+    """
+    output = _ALTERNATE.sub("", output).replace(
+        'data-md-component="search" role="dialog"',
+        f'data-md-component="search" role="dialog" aria-label="{SEARCH[language]}"',
+    )
+    return content_policy.stated(output)
 
 
 def on_template_context(

@@ -4,7 +4,8 @@ A note lies in `experiments/LAB/`, a solution in `solutions/`, outside mkdocs's 
 a code host shows them beside what they belong to. In the site each keeps that path.
 """
 
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
 
 FOLDERS = ("experiments", "solutions")
 
@@ -22,6 +23,31 @@ def found(root: Path) -> dict[str, Path]:
             if path.is_file() and _belongs(path.relative_to(root)) and not path.is_symlink():
                 pages[path.relative_to(root).as_posix()] = path
     return pages
+
+
+def labs_outside_nav(uris: Iterable[str], nav: object) -> set[str]:
+    """Return the labs' folders of which the nav lists no page: a reader's own, usually.
+
+    Args:
+        uris: site paths of pages.
+        nav: as mkdocs.yml has it; without one (None) mkdocs lists every page itself.
+    """
+    shown = {_lab(uri) for uri in _listed(nav)}
+    return {_lab(uri) for uri in uris if uri.endswith(".md")} - shown - {""} if nav else set()
+
+
+def _listed(nav: object) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    elif isinstance(nav, dict | list):
+        for entry in nav.values() if isinstance(nav, dict) else nav:
+            yield from _listed(entry)
+
+
+def _lab(uri: str) -> str:
+    """Return the folder of the lab that a page belongs to, or an empty string."""
+    parts = PurePosixPath(uri).parts
+    return f"{parts[0]}/{parts[1]}" if len(parts) > 2 and parts[0] == FOLDERS[0] else ""
 
 
 def _belongs(path: Path) -> bool:

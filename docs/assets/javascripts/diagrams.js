@@ -3,6 +3,11 @@
 (function () {
   "use strict";
 
+  // What a diagram may not set for itself: mermaid's own list, and styles beyond its own elements.
+  const SECURE = [
+    "secure", "securityLevel", "startOnLoad", "maxTextSize", "suppressErrorRendering", "maxEdges",
+    "themeCSS",
+  ];
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const diagrams = [];
   let drawing = Promise.resolve();
@@ -11,7 +16,8 @@
     for (const element of document.querySelectorAll("div.mermaid")) {
       diagrams.push({ element, text: element.textContent });
     }
-    if (diagrams.length) draw();
+    if (!diagrams.length) return; // and no mermaid on this page
+    draw();
     dark.addEventListener("change", draw);
   }
 
@@ -23,6 +29,7 @@
     window.mermaid.initialize({
       startOnLoad: false,
       securityLevel: "strict",
+      secure: SECURE,
       suppressErrorRendering: true,
       theme: dark.matches ? "dark" : "neutral",
     });
