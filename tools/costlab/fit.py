@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from costlab.interval import interval
 from costlab.link_model import delays
 from costlab.operation_name import measured
-from costlab.piecewise import LEAST, Curve, interval, one_line, piecewise
+from costlab.piecewise import LEAST, Curve, one_line, piecewise
 from costlab.result import Metric
 
 SECTION = "fit"

@@ -36,9 +36,13 @@ class Point:
 
     @property
     def visits(self) -> int:
-        """Timed calls (or trains) within one round; the small ones cost little and vary most."""
+        """Timed calls (or trains) within one round.
+
+        The small ones cost little and vary most; the all-reduce is what most is made of.
+        """
         many, some = (10, 4) if self.mode == "blocking" else (4, 2)
-        return many if self.size <= SMALL else some if self.size <= MIDDLING else 1
+        few = 3 if self.operation.name == "all_reduce" else 1
+        return many if self.size <= SMALL else some if self.size <= MIDDLING else few
 
 
 class Buffers:

@@ -23,7 +23,7 @@ from costlab.settings import Settings
 from shardlab.comm import World
 
 SIZES = (1 << 20, 4 << 20, 16 << 20)
-ROUNDS, LAUNCHES = 1500, 3
+ROUNDS, LAUNCHES = 1000, 3
 LIMIT = 1.02
 
 

@@ -16,9 +16,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-MTU = 65483 + 52  # largest IPv4 packet: headers are then a thousandth of what is sent
+MTU = 9000  # jumbo frames
 # Ethernet 14, IPv4 20, TCP 20 and its timestamps 12.
 HEADERS = 66
+# Of what a link carries, what is within TCP, when there is much to send.
+USEFUL = (MTU + 14 - HEADERS) / (MTU + 14)
 NETWORKS = {"fast": 77, "slow": 78}
 
 
@@ -83,7 +85,7 @@ class Wire:
     def shape(self, rate: float) -> None:
         """Let each node send `rate` bits a second over "fast" and no more, headers included."""
         for node in range(self.nodes):
-            # A burst of one packet; a queue so long that nothing is ever dropped.
+            # A burst of two frames; a queue so long that nothing is ever dropped.
             self.on(node, "tc", "qdisc", "replace", "dev", "fast", "root", "tbf",
                     "rate", f"{rate:.0f}bit", "burst", str(2 * MTU), "latency", "2s")  # fmt: skip
 

@@ -5,6 +5,7 @@ that is given a delay (see namespaces.py and relay.py). What the bench says must
 """
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -17,11 +18,13 @@ from costlab.operation import OPERATIONS, elements
 from costlab.piecewise import one_line
 from costlab.result import Metric
 from tests.costlab.network import lab
-from tests.costlab.network.namespaces import inside, refusal
+from tests.costlab.network.namespaces import USEFUL, inside, refusal
 
-# Skips only where the kernel refuses namespaces (a container without CAP_SYS_ADMIN, another
-# system) or iproute2 is missing. CI runs as root, where they are allowed.
-pytestmark = [pytest.mark.may_skip, pytest.mark.timeout(150)]
+# Skipped only where the kernel refuses namespaces (or iproute2 is missing). CI runs as root, where
+# they are allowed: there a skip is a fault.
+pytestmark = [pytest.mark.timeout(150)]
+if os.geteuid():
+    pytestmark.append(pytest.mark.may_skip)
 CASES = [(operation, ranks) for operation in lab.OPERATIONS for ranks in lab.WORLDS]
 
 
@@ -60,7 +63,7 @@ def test_a_links_bandwidth_comes_back_from_an_all_reduce(
     sizes = [elements(size, ranks) * 4 for size in sweep.sizes]
     per_byte = one_line(sizes, sweep.seconds).pieces[0].per_byte
     bits = 8 * float(carried("gloo", "all_reduce", ranks)) / per_byte
-    assert bits == pytest.approx(rate, rel=0.05)
+    assert bits == pytest.approx(rate * USEFUL, rel=0.05)
 
 
 @pytest.mark.parametrize(("operation", "ranks"), CASES)

@@ -1,0 +1,130 @@
+"""How long the site takes to build, a saved note to show, and what a page's first load weighs.
+
+`make benchmark` runs it and rewrites the measured tables of docs/reference/site.md (and .es.md).
+"""
+
+from __future__ import annotations
+
+import gzip
+import statistics
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shardlab.benchmark.provenance import provenance
+from tests.site.live_server import copied, live, seconds_to_page
+from tests.site.reader import Reader
+from tests.site.test_every_page import Place, places
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
+
+REPOSITORY = Path(__file__).parents[3]
+ROUNDS = 3
+WORDS = {
+    "": {
+        "head": "| | |",
+        "build": "full strict build, {pages} pages",
+        "save": "a saved note, until it is on its served page",
+        "weighed": "| first load of | requests | bytes | of those, compressed |",
+        "plain": "a page with neither",
+        "formulas": "a page with {formulas} formulas",
+        "diagrams": "a page with {diagrams} diagrams",
+        "both": "a page with {diagrams} diagrams and {formulas} formulas",
+        "about": "{rounds} rounds, median (least–most), {date}; {processor}, {cores} cores, "
+        "Python {python}.",
+    },
+    ".es": {
+        "head": "| | |",
+        "build": "generar todo el sitio con `--strict`, {pages} páginas",
+        "save": "una nota guardada, hasta que está en su página servida",
+        "weighed": "| primera carga de | peticiones | bytes | de ellos, comprimidos |",
+        "plain": "una página sin lo uno ni lo otro",
+        "formulas": "una página con {formulas} fórmulas",
+        "diagrams": "una página con {diagrams} diagramas",
+        "both": "una página con {diagrams} diagramas y {formulas} fórmulas",
+        "about": "{rounds} rondas, mediana (mínimo–máximo), {date}; {processor}, {cores} núcleos, "
+        "Python {python}.",
+    },
+}
+
+
+def built(folder: Path) -> float:
+    began = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=REPOSITORY,
+        check=True,
+    )
+    return time.monotonic() - began
+
+
+def chosen() -> dict[str, Place]:
+    """Of each kind of page the heaviest in diagrams and formulas, where there is one."""
+    kinds: dict[str, Place] = {}
+    for place in sorted(places(), key=lambda place: (place.diagrams, place.formulas)):
+        if place.address.startswith("es/"):
+            continue
+        kind = {
+            (False, False): "plain",
+            (False, True): "formulas",
+            (True, False): "diagrams",
+            (True, True): "both",
+        }[bool(place.diagrams), bool(place.formulas)]
+        kinds[kind] = place
+    return kinds
+
+
+def weighed(browser: Any, served: str, place: Place) -> tuple[int, int, int]:
+    """Requests, bytes and compressed bytes of a first load, with everything that it draws."""
+    reader = Reader(browser, served)
+    answers: list[Any] = []
+    reader.page.on("response", answers.append)
+    reader.read(place.address)
+    if place.diagrams:
+        reader.drawn()
+    reader.page.wait_for_load_state("networkidle")
+    bodies = [answer.body() for answer in answers if answer.url.startswith(served)]
+    reader.context.close()
+    return len(bodies), sum(map(len, bodies)), sum(len(gzip.compress(body)) for body in bodies)
+
+
+def fill(page: Path, table: str) -> None:
+    """Write `table` between the page's markers; everything else in it stays."""
+    opening, closing = "<!-- measured -->\n", "\n<!-- /measured -->"
+    before, rest = page.read_text("utf-8").split(opening)
+    page.write_text(before + opening + table + closing + rest.split(closing)[1], "utf-8")
+
+
+def spread(seconds: list[float]) -> str:
+    middle = statistics.median(seconds)
+    return f"{middle:.1f} s ({min(seconds):.1f}–{max(seconds):.1f})"
+
+
+def test_build_reload_and_weight(browser: Any, served: str, tmp_path: Path) -> None:
+    builds = [built(tmp_path / str(number)) for number in range(ROUNDS)]
+    book = copied(tmp_path / "book")
+    with live(book) as address:
+        saves = [seconds_to_page(book, address, f"Saved {number}.") for number in range(ROUNDS)]
+    weights = {kind: (place, *weighed(browser, served, place)) for kind, place in chosen().items()}
+    facts = provenance() | {"rounds": ROUNDS, "date": datetime.now(UTC).date().isoformat()}
+    for suffix, words in WORDS.items():
+        lines = [words["head"], "|---|--:|"]
+        lines.append(f"| {words['build'].format(pages=len(places()))} | {spread(builds)} |")
+        lines += [
+            f"| {words['save']} | {spread(saves)} |",
+            "",
+            words["weighed"],
+            "|---|--:|--:|--:|",
+        ]
+        for kind, (place, requests, size, small) in weights.items():
+            what = words[kind].format(**place._asdict())
+            lines.append(f"| {what} | {requests} | {size / 1e6:.2f} MB | {small / 1e6:.2f} MB |")
+        lines += ["", words["about"].format(**facts)]
+        fill(REPOSITORY / f"docs/reference/site{suffix}.md", "\n".join(lines))
+        print("\n".join(lines))
+    assert max(saves) < 5

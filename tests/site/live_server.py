@@ -1,0 +1,76 @@
+"""`mkdocs serve` on a copy of the workbook, and how long a saved change takes to its page."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+REPOSITORY = Path(__file__).parents[2]
+NOTE = "experiments/35-reading-notes/megatron-tp-layers"
+
+
+def copied(folder: Path) -> Path:
+    """Copy what the site is made of into `folder`, so that a note can change; return it."""
+    for name in ("docs", "experiments", "solutions"):
+        shutil.copytree(REPOSITORY / name, folder / name)
+    (folder / ".git").mkdir()  # the edge of a repository: labs share pins within it
+    settings = (REPOSITORY / "mkdocs.yml").read_text()
+    hooks = str(REPOSITORY / "tools/sitelab/hooks.py")
+    (folder / "mkdocs.yml").write_text(settings.replace("tools/sitelab/hooks.py", hooks))
+    return folder
+
+
+@contextmanager
+def live(book: Path) -> Iterator[str]:
+    """Run `mkdocs serve` in `book`, on a free port; gives its address once it answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (book / "served.log").open("w") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-u", "-m", "mkdocs", "serve", "--dev-addr", f"127.0.0.1:{port}"],
+            cwd=book,
+            stdout=log,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert server.stderr is not None
+        said = []
+        for line in server.stderr:  # it says where it serves once the first build is done
+            said.append(line)
+            if "Serving on" in line:
+                break
+        else:
+            raise RuntimeError(f"mkdocs serve ended: {''.join(said)}")
+        try:
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            server.terminate()
+            server.communicate(timeout=60)
+
+
+def get(address: str) -> str:
+    """Return what is served there."""
+    with urlopen(address, timeout=60) as answer:
+        return str(answer.read().decode())
+
+
+def seconds_to_page(book: Path, address: str, sentence: str) -> float:
+    """Save a sentence at a note's end; return how long it takes to stand on the served page."""
+    page = get(f"{address}{NOTE}/")
+    assert sentence not in page
+    epoch, request = re.findall(r"livereload\((\d+), (\d+)\)", page)[0]
+    with (book / f"{NOTE}.md").open("a") as note:
+        note.write(f"\n{sentence}\n")
+    began = time.monotonic()
+    get(f"{address}livereload/{epoch}/{request}")  # answers once a newer build is served
+    assert sentence in get(f"{address}{NOTE}/")
+    return time.monotonic() - began

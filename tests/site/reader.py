@@ -1,0 +1,52 @@
+"""A page of a real browser that remembers what went wrong while it was open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Reader:
+    """Reads pages of a served site; `wrong` grows with every fault that the browser tells of."""
+
+    def __init__(self, browser: Any, served: str, **settings: Any) -> None:
+        self.context = browser.new_context(**settings)
+        self.page = self.context.new_page()
+        self.served = served
+        self.wrong: list[str] = []
+        self.page.on("console", self._said)
+        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        self.page.on("request", self._asked)
+        self.page.on("response", self._answered)
+
+    def _said(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.wrong.append(f"{message.type}: {message.text}")
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.served, "data:", "blob:")):
+            self.wrong.append(f"asked another host: {request.url}")
+
+    def _answered(self, response: Any) -> None:
+        if response.status >= 400:
+            self.wrong.append(f"{response.status}: {response.url}")
+
+    def read(self, place: str) -> Any:
+        self.page.goto(self.served + place, wait_until="load")
+        return self.page
+
+    def drawn(self) -> int:
+        """Wait for the page's diagrams; return how many stand there as pictures."""
+        self.page.wait_for_function("document.documentElement.dataset.diagrams !== undefined")
+        return int(self.page.locator("div.mermaid svg").count())
+
+    def search(self, words: str) -> list[str]:
+        """Type words into the page's search; return the addresses of what it finds."""
+        self.page.locator("[data-md-component=search-query]").click()
+        self.page.wait_for_function(  # the index is there: Material then says what to do
+            "!/nitializ|nicializ/.test("
+            "document.querySelector('.md-search-result__meta').textContent)"
+        )
+        self.page.keyboard.type(words)
+        results = self.page.locator(".md-search-result__link")
+        results.first.wait_for()
+        return [str(link.evaluate("a => a.href")) for link in results.all()]

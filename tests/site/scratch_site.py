@@ -1,0 +1,59 @@
+"""A small workbook with the real site's configuration, to build, serve and spoil."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.notelab.scratch import Scratch
+
+REPOSITORY = Path(__file__).parents[2]
+NAV = """
+nav:
+  - index.md
+  - Notes:
+      - experiments/01-scratch/note.md
+"""
+
+
+def furnish(scratch: Scratch) -> Path:
+    """Give a scratch lab's repository what makes it a site; return its folder."""
+    book = scratch.book
+    docs = book / "docs"
+    shutil.copytree(
+        REPOSITORY / "docs" / "assets", docs / "assets", ignore=shutil.ignore_patterns("*.png")
+    )
+    link = "[note](../experiments/01-scratch/note.md)"
+    (docs / "index.md").write_text(f"---\ntitle: Scratch book\n---\n\n# Scratch book\n\n{link}\n")
+    (docs / "index.es.md").write_text(
+        f"---\ntitle: Cuaderno\n---\n\n# Cuaderno\n\n{link.replace('.md', '.es.md')}\n"
+    )
+    settings = (REPOSITORY / "mkdocs.yml").read_text().split("\nnav:\n")[0]
+    hooks = str(REPOSITORY / "tools/sitelab/hooks.py")
+    (book / "mkdocs.yml").write_text(settings.replace("tools/sitelab/hooks.py", hooks) + NAV)
+    return book
+
+
+def environment(scratch: Scratch) -> dict[str, str]:
+    """Return the environment that mkdocs runs in: the scratch lab's own store."""
+    return {
+        **os.environ,
+        "SHARDBOOK_CACHE": str(scratch.root / "cache"),
+        "NO_MKDOCS_2_WARNING": "1",
+    }
+
+
+def build(scratch: Scratch, *options: str) -> subprocess.CompletedProcess[str]:
+    """Build the scratch site into site/ of its repository."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", *options],
+        cwd=scratch.book,
+        env=environment(scratch),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )

@@ -1,0 +1,87 @@
+"""Pictures of the site, as it looks in a real browser: `make screenshots`.
+
+`python -m tests.site.screenshots FOLDER` makes one of each view below, light and dark, wide and
+narrow; without a FOLDER, those that the README shows, into docs/assets/screenshots/.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.site.chromium import launched
+from tests.site.reader import Reader
+from tests.site.serving import serving
+
+REPOSITORY = Path(__file__).parents[2]
+SHOWN = REPOSITORY / "docs/assets/screenshots"
+WIDTHS = {1440: 900, 390: 844}
+
+
+class View(NamedTuple):
+    """A page and what is done to it before it is looked at."""
+
+    address: str
+    prepare: Callable[[Any], None] = lambda page: None
+
+
+def _open_card(page: Any) -> None:
+    page.locator("a.citation[data-card]").nth(2).focus()
+    page.locator(".citation-card").wait_for()
+
+
+def _ask(page: Any) -> None:
+    question = page.locator("details.question").first
+    question.locator("summary").click()
+    question.scroll_into_view_if_needed()
+
+
+VIEWS = {
+    "front": View(""),
+    "note": View("experiments/35-reading-notes/megatron-tp-layers/", _open_card),
+    "synthesis": View("experiments/35-reading-notes/synthesis/"),
+    "theory": View("theory/01-collectives/"),
+    "recall": View("es/theory/01-collectives/", _ask),
+    "results": View("experiments/35-allreduce-costs/RESULTS/"),
+}
+README = (("note", "light", 1440), ("theory", "dark", 1440))
+
+
+def taken(browser: Any, served: str, name: str, scheme: str, width: int, folder: Path) -> Path:
+    """Take one picture; return where it is."""
+    size = {"width": width, "height": WIDTHS[width]}
+    reader = Reader(browser, served, viewport=size, color_scheme=scheme)
+    view = VIEWS[name]
+    page = reader.read(view.address)
+    if page.locator("div.mermaid").count():
+        reader.drawn()
+    view.prepare(page)
+    file = folder / f"{name}-{scheme}-{width}.png"
+    page.screenshot(path=file)
+    reader.context.close()
+    return file
+
+
+def main(arguments: list[str]) -> int:
+    """Build the site, take the pictures and say where they are."""
+    folder = Path(arguments[0]) if arguments else SHOWN
+    wanted = README if not arguments else [
+        (name, scheme, width) for name in VIEWS for scheme in ("light", "dark") for width in WIDTHS
+    ]  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as site:
+        build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", site]
+        subprocess.run(build, cwd=REPOSITORY, check=True)
+        with serving(Path(site)) as served, launched() as browser:
+            for name, scheme, width in wanted:
+                file = taken(browser, served, name, scheme, width, folder)
+                print(f"{file} ({file.stat().st_size / 1e3:.0f} kB)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

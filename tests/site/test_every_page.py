@@ -1,0 +1,118 @@
+"""Every page of the built site, in both languages, in a real browser, at a telephone's width."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from notelab import reading
+from tests.site.reader import Reader
+from tests.site.test_build import sources
+
+# What axe calls serious or critical, a reader with a screen reader or poor sight calls a wall.
+AXE = """async ([within, options]) => (await axe.run(within, {preload: false, ...options}))
+  .violations.filter(found => ["serious", "critical"].includes(found.impact))
+  .map(found => `${found.id}: ${found.nodes.length} × ${found.nodes[0].html.slice(0, 200)}`)"""
+# Around the content every page has the same: that is read once, below.
+CONTENT = {"include": [".md-content"]}
+EVERYTHING = {"exclude": [".nothing"]}
+SHAPE = {"rules": {"color-contrast": {"enabled": False}}}
+COLOUR = {"runOnly": ["color-contrast"]}
+# How elements are nested, by tag and class: what their colours depend on.
+NESTED = """() => {
+  const seen = new Set();
+  const walk = (element, above) => {
+    const path = `${above}>${element.localName}.${element.getAttribute("class") || ""}`;
+    seen.add(path);
+    if (element.localName !== "svg") for (const child of element.children) walk(child, path);
+  };
+  walk(document.querySelector(".md-content"), "");
+  return [...seen];
+}"""
+_FENCE = re.compile(r"^(`{3,}).*?^\1", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"(`+).+?\1", re.DOTALL)
+_MATH = re.compile(r"\$\$.+?\$\$|(?<![\\$])\$(?=[^\s$]).+?(?<=[^\s\\])\$", re.DOTALL)
+
+
+class Place(NamedTuple):
+    """A page's address below the site's root, and what its source has for a reader."""
+
+    address: str
+    diagrams: int
+    formulas: int
+    questions: int
+
+
+def places() -> list[Place]:
+    found = []
+    for uri, source in sources().items():
+        spanish = uri.name.endswith(".es.md")
+        name = uri.name.removesuffix(".md").removesuffix(".es")
+        folder = "" if uri.parent == Path() else f"{uri.parent.as_posix()}/"
+        place = folder if name == "index" else f"{folder}{name}/"
+        text = source.read_text()
+        prose = _CODE.sub("", _FENCE.sub("", text))
+        found.append(
+            Place(
+                f"es/{place}" if spanish else place,
+                len(reading.read(text).diagrams),
+                len(_MATH.findall(prose)),
+                len(re.findall(r"^\?\?\?\+? question", prose, re.MULTILINE)),
+            )
+        )
+    return sorted(found)
+
+
+@pytest.fixture(scope="module")
+def telephone(browser: Any, served: str) -> Iterator[Reader]:
+    reader = Reader(
+        browser, served, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+    )
+    yield reader
+    reader.context.close()
+
+
+def test_every_page_is_quiet_drawn_accessible_and_fits_a_telephone(
+    telephone: Reader, axe: str
+) -> None:
+    seen: set[str] = set()
+    for place in places():
+        telephone.page.emulate_media(color_scheme="light")
+        page = telephone.read(place.address)
+        if place.diagrams:
+            assert telephone.drawn() == place.diagrams, place
+        assert page.locator("div.mermaid[data-error], .formula-error").count() == 0, place
+        assert page.locator(".formula .katex").count() == place.formulas, place
+        assert page.locator("details.question").count() == place.questions, place
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, place
+        page.evaluate(axe)
+        assert page.evaluate(AXE, [CONTENT, SHAPE]) == [], place
+        nested = set(page.evaluate(NESTED))
+        if place.diagrams or not nested <= seen:  # something whose colours weren't looked at yet
+            seen |= nested
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                assert page.evaluate(AXE, [CONTENT, COLOUR]) == [], (place, scheme)
+        assert not telephone.wrong, (place, telephone.wrong)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("address", ["", "es/", "reference/rules/N101/"])
+def test_what_stands_around_the_content_is_readable_too(
+    telephone: Reader, axe: str, address: str, scheme: str
+) -> None:
+    telephone.page.emulate_media(color_scheme=scheme)
+    page = telephone.read(address)
+    page.evaluate(axe)
+    assert page.evaluate(AXE, [EVERYTHING, {}]) == []
+
+
+def test_the_workbook_has_diagrams_formulas_and_questions_to_look_at() -> None:
+    everywhere = places()
+    assert sum(place.diagrams for place in everywhere) >= 4
+    assert sum(place.formulas for place in everywhere) >= 10
+    assert sum(place.questions for place in everywhere) >= 10

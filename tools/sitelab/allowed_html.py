@@ -1,0 +1,67 @@
+"""What a page's own HTML may hold: text, never anything that runs, loads or covers the page.
+
+Markdown lets a writer put in any HTML, and any attribute with `{: … }`. A note may come from a
+stranger, and the site's reader trusts the site, so each page's HTML is parsed as a browser does and
+only what is listed here is kept. What the site itself adds (citations, formulas) comes later.
+"""
+
+from urllib.parse import urlsplit
+
+import nh3
+
+TAGS = {
+    *("a", "abbr", "b", "blockquote", "br", "caption", "cite", "code", "col", "colgroup", "dd"),
+    *("del", "details", "dfn", "div", "dl", "dt", "em", "figcaption", "figure", "h1", "h2", "h3"),
+    *("h4", "h5", "h6", "hr", "i", "img", "ins", "kbd", "li", "ol", "p", "pre", "q", "s", "samp"),
+    *("small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot", "th"),
+    *("thead", "tr", "u", "ul", "var"),
+    "autoref",  # mkdocstrings' references, which become links once all pages are there
+}
+ATTRIBUTES = {
+    "*": {"class", "id", "title", "lang", "dir", "role", "hidden"},
+    "a": {"href", "name", "download", "rel"},
+    "abbr": {"title"},
+    "autoref": {"identifier", "optional", "hover"},
+    "col": {"span"},
+    "colgroup": {"span"},
+    "details": {"open"},
+    "img": {"src", "alt", "width", "height", "loading"},
+    "ol": {"start", "type", "reversed"},
+    "td": {"colspan", "rowspan", "style"},
+    "th": {"colspan", "rowspan", "scope", "style"},
+    "li": {"value"},
+}
+# A table's alignment; any other style could lay a page over the page.
+STYLES = {"text-align"}
+SCHEMES = {"http", "https", "mailto"}
+
+
+def cleaned(html: str) -> str:
+    """Return `html` without any tag, attribute, style or address that isn't allowed.
+
+    >>> cleaned('<p onclick="x()">a<script>b</script> <a href="javascript:c()">d</a></p>')
+    '<p>a <a>d</a></p>'
+    """
+    return nh3.clean(
+        html,
+        tags=TAGS,
+        attributes=ATTRIBUTES,
+        attribute_filter=_kept,
+        generic_attribute_prefixes={"aria-"},
+        filter_style_properties=STYLES,
+        url_schemes=SCHEMES,
+        link_rel=None,
+    )
+
+
+def _kept(tag: str, attribute: str, value: str) -> str | None:
+    """Return what stays of an attribute's value, None for nothing."""
+    if attribute in ("id", "name") and value.startswith("__"):
+        # Material takes its configuration from the first element named __config, its switches
+        # from others; lines of code are numbered so too.
+        return value if value.startswith("__codelineno-") else None
+    if tag == "img" and attribute == "src":
+        # As a browser reads it: no white space, and a backslash is a slash.
+        parts = urlsplit("".join(value.split()).replace("\\", "/"))
+        return None if parts.scheme or parts.netloc else value  # the site loads from itself alone
+    return value
