@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from costlab import asked, cli
 from costlab.result import Result, save
+from costlab.run import Run
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,6 +118,16 @@ def test_a_place_that_can_not_be_written_is_found_out_before_measuring(tmp_path:
     assert done.returncode == 1
     assert "can't be written" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_more_ranks_than_cores_are_said_before_measuring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Run, "measure", lambda *_, **__: None)
+    words = ["collectives", "--ranks", "900", "--out", str(tmp_path / "one.json")]
+    done = CliRunner().invoke(cli.bench, words)
+    assert done.exit_code == 0
+    assert "note: 900 ranks on" in done.stderr
 
 
 def test_tools_bench_says_what_is_missing_where_another_interpreter_has_not_all(

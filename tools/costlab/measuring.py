@@ -50,7 +50,8 @@ def measured(
         facts: dict[str, Any] = {}
         if speaks:
             facts = provenance(settings, arguments, ranks=world.size if world else None)
-        signal.signal(signal.SIGTERM, _interrupt)
+        before = signal.signal(signal.SIGTERM, _interrupt)
+        stack.callback(signal.signal, signal.SIGTERM, before)
         if speaks and device == "cpu" and settings.ranks > cores():
             click.echo(
                 f"note: {settings.ranks} ranks on {cores()} cores: they take turns", err=True

@@ -4,7 +4,6 @@ Listed under `hooks:` in mkdocs.yml. mkdocs runs hooks after its plugins, in the
 """
 
 import logging
-import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
+from mkdocs_autorefs import AutorefsExtension
 
 from notelab.mermaid import BUNDLE
 from sitelab import (
@@ -30,6 +30,7 @@ from sitelab import (
     mermaid_scripts,
     plain_title,
     search_index,
+    theme_faults,
     untranslated,
     workbook_pages,
 )
@@ -48,8 +49,6 @@ _highlighted = Highlighted()
 _renderings = Renderings()
 _templates = CompiledTemplates()
 _held: dict[str, str] = {}
-SEARCH = {"en": "Search", "es": "Buscar"}
-_ALTERNATE = re.compile(r"""\s*<link\b[^>]*\brel=["']?alternate\b[^>]*>""")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -66,6 +65,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     place = _asset(config)
     plugin: Any = config.plugins["mermaid2"]
     plugin._javascript = place
+    # Only what mkdocstrings writes refers across pages: in prose [0, 4] [1, 5] are groups of ranks.
+    config.markdown_extensions = [
+        extension
+        for extension in config.markdown_extensions
+        if not isinstance(extension, AutorefsExtension)
+    ]
     config.markdown_extensions.append(_links)  # type: ignore[arg-type]
     config.watch += [str(_root(config) / folder) for folder in workbook_pages.FOLDERS]
     return config
@@ -205,7 +210,7 @@ def _finish(skeleton: str, page: Page, config: MkDocsConfig) -> str:
     """
     output = mermaid_scripts.added(_held.pop(page.url), skeleton)
     language = str(config.theme["language"])
-    output = _mended(output, language)
+    output = content_policy.stated(theme_faults.mended(output, language))
     base, own = (get_relative_url(root, page.url).rstrip("/") for root in (".", f"{language}/"))
     output = formulas.styled(output, base)
     return output if language == "en" else search_index.rebase(output, base, own)
@@ -224,20 +229,7 @@ def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> s
     """Do the same for 404.html."""
     if not template_name.endswith(".html"):
         return output
-    return _mended(output, str(config.theme["language"]))
-
-
-def _mended(output: str, language: str) -> str:
-    """Mend what Material writes into every page, and state what it may ask for.
-
-    For each alternate it asks for a sitemap.xml below the page, which isn't there; its search is a
-    dialog, and a dialog wants a name.
-    """
-    output = _ALTERNATE.sub("", output).replace(
-        'data-md-component="search" role="dialog"',
-        f'data-md-component="search" role="dialog" aria-label="{SEARCH[language]}"',
-    )
-    return content_policy.stated(output)
+    return content_policy.stated(theme_faults.mended(output, str(config.theme["language"])))
 
 
 def on_template_context(

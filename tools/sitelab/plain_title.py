@@ -29,7 +29,7 @@ def make_plain(page: Page) -> None:
     title = text(page.title or "")
     meta: dict[str, Any] = {key: text(page.meta[key]) for key in KEPT if page.meta.get(key)}
     # Always there: of a title from elsewhere Material strips tags, which unescapes what is left.
-    page.meta = meta | {"title": title}
+    page.meta = {"title": title} | meta
     page.title = title
     _plain(page.toc.items)
 

@@ -84,10 +84,12 @@ class Wire:
 
     def shape(self, rate: float) -> None:
         """Let each node send `rate` bits a second over "fast" and no more, headers included."""
+        # Two milliseconds at once, or a timer that is late loses bandwidth for good; and a queue so
+        # long that nothing is ever dropped.
+        burst = max(2 * MTU, round(rate / 8 * 0.002))
         for node in range(self.nodes):
-            # A burst of two frames; a queue so long that nothing is ever dropped.
             self.on(node, "tc", "qdisc", "replace", "dev", "fast", "root", "tbf",
-                    "rate", f"{rate:.0f}bit", "burst", str(2 * MTU), "latency", "2s")  # fmt: skip
+                    "rate", f"{rate:.0f}bit", "burst", str(burst), "latency", "2s")  # fmt: skip
 
     def on(self, node: int, *command: str) -> str:
         """Run a command on a node; its standard output."""
