@@ -90,7 +90,7 @@ def test_a_rank_that_ends_is_named_with_the_cause(profile: str, words: str) -> N
     ("profile", "words"), [("hangs", "rank 1 hangs"), ("stopped", "rank 1 is stopped")]
 )
 def test_a_rank_that_does_not_end_is_named_by_those_that_wait(profile: str, words: str) -> None:
-    seen, line = broken(profile, timeout=2.0)
+    seen, line = broken(profile, timeout=4.0)
     assert seen == ["before"]
     assert words in line
     assert "\n" not in line

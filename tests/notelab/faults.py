@@ -24,6 +24,7 @@ from notelab.workbook import Bench, Workbook, open_lab
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = Path("experiments/35-reading-notes")
+RESULTS = Path("experiments/35-allreduce-costs")
 # No wheel holds these: where git can't be reached they are checked against the lock alone, and the
 # table must be the same everywhere.
 OUTSIDE_THE_WHEELS = ("megatron/training/",)
@@ -72,6 +73,8 @@ def copy_of_the_lab(root: Path, bench: Bench) -> Book:
     """Copy the real lab and its solutions into a repository of their own."""
     book = Book(root, bench)
     (root / ".git").mkdir(parents=True)
+    # The notes quote its rows, and it must be what its inputs give.
+    shutil.copytree(ROOT / RESULTS, root / RESULTS, ignore=shutil.ignore_patterns("local"))
     book.restore()
     return book
 

@@ -19,6 +19,7 @@ from tests.site.serving import serving
 
 REPOSITORY = Path(__file__).parents[2]
 SHOWN = REPOSITORY / "docs/assets/screenshots"
+SCHEMES = ("light", "dark")
 WIDTHS = {1440: 900, 390: 844}
 
 
@@ -35,9 +36,8 @@ def _open_card(page: Any) -> None:
 
 
 def _ask(page: Any) -> None:
-    question = page.locator("details.question").first
-    question.locator("summary").click()
-    question.scroll_into_view_if_needed()
+    page.locator("details.question summary").first.click()
+    page.locator("details.question").last.scroll_into_view_if_needed()
 
 
 VIEWS = {
@@ -45,10 +45,10 @@ VIEWS = {
     "note": View("experiments/35-reading-notes/megatron-tp-layers/", _open_card),
     "synthesis": View("experiments/35-reading-notes/synthesis/"),
     "theory": View("theory/01-collectives/"),
-    "recall": View("es/theory/01-collectives/", _ask),
+    "recall": View("theory/01-collectives/", _ask),
     "results": View("experiments/35-allreduce-costs/RESULTS/"),
 }
-README = (("note", "light", 1440), ("theory", "dark", 1440))
+README = (("note", "light", 1440), ("recall", "dark", 1440))
 
 
 def taken(browser: Any, served: str, name: str, scheme: str, width: int, folder: Path) -> Path:
@@ -69,9 +69,9 @@ def taken(browser: Any, served: str, name: str, scheme: str, width: int, folder:
 def main(arguments: list[str]) -> int:
     """Build the site, take the pictures and say where they are."""
     folder = Path(arguments[0]) if arguments else SHOWN
-    wanted = README if not arguments else [
-        (name, scheme, width) for name in VIEWS for scheme in ("light", "dark") for width in WIDTHS
-    ]  # fmt: skip
+    wanted = [(name, scheme, width) for name in VIEWS for scheme in SCHEMES for width in WIDTHS]
+    if not arguments:
+        wanted = list(README)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as site:
         build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", site]

@@ -36,7 +36,7 @@ WORDS = {
         "diagrams": "a page with {diagrams} diagrams",
         "both": "a page with {diagrams} diagrams and {formulas} formulas",
         "about": "{rounds} rounds, median (least–most), {date}; {processor}, {cores} cores, "
-        "Python {python}.",
+        "load {load-before} before; Python {python}.",
     },
     ".es": {
         "head": "| | |",
@@ -48,7 +48,7 @@ WORDS = {
         "diagrams": "una página con {diagrams} diagramas",
         "both": "una página con {diagrams} diagramas y {formulas} fórmulas",
         "about": "{rounds} rondas, mediana (mínimo–máximo), {date}; {processor}, {cores} núcleos, "
-        "Python {python}.",
+        "carga {load-before} antes; Python {python}.",
     },
 }
 

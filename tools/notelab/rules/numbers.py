@@ -24,7 +24,8 @@ class Numbers:
         """Judge one page's number links; keep the page itself for later if it was generated."""
         if results_page.is_generated(view.text):
             path = view.page.path.resolve()
-            self._read.setdefault(path, results_page.of_text(view.text, path.parent))
+            if path not in self._read:
+                self._read[path] = results_page.of_text(view.text, path.parent)
         for link in view.note.numbers if view.note else []:
             yield from self._link(view, link)
 
@@ -59,7 +60,9 @@ class Numbers:
         if not path.is_relative_to(self._lab.root):
             results = Results({}, [], "is outside of the repository")
         else:
-            results = self._read.setdefault(path, results_page.read(path))
+            if path not in self._read:
+                self._read[path] = results_page.read(path)
+            results = self._read[path]
         values = results.values.get(link.anchor, [])
         if len(values) != 1:
             yield self._no_row(view, link, results, len(values))
