@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from costlab.compare import compare, family_of
@@ -80,9 +81,41 @@ def test_what_only_one_has_and_another_machine_are_said() -> None:
     other.provenance = {"processor": "other", "cores": 2}
     del other.sections["counts"]
     compared = compare(one, other)
-    assert compared.machines == ["processor: some, other"]
+    assert compared.machines == ["another processor: some, other"]
     assert compared.missing == {"count": 1}
     assert not compared.differs
+
+
+def test_a_run_on_a_busy_machine_is_told() -> None:
+    one, other = a_run(1), a_run(1)
+    other.provenance = {**one.provenance, "load-before": 7.5}
+    assert compare(one, other).machines == [
+        "the second began on a busy machine: load 7.5 on 2 cores"
+    ]
+
+
+def real(name: str, slow: str = "") -> Result:
+    """One of two runs of the same code on a two-core machine, an hour apart, as they were."""
+    runs = msgspec.json.decode((DATA / "two-runs.json").read_bytes())
+    metrics = [
+        Metric(id=id_, value=value * factor, unit="s", low=low * factor, high=high * factor)
+        for id_, (value, low, high) in runs[name].items()
+        for factor in [1.2 if family_of(id_) == slow else 1.0]
+    ]
+    return Result(sections={"collectives": Section(status="complete", metrics=metrics)})
+
+
+@pytest.mark.parametrize(("one", "other"), [("first", "second"), ("second", "first")])
+def test_two_real_runs_agree_and_a_fifth_planted_in_one_is_called_out(one: str, other: str) -> None:
+    assert not compare(real(one), real(other)).differs
+    families = {family.name for family in compare(real(one), real(other)).families}
+    found = {
+        name
+        for name in families
+        if [f.name for f in compare(real(one), real(other, name)).families if f.beyond] == [name]
+    }
+    assert len(families) == 12
+    assert len(found) >= 11
 
 
 def test_a_metric_alone_is_judged_by_its_spread() -> None:

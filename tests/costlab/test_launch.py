@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from costlab import launch
 from costlab.launch import LaunchError
@@ -41,6 +42,7 @@ def breaks(world: World, settings: Settings) -> Iterator[Metric | str]:
     yield count("before", 1)
     world.whole.barrier()
     yield "half-way"
+    world.whole.barrier()  # rank 0 has said so
     if world.rank == 1:
         FAULTS[settings.profile]()
     world.whole.barrier()
@@ -94,6 +96,19 @@ def test_a_rank_that_does_not_end_is_named_by_those_that_wait(profile: str, word
     assert seen == ["before"]
     assert words in line
     assert "\n" not in line
+
+
+def hangs_in_torchs_own(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """As an author's section that calls torch.distributed: its errors name no rank."""
+    yield count("before", 1)
+    if world.rank == 1:
+        threading.Event().wait()
+    dist.all_reduce(torch.zeros(1))
+
+
+def test_who_waits_in_vain_in_torchs_own_calls_names_the_rank_too() -> None:
+    with pytest.raises(LaunchError, match=r"rank 0 waited in vain: .* rank 1 hangs"):
+        list(launch.run(hangs_in_torchs_own, Settings(), ranks=2, timeout=4.0))
 
 
 def all_hang(world: World, settings: Settings) -> Iterator[Metric | str]:

@@ -34,16 +34,27 @@ class Reader:
         self.page.goto(self.served + place, wait_until="load")
         return self.page
 
+    def until(self, predicate: str, argument: Any = None) -> None:
+        """Wait until a function in the page is true, for at most 30 s.
+
+        Playwright's own `wait_for_function` evaluates within the page, whose policy forbids it.
+        """
+        for _ in range(600):
+            if self.page.evaluate(predicate, argument):
+                return
+            self.page.wait_for_timeout(50)
+        raise AssertionError(f"never true: {predicate}")
+
     def drawn(self) -> int:
         """Wait for the page's diagrams; return how many stand there as pictures."""
-        self.page.wait_for_function("document.documentElement.dataset.diagrams !== undefined")
+        self.until("() => document.documentElement.dataset.diagrams !== undefined")
         return int(self.page.locator("div.mermaid svg").count())
 
     def search(self, words: str) -> list[str]:
         """Type words into the page's search; return the addresses of what it finds."""
         self.page.locator("[data-md-component=search-query]").click()
-        self.page.wait_for_function(  # the index is there: Material then says what to do
-            "!/nitializ|nicializ/.test("
+        self.until(  # the index is there: Material then says what to do
+            "() => !/nitializ|nicializ/.test("
             "document.querySelector('.md-search-result__meta').textContent)"
         )
         self.page.keyboard.type(words)

@@ -99,7 +99,5 @@ def test_diagrams_are_drawn_again_when_the_palette_changes(wide: Reader) -> None
     assert wide.drawn() == 2
     before = page.locator("div.mermaid").first.inner_html()
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function(
-        "before => document.querySelector('div.mermaid').innerHTML !== before", arg=before
-    )
+    wide.until("before => document.querySelector('div.mermaid').innerHTML !== before", before)
     assert page.locator("div.mermaid svg").count() == 2

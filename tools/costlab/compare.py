@@ -3,8 +3,8 @@
 One metric says little: of three hundred some always stand out by chance. So metrics are judged by
 *family*, what is measured the same way at several sizes: its change is the median of its members'
 ratios. A family differs when its change is larger than two runs of the same code on the same
-machine show (`NOISE`), larger than its members' own spreads allow, and most of its members agree on
-the direction. What is counted has no noise: any change of it is one.
+machine show (`NOISE`), larger than the scatter of its members allows, and most of its members agree
+on the direction. What is counted has no noise: any change of it is one.
 
 A machine that is slower altogether, for a minute or for ever, moves all families alike. That is
 told as one finding, and families are then judged against it.
@@ -16,7 +16,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from rich.table import Table
@@ -27,10 +27,10 @@ from costlab.terminal import console as terminal
 
 # What a family's change may be by chance, beside the machine's: in repeated runs on two cores the
 # changes of families of 15 and more had a standard deviation of 0.045.
-NOISE = {"s": 0.13, "B/s": 0.13, "ratio": 0.10, "B": 0.02}
-SPREADS = 3.0  # standard errors, from the members' spreads, that a change must exceed besides
+NOISE = {"s": 0.12, "B/s": 0.12, "ratio": 0.10, "B": 0.02}
+ERRORS = 2.5  # standard errors, from how its members scatter, that a change must exceed besides
 AGREE = 0.75  # of a family's members that change the way it does
-WHOLE = 0.15  # what all of a machine's times together may change by
+WHOLE = 0.12  # what all of a machine's times together may change by: they drift by 7 % and more
 _SIZE = re.compile(r"(?<=\.)(h?|m?)\d+(?=\.|$)")
 _FAMILIES_OF_A_WHOLE = 6  # fewer families than these say nothing of a machine altogether
 
@@ -64,7 +64,7 @@ class Compared(msgspec.Struct, frozen=True):
         families: of measured metrics.
         counts: ids of what was counted and differs.
         missing: how many metrics only one of them has, by the first part of their ids.
-        machines: what differs of the machines, as "name: one, other".
+        machines: what differs of the machines, or makes a run of little worth, a line each.
         differs: whether there is any difference beyond noise.
     """
 
@@ -133,8 +133,7 @@ def _family(name: str, pairs: list[tuple[Metric, Metric]], whole: float) -> Fami
     beside = [log - math.log(whole) for log in logs]  # beside the machine altogether
     shift = statistics.median(beside)
     agreeing = sum(1 for log in beside if log * shift > 0) / len(beside)
-    own = SPREADS * statistics.median(_width(*pair) for pair in pairs) / math.sqrt(len(pairs))
-    noise = max(math.log1p(NOISE[pairs[0][0].unit]), own if len(pairs) > 2 else 0.0)
+    noise = max(math.log1p(NOISE[pairs[0][0].unit]), ERRORS * _error(logs))
     clear = all(_apart(one, other) for one, other in pairs) if len(pairs) < 3 else True
     quarter = len(logs) // 4
     return Family(
@@ -148,13 +147,11 @@ def _family(name: str, pairs: list[tuple[Metric, Metric]], whole: float) -> Fami
     )
 
 
-def _width(one: Metric, other: Metric) -> float:
-    """Return half the width of two metrics' spreads together, as a logarithm."""
-    halves = [
-        math.log(metric.high / metric.low) / 2 if metric.low and metric.high else 0.0
-        for metric in (one, other)
-    ]
-    return math.hypot(*halves)
+def _error(logs: Sequence[float]) -> float:
+    """Return the standard error of the median of sorted logarithms, from their quartiles."""
+    quarter = len(logs) // 4
+    deviation = (logs[-1 - quarter] - logs[quarter]) / 1.35
+    return 1.25 * deviation / math.sqrt(len(logs))
 
 
 def _apart(one: Metric, other: Metric) -> bool:
@@ -166,22 +163,28 @@ def _apart(one: Metric, other: Metric) -> bool:
     return one.high < other.low or other.high < one.low
 
 
+_BUSY = 1.0  # load of a core before a run, above which its times say little
 _MACHINE = ("processor", "cores", "gpus", "links", "driver", "nccl", "torch", "megatron-core")
 
 
 def _machines(one: Result, other: Result) -> list[str]:
-    return [
-        f"{name}: {one.provenance.get(name, '–')}, {other.provenance.get(name, '–')}"
+    lines = [
+        f"another {name}: {one.provenance.get(name, '–')}, {other.provenance.get(name, '–')}"
         for name in _MACHINE
         if one.provenance.get(name) != other.provenance.get(name)
     ]
+    for which, result in (("first", one), ("second", other)):
+        load, cores = result.provenance.get("load-before"), result.provenance.get("cores")
+        if isinstance(load, float) and isinstance(cores, int) and load > _BUSY * cores:
+            lines.append(f"the {which} began on a busy machine: load {load:g} on {cores} cores")
+    return lines
 
 
 def show(compared: Compared, one: str, other: str) -> None:
     """Print a comparison: what differs first, then the rest in short."""
     console = terminal()
     for line in compared.machines:
-        console.print(f"[yellow]another machine[/]  {line}")
+        console.print(f"[yellow]{line}[/]")
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("measured alike", "of", f"{other} / {one}", "quartiles", ""):
         table.add_column(column, justify="left" if column in ("measured alike", "") else "right")
