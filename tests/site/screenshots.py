@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from PIL import Image
+
 from tests.site.chromium import launched
 from tests.site.reader import Reader
 from tests.site.serving import serving
@@ -48,7 +50,8 @@ VIEWS = {
     "recall": View("theory/01-collectives/", _ask),
     "results": View("experiments/35-allreduce-costs/RESULTS/"),
 }
-README = (("note", "light", 1440), ("recall", "dark", 1440))
+# None with an open citation card: the repository holds no text of those that it cites.
+README = (("synthesis", "light", 1440), ("recall", "dark", 1440))
 
 
 def taken(browser: Any, served: str, name: str, scheme: str, width: int, folder: Path) -> Path:
@@ -63,6 +66,8 @@ def taken(browser: Any, served: str, name: str, scheme: str, width: int, folder:
     file = folder / f"{name}-{scheme}-{width}.png"
     page.screenshot(path=file)
     reader.context.close()
+    with Image.open(file) as picture:  # a page of text has few colours: a third of the bytes
+        picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
     return file
 
 

@@ -83,7 +83,7 @@ def weighed(browser: Any, served: str, place: Place) -> tuple[int, int, int]:
     """Requests, bytes and compressed bytes of a first load, with everything that it draws."""
     reader = Reader(browser, served)
     answers: list[Any] = []
-    reader.page.on("response", answers.append)
+    reader.page.on("response", lambda one: answers.append(one))
     reader.read(place.address)
     if place.diagrams:
         reader.drawn()
