@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pytest
 import torch
 
@@ -16,7 +17,10 @@ from costlab.contestants import tp as contestants
 from costlab.contestants import tutor
 from costlab.contestants.rounds import Rounds
 from costlab.contestants.tp import Task
+from costlab.crossover import crossover
+from costlab.result import Metric
 from costlab.settings import Settings
+from costlab.statistic import over_launches
 from shardlab.comm import Axis, World
 from shardlab.ledger import Ledger
 
@@ -70,17 +74,17 @@ def test_a_ranks_parts_are_half_the_products_and_all_of_the_collectives(pool: An
         assert found["tiny"] == operations
 
 
-def measured(world: World) -> list[tuple[str, float, str, str]]:
+def measured(world: World, settings: Settings) -> list[Metric]:
     brief = Rounds(seconds=0, least=2, most=2, warmup=0)
     with patch.object(tp, "rounds", lambda *_, **__: brief):
-        found = list(tp.measure(world, Settings(hidden=(8, HIDDEN))))
-    return [(m.id, m.value, m.unit, m.how) for m in found if not isinstance(m, str)]
+        return [m for m in tp.measure(world, settings) if not isinstance(m, str)]
 
 
 def test_every_size_has_its_steps_ratios_and_parts(pool: Any) -> None:
-    found, other = pool(2).run(measured)
-    names = [name for name, *_ in found]
-    assert names == [name for name, *_ in other]
+    found, other = pool(2).run(measured, Settings(hidden=(8, HIDDEN)))
+    assert [metric.id for metric in found] == [metric.id for metric in other]
+    found += tp.derive(by_id(found))
+    names = [metric.id for metric in found]
     assert len(set(names)) == len(names)
     contestants = ("one", "gloo", "shared-memory", "megatron-core", "dtensor", "one-all-cores")
     for hidden in (8, HIDDEN):
@@ -91,14 +95,29 @@ def test_every_size_has_its_steps_ratios_and_parts(pool: Any) -> None:
             *(f"{kind}.{part}" for kind in ("part", "share") for part in tp.PARTS),
         }
         assert {f"tp.h{hidden}.{name}" for name in wanted} <= set(names)
-    how = {name: how for name, *_, how in found}
+    assert {f"tp.crossover.{link}.exists" for link in contestants[1:3]} <= set(names)
+    how = {metric.id: metric.how for metric in found}
     assert [how[f"tp.h8.part.{part}"] for part in tp.PARTS] == [
         "measured", "measured", "derived", "measured", "derived",
     ]  # fmt: skip
-    assert all(value > 0 for name, value, *_ in found if ".step." in name)
+    assert all(metric.value > 0 for metric in found if ".step." in metric.id)
 
 
-def by_id(found: Any) -> dict[str, Any]:
+def test_a_later_launch_measures_the_short_steps_alone(pool: Any) -> None:
+    settings = Settings(hidden=(8, HIDDEN))
+    assert tp.LAUNCHES(settings) == 3
+    with patch.dict(tp.REPEATED, quick=4):
+        assert tp.LAUNCHES(settings) == 1
+    found = pool(2).run(second_launch, settings)[0]
+    assert {metric.id.split(".")[1] for metric in found} == {"h8"}
+
+
+def second_launch(world: World, settings: Settings) -> list[Metric]:
+    with patch.dict(tp.REPEATED, quick=8):
+        return measured(world, msgspec.structs.replace(settings, launch=1))
+
+
+def by_id(found: Iterable[Metric]) -> dict[str, Metric]:
     return {metric.id: metric for metric in found}
 
 
@@ -110,8 +129,14 @@ def test_a_speedup_is_one_process_over_the_ranks_and_a_slowdown_its_inverse() ->
     assert found["tp.h128.speedup.gloo"].low == pytest.approx(0.5)  # the disturbed round
 
 
-def test_the_parts_add_up_to_the_step() -> None:
-    found = by_id(tp.metrics(128, TIMES, 2))
+def test_the_parts_of_several_launches_add_up_to_the_step() -> None:
+    launches = []
+    for factor in (0.5, 1.0, 4.0):
+        times = {name: [factor * second for second in TIMES[name]] for name in TIMES}
+        times["matmul"] = TIMES["matmul"]
+        launches.append(by_id(tp.metrics(128, times, 2)))
+    found = {name: over_launches([launch[name] for launch in launches]) for name in launches[0]}
+    found |= by_id(tp.derive(found))
     parts = {part: found[f"tp.h128.part.{part}"].value for part in tp.PARTS}
     assert parts == pytest.approx(
         {"matmul": 0.5, "latency": 0.1, "volume": 0.3, "launch": 0.2, "other": 0.9}
@@ -136,7 +161,7 @@ def test_four_ranks_have_ids_of_their_own() -> None:
 def test_the_crossover_lies_between_the_logarithms_of_the_sizes(
     speedups: dict[int, float], place: float | None, words: str
 ) -> None:
-    found = by_id(tp.crossover("gloo", speedups))
+    found = by_id(crossover("gloo", speedups))
     exists = found["tp.crossover.gloo.exists"]
     assert (exists.value, exists.detail["found"]) == (float(place is not None), words)
     assert (place is None) == ("tp.crossover.gloo" not in found)

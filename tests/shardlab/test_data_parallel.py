@@ -107,9 +107,11 @@ class Watched(Axis):
         super().__init__(None, "data", (0,), "torch")
         self.seen = seen
 
-    def start_all_reduce(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Pending:
+    def start_all_reduce(
+        self, x: Tensor, *, op: str = "sum", out: Tensor | None = None, prompt: bool = False
+    ) -> Pending:
         self.seen.append(x.numel())
-        return super().start_all_reduce(x, op=op, out=out)
+        return super().start_all_reduce(x, op=op, out=out, prompt=prompt)
 
 
 def chain(depth: int, seen: list[Any]) -> nn.Sequential:

@@ -37,7 +37,7 @@ VERDICTS: dict[VerdictWord, Words] = {
     "holds": Words("holds", "se cumple"),
     "holds only if": Words("holds only if …", "se cumple solo si …"),
     "refuted": Words("refuted", "refutada"),
-    "stale": Words("stale", "anticuada"),
+    "stale": Words("stale", "caducada"),
     "not measurable here": Words("not measurable here", "no medible aquí"),
 }
 COLUMNS = (

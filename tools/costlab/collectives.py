@@ -8,7 +8,7 @@ end a quarter of the results, drawn anew, is verified once more.
 
     blocking      one call, and its result is there
     back-to-back  a train of calls started one after another, then waited for; a call's share
-                  (in the quick profile, at every second size up to 4 MiB)
+                  (at powers of two; in the quick profile, at every second one up to 4 MiB)
 
 Buffers are rotated, so that a call finds its input no warmer than the last one left it.
 """
@@ -33,7 +33,10 @@ from costlab.statistic import summary
 from shardlab.comm import World
 
 SECTION = "collectives"
-SIZES = tuple(1 << power for power in range(10, 27))  # 1 KiB … 64 MiB
+_POWERS = tuple(1 << power for power in range(10, 27))  # 1 KiB … 64 MiB
+# Beside them 1.5, 3 … 48 MiB: where caches end, a curve bends within an octave.
+_BETWEEN = tuple(3 << power for power in range(19, 25))
+SIZES = {"quick": _POWERS, "full": tuple(sorted(_POWERS + _BETWEEN))}
 BUDGET = {"quick": 12.0, "full": 90.0}  # seconds of measuring, a launch
 LAUNCHES = 5  # sets of fresh processes: between them lies more than within one
 LEAST, MOST = 2, 60  # rounds
@@ -52,7 +55,7 @@ def DEVICE(settings: Settings) -> tuple[str, ...]:  # noqa: N802
 
 def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
     """Measure every point; yield all metrics after each round, each time on more samples."""
-    sizes = settings.sizes or SIZES
+    sizes = settings.sizes or SIZES[settings.profile]
     largest = elements(max(sizes), world.size)
     buffers = Buffers(largest, world.device)
     line_up = _barrier(world)
@@ -84,8 +87,10 @@ def _modes(operation: Operation, size: int, settings: Settings) -> tuple[str, ..
     Its largest sizes are the all-reduce's alone, and trains are short of them: their share of a
     large call's time is nothing.
     """
-    if settings.profile == "full" or settings.sizes:
+    if settings.sizes:
         return MODES
+    if settings.profile == "full":
+        return MODES if size in _POWERS else MODES[:1]
     if size > LARGEST and operation.name != "all_reduce":
         return ()
     doubles = size.bit_length() % 2 == 1  # every second size

@@ -54,7 +54,7 @@ FIGURES = {
         "tp",
         Words(
             "Speed-up of two tensor-parallel ranks over one, against the hidden size",
-            "Aceleración de dos ranks con paralelismo de tensores frente a uno, según hidden",
+            "Aceleración de dos ranks con paralelismo tensorial frente a uno, según hidden",
         ),
         Words(
             "Above 1 two ranks are faster than one. Bars are the spread over launches.",

@@ -33,9 +33,9 @@ INTRO = Words(
     "exige que sean iguales.",
 )
 SECTIONS = {
-    "collectives": Words("Collectives", "Colectivos"),
+    "collectives": Words("Collectives", "Colectivas"),
     "fit": Words("Latency and bandwidth, piece by piece", "Latencia y ancho de banda, por tramos"),
-    "tp": Words("Tensor parallelism", "Paralelismo de tensores"),
+    "tp": Words("Tensor parallelism", "Paralelismo tensorial"),
     "fsdp": Words("Sharded data parallelism", "Paralelismo de datos fragmentado"),
     "pipeline": Words("Pipelines", "Pipelines"),
     "one-gpu": Words("One GPU", "Una GPU"),

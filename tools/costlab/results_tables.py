@@ -93,7 +93,7 @@ _LINK = Column(Words("link", "enlace"), group="link")
 _SIZE = Column(Words("size", "tamaño"), group="bytes")
 _RANKS = Column(Words("ranks", "ranks"), group="ranks")
 _MODE = Column(Words("mode", "modo"), group="mode")
-_OP = Column(Words("collective", "colectivo"), group="op")
+_OP = Column(Words("collective", "colectiva"), group="op")
 _HIDDEN = Column(Words("hidden", "hidden"), group="hidden")
 _WHO = Column(Words("who", "quién"), group="who")
 _WHAT = Column(Words("what", "qué"), group="what")
@@ -113,7 +113,7 @@ TABLES = (
         (_LINK, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives",
     ),
     Table(
-        Words("The other collectives, one at a time", "Los demás colectivos, de uno en uno"),
+        Words("The other collectives, one at a time", "Las demás colectivas, de una en una"),
         _COLLECTIVE % (r"\w+", "blocking"),
         (_LINK, _OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives", folded=True,
     ),
@@ -128,7 +128,7 @@ TABLES = (
         (_LINK, _RANKS, _WHAT), "fit",
     ),
     Table(
-        Words("The fit of the other collectives", "El ajuste de los demás colectivos"),
+        Words("The fit of the other collectives", "El ajuste de las demás colectivas"),
         r"fit\.(?P<link>[\w-]+)\.(?P<op>\w+)\.n(?P<ranks>\d+)\.(?P<what>[\w-]+)",
         (_LINK, _OP, _RANKS, _WHAT), "fit", folded=True,
     ),
@@ -198,9 +198,9 @@ TABLES = (
         (
             Column(Words("schedule", "orden"), group="who"),
             Column(Words("stages", "etapas"), group="p"),
-            Column(Words("micro-batches", "micro-batches"), group="m"),
+            Column(Words("micro-batches", "microlotes"), group="m"),
             Column(Words("by the formula", "según la fórmula"), other=f"{_PIPELINE}bubble-theory"),
-            Column(Words("live micro-batches", "micro-batches vivos"), other=f"{_PIPELINE}live"),
+            Column(Words("live micro-batches", "microlotes vivos"), other=f"{_PIPELINE}live"),
         ),
         "pipeline",
     ),

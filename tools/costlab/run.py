@@ -114,7 +114,7 @@ class Run:
         try:
             if worlds:
                 self._launches(section, module, worlds)
-            elif self._world is None or self._world.rank == 0:
+            if hasattr(module, "derive") and (self._world is None or self._world.rank == 0):
                 section.metrics += module.derive(self.result.metrics())
         except LaunchError as fault:
             section.note = str(fault)
@@ -144,8 +144,9 @@ class Run:
             try:
                 for device, ranks in worlds:
                     settings = msgspec.structs.replace(
-                        self._settings, device=device, seed=self._settings.seed + number
-                    )
+                        self._settings, device=device, seed=self._settings.seed + number,
+                        launch=number,
+                    )  # fmt: skip
                     where = f"launch {number + 1} of {count}: " if count > 1 else ""
                     where += f"{ranks} ranks on {device}: " if len(worlds) > 1 else ""
                     with contextlib.closing(self._metrics(module, settings, ranks, where)) as made:

@@ -28,7 +28,8 @@ def load(name: str) -> Any:
     """Return the module of a section.
 
     It holds `measure(world, settings)`, a generator that every rank iterates, or
-    `derive(metrics)`, which makes metrics of those measured before; and may hold `RANKS`
+    `derive(metrics)`, which makes metrics of all those measured before, its own among them, or
+    both; and may hold `RANKS`
     (a number or several), `LAUNCHES` and `DEVICE` (or several), or functions of the settings that
     return them.
 

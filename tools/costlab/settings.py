@@ -15,6 +15,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         hidden: hidden sizes of the tensor-parallel step, ascending.
         device: "cpu" or "cuda" ("auto" is settled before).
         seed: of every random order and input.
+        launch: which of a section's launches this is, from 0; a run's own is 0.
     """
 
     profile: str = "quick"
@@ -23,3 +24,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     hidden: tuple[int, ...] = ()
     device: str = "cpu"
     seed: int = 35
+    launch: int = 0

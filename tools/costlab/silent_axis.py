@@ -24,11 +24,15 @@ class SilentAxis(Axis):
         super().__init__(None, "silent", tuple(range(size)), "torch")
         self.rank = rank
 
-    def start_all_reduce(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Pending:
+    def start_all_reduce(
+        self, x: Tensor, *, op: str = "sum", out: Tensor | None = None, prompt: bool = False
+    ) -> Pending:
         """Hand `x` back."""
         return Pending(x.clone() if out is None else out.copy_(x))
 
-    def start_all_gather(self, x: Tensor, *, out: Tensor | None = None) -> Pending:
+    def start_all_gather(
+        self, x: Tensor, *, out: Tensor | None = None, prompt: bool = False
+    ) -> Pending:
         """Fill the whole with `x`."""
         if out is None:
             out = x.new_empty((self.size * x.shape[0], *x.shape[1:]))
@@ -36,7 +40,7 @@ class SilentAxis(Axis):
         return Pending(out)
 
     def start_reduce_scatter(
-        self, x: Tensor, *, op: str = "sum", out: Tensor | None = None
+        self, x: Tensor, *, op: str = "sum", out: Tensor | None = None, prompt: bool = False
     ) -> Pending:
         """Hand this rank's rows of `x` back."""
         mine = x.view(self.size, x.shape[0] // self.size, *x.shape[1:])[self.rank]

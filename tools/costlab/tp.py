@@ -19,9 +19,8 @@ matrices run at fewer operations a second.
 
 from __future__ import annotations
 
-import itertools
-import math
 import random
+import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
@@ -32,6 +31,7 @@ from costlab.contestants import tp as contestants
 from costlab.contestants import tutor
 from costlab.contestants.rounds import Rounds, Step, measuring
 from costlab.contestants.tp import Task
+from costlab.crossover import crossover
 from costlab.result import Metric
 from costlab.settings import Settings
 from costlab.silent_axis import SilentAxis
@@ -44,8 +44,12 @@ from shardlab.shared_memory.patience import cores
 SECTION = "tp"
 # What is measured unless hidden sizes are given: beyond 1,024 a round takes half a minute.
 HIDDEN = {"quick": (64, 128, 256, 512, 1024), "full": (64, 128, 256, 512, 1024, 2048)}
+REPEATED = {"quick": 256, "full": 512}  # hidden: up to here every launch measures it
 OTHERS_UP_TO = {"quick": 512, "full": 1024}  # hidden: megatron-core and DTensor stop here
 PARTS = ("matmul", "latency", "volume", "launch", "other")
+MEASURED = ("matmul", "latency", "launch")
+_STEP = re.compile(r"(?P<start>tp\.h\d+)\.part\.matmul(?P<end>\.tp\d+)?")
+_SPEEDUP = re.compile(r"tp\.h(?P<hidden>\d+)\.speedup\.(?P<link>[\w-]+(\.tp\d+)?)")
 Times = Mapping[str, Sequence[float]]
 
 
@@ -55,21 +59,29 @@ def RANKS(settings: Settings) -> tuple[int, ...]:  # noqa: N802  (the contract's
     return (2, 4) if places >= 4 else (2,)
 
 
+def LAUNCHES(settings: Settings) -> int:  # noqa: N802
+    """Several sets of fresh processes, if there are sizes to repeat."""
+    return 3 if repeated(settings) else 1
+
+
+def hidden_sizes(settings: Settings) -> tuple[int, ...]:
+    """The hidden sizes to measure, ascending."""
+    return settings.hidden or HIDDEN[settings.profile]
+
+
+def repeated(settings: Settings) -> tuple[int, ...]:
+    """Those that every launch measures: short steps, where launches differ most."""
+    return tuple(size for size in hidden_sizes(settings) if size <= REPEATED[settings.profile])
+
+
 def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
-    """Every hidden size; then the speed-up's crossing of 1."""
+    """Every hidden size; a launch after the first, the repeated ones."""
     order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
-    speedups: dict[str, dict[int, float]] = {}
-    sizes = settings.hidden or HIDDEN[settings.profile]
+    sizes = repeated(settings) if settings.launch else hidden_sizes(settings)
     for number, hidden in enumerate(sizes, 1):
         where = f"hidden {hidden} ({number} of {len(sizes)})"
         times = yield from _timed(world, settings, hidden, order, where)
-        for metric in metrics(hidden, times, world.size, backend=world.backend):
-            yield metric
-            _, _, link = metric.id.partition(".speedup.")
-            if link:
-                speedups.setdefault(link, {})[hidden] = metric.value
-    for link, by_hidden in speedups.items():
-        yield from crossover(link, by_hidden)
+        yield from metrics(hidden, times, world.size, backend=world.backend)
 
 
 def _timed(
@@ -106,8 +118,9 @@ def rounds(hidden: int, *, full: bool) -> Rounds:
     small = hidden <= 256
     if full:
         return Rounds(seconds=20, least=20 if small else 5, most=100, warmup=2 if small else 0)
-    least = 7 if small else 4 if hidden <= 512 else 3
-    return Rounds(seconds=6, least=least, most=30, warmup=1 if small else 0)
+    least = 6 if small else 4 if hidden <= 512 else 3
+    seconds = 3 if small else 6  # in each launch
+    return Rounds(seconds=seconds, least=least, most=30, warmup=1 if small else 0)
 
 
 def parts(world: World, hidden: int) -> dict[str, Step]:
@@ -172,47 +185,33 @@ def metrics(hidden: int, times: Times, ranks: int, *, backend: str = "gloo") -> 
 
 
 def breakdown(start: str, end: str, times: Times, ranks: int, backend: str) -> Iterator[Metric]:
-    """The parts of the step over the backend's link, in seconds and as shares."""
+    """The parts of the step over the backend's link, in seconds, that a launch measures."""
     typical = {name: summary(seconds).typical for name, seconds in times.items()}
-    step = typical[backend]
-    latency = typical["latency"]
-    value = {
-        "matmul": typical["matmul"],
-        "latency": latency,
-        "volume": typical["communication"] - latency,
-        "launch": typical["launch"],
-    }
-    value["other"] = step - sum(value.values())
-    for part in PARTS:
-        if part in times:
-            yield timed(f"{start}.part.{part}{end}", times[part], link=backend)
-        else:
-            yield derived(f"{start}.part.{part}{end}", value[part], "s", link=backend)
-    for part in PARTS:
-        yield derived(f"{start}.share.{part}{end}", value[part] / step, "ratio", link=backend)
+    for part in MEASURED:
+        yield timed(f"{start}.part.{part}{end}", times[part], link=backend)
+    volume = typical["communication"] - typical["latency"]
+    yield derived(f"{start}.part.volume{end}", volume, "s", link=backend)
     efficiency = typical["matmul-whole"] / (ranks * typical["matmul"])
     yield derived(f"{start}.cut-efficiency{end}", efficiency, "ratio", ranks=ranks)
 
 
-def crossover(link: str, speedups: Mapping[int, float]) -> Iterator[Metric]:
-    """Where the speed-up crosses 1 for good, interpolated between the logarithms of the sizes."""
-    name, _, end = link.partition(".")
-    start, end = f"tp.crossover.{name}", f".{end}" if end else ""
-    sizes = sorted(speedups)
-    slow = [hidden for hidden in sizes if speedups[hidden] < 1]
-    words = "slower everywhere" if slow and slow[-1] == sizes[-1] else ""
-    words = words if slow else "faster everywhere"
-    yield derived(
-        f"{start}.exists{end}", float(not words), "count", found=words or "crosses",
-        least=sizes[0], most=sizes[-1],
-    )  # fmt: skip
-    if words:
-        return
-    below = slow[-1]
-    above = sizes[sizes.index(below) + 1]
-    ahead, behind = math.log(speedups[above]), math.log(speedups[below])
-    place = math.log(below) + math.log(above / below) * -behind / (ahead - behind)
-    faster = [speedups[hidden] >= 1 for hidden in sizes]
-    crossings = sum(one != next_one for one, next_one in itertools.pairwise(faster))
-    about = {"below": below, "above": above, "crossings": crossings}
-    yield derived(f"{start}{end}", math.exp(place), "hidden", **about)
+def derive(metrics: Mapping[str, Metric]) -> Iterator[Metric]:
+    """What all launches together say: the rest of each step, the parts' shares, the crossover."""
+    speedups: dict[str, dict[int, float]] = {}
+    for metric in metrics.values():
+        if found := _STEP.fullmatch(metric.id):
+            yield from shares(found["start"], found["end"], metrics, str(metric.detail["link"]))
+        elif found := _SPEEDUP.fullmatch(metric.id):
+            speedups.setdefault(found["link"], {})[int(found["hidden"])] = metric.value
+    for link, by_hidden in speedups.items():
+        yield from crossover(link, by_hidden)
+
+
+def shares(start: str, end: str, metrics: Mapping[str, Metric], link: str) -> Iterator[Metric]:
+    """The part of a step that no other part explains, and each part's share of it."""
+    step = metrics[f"{start}.step.{link}{end}"].value
+    value = {part: metrics[f"{start}.part.{part}{end}"].value for part in (*MEASURED, "volume")}
+    value["other"] = step - sum(value.values())
+    yield derived(f"{start}.part.other{end}", value["other"], "s", link=link)
+    for part in PARTS:
+        yield derived(f"{start}.share.{part}{end}", value[part] / step, "ratio", link=link)

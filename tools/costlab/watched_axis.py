@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis, Pending, World
+from shardlab.relay import Relay
 
 Clock = Callable[[], float]
 
@@ -47,10 +48,11 @@ class WatchedAxis(Axis):
         self._waits = waits
 
     def _start(
-        self, kind: str, args: tuple[Any, ...], payload: int, x: Tensor, op: str = "sum"
-    ) -> Pending:
+        self, kind: str, args: tuple[Any, ...], payload: int, x: Tensor, op: str = "sum", *,
+        prompt: bool = False,
+    ) -> Pending:  # fmt: skip
         flight = _UnderWay(self._called(kind, args[0], args[1]), self.flights.append)
-        pending = super()._start(kind, args, payload, x, op)
+        pending = super()._start(kind, args, payload, x, op, prompt=prompt)
         return _WatchedPending(pending, flight, self._waits)
 
 
@@ -103,7 +105,7 @@ class _WatchedPending(Pending):
 
 def _works(work: Any) -> list[Any]:
     """torch's works behind one of ours; none for shared memory's."""
-    if work is None:
+    if work is None or isinstance(work, Relay):  # a relay ends within its wait
         return []
     parts = getattr(work, "_works", [work])  # an Exchange has one for each peer
     return [part for part in parts if isinstance(part, torch.distributed.Work)]

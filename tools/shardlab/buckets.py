@@ -85,19 +85,27 @@ class Bucket:
         pending: the all-reduce, once it has started.
     """
 
-    def __init__(self, slots: list[Slot]) -> None:
-        """Lay out the slots and point each at its part."""
+    def __init__(self, slots: list[Slot], main_grads: torch.dtype | None = None) -> None:
+        """Lay out the slots and point each at its part.
+
+        Args:
+            slots: in the order in which they are to lie.
+            main_grads: gather gradients in `parameter.main_grad`, of this dtype, not in `.grad`.
+        """
         first = slots[0].parameter
+        self._main_grads = main_grads is not None
         self.slots = slots
         self.missing = len(slots)
         self.pending: Pending | None = None
         total = sum(slot.parameter.numel() for slot in slots)
-        self.flat_N = torch.zeros(total, dtype=first.dtype, device=first.device)
+        self.flat_N = torch.zeros(total, dtype=main_grads or first.dtype, device=first.device)
         begin = 0
         for slot in slots:
             end = begin + slot.parameter.numel()
             slot.bucket = self
             slot.view = self.flat_N[begin:end].view(slot.parameter.shape)
+            if self._main_grads:
+                slot.parameter.main_grad = slot.view  # type: ignore[attr-defined]
             begin = end
 
     def fold(self, slots: Iterable[Slot], *, scale: float = 1.0) -> None:
@@ -105,7 +113,8 @@ class Bucket:
 
         Autograd hands its fresh tensor to a gradient that is None (no copy yet), and adds in place
         to one that is there. So the first gradient of a step is copied, once, and what follows it
-        in accumulation lands in the bucket by itself. Scaling costs no pass of its own.
+        in accumulation lands in the bucket by itself. Scaling costs no pass of its own. A
+        `main_grad` is added to, time after time, and `.grad` is let go; scaling is a pass.
 
         Args:
             slots: of this bucket.
@@ -117,6 +126,13 @@ class Bucket:
         with torch.no_grad():
             for slot in slots:
                 gradient = slot.parameter.grad
+                if self._main_grads and (gradient is None or not gradient.is_sparse):
+                    if gradient is not None:  # else a layer has added it to `main_grad` itself
+                        slot.view.add_(gradient)
+                        slot.parameter.grad = None
+                    if scale != 1.0:
+                        slot.view.mul_(scale)
+                    continue
                 if gradient is None:  # backward did not reach it here, but perhaps elsewhere
                     slot.view.zero_()
                 elif gradient.is_sparse:

@@ -53,11 +53,16 @@ class DataParallel:
             are reduced in the last. The losses' division by their number is the caller's.
         find_unused: allow parameters that a step does not reach. Without it, they are an error.
         start: "broadcast" rank 0's values, "verify" that all are equal already, or "trust".
+        main_grads: gather gradients in each `parameter.main_grad`, of this dtype (fp32 under bf16
+            weights), and leave `.grad` None: micro-batches then add up without rounding to the
+            weights' dtype, and layers with `gradient_accumulation` add to it themselves. `finish`
+            leaves the whole batch's gradient there; `zero_grad` comes before the next step.
         first_bucket_bytes: the size of the first bucket; small, so that it leaves early.
         bucket_bytes: the size of the others.
 
     Attributes:
         backwards: as above; may be set between steps.
+        attribute: where a parameter's gradient is after `finish`: "grad" or "main_grad".
 
     Raises:
         ValueError: an unknown setting, or no parameter that wants a gradient.
@@ -68,6 +73,7 @@ class DataParallel:
         self, parameters: Iterable[tuple[str, nn.Parameter]], axis: Axis, *,
         reduction: str = "mean", shares: int | None = None, backwards: int = 1,
         find_unused: bool = False, start: str = "broadcast",
+        main_grads: torch.dtype | None = None,
         first_bucket_bytes: int = FIRST_BUCKET_BYTES, bucket_bytes: int = BUCKET_BYTES,
     ) -> None:  # fmt: skip
         """Make the replicas equal, lay out the buckets and hang a hook on each parameter."""
@@ -75,6 +81,11 @@ class DataParallel:
             raise ValueError(
                 f"reduction is one of {', '.join(REDUCTIONS)} and start one of "
                 f"{', '.join(STARTS)}; found {reduction!r} and {start!r}"
+            )
+        if main_grads and find_unused:
+            raise ValueError(
+                "main_grads with find_unused: a main_grad is never None, so no optimizer could "
+                "tell an unused parameter from one with a gradient of zero"
             )
         once: dict[int, tuple[str, nn.Parameter]] = {}
         for name, parameter in parameters:
@@ -85,6 +96,9 @@ class DataParallel:
         self._reduction = reduction
         self._scale = 1.0 / (shares or axis.size) if reduction == "mean" else 1.0
         self._find_unused = find_unused
+        self._main_grads = main_grads
+        self.attribute = "main_grad" if main_grads else "grad"
+        self._spent = False  # main_grads hold a step that is over
         self._caps = (first_bucket_bytes, bucket_bytes)
         self._frozen = [(name, p) for name, p in named if not p.requires_grad]
         self._slots = [Slot(name, p) for name, p in named if p.requires_grad]
@@ -110,8 +124,18 @@ class DataParallel:
         finally:
             self._syncing = before
 
+    def zero_grad(self) -> None:
+        """Forget the last step's gradients; with main_grads, every step must begin with this."""
+        for slot in self._slots:
+            slot.parameter.grad = None
+        if self._main_grads:
+            self._follow_next_order()
+            for bucket in self.buckets:
+                bucket.flat_N.zero_()
+            self._spent = False
+
     def finish(self, *, tokens: int | Tensor | None = None) -> None:
-        """Wait until every gradient is reduced; each `.grad` is then a view into its bucket.
+        """Wait until every gradient is reduced; each is then a view into its bucket.
 
         Args:
             tokens: under reduction="tokens", the tokens in this rank's share of the batch.
@@ -151,9 +175,13 @@ class DataParallel:
         # The hook is handed the *parameter*. Reducing that instead of its .grad would average the
         # weights, leave the gradients local, and look like training for a while.
         def arrived(_: Tensor) -> None:
-            if self._next_order is not None:
-                self._lay_out(self._next_order)
-                self._next_order = None
+            if self._spent:
+                raise RuntimeError(
+                    f"{slot.name} got a gradient while its main_grad still holds the last step's: "
+                    "call zero_grad() between steps, before the forward pass"
+                )
+            if not self._main_grads:
+                self._follow_next_order()
             if slot.bucket.pending is not None or slot.arrivals == self.backwards:
                 raise RuntimeError(
                     f"{slot.name} got one more gradient than the {self.backwards} of a step: call "
@@ -184,6 +212,12 @@ class DataParallel:
             bucket.pending = self.axis.start_all_reduce(bucket.flat_N, out=bucket.flat_N)
             self._launched += 1
 
+    def _follow_next_order(self) -> None:
+        # Not while anything lies in the buckets: the new ones are empty.
+        if self._next_order is not None:
+            self._lay_out(self._next_order)
+            self._next_order = None
+
     # ------------------------------------------------------------------ at the end of a step
 
     def _total(self, tokens: int | Tensor) -> Tensor:
@@ -200,6 +234,7 @@ class DataParallel:
         for slot in self._slots:
             slot.arrivals = 0
         self._launched = 0
+        self._spent = self._main_grads is not None
 
     def _agreed_order(self, arrived: list[Slot]) -> list[Slot] | None:
         place = {id(slot): i for i, slot in enumerate(self._slots)}
@@ -210,7 +245,7 @@ class DataParallel:
 
     def _lay_out(self, order: list[Slot]) -> None:
         groups = assign([slot.parameter for slot in order], self._caps)
-        self.buckets = [Bucket([order[i] for i in group]) for group in groups]
+        self.buckets = [Bucket([order[i] for i in group], self._main_grads) for group in groups]
 
     # ------------------------------------------------------------------ parameters without gradient
 

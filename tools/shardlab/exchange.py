@@ -128,7 +128,7 @@ def start_all_reduce(group: Any, x: Tensor, out: Tensor, op: str) -> Exchange:
     rows = list(came_PK.unbind())
     # Of more ranks `x` may be overwritten, as `out`, before it is added: its copy never is.
     rows.insert(rank, own_K if size == 2 else copies_PK[0])
-    return Exchange([work], [copies_PK], lambda: _join(rows, out.view(-1), op))
+    return Exchange([work], [copies_PK], lambda: join(rows, out.view(-1), op))
 
 
 def start_all_gather(group: Any, x: Tensor, out: Tensor) -> Exchange:
@@ -162,7 +162,7 @@ def start_reduce_scatter(group: Any, x: Tensor, out: Tensor, op: str) -> Exchang
     else:
         works = _singly(group, list(x_NK.unbind()), rows)
         rows[rank] = x_NK[rank]
-    return Exchange(works, [x], lambda: _join(rows, out.view(-1), op))
+    return Exchange(works, [x], lambda: join(rows, out.view(-1), op))
 
 
 def _singly(group: Any, to: Sequence[Tensor], out_of: Sequence[Tensor]) -> list[Any]:
@@ -178,8 +178,8 @@ def _singly(group: Any, to: Sequence[Tensor], out_of: Sequence[Tensor]) -> list[
     return works
 
 
-def _join(rows: Sequence[Tensor], out: Tensor, op: str) -> None:
-    """Write the sum (or maximum) of rows [K] into `out` [K], in their order."""
+def join(rows: Sequence[Tensor], out: Tensor, op: str) -> None:
+    """Write the sum (or maximum) of rows [K] into `out` [K], in their order; `out` may be one."""
     join = torch.maximum if op == "max" else torch.add
     part = _PART if len(rows) > 2 else max(1, out.numel())
     for begin in range(0, out.numel(), part):

@@ -58,6 +58,11 @@ class Witness:
         self._card = Card.own()
         store.set(f"place/{rank}", self._card.write())
 
+    def all_on_this_host(self) -> bool:
+        """Whether every rank runs on this one's host; waits until all have joined."""
+        cards = (Card.read(self._store.get(f"place/{rank}")) for rank in range(self._size))
+        return all(card.same_host(self._card) for card in cards)
+
     def post(self, what: str) -> None:
         """Write what became of this rank, once: the first word is the cause, later ones fallout."""
         if self._posted:

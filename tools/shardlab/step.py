@@ -34,7 +34,7 @@ class StepGradients:
         grid: tensor × pipeline × data (× context).
         max_norm: clip to this norm; None to leave gradients as they are.
         microbatches: backward passes in a step; each loss divided by their number, by the caller.
-        settings: further arguments for DataParallel (reduction, bucket sizes, start …).
+        settings: further arguments for DataParallel (reduction, main_grads, bucket sizes …).
 
     Attributes:
         replicas: the DataParallel that reduces during backward.
@@ -71,13 +71,16 @@ class StepGradients:
             RuntimeError: a parameter got no gradient.
         """
         self.replicas.finish(tokens=tokens)
-        partial_gradients.reduce(self._parameters, self._grid.tensor)
+        where = self.replicas.attribute
+        partial_gradients.reduce(self._parameters, self._grid.tensor, attribute=where)
         for weight in self._tied:
-            if weight.grad is not None and self._grid.embedding is not None:
-                self._grid.embedding.all_reduce(weight.grad, out=weight.grad)
+            gradient = getattr(weight, where)
+            if gradient is not None and self._grid.embedding is not None:
+                self._grid.embedding.all_reduce(gradient, out=gradient)
         norm = gradient_norm(
-            self._parameters, self._whole_model, tensor=self._grid.tensor, copies=self._copies
-        )
+            self._parameters, self._whole_model, tensor=self._grid.tensor, copies=self._copies,
+            attribute=where,
+        )  # fmt: skip
         if self._max_norm is not None:
-            clip(self._parameters, norm, self._max_norm)
+            clip(self._parameters, norm, self._max_norm, attribute=where)
         return norm

@@ -6,6 +6,7 @@ argument, so two grids can live in one process and nothing is global.
 
     world.py       joining and leaving; process groups; which rank holds which device
     axis.py        the collectives as layers call them: shapes, checks, the ledger, faults
+    point_to_point.py  its messages from one rank to another
     pending.py     a collective under way
     torch_link.py  an axis over gloo or NCCL
     (shardlab/shared_memory: an axis over the memory of one host)

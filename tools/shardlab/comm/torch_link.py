@@ -1,9 +1,10 @@
 """An axis over torch's own backends: gloo between CPUs, NCCL between GPUs.
 
 gloo's reduce-scatter moves an all-reduce's bytes, and its small collectives pay several latencies
-where one would do, so on gloo some collectives go by our own exchange (exchange.py says when and
-why). The calls go to the process group's methods: torch.distributed's functions do the same after
-some 20 µs of argument checks, most of which the axis has made already.
+where one would do, so on gloo some collectives go by our own exchange, or by way of one rank
+(exchange.py and relay.py say when and why). The calls go to the process group's methods:
+torch.distributed's functions do the same after some 20 µs of argument checks, most of which the
+axis has made already.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shardlab import exchange
+from shardlab import exchange, relay
 from shardlab.comm.pending import Work
 
 _OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
@@ -40,36 +41,50 @@ class TorchLink:
         size: how many ranks it has.
         backend: "gloo", "nccl" or "fake".
         timeout: seconds that a message may take on gloo, which forgets the group's for messages.
+        crowded: all ranks of the world are on one host that has fewer cores.
     """
 
-    def __init__(self, group: Any, size: int, backend: str, timeout: float) -> None:
+    def __init__(
+        self, group: Any, size: int, backend: str, timeout: float, *, crowded: bool = False
+    ) -> None:
         self.group = group
         self._timeout = timedelta(seconds=timeout)
         self._size = size
         self._gloo = backend == "gloo"
+        self._crowded = crowded
         self.groups_exchanges = backend == "nccl"
 
-    def composes(self, kind: str, x: Tensor, op: str) -> bool:
-        """Whether `kind` of this tensor goes by our own exchange, which the ledger can't tell."""
-        return self._gloo and exchange.suits(kind, x, self._size)
+    def way(self, kind: str, x: Tensor, prompt: bool) -> str:
+        """Return how `kind` of this tensor goes: "relay", "exchange", or "" for torch's own."""
+        if not self._gloo:
+            return ""
+        if prompt and self._crowded and relay.suits(kind, x, self._size):
+            return "relay"
+        return "exchange" if exchange.suits(kind, x, self._size) else ""
 
-    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, composed: bool) -> Work:
+    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, way: str = "") -> Work:
         """All-reduce contiguous `x` into `out`, which may be `x`."""
-        if composed:
+        if way == "relay":
+            return relay.start_all_reduce(self.group, x, out, op, self._timeout)
+        if way:
             return exchange.start_all_reduce(self.group, x, out, op)
         if out is not x:
             out.copy_(x)
         return self.group.allreduce([out], _REDUCE[op])  # type: ignore[no-any-return]
 
-    def start_all_gather(self, x: Tensor, out: Tensor, composed: bool) -> Work:
+    def start_all_gather(self, x: Tensor, out: Tensor, way: str = "") -> Work:
         """All-gather contiguous `x` into `out`."""
-        if composed:
+        if way == "relay":
+            return relay.start_all_gather(self.group, x, out, self._timeout)
+        if way:
             return exchange.start_all_gather(self.group, x, out)
         return self.group._allgather_base(out, x)  # type: ignore[no-any-return]
 
-    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, composed: bool) -> Work:
+    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, way: str = "") -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
-        if composed:
+        if way == "relay":
+            return relay.start_reduce_scatter(self.group, x, out, op, self._timeout)
+        if way:
             return exchange.start_reduce_scatter(self.group, x, out, op)
         return self.group._reduce_scatter_base(out, x, _SCATTER[op])  # type: ignore[no-any-return]
 
@@ -115,7 +130,7 @@ class TorchLink:
     def gather_small(self, x: Tensor, out: Tensor, device: torch.device) -> None:
         """All-gather a few CPU numbers, on the device that the backend can reach."""
         there, mine = out.to(device), x.to(device)
-        self.start_all_gather(mine, there, self.composes("all_gather", mine, "")).wait()
+        self.start_all_gather(mine, there, self.way("all_gather", mine, prompt=True)).wait()
         out.copy_(there)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -172,7 +173,9 @@ class World:
     def link(self, ranks: tuple[int, ...], link: str) -> TorchLink | SharedMemoryLink:
         """Return what carries an axis over `ranks`; made once, by its members alone."""
         if link == "torch":
-            return TorchLink(self.group(ranks), len(ranks), self.backend, self._patience)
+            return TorchLink(
+                self.group(ranks), len(ranks), self.backend, self._patience, crowded=self._crowded
+            )
         if link != "shared-memory":
             raise ValueError(f'link {link!r} is not known; choose "torch" or "shared-memory"')
         if ranks not in self._shared:
@@ -182,6 +185,16 @@ class World:
                 store, ranks, self.rank, timeout=self._patience, beside=self._shared.values()
             )
         return self._shared[ranks]
+
+    @cached_property
+    def _crowded(self) -> bool:
+        """Whether all ranks are on this host, and more than it has cores; the same on every rank.
+
+        Cores of the host, not those that this process may use: a launcher may have given each rank
+        its own, and the ranks must agree.
+        """
+        many = self.backend == "gloo" and self.size > (os.cpu_count() or 1)
+        return many and self.witness.all_on_this_host()
 
     def group(self, ranks: tuple[int, ...]) -> Any:
         """Return torch's process group over `ranks`; made once, by its members alone."""

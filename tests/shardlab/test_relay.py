@@ -1,0 +1,175 @@
+"""Collectives by way of the first rank: what arithmetic says, whatever is under way beside them;
+chosen on a crowded host alone; and counted once."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from shardlab import relay
+from shardlab.comm import World
+from shardlab.comm.torch_link import TorchLink
+from shardlab.ledger import Ledger
+from tests.shardlab.test_exchange import DTYPES, drawn, joined
+
+PATIENCE = timedelta(seconds=30)
+
+
+def values(world: World, dtypes: list[torch.dtype], counts: list[int]) -> None:
+    group, n, me = dist.group.WORLD, world.size, world.rank
+    for dtype, count in ((d, c) for d in dtypes for c in counts):
+        theirs = [drawn(r, count, dtype) for r in range(n)]
+        cut = [drawn(r, n * count, dtype) for r in range(n)]
+        x = theirs[me].clone()
+        for op in ["sum"] if dtype.is_complex else ["sum", "max"]:
+            out = torch.empty_like(x)
+            relay.start_all_reduce(group, x, out, op, PATIENCE).wait()
+            assert torch.equal(out, joined(theirs, op)), f"all_reduce {op} {dtype} {count}"
+            mine = cut[me].clone()
+            relay.start_reduce_scatter(group, mine, out, op, PATIENCE).wait()
+            rows = [row.view(n, count)[me] for row in cut]
+            assert torch.equal(out, joined(rows, op)), f"reduce_scatter {op} {dtype} {count}"
+            assert torch.equal(mine, cut[me]), "the input was changed"
+        wide = torch.empty(n * count, dtype=dtype)
+        relay.start_all_gather(group, x, wide, PATIENCE).wait()
+        assert torch.equal(wide, torch.cat(theirs)), f"all_gather {dtype} {count}"
+        assert torch.equal(x, theirs[me]), "the input was changed"
+        relay.start_all_reduce(group, x, x, "sum", PATIENCE).wait()
+        assert torch.equal(x, joined(theirs, "sum")), f"in place {dtype} {count}"
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8])
+def test_a_relay_gives_what_arithmetic_says(pool: Any, size: int) -> None:
+    pool(size).run(values, [torch.float32], [0, 1, 5, 70_001])
+
+
+def test_a_relay_carries_every_dtype(pool: Any) -> None:
+    pool(4).run(values, list(DTYPES), [3])
+
+
+def sums(world: World) -> list[Tensor]:
+    results = []
+    for count in (7, 5_000):
+        theirs = [torch.randn(count, generator=torch.Generator().manual_seed(r)) for r in range(4)]
+        out = torch.empty(count)
+        relay.start_all_reduce(
+            dist.group.WORLD, theirs[world.rank], out, "sum", PATIENCE
+        ).wait()  # fmt: skip
+        assert torch.equal(out, joined(theirs, "sum"))
+        results.append(out)
+    return results
+
+
+def test_a_sum_is_added_in_rank_order_and_has_the_same_bits_on_every_rank(pool: Any) -> None:
+    first, *others = pool(4).run(sums)
+    for other in others:
+        assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def several(world: World) -> None:
+    """Two relays, an exchange and a message of the axis's own, all under way at once."""
+    group, n, me = dist.group.WORLD, world.size, world.rank
+    xs = [torch.full((4 * n,), float(i + me)) for i in range(3)]
+    outs = [torch.empty(4 * n), torch.empty(4), torch.empty(4 * n)]
+    beside, came = torch.full((4,), float(me)), torch.empty(4)
+    axis = world.whole
+    exchanged = axis.start_exchange([(beside, (me + 1) % n)], [(came, (me - 1) % n)])
+    works = [
+        relay.start_all_reduce(group, xs[0], outs[0], "sum", PATIENCE),
+        relay.start_reduce_scatter(group, xs[1], outs[1], "sum", PATIENCE),
+    ]
+    reduced = axis.start_all_reduce(xs[2], op="max", out=outs[2])
+    for work in [*works, *works, reduced, *exchanged]:  # a second wait changes nothing
+        work.wait()
+    ranks = sum(range(n))
+    assert outs[0].unique().tolist() == [ranks]
+    assert outs[1].unique().tolist() == [ranks + n]
+    assert outs[2].unique().tolist() == [2 + n - 1]
+    assert came.unique().tolist() == [(me - 1) % n]
+
+
+def test_relays_exchanges_and_messages_of_one_group_dont_meet(pool: Any) -> None:
+    pool(4).run(several)
+
+
+# ---------------------------------------------------------------------- when one is used
+
+
+def started(world: World, cores: int, prompt: bool) -> list[str]:
+    """How an axis's collectives of a small and of a large tensor went, on so many cores."""
+    ways: list[str] = []
+    kinds = ("all_reduce", "all_gather", "reduce_scatter")
+
+    def noted(self: TorchLink, kind: str, x: Tensor, prompt: bool) -> str:
+        ways.append(real(self, kind, x, prompt))
+        return ways[-1]
+
+    real = TorchLink.way
+    with patch.object(os, "cpu_count", lambda: cores), patch.object(TorchLink, "way", noted):
+        axis = World.adopt().axis("tensor", range(world.size))
+        for x in (torch.ones(1024), torch.ones(2 << 20)):
+            for kind in kinds:
+                getattr(axis, f"start_{kind}")(x, prompt=prompt).wait()
+    return ways
+
+
+def test_a_crowded_host_relays_what_is_small_and_waited_for_at_once(pool: Any) -> None:
+    for ways in pool(4).run(started, 2, True):
+        assert ways == ["relay", "relay", "relay", "", "exchange", "exchange"]
+
+
+@pytest.mark.parametrize(("cores", "prompt"), [(4, True), (2, False)])
+def test_with_a_core_for_each_rank_or_other_work_before_the_wait_none_is_used(
+    pool: Any, cores: int, prompt: bool
+) -> None:
+    for ways in pool(4).run(started, cores, prompt):
+        assert ways == ["exchange", "exchange", "exchange", "", "exchange", "exchange"]
+
+
+def test_two_ranks_and_numbers_that_were_not_measured() -> None:
+    x = torch.ones(256)
+    assert [relay.suits("all_reduce", x, size) for size in (2, 3, 4, 5, 8, 9)] == [
+        False, True, True, True, True, False,
+    ]  # fmt: skip
+
+
+def blocking(world: World) -> list[str]:
+    """The ways of the blocking calls; of each, x is small."""
+    ways: list[str] = []
+    real = TorchLink.way
+
+    def noted(self: TorchLink, kind: str, x: Tensor, prompt: bool) -> str:
+        ways.append(real(self, kind, x, prompt))
+        return ways[-1]
+
+    with patch.object(os, "cpu_count", lambda: 2), patch.object(TorchLink, "way", noted):
+        axis = World.adopt().axis("tensor", range(world.size))
+        for kind in ("all_reduce", "all_gather", "reduce_scatter"):
+            getattr(axis, kind)(torch.ones(8))
+    return ways
+
+
+def test_blocking_collectives_are_waited_for_at_once(pool: Any) -> None:
+    assert pool(4).run(blocking) == [["relay"] * 3] * 4
+
+
+def counted(world: World) -> list[tuple[str, int]]:
+    with patch.object(os, "cpu_count", lambda: 1):
+        axis = World.adopt().axis("tensor", range(world.size))
+    with Ledger() as ledger:
+        axis.all_reduce(torch.ones(4))
+        axis.all_gather(torch.ones(4))
+        axis.reduce_scatter(torch.ones(4))
+    return [(entry.op, entry.payload) for entry in ledger.entries]
+
+
+def test_the_ledger_counts_what_was_asked_and_none_of_the_messages(pool: Any) -> None:
+    asked = [("all_reduce", 16), ("all_gather", 64), ("reduce_scatter", 16)]
+    assert pool(4).run(counted) == [asked] * 4

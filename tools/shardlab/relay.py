@@ -1,0 +1,143 @@
+"""Collectives over gloo by way of the first rank: for a host with more ranks than cores.
+
+There a collective costs what its messages cost to send and to be woken by, one after another: some
+50 µs each, whoever sends them. gloo's ring among n ranks cuts a tensor into 2n pieces, and each
+travels 2(n-1) times; an exchange is n(n-1) messages. By way of one rank there are 2(n-1): every
+rank sends it all that it has, and gets back what it must have. The bytes are those of the ring, but
+all of them through one rank: between hosts, or with a core for each rank, that would be the
+bottleneck.
+
+The first rank's second half happens inside its `wait`. So whoever starts one of these must wait for
+it before doing anything that another rank may be waiting for.
+
+Dimension key: N ranks, K elements of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shardlab import ledger
+from shardlab.exchange import join
+
+# For each collective and number of ranks: up to how many bytes of x a relay is used on a crowded
+# host. Measured on two cores as exchange.CHOICES is, and by the same benchmark.
+UP_TO: dict[str, dict[int, float]] = {
+    "all_reduce": {4: 2 << 20, 8: 4 << 20},
+    "all_gather": {4: 256 << 10, 8: 512 << 10},
+    "reduce_scatter": {4: 512 << 10, 8: 1 << 20},
+}
+_TAG = (1 << 30) + 35  # of our messages, apart from those that an axis sends by itself
+
+
+class Relay:
+    """A collective under way by way of the first rank.
+
+    Args:
+        works: gloo's, of what this rank has sent and will receive.
+        patience: how long a message may take; gloo forgets the group's timeout for messages.
+        answer: on the first rank, what sends the others theirs, once all have sent; else None.
+    """
+
+    __slots__ = ("_answer", "_keep", "_patience", "_works")
+
+    def __init__(
+        self, works: list[Any], keep: Sequence[Tensor], patience: timedelta,
+        answer: Callable[[], list[Any]] | None = None,
+    ) -> None:  # fmt: skip
+        self._works = works
+        self._keep = keep
+        self._patience = patience
+        self._answer = answer
+
+    def wait(self) -> None:
+        """Block until the result is there; on the first rank, make it and send it; idempotent."""
+        self._finish()
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            with ledger.muted():
+                self._works = answer()
+            self._finish()
+        self._keep = ()
+
+    def _finish(self) -> None:
+        while self._works:
+            self._works[0].wait(self._patience)
+            self._works.pop(0)
+
+
+def suits(collective: str, x: Tensor, size: int) -> bool:
+    """Whether a relay beats gloo's own `collective` of `x` and an exchange, on a crowded host."""
+    table = UP_TO[collective]
+    measured = min((ranks for ranks in table if ranks >= size > 2), default=0)
+    return x.is_cpu and x.nbytes <= table.get(measured, -1)
+
+
+def start_all_reduce(group: Any, x: Tensor, out: Tensor, op: str, patience: timedelta) -> Relay:
+    """Start an all-reduce of contiguous `x` into `out`, which may be `x`; "mean" only adds.
+
+    Args:
+        group: torch's process group on gloo.
+        x: any shape, the same on every rank.
+        out: contiguous, of the shape of `x`.
+        op: sum, mean or max.
+        patience: how long a message may take.
+    """
+    if group.rank():
+        return _asks(group, x, out, patience)
+    rows = [x.view(-1), *torch.empty(group.size() - 1, x.numel(), dtype=x.dtype).unbind()]
+
+    def answer() -> list[Any]:
+        join(rows, out.view(-1), op)
+        return [_send(group, out, rank) for rank in range(1, group.size())]
+
+    return Relay(_receives(group, rows), [x, *rows], patience, answer)
+
+
+def start_all_gather(group: Any, x: Tensor, out: Tensor, patience: timedelta) -> Relay:
+    """Start an all-gather of contiguous `x` [k, …] into contiguous `out` [n·k, …]."""
+    if group.rank():
+        return _asks(group, x, out, patience)
+    rows = list(out.view(group.size(), x.numel()).unbind())
+
+    def answer() -> list[Any]:
+        rows[0].copy_(x.view(-1))
+        return [_send(group, out, rank) for rank in range(1, group.size())]
+
+    return Relay(_receives(group, rows), [x], patience, answer)
+
+
+def start_reduce_scatter(group: Any, x: Tensor, out: Tensor, op: str, patience: timedelta) -> Relay:
+    """Start a reduce-scatter of contiguous `x` [n·k, …] into contiguous `out` [k, …]."""
+    if group.rank():
+        return _asks(group, x, out, patience)
+    size = group.size()
+    rows = [x.view(-1), *torch.empty(size - 1, x.numel(), dtype=x.dtype).unbind()]
+
+    def answer() -> list[Any]:
+        join(rows, rows[1], op)
+        sums_NK = rows[1].view(size, out.numel())
+        out.view(-1).copy_(sums_NK[0])
+        return [_send(group, sums_NK[rank], rank) for rank in range(1, size)]
+
+    return Relay(_receives(group, rows), [x, *rows], patience, answer)
+
+
+def _asks(group: Any, x: Tensor, out: Tensor, patience: timedelta) -> Relay:
+    # Posted before the sending, so that the answer finds its place. Where `out` is `x`, the answer
+    # can't come before all of `x` is there.
+    coming = group.recv([out], 0, _TAG)
+    return Relay([_send(group, x, 0), coming], [x, out], patience)
+
+
+def _send(group: Any, x: Tensor, to: int) -> Any:
+    return group.send([x], to, _TAG)
+
+
+def _receives(group: Any, rows: Sequence[Tensor]) -> list[Any]:
+    return [group.recv([rows[rank]], rank, _TAG) for rank in range(1, group.size())]
