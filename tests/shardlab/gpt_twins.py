@@ -80,15 +80,31 @@ def whole_weights(config: GPTConfig) -> dict[str, Tensor]:
     }
 
 
-def compared(world: World, case: Case) -> dict[str, float]:
-    """Every quantity's difference between ours and Megatron's on this rank."""
-    grid = Grid(world=world, tensor=case.tensor, pipeline=case.pipeline, data=case.data)
+def compared(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
+    """Every quantity's difference between ours and Megatron's on this rank; cases of one grid."""
+    grid, first = grid_of(world, cases[0]), cases[0]
     with world.device:
-        weights = whole_weights(case.config())
-        ours = trained(case, Ours(case, grid, weights), grid)
-        with mcore.megatron(tensor=case.tensor, pipeline=case.pipeline):
-            theirs = trained(case, Theirs(case, grid, weights), grid)
-    return differences(ours, theirs)
+        weights = [whole_weights(case.config()) for case in cases]
+        ours = [
+            trained(case, Ours(case, grid, whole), grid)
+            for case, whole in zip(cases, weights, strict=True)
+        ]
+        with mcore.megatron(tensor=first.tensor, pipeline=first.pipeline):
+            theirs = [
+                trained(case, Theirs(case, grid, whole), grid)
+                for case, whole in zip(cases, weights, strict=True)
+            ]
+    pairs = zip(cases, ours, theirs, strict=True)
+    return {str(case): differences(mine, other) for case, mine, other in pairs}
+
+
+def grid_of(world: World, case: Case) -> Grid:
+    """The case's grid; of eight ranks over shared memory, for which two cores suffice."""
+    link = "shared-memory" if world.size == 8 else "torch"
+    return Grid(
+        world=world, tensor=case.tensor, pipeline=case.pipeline, data=case.data,
+        links=dict.fromkeys(("tensor", "pipeline", "data", "embedding"), link),
+    )  # fmt: skip
 
 
 def trained(case: Case, twin: Ours | Theirs, grid: Grid) -> dict[str, Tensor]:

@@ -52,16 +52,12 @@ def variants(tensor: int, data: int) -> list[Case]:
     ]
 
 
-def twins(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
-    return {str(case): compared(world, case) for case in cases}
-
-
 GRIDS = [(t, d) for t in (1, 2, 4, 8) for d in (1, 2, 4, 8) if t * d <= 8]
 
 
 @pytest.mark.parametrize(("tensor", "data"), GRIDS)
 def test_the_gpt_equals_megatrons(pool: Any, tensor: int, data: int) -> None:
-    demand_alike(pool(tensor * data).run(twins, variants(tensor, data)))
+    demand_alike(pool(tensor * data).run(compared, variants(tensor, data)))
 
 
 def own_losses(world: World) -> tuple[float, float]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from shardlab.comm import World
 from tests.shardlab.difference import demand_alike
 from tests.shardlab.gpt_twins import HEADS, Case, compared
 from tests.shardlab.layer_twins import steps_for
@@ -31,11 +30,7 @@ def variants(tensor: int, pipeline: int, data: int) -> list[Case]:
     ]  # fmt: skip
 
 
-def twins(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
-    return {str(case): compared(world, case) for case in cases}
-
-
 @pytest.mark.parametrize(("tensor", "pipeline", "data"), GRIDS)
 def test_a_pipeline_equals_megatrons(pool: Any, tensor: int, pipeline: int, data: int) -> None:
     cases = variants(tensor, pipeline, data)
-    demand_alike(pool(tensor * pipeline * data).run(twins, cases))
+    demand_alike(pool(tensor * pipeline * data).run(compared, cases))

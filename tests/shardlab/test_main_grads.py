@@ -93,6 +93,21 @@ def test_a_step_onto_the_last_ones_main_grads_is_refused() -> None:
         model(x).sum().backward()
 
 
+def test_from_the_second_step_on_buckets_follow_the_order_in_which_gradients_came() -> None:
+    model = linears(gradient_accumulation=True)
+    named = dict(model.named_parameters())
+    replicas = DataParallel(
+        named.items(), Axis.alone("data"), main_grads=torch.float64, first_bucket_bytes=1
+    )
+    for order in (["2", "1", "0"], ["1", "2", "0"]):
+        found = [slot.name for bucket in replicas.buckets for slot in bucket.slots]
+        assert list(dict.fromkeys(name[0] for name in found)) == order
+        model[1](model[2](model[0](micro_batches(0, 0)[0]))).sum().backward()
+        replicas.finish()
+        replicas.zero_grad()
+        assert all(not p.main_grad.any() for p in named.values())  # type: ignore[attr-defined]
+
+
 def test_main_grads_that_may_stay_unused_are_refused() -> None:
     with pytest.raises(ValueError, match="main_grads with find_unused"):
         DataParallel(

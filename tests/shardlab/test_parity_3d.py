@@ -49,6 +49,7 @@ class Case(NamedTuple):
     tied: bool
     optimizer: str
     steps: int = STEPS
+    link: str = "torch"
 
 
 class History(NamedTuple):
@@ -98,7 +99,10 @@ def alone(world: World, config: GPTConfig, kind: str, steps: int) -> History:
 
 
 def train(world: World, case: Case) -> tuple[list[GPT], History]:
-    grid = Grid(world=world, tensor=case.tensor, pipeline=case.pipeline, data=case.data)
+    grid = Grid(
+        world=world, tensor=case.tensor, pipeline=case.pipeline, data=case.data,
+        links=dict.fromkeys(("tensor", "pipeline", "data", "embedding"), case.link),
+    )  # fmt: skip
     config, pieces = config_of(case), case.pipeline * CHUNKS[case.schedule]
     chunks = [
         GPT(
@@ -171,9 +175,11 @@ def cases_for(ranks: int) -> list[Case]:
             parallel, schedule, tied, kind = PAIRS[(i + 2 * turn) % len(PAIRS)]
             parallel = parallel and tensor > 1
             schedule = schedule if pipeline > 1 else "1f1b"
-            # Ten steps once on each grid; eight ranks on two cores take half a second for one.
+            # Ten steps once on each grid: over gloo eight ranks on two cores take half a second for
+            # one, so those go over shared memory, and three over gloo.
             steps = STEPS if ranks <= 2 or turn == 0 else 3
-            cases.add(Case(tensor, pipeline, data, parallel, schedule, tied, kind, steps))
+            link = "shared-memory" if steps == STEPS and ranks > 2 else "torch"
+            cases.add(Case(tensor, pipeline, data, parallel, schedule, tied, kind, steps, link))
         if pipeline == 2 and tensor <= 2 and data <= 2:
             cases.add(Case(tensor, 2, data, tensor > 1, "interleaved", True, "adamw", 3))
     return sorted(cases)
