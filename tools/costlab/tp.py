@@ -200,7 +200,9 @@ def derive(metrics: Mapping[str, Metric]) -> Iterator[Metric]:
     speedups: dict[str, dict[int, float]] = {}
     for metric in metrics.values():
         if found := _STEP.fullmatch(metric.id):
-            yield from shares(found["start"], found["end"], metrics, str(metric.detail["link"]))
+            yield from shares(
+                found["start"], found["end"] or "", metrics, str(metric.detail["link"])
+            )
         elif found := _SPEEDUP.fullmatch(metric.id):
             speedups.setdefault(found["link"], {})[int(found["hidden"])] = metric.value
     for link, by_hidden in speedups.items():
