@@ -1,21 +1,22 @@
-"""One collective by every way that there is: gloo's own, each of our exchanges, shared memory.
+"""One collective by every way that there is: gloo's own, our exchanges and relay, shared memory.
 
-What `exchange.CHOICES` rests on: a way belongs into it where its ratio to gloo's own repeats
-below 0.9. A size is what each rank brings, in KiB of fp32; a step is several calls where one takes
-microseconds.
+What `exchange.CHOICES` and `relay.UP_TO` rest on: a way belongs into them where its ratio to gloo's
+own repeats below 0.9. A size is what each rank brings, in KiB of fp32; a step is several calls
+where one takes microseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 
 from costlab.contestants.rounds import Step
-from shardlab import exchange
+from shardlab import exchange, relay
 from shardlab.comm import World
 
 SIZES = (1, 16, 64, 256, 512, 1024, 4096, 16384, 65536)
@@ -44,6 +45,8 @@ def build(world: World, *, collective: str, kib: int) -> Iterator[Mapping[str, S
     checked = World.adopt(check=True).whole
     for how in ("together",) if collective == "all_reduce" else ("together", "singly"):
         calls[how] = way(collective, how, x, out)
+    if n > 2:
+        calls["relay"] = relayed(collective, x, out)
     yield {name: repeated(call, 20 if kib < 256 else 1) for name, call in calls.items()}
 
 
@@ -63,6 +66,13 @@ def gloo(group: object, collective: str, x: torch.Tensor, out: torch.Tensor) -> 
         group._allgather_base(out, x).wait()
     else:
         group._reduce_scatter_base(out, x).wait()
+
+
+def relayed(collective: str, x: torch.Tensor, out: torch.Tensor) -> Call:
+    """By way of one rank."""
+    start = getattr(relay, f"start_{collective}")
+    options = () if collective == "all_gather" else ("sum",)
+    return lambda: start(dist.group.WORLD, x, out, *options, timedelta(minutes=1)).wait()
 
 
 def way(collective: str, how: str, x: torch.Tensor, out: torch.Tensor) -> Call:

@@ -25,7 +25,7 @@ ABOUT = {
     "rank; torch {torch}, megatron-core {megatron-core}; commit `{commit:.10}`.",
     "es": "Milisegundos por paso, percentil 20; entre paréntesis, cuántas veces el de {base}, "
     "mínimo–máximo entre lanzamientos. {launches} lanzamientos, {date}; {processor}, {cores} "
-    "núcleos, un hilo por rango; torch {torch}, megatron-core {megatron-core}; commit "
+    "núcleos, un hilo por rank; torch {torch}, megatron-core {megatron-core}; commit "
     "`{commit:.10}`.",
 }
 

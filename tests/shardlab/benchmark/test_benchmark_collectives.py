@@ -1,4 +1,4 @@
-"""Collectives by every way, measured: what `exchange.CHOICES` and the links' claims rest on.
+"""Collectives by every way, measured: what `exchange.CHOICES` and `relay.UP_TO` rest on.
 
 `pytest -m benchmark -s tests/shardlab/benchmark/test_benchmark_collectives.py [--quick]`
 """
@@ -12,13 +12,14 @@ from tests.shardlab.benchmark import collectives, protocol
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_each_way_beside_gloos_own(quick: bool, ranks: int) -> None:
     plan = protocol.Plan(launches=1 if quick else 3, seconds=2.0, least=7, warmup=2)
     settings = [
         {"collective": collective, "kib": kib}
         for collective in collectives.COLLECTIVES
         for kib in (collectives.SIZES[::3] if quick else collectives.SIZES)
+        if ranks < 8 or kib <= 4096
     ]
     cases = protocol.compare(collectives.build, settings, ranks=ranks, plan=plan)
     for case in cases:
