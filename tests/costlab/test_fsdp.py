@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from costlab.footprint import Model
 from costlab.live_bytes import LiveBytes
 from costlab.settings import Settings
 from costlab.silent_axis import SilentAxis
+from costlab.timeline import Span
 from shardlab.comm import World
 from shardlab.ledger import Ledger
 
@@ -81,13 +83,28 @@ def test_what_is_held_is_what_the_arithmetic_says(pool: Any) -> None:
         assert found["fsdp"].peak < found["ddp"].peak
 
 
-@pytest.mark.parametrize(("step", "share"), [(2.0, 1.0), (3.0, 0.0), (2.5, 0.5), (3.5, -0.5)])
-def test_the_hidden_share_is_what_of_communication_costs_no_time(step: float, share: float) -> None:
+@pytest.mark.parametrize(("step", "cost"), [(2.0, 0.0), (4.0, 0.5), (1.6, -0.25)])
+def test_the_cost_of_communication_is_what_a_step_would_save_without_it(
+    step: float, cost: float
+) -> None:
     times = {"fsdp": [step] * 3, "silent": [2.0] * 3, "communication": [1.0] * 3}
     found = {metric.id: metric for metric in fsdp.shares_of(128, times, 2)}
-    hidden = found["fsdp.h128.hidden-share"]
-    assert hidden.how == "derived"
-    assert [hidden.low, hidden.value, hidden.high] == pytest.approx([share] * 3)
+    saved = found["fsdp.h128.communication-cost"]
+    assert saved.how == "derived"
+    assert [saved.low, saved.value, saved.high] == pytest.approx([cost] * 3)
+
+
+def shared(world: World) -> Any:
+    """What the ranks' timelines say, rank 1's of twice as much hidden as rank 0's."""
+    step = [Span("rank 0 compute", "", 0, 1 + world.rank), Span("rank 0 communication", "", 0, 4)]
+    with patch.object(timeline, "steps", lambda *_: itertools.repeat(step)):
+        return fsdp.hidden_share(world, 8, 5)
+
+
+def test_the_hidden_share_is_the_mean_over_the_ranks(pool: Any) -> None:
+    for found in pool(2).run(shared):
+        assert (found.id, found.how, found.samples) == ("fsdp.h8.hidden-share", "measured", 5)
+        assert [found.low, found.value, found.high] == [0.375] * 3
 
 
 def measured(world: World) -> list[str]:
@@ -95,6 +112,7 @@ def measured(world: World) -> list[str]:
     with (
         patch.object(fsdp, "HIDDEN", {"quick": (8,)}),
         patch.dict(fsdp.PLANS, quick=(brief, brief)),
+        patch.dict(fsdp.STEPS, quick=2),
         patch.object(timeline, "record", partial(timeline.record, hidden=8)),
     ):
         found = list(fsdp.measure(world, Settings()))
@@ -108,7 +126,8 @@ def test_the_section_has_steps_ratios_memory_and_a_timeline(pool: Any) -> None:
         *(f"fsdp.h8.step.{name}" for name in fsdp.NAMES.values()),
         *(f"fsdp.h8.ratio.{name}" for name in ("ddp", "fsdp1", "fsdp2")),
         *(f"fsdp.h8.peak.{name}" for name in ("fsdp", "ddp", "formula")),
-        "fsdp.h8.hidden-share", "fsdp.largest.ddp.80GiB", "fsdp.largest.fsdp-8.80GiB",
+        "fsdp.h8.hidden-share", "fsdp.h8.communication-cost",
+        "fsdp.largest.ddp.80GiB", "fsdp.largest.fsdp-8.80GiB",
     }  # fmt: skip
     assert wanted <= set(names)
     assert any(name.startswith("timeline.") for name in names)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from costlab import timeline
+from costlab import overlap, timeline
 from costlab.contestants import tutor
 from costlab.settings import Settings
 from costlab.timeline import Span
@@ -78,6 +78,29 @@ def test_a_gather_is_started_before_the_unit_before_it_computes(pool: Any) -> No
     for number in range(1, tutor.LAYERS):
         ahead = first[f"gather block {number}"].start_s
         assert ahead < first[f"block {number - 1} forward"].start_s
+
+
+@pytest.mark.parametrize(
+    ("spans", "share"),
+    [
+        ([("communication", 0, 4), ("compute", 0, 8)], 1.0),
+        ([("communication", 0, 4), ("compute", 4, 8)], 0.0),
+        ([("communication", 0, 4), ("compute", 0, 1), ("compute", 3, 8)], 0.5),
+        # Two collectives at once are one time with something under way.
+        ([("communication", 0, 2), ("communication", 1, 4), ("compute", 0, 2)], 0.5),
+        ([("communication", 6, 8), ("communication", 0, 2), ("compute", 1, 7)], 0.5),
+    ],
+)
+def test_what_is_hidden_is_under_way_while_the_rank_computes(
+    spans: list[tuple[str, float, float]], share: float
+) -> None:
+    found = [Span(f"rank 0 {kind}", "", begin, end) for kind, begin, end in spans]
+    assert overlap.hidden_share(found) == pytest.approx(share)
+
+
+def test_without_communication_nothing_can_be_hidden() -> None:
+    with pytest.raises(ValueError, match="no collective was under way"):
+        overlap.hidden_share([Span("rank 0 compute", "", 0, 1)])
 
 
 def landed(world: World) -> list[str]:

@@ -1,14 +1,14 @@
 """Sharded data parallelism: time, what of its communication is hidden, and memory.
 
 The same GPT step (forward, loss, backward, AdamW) under shardlab's FSDP, torch's DDP, FSDP1 and
-FSDP2, each block a unit. `hidden-share` is the share of communication that costs no time:
+FSDP2, each block a unit. Of our step:
 
-    1 − (step − silent) / communication
-
-`silent` is the same step over an axis whose collectives are copies within the rank, so it is what
-would be left if communication were free; `communication` is the step's own collectives run alone,
-one after another. 1: all of it is hidden behind compute; 0: none is. Over gloo it can be less: the
-thread that moves the bytes wants a core, and takes it from the products.
+- `hidden-share`: of the time with a collective under way, the share in which the rank computed,
+  too, by the timelines of many steps (timeline.py). It says what is hidden, not that hiding is
+  free: over gloo the thread that moves the bytes wants a core, and takes it from the products.
+- `communication-cost`: the share of the step that would be saved if communication were free, 1 −
+  silent/step. `silent` is the same step over an axis whose collectives are copies within the rank.
+- `communication`: the step's own collectives run alone, one after another.
 
 Memory is a rank's tensors, counted as they come and go; on CUDA the allocator's. `peak.formula` is
 `footprint.sharded_peak`, given the activations that DDP's step was seen to keep, and the gradient
@@ -17,10 +17,13 @@ of the logits, with which backward begins.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-from costlab import footprint, largest, timeline
+import torch
+
+from costlab import footprint, largest, overlap, timeline
 from costlab.breakdown import replay, watched
 from costlab.contestants import fsdp as contestants
 from costlab.contestants import tutor
@@ -37,7 +40,8 @@ from shardlab.model import GPT
 
 SECTION = "fsdp"
 HIDDEN = {"quick": (128, 256), "full": (64, 128, 256, 512, 1024)}
-# Rounds of all contestants, and of what `hidden-share` stands on.
+STEPS = {"quick": 20, "full": 60}  # whose timelines are looked at
+# Rounds of all contestants, and of what `communication-cost` stands on.
 PLANS = {
     "quick": (Rounds(seconds=4, least=5, most=60, warmup=1), Rounds(seconds=4, least=12, warmup=0)),
     "full": (
@@ -66,6 +70,8 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
         times, alone = yield from _timed(world, settings, hidden, order)
         yield from steps_of(hidden, times, world.size)
         yield from shares_of(hidden, alone, world.size)
+        yield f"hidden {hidden}: timelines"
+        yield hidden_share(world, hidden, STEPS[settings.profile])
         yield f"hidden {hidden}: memory"
         yield from memory(world, hidden)
     yield from largest.metrics()
@@ -124,22 +130,29 @@ def steps_of(hidden: int, times: Times, ranks: int) -> Iterator[Metric]:
 
 
 def shares_of(hidden: int, times: Times, ranks: int) -> Iterator[Metric]:
-    """The step without communication, communication without the step, and what is hidden."""
+    """The step without communication, communication without the step, and what it costs."""
     start = f"fsdp.h{hidden}"
     yield timed(f"{start}.step.silent", times["silent"], ranks=ranks)
     yield timed(f"{start}.communication", times["communication"], ranks=ranks)
-    yield hidden_share(f"{start}.hidden-share", times)
+    step, silent = (summary(times[which]).typical for which in ("fsdp", "silent"))
+    rounds = [1 - b / a for a, b in zip(times["fsdp"], times["silent"], strict=True)]
+    value = 1 - silent / step
+    yield Metric(
+        id=f"{start}.communication-cost", value=value, unit="ratio", how="derived",
+        samples=len(rounds), low=min(percentile(rounds, 25), value),
+        high=max(percentile(rounds, 75), value),
+    )  # fmt: skip
 
 
-def hidden_share(name: str, times: Times) -> Metric:
-    """1 − (step − silent) / communication: of typical times; with the rounds' quartiles."""
-    three = [times[which] for which in ("fsdp", "silent", "communication")]
-    step, silent, alone = (summary(seconds).typical for seconds in three)
-    rounds = [1 - (step - silent) / alone for step, silent, alone in zip(*three, strict=True)]
-    value = 1 - (step - silent) / alone
+def hidden_share(world: World, hidden: int, count: int) -> Metric:
+    """The median over `count` steps, with quartiles; of each step the mean over the ranks."""
+    seen = itertools.islice(timeline.steps(world, hidden), count)
+    mine = [overlap.hidden_share(spans) for spans in seen]
+    together = torch.tensor(mine, dtype=torch.float64, device=world.device)
+    shares = world.whole.all_reduce(together, op="mean").tolist()
     return Metric(
-        id=name, value=value, unit="ratio", how="derived", samples=len(rounds),
-        low=min(percentile(rounds, 25), value), high=max(percentile(rounds, 75), value),
+        id=f"fsdp.h{hidden}.hidden-share", value=percentile(shares, 50), unit="ratio",
+        samples=count, low=percentile(shares, 25), high=percentile(shares, 75),
     )  # fmt: skip
 
 

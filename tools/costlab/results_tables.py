@@ -180,7 +180,7 @@ TABLES = (
     ),
     Table(
         Words("Hidden communication, and ratios", "Comunicación oculta, y proporciones"),
-        r"fsdp\.h(?P<hidden>\d+)\.(?P<what>hidden-share[\w.-]*|ratio\.[\w.-]+)",
+        r"fsdp\.h(?P<hidden>\d+)\.(?P<what>hidden-share|communication-cost|ratio\.[\w.-]+)",
         (_HIDDEN, _WHAT), "fsdp",
     ),
     Table(

@@ -22,6 +22,7 @@ HEADLINES = (
     "tp.crossover.*",
     "fsdp.h*.ratio.*",
     "fsdp.h*.hidden-share",
+    "fsdp.h*.communication-cost",
     "fsdp.h*.peak.*",
     "pipeline.*.bubble",
     "pipeline.ratio.*",

@@ -55,9 +55,18 @@ def record(world: World, settings: Settings, *, hidden: int = HIDDEN) -> list[Sp
     Ranks of one host share a clock. Ranks of several are laid over each other at the barrier before
     the step, which is right within a message's latency.
     """
-    seen = _on_gpu if world.device.type == "cuda" else _on_cpu
+    return _together(world, next(steps(world, hidden)))
+
+
+def steps(world: World, hidden: int) -> Iterator[list[Span]]:
+    """One step after another, for ever: this rank's spans of each."""
+    return (_on_gpu if world.device.type == "cuda" else _on_cpu)(world, hidden)
+
+
+def _together(world: World, mine: list[Span]) -> list[Span]:
+    """Every rank's spans, from the earliest start."""
     every: list[list[Span]] = [[] for _ in range(world.size)]
-    dist.all_gather_object(every, seen(world, hidden))
+    dist.all_gather_object(every, mine)
     together = sorted(
         (span for rank in every for span in rank), key=lambda span: (span.track, span.start_s)
     )
@@ -134,20 +143,21 @@ class _Main:
             self._since = time.perf_counter()
 
 
-def _on_cpu(world: World, hidden: int) -> list[Span]:
+def _on_cpu(world: World, hidden: int) -> Iterator[list[Span]]:
     main = _Main()
     axis = WatchedAxis(world, lambda *about: _called(training.model, *about), main.waits)
     training = Training(world, lambda _, gpt: ours(axis, gpt), hidden)
     _mark_units(training, main)
     for _ in range(UNTIMED):
         training.step()
-    main.spans, axis.flights = [], []
-    origin = _aligned(world)
-    training.step()
     me = f"rank {world.rank}"
-    tracks = [(f"{me} compute", *span) for span in main.spans]
-    tracks += [(f"{me} communication", *flight) for flight in axis.flights]
-    return [Span(track, name, begin - origin, end - origin) for track, name, begin, end in tracks]
+    while True:
+        main.spans, axis.flights = [], []
+        origin = _aligned(world)
+        training.step()
+        tracks = [(f"{me} compute", *span) for span in main.spans]
+        tracks += [(f"{me} communication", *flight) for flight in axis.flights]
+        yield [Span(track, name, a - origin, b - origin) for track, name, a, b in tracks]
 
 
 def _aligned(world: World) -> float:
@@ -204,20 +214,21 @@ def _called(model: Any, kind: str, x: Tensor, out: Tensor) -> str:
     return kind
 
 
-def _on_gpu(world: World, hidden: int) -> list[Span]:
-    """The kernels of one step as CUPTI saw them; NCCL's on a track of their own."""
+def _on_gpu(world: World, hidden: int) -> Iterator[list[Span]]:
+    """The kernels of each step as CUPTI saw them; NCCL's on a track of their own."""
     training = Training(world, lambda world, gpt: ours(world.whole, gpt), hidden)
     for _ in range(UNTIMED):
         training.step()
-    world.whole.barrier()
-    torch.cuda.synchronize(world.device)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        training.step()
+    while True:
+        world.whole.barrier()
         torch.cuda.synchronize(world.device)
-    spans = []
-    for event in profile.events() or []:
-        if event.device_type.name == "CUDA":
-            track = "communication" if "nccl" in event.name.lower() else "compute"
-            begin, end = event.time_range.start / 1e6, event.time_range.end / 1e6
-            spans.append(Span(f"rank {world.rank} {track}", event.name, begin, end))
-    return spans
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            training.step()
+            torch.cuda.synchronize(world.device)
+        spans = []
+        for event in profile.events() or []:
+            if event.device_type.name == "CUDA":
+                track = "communication" if "nccl" in event.name.lower() else "compute"
+                begin, end = event.time_range.start / 1e6, event.time_range.end / 1e6
+                spans.append(Span(f"rank {world.rank} {track}", event.name, begin, end))
+        yield spans

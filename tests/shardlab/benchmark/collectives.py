@@ -85,3 +85,18 @@ def way(collective: str, how: str, x: torch.Tensor, out: torch.Tensor) -> Call:
             start(dist.group.WORLD, x, out, *options).wait()
 
     return call
+
+
+@contextmanager
+def crowded(world: World, *, kib: int) -> Iterator[Mapping[str, Step]]:
+    """One all-reduce a step, where ranks outnumber cores: gloo's, the axis's, shared memory's."""
+    x = torch.ones(kib * 256)
+    out = torch.empty_like(x)
+    axis = world.whole
+    shared = world.axis("shared", range(world.size), link="shared-memory")
+    calls: dict[str, Call] = {
+        BASE: lambda: gloo(dist.group.WORLD, "all_reduce", x, out),
+        "axis over gloo": lambda: axis.all_reduce(x, out=out),
+        "shared memory": lambda: shared.all_reduce(x, out=out),
+    }
+    yield {name: repeated(call, 1) for name, call in calls.items()}

@@ -7,9 +7,39 @@ from __future__ import annotations
 
 import pytest
 
-from tests.shardlab.benchmark import collectives, protocol
+from tests.shardlab.benchmark import collectives, protocol, table
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
+
+
+CROWDED = (1, 16, 64, 256, 1024, 4096)  # KiB
+LAYOUT = table.Layout(
+    marker="crowded",
+    key="kib",
+    row={"en": "KiB", "es": "KiB"},
+    columns={
+        "gloo": {"en": "gloo's own", "es": "el de gloo"},
+        "axis over gloo": {"en": "ours, gloo", "es": "lo nuestro, gloo"},
+        "shared memory": {"en": "ours, shared memory", "es": "lo nuestro, memoria compartida"},
+    },
+)
+
+
+def test_eight_ranks_all_reduce_beside_gloos_own(quick: bool) -> None:
+    plan = protocol.QUICK if quick else protocol.Plan(seconds=3.0, warmup=5)
+    settings = [{"kib": kib} for kib in (CROWDED[::2] if quick else CROWDED)]
+    cases = protocol.compare(collectives.crowded, settings, ranks=8, plan=plan)
+    result = protocol.record("crowded", collectives.BASE, cases, plan)
+    print(f"\n{table.render(result, LAYOUT, 'en')}")
+    if quick:
+        return
+    table.publish(result, LAYOUT)
+    slower = [
+        f"{case.settings['kib']} KiB: {ratio:.2f} of gloo's own"
+        for case in cases
+        if (ratio := case.ratio("axis over gloo", collectives.BASE)) > 1
+    ]
+    assert not slower, "\n".join(slower)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
