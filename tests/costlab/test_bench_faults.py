@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from costlab.result import Result, load
+from costlab.result import Result, Section, load, save
 
 ROOT = Path(__file__).parents[2]
 PATH = os.pathsep.join([str(ROOT), str(ROOT / "tools")])
@@ -86,6 +86,35 @@ def test_a_run_that_breaks_off_keeps_what_it_measured(
     note = kept(tmp_path / "one.json").sections["counts"].note
     assert note
     assert note in line or words in note
+
+
+def test_a_run_that_broke_off_goes_on_where_it_ended(tmp_path: Path) -> None:
+    out = tmp_path / "one.json"
+    bench(tmp_path, "counts", "--seed", "7", FAULT="killed")
+    first = kept(out)
+    first.sections["pipeline"] = Section(status="complete", seconds=3.0)
+    save(first, out)
+    done = bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    assert (done.returncode, errors(done)) == (0, [])
+    second = load(out)
+    assert [m.id for m in second.sections["counts"].metrics] == ["count.before", "count.after"]
+    assert second.sections["pipeline"] == first.sections["pipeline"]  # what was there stays
+    assert second.settings == first.settings
+    assert second.provenance.pop("resumed").startswith("20")
+    assert second.provenance == first.provenance
+    again = bench(tmp_path, "counts", "--resume", str(out), FAULT="killed")  # nothing is lacking
+    assert (again.returncode, "counts: there already" in again.stderr) == (0, True)
+
+
+def test_another_machines_run_is_not_gone_on_with(tmp_path: Path) -> None:
+    out = tmp_path / "one.json"
+    save(Result(provenance={"processor": "abacus"}, settings={"device": "cpu"}), out)
+    before = out.read_bytes()
+    done = bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    (line,) = errors(done)
+    assert done.returncode == 2
+    assert "that run was on another machine: processor abacus, here " in line
+    assert out.read_bytes() == before
 
 
 def test_a_full_disk_sends_the_result_elsewhere_and_says_where(tmp_path: Path) -> None:

@@ -98,7 +98,9 @@ def shared(world: World) -> Any:
     """What the ranks' timelines say, rank 1's of twice as much hidden as rank 0's."""
     step = [Span("rank 0 compute", "", 0, 1 + world.rank), Span("rank 0 communication", "", 0, 4)]
     with patch.object(timeline, "steps", lambda *_: itertools.repeat(step)):
-        return fsdp.hidden_share(world, 8, 5)
+        *said, metric = fsdp.hidden_share(world, 8, 5)
+    assert said[-1] == "hidden 8: timeline 5 of 5"  # a rank that says nothing is taken for hung
+    return metric
 
 
 def test_the_hidden_share_is_the_mean_over_the_ranks(pool: Any) -> None:

@@ -99,6 +99,8 @@ _OPTIONS = [
                  help="Seconds that a collective, or a silence, may take."),
     click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
                  help="Where the result goes."),
+    click.option("--resume", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+                 metavar="FILE", help="Go on with a run that broke off, by its own settings."),
     _FORMAT,
 ]  # fmt: skip
 

@@ -164,13 +164,13 @@ def _apart(one: Metric, other: Metric) -> bool:
 
 
 _BUSY = 1.0  # load of a core before a run, above which its times say little
-_MACHINE = ("processor", "cores", "gpus", "links", "driver", "nccl", "torch", "megatron-core")
+MACHINE = ("processor", "cores", "gpus", "links", "driver", "nccl", "torch", "megatron-core")
 
 
 def _machines(one: Result, other: Result) -> list[str]:
     lines = [
         f"another {name}: {one.provenance.get(name, '–')}, {other.provenance.get(name, '–')}"
-        for name in _MACHINE
+        for name in MACHINE
         if one.provenance.get(name) != other.provenance.get(name)
     ]
     for which, result in (("first", one), ("second", other)):

@@ -39,8 +39,8 @@ from shardlab.comm import Axis, World
 from shardlab.model import GPT
 
 SECTION = "fsdp"
-HIDDEN = {"quick": (128, 256), "full": (64, 128, 256, 512, 1024)}
-STEPS = {"quick": 20, "full": 60}  # whose timelines are looked at
+HIDDEN = {"quick": (128, 256), "full": (64, 128, 256, 512)}
+STEPS = {"quick": 20, "full": 40}  # whose timelines are looked at
 # Rounds of all contestants, and of what `communication-cost` stands on.
 PLANS = {
     "quick": (Rounds(seconds=4, least=5, most=60, warmup=1), Rounds(seconds=4, least=12, warmup=0)),
@@ -70,8 +70,7 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
         times, alone = yield from _timed(world, settings, hidden, order)
         yield from steps_of(hidden, times, world.size)
         yield from shares_of(hidden, alone, world.size)
-        yield f"hidden {hidden}: timelines"
-        yield hidden_share(world, hidden, STEPS[settings.profile])
+        yield from hidden_share(world, hidden, STEPS[settings.profile])
         yield f"hidden {hidden}: memory"
         yield from memory(world, hidden)
     yield from largest.metrics()
@@ -144,13 +143,15 @@ def shares_of(hidden: int, times: Times, ranks: int) -> Iterator[Metric]:
     )  # fmt: skip
 
 
-def hidden_share(world: World, hidden: int, count: int) -> Metric:
+def hidden_share(world: World, hidden: int, count: int) -> Iterator[Metric | str]:
     """The median over `count` steps, with quartiles; of each step the mean over the ranks."""
-    seen = itertools.islice(timeline.steps(world, hidden), count)
-    mine = [overlap.hidden_share(spans) for spans in seen]
+    mine = []
+    for spans in itertools.islice(timeline.steps(world, hidden), count):
+        mine.append(overlap.hidden_share(spans))
+        yield f"hidden {hidden}: timeline {len(mine)} of {count}"
     together = torch.tensor(mine, dtype=torch.float64, device=world.device)
     shares = world.whole.all_reduce(together, op="mean").tolist()
-    return Metric(
+    yield Metric(
         id=f"fsdp.h{hidden}.hidden-share", value=percentile(shares, 50), unit="ratio",
         samples=count, low=percentile(shares, 25), high=percentile(shares, 75),
     )  # fmt: skip

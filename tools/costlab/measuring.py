@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from costlab import asked, progress, torchrun
+from costlab.compare import MACHINE
 from costlab.provenance import cores, provenance
+from costlab.result import load
 from costlab.run import Run
 from costlab.settings import Settings
 
@@ -28,15 +31,21 @@ class RunInterruptedError(Exception):
 def measured(
     names: list[str], *, whole: bool, arguments: list[str], profile: str, ranks: int | None,
     sizes: tuple[int, ...], hidden: tuple[int, ...], device: str, seed: int, timeout: float,
-    out: Path | None,
+    out: Path | None, resume: Path | None = None,
 ) -> Iterator[Run]:  # fmt: skip
     """Measure sections; yield the finished run.
 
+    Args:
+        names: of the sections; the others are settings of the run, but for
+        resume: a result that broke off: by its settings, what it lacks is measured.
+
     Raises:
+        UsageError: the result to go on with is another machine's.
         LaunchError: torchrun's ranks can't meet.
         RunInterruptedError: by Ctrl-C, or a request to end; what was measured is saved.
     """
-    device = asked.device(device)
+    before = load(resume) if resume else None
+    device = asked.device(str(before.settings["device"]) if before else device)
     with contextlib.ExitStack() as stack:
         world: World | None = None
         if torchrun.launched(os.environ):
@@ -46,25 +55,39 @@ def measured(
             profile=profile, sizes=sizes, hidden=hidden, device=device, seed=seed,
             ranks=ranks or (2 if device == "cpu" else max(1, asked.gpus())),
         )  # fmt: skip
+        if before:
+            settings = msgspec.convert(before.settings, Settings)
         speaks = world is None or world.rank == 0
         facts: dict[str, Any] = {}
         if speaks:
             facts = provenance(settings, arguments, ranks=world.size if world else None)
-        before = signal.signal(signal.SIGTERM, _interrupt)
-        stack.callback(signal.signal, signal.SIGTERM, before)
+        if before and speaks:
+            _same_machine(before.provenance, facts)
+            resumed = f"{facts['date']}, commit {facts['commit']}"
+            facts = before.provenance | {"resumed": resumed}
+        handler = signal.signal(signal.SIGTERM, _interrupt)
+        stack.callback(signal.signal, signal.SIGTERM, handler)
         if speaks and device == "cpu" and settings.ranks > cores():
             click.echo(
                 f"note: {settings.ranks} ranks on {cores()} cores: they take turns", err=True
             )
         with progress.display(names, speaks=speaks) as show:
-            path = (out or asked.new_file()) if speaks else None
-            run = Run(settings, path, show, facts, world=world, timeout=timeout)
+            path = (out or resume or asked.new_file()) if speaks else None
+            run = Run(settings, path, show, facts, world=world, timeout=timeout, before=before)
             try:
                 run.measure(names, whole=whole)
             except KeyboardInterrupt as fault:
                 kept = f"; what was measured is in {run.kept}" if run.kept else ""
                 raise RunInterruptedError(f"{str(fault) or 'interrupted'}{kept}") from None
         yield run
+
+
+def _same_machine(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    if other := [name for name in MACHINE if before.get(name) != now.get(name)]:
+        was = "; ".join(
+            f"{name} {before.get(name, '–')}, here {now.get(name, '–')}" for name in other
+        )
+        raise click.UsageError(f"--resume: that run was on another machine: {was}; measure anew")
 
 
 def _interrupt(_: int, __: object) -> None:

@@ -77,6 +77,7 @@ FACTS = {
     "backend": "backend", "launcher": "lanzador", "processor": "procesador", "cores": "núcleos",
     "cores-online": "núcleos en línea", "pinning": "fijación de núcleos",
     "memory-bytes": "bytes de memoria", "load-before": "carga previa", "system": "sistema",
+    "resumed": "reanudado",
     "commit": "commit", "clean": "árbol limpio", "gpus": "GPU", "links": "enlaces",
     "driver": "controlador",
 }  # fmt: skip

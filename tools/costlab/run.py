@@ -38,6 +38,7 @@ class Run:
         provenance: what it is measured on.
         world: torchrun's ranks, where it launched this program; else each section gets its own.
         timeout: seconds that a collective may take.
+        before: a result to go on with: its complete sections are not measured again.
 
     Attributes:
         result: as far as it got.
@@ -47,9 +48,11 @@ class Run:
 
     def __init__(
         self, settings: Settings, out: Path | None, show: Display, provenance: dict[str, Any], *,
-        world: World | None = None, timeout: float = launch.TIMEOUT,
+        world: World | None = None, timeout: float = launch.TIMEOUT, before: Result | None = None,
     ) -> None:  # fmt: skip
         self.result = Result(provenance=provenance, settings=msgspec.to_builtins(settings))
+        self._there = before.sections if before else {}
+        self.result.sections |= self._there
         self.faults: list[str] = []
         self.kept = out
         self._settings = settings
@@ -78,6 +81,10 @@ class Run:
                 if not whole:
                     raise
                 self._show.end(name, f"left out: {fault}", well=True)
+                continue
+            there = self._there.get(name)
+            if worlds and there and there.status == "complete":
+                self._show.end(name, "there already", well=True)
                 continue
             self._section(name, module, worlds)
             if self.faults and self._world is not None:
