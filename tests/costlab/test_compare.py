@@ -118,6 +118,42 @@ def test_two_real_runs_agree_and_a_fifth_planted_in_one_is_called_out(one: str, 
     assert len(found) >= 11
 
 
+def whole_run(name: str, slow: str = "") -> Result:
+    """One of two whole runs of the quick profile on a two-core machine, one after the other."""
+    runs = msgspec.json.decode((DATA / "two-whole-runs.json").read_bytes())
+    metrics = []
+    for id_, (unit, *values) in runs[name].items():
+        factor = 1.2 if family_of(id_) == slow else 1.0
+        value, low, high = (v if v is None else v * factor for v in values)
+        metrics.append(Metric(id=id_, value=value, unit=unit, low=low, high=high))
+    return Result(sections={"all": Section(status="complete", metrics=metrics)})
+
+
+@pytest.mark.parametrize(("one", "other"), [("first", "second"), ("second", "first")])
+def test_two_whole_runs_agree_and_a_fifth_is_called_out_where_noise_allows(
+    one: str, other: str
+) -> None:
+    compared = compare(whole_run(one), whole_run(other))
+    assert not compared.differs
+    times = [family.name for family in compared.families if family.unit == "s"]
+    found = {
+        name
+        for name in times
+        if [f.name for f in compare(whole_run(one), whole_run(other, name)).families if f.beyond]
+        == [name]
+    }
+    assert len(times) == 43
+    assert len(found) >= 28  # the others vary by as much from run to run
+
+
+def test_a_timeline_is_a_picture_and_no_metric() -> None:
+    def drawn(value: float) -> Result:
+        metric = Metric(id="timeline.000", value=value, unit="s")
+        return Result(sections={"fsdp": Section(metrics=[metric])})
+
+    assert compare(drawn(1.0), drawn(3.0)).families == []
+
+
 def test_a_metric_alone_is_judged_by_its_spread() -> None:
     def alone(low: float, value: float, high: float) -> Result:
         metric = Metric(id="tp.ratio.torch", value=value, unit="ratio", low=low, high=high)

@@ -27,6 +27,7 @@ from costlab.result import Metric
         ("tp.h128.slowdown.gloo", 1.19048, "ratio", "1.19×"),
         ("tp.h128.share.latency", 0.425, "ratio", "42 %"),
         ("fsdp.h128.hidden-share", 0.0, "ratio", "0 %"),
+        ("fsdp.h128.communication-cost", 0.1512, "ratio", "15 %"),
         ("pipeline.gpipe.p4.m8.bubble", 0.2727, "ratio", "27 %"),
         ("fit.gloo.all_reduce.n2.plain-residual", 0.0312, "ratio", "3.1 %"),
         ("a", 0.005208, "B/FLOP", "0.0052 B/FLOP"),

@@ -4,7 +4,8 @@ One metric says little: of three hundred some always stand out by chance. So met
 *family*, what is measured the same way at several sizes: its change is the median of its members'
 ratios. A family differs when its change is larger than two runs of the same code on the same
 machine show (`NOISE`), larger than the scatter of its members allows, and most of its members agree
-on the direction. What is counted has no noise: any change of it is one.
+on the direction; of a family of few, half of the members' spreads must lie apart besides. What is
+counted has no noise: any change of it is one.
 
 A machine that is slower altogether, for a minute or for ever, moves all families alike. That is
 told as one finding, and families are then judged against it.
@@ -32,6 +33,7 @@ ERRORS = 2.5  # standard errors, from how its members scatter, that a change mus
 AGREE = 0.75  # of a family's members that change the way it does
 WHOLE = 0.12  # what all of a machine's times together may change by: they drift by 7 % and more
 _SIZE = re.compile(r"(?<=\.)(h?|m?)\d+(?=\.|$)")
+_FEW = 6  # members: of fewer, what lies between launches and rounds is not averaged out
 _FAMILIES_OF_A_WHOLE = 6  # fewer families than these say nothing of a machine altogether
 
 
@@ -112,6 +114,8 @@ def family_of(name: str) -> str:
 def _by_family(common: Iterable[tuple[Metric, Metric]]) -> dict[str, list[tuple[Metric, Metric]]]:
     families: dict[str, list[tuple[Metric, Metric]]] = {}
     for one, other in common:
+        if one.id.startswith("timeline."):  # one step's picture, no statistic
+            continue
         if one.how == "measured" and one.value > 0 and other.value > 0 and one.unit in NOISE:
             families.setdefault(family_of(one.id), []).append((one, other))
     return families
@@ -134,7 +138,8 @@ def _family(name: str, pairs: list[tuple[Metric, Metric]], whole: float) -> Fami
     shift = statistics.median(beside)
     agreeing = sum(1 for log in beside if log * shift > 0) / len(beside)
     noise = max(math.log1p(NOISE[pairs[0][0].unit]), ERRORS * _error(logs))
-    clear = all(_apart(one, other) for one, other in pairs) if len(pairs) < 3 else True
+    apart = sum(_apart(one, other) for one, other in pairs)
+    clear = len(pairs) >= _FEW or apart >= len(pairs) / 2
     quarter = len(logs) // 4
     return Family(
         name=name,
@@ -155,7 +160,7 @@ def _error(logs: Sequence[float]) -> float:
 
 
 def _apart(one: Metric, other: Metric) -> bool:
-    """Whether two metrics' spreads don't touch: what one or two of a kind must show besides."""
+    """Whether two metrics' spreads don't touch."""
     if None in (one.low, one.high, other.low, other.high):
         return True
     assert one.low is not None and one.high is not None

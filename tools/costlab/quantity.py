@@ -13,7 +13,7 @@ _RATES = (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1
 _COUNTS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 _SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
 # Ratios that are parts of a whole, or errors: read as per cent. All others are factors.
-_PARTS = ("share", "bubble", "bubble-theory", "residual", "holdout", "efficiency", "skew")
+_PARTS = ("share", "bubble", "bubble-theory", "residual", "holdout", "efficiency", "skew", "cost")
 
 
 def shown(metric: Metric) -> str:

@@ -44,7 +44,7 @@ from shardlab.shared_memory.patience import cores
 SECTION = "tp"
 # What is measured unless hidden sizes are given: beyond 1,024 a round takes half a minute.
 HIDDEN = {"quick": (64, 128, 256, 512, 1024), "full": (64, 128, 256, 512, 1024, 2048)}
-REPEATED = {"quick": 256, "full": 512}  # hidden: up to here every launch measures it
+REPEATED = {"quick": 128, "full": 512}  # hidden: up to here every launch measures it
 OTHERS_UP_TO = {"quick": 512, "full": 1024}  # hidden: megatron-core and DTensor stop here
 PARTS = ("matmul", "latency", "volume", "launch", "other")
 MEASURED = ("matmul", "latency", "launch")

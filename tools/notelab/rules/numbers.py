@@ -39,7 +39,7 @@ class Numbers:
                     Span(row, 1, row, 1),
                     f"the page was generated from another `{name}` than the one here",
                     expected="the SHA-256 of its inputs as they are",
-                    help="generate it again: `tools/bench report`",
+                    help="generate it again: `tools/bench report --adopt results/reference.json`",
                 )
 
     def _link(self, view: View, link: NumberLink) -> Iterator[Finding]:
