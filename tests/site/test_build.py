@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -71,6 +73,16 @@ def test_every_local_file_that_a_page_loads_is_in_the_site(site: Path) -> None:
             path = urlsplit(address).path
             where = site / path.lstrip("/") if path.startswith("/") else page.parent / path
             assert where.resolve().exists(), (page.relative_to(site), address)
+
+
+def test_each_languages_search_has_every_section_even_where_both_read_alike(site: Path) -> None:
+    def places(index: Path) -> Counter[str]:
+        entries = json.loads(index.read_text())["docs"]
+        return Counter(entry["location"].partition("#")[0] for entry in entries)
+
+    english, spanish = (site / part / "search/search_index.json" for part in ("", "es"))
+    assert places(english) == places(spanish)
+    assert len(places(english)) >= len({uri for uri in sources() if ".es." not in uri.name})
 
 
 def test_diagrams_reach_the_page_as_diagrams(site: Path) -> None:

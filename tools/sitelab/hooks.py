@@ -40,6 +40,7 @@ from sitelab.compiled_templates import CompiledTemplates
 from sitelab.katex import Formulas
 from sitelab.rendered import Renderings
 from sitelab.repository_links import RepositoryLinks
+from sitelab.search_entries import SearchEntries
 
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 _links = RepositoryLinks()
@@ -48,6 +49,7 @@ _formulas = Formulas()
 _highlighted = Highlighted()
 _renderings = Renderings()
 _templates = CompiledTemplates()
+_search_entries = SearchEntries()
 _held: dict[str, str] = {}
 
 
@@ -78,6 +80,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_pre_build(config: MkDocsConfig) -> None:
     """Resolve what the workbook's pages cite, once for all languages of a build."""
+    search: Any = config.plugins["material/search"]
+    _search_entries.attach(search.search_index)
     plugin: Any = config.plugins["i18n"]
     if plugin.building:
         return  # another language of the same build

@@ -3,7 +3,7 @@
 import re
 
 SEARCH = {"en": "Search", "es": "Buscar"}
-_ALTERNATE = re.compile(r"""\s*<link\b[^>]*\brel=["']?alternate\b[^>]*>""")
+_ALTERNATE = re.compile(r"""<link\b[^>]*\brel=["']?alternate\b[^>]*>\s*""")
 _DIALOG = 'data-md-component="search" role="dialog"'
 
 
@@ -14,4 +14,5 @@ def mended(output: str, language: str) -> str:
     own names the alternates, and so does the language selector. Its search is a nameless dialog.
     """
     named = f'{_DIALOG} aria-label="{SEARCH[language]}"'
-    return _ALTERNATE.sub("", output).replace(_DIALOG, named)
+    head, end, body = output.partition("</head>")
+    return _ALTERNATE.sub("", head) + end + body.replace(_DIALOG, named)
