@@ -5,30 +5,16 @@ Dimension key: B batch, S sequence, H hidden, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
-from functools import wraps
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from shardlab.comm import World
 from shardlab.fsdp import FSDP
 
 HIDDEN, HEADS, LAYERS, VOCABULARY, SEQUENCE, BATCH = 8, 2, 3, 13, 4, 2
-
-
-def on_its_device(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a body with its rank's device as the default, so that it says so nowhere else."""
-
-    @wraps(body)
-    def run(world: World, *args: Any) -> Any:
-        with nullcontext() if world.device.type == "cpu" else world.device:
-            return body(world, *args)
-
-    return run
 
 
 class Block(nn.Module):

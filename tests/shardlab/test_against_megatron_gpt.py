@@ -27,6 +27,7 @@ from tests.shardlab.gpt_twins import (
     compared,
     whole_weights,
 )
+from tests.shardlab.its_device import its_device
 from tests.shardlab.layer_twins import steps_for
 
 
@@ -64,7 +65,7 @@ def own_losses(world: World) -> tuple[float, float]:
     """Ours in fp64, Megatron's in its fp32, on the same tokens."""
     case = Case(tensor=world.size)
     grid = Grid(world=world, tensor=world.size)
-    with world.device, mcore.megatron(tensor=world.size):
+    with its_device(world), mcore.megatron(tensor=world.size):
         weights = whole_weights(case.config())
         tokens = random_tokens(VOCAB, 2, SEQUENCE, seed=0)
         targets = tokens.roll(-1, 1)

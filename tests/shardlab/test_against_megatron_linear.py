@@ -22,12 +22,13 @@ from shardlab import linear
 from shardlab.comm import World
 from shardlab.init import Init
 from tests.shardlab.difference import demand_alike, differences, random_like
+from tests.shardlab.its_device import its_device
 from tests.shardlab.layer_twins import B, F, Found, H, S, copied, fp64, part, steps_for, trained
 
 
 def column(world: World) -> Found:
     found = {}
-    with world.device, mcore.megatron(tensor=world.size):
+    with its_device(world), mcore.megatron(tensor=world.size):
         for bias, gather, skip, sequence, frozen in product([False, True], repeat=5):
             if (sequence and (gather or world.size == 1)) or (skip and not bias):
                 continue
@@ -53,7 +54,7 @@ def column(world: World) -> Found:
 
 def row(world: World) -> Found:
     found = {}
-    with world.device, mcore.megatron(tensor=world.size):
+    with its_device(world), mcore.megatron(tensor=world.size):
         for bias, parallel, skip, sequence, frozen in product([False, True], repeat=5):
             if (sequence and (not parallel or world.size == 1)) or (skip and not bias):
                 continue
@@ -118,7 +119,7 @@ def test_a_linear_layer_equals_megatrons(
 def accumulated(world: World) -> Found:
     """Integers in fp32, so that sums are exact and equality is of bits: the kernel wants fp32."""
     found = {}
-    with world.device, mcore.megatron(tensor=world.size):
+    with its_device(world), mcore.megatron(tensor=world.size):
         pair: tuple[nn.Module, nn.Module]
         for kind, sequence in product(["column", "row"], [False, True]):
             config = mcore.config(

@@ -25,10 +25,10 @@ from tests.shardlab.fsdp_models import (
     furthest,
     gathered_gradients,
     gathered_parameters,
-    on_its_device,
     train_sharded,
     train_whole,
 )
+from tests.shardlab.its_device import on_its_device
 from tests.shardlab.test_fsdp_runtime import watched
 
 Pool = Callable[[int], Any]

@@ -14,7 +14,7 @@ from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.grid import Grid
 from shardlab.model import GPT, GPTConfig
 from shardlab.sharding import sharding_of
-from tests.shardlab.fsdp_models import on_its_device
+from tests.shardlab.its_device import on_its_device
 
 Pool = Callable[[int], Any]
 CONFIG = GPTConfig(

@@ -20,11 +20,11 @@ from tests.shardlab.fsdp_models import (
     batch,
     furthest,
     gathered_parameters,
-    on_its_device,
     optimizer_of,
     train_sharded,
     train_whole,
 )
+from tests.shardlab.its_device import on_its_device
 
 TOLERANCE = 1e-12
 PRE, POST = BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST

@@ -34,9 +34,9 @@ from tests.shardlab.fsdp_models import (
     furthest,
     gathered_gradients,
     gathered_parameters,
-    on_its_device,
     train_whole,
 )
+from tests.shardlab.its_device import on_its_device
 
 PRE, POST = BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST
 S = ShardingStrategy

@@ -30,9 +30,9 @@ from tests.shardlab.fsdp_models import (
     batch,
     furthest,
     gathered_parameters,
-    on_its_device,
     train_whole,
 )
+from tests.shardlab.its_device import on_its_device
 
 Pool = Callable[[int], Any]
 S = ShardingStrategy
