@@ -76,6 +76,7 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
         {
             "tp": tp, "pp": pp, "dp": dp, "sequence_parallel": tp > 1,
             "microbatches": min(4, 8 // dp), "layers": max(2, pp),
+            "link": "shared-memory" if ranks == 8 else "gloo",
         }
         for tp, pp, dp in GRIDS
         if tp * pp * dp == ranks
@@ -85,7 +86,7 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
     if ranks == 8:
         both = {"tp": 2, "pp": 2, "dp": 2, "microbatches": 4}
         cases.append(both | {"order": "tp-pp-dp", "schedule": "gpipe"})
-        cases.append(both | {"link": "shared-memory", "sequence_parallel": True})
+        cases.append(both | {"sequence_parallel": True})
     return cases
 
 
@@ -106,19 +107,19 @@ def test_the_losses_of_any_grid_are_those_of_plain_torch_on_one_device(
 # ---------------------------------------------------------------------- what only torchrun shows
 
 
-def test_four_ranks_save_and_two_others_go_on_as_one_would(tmp_path: Path) -> None:
+def test_two_ranks_save_and_one_other_goes_on_as_it_would_alone(tmp_path: Path) -> None:
     small = [f"--{k.replace('_', '-')}={v}" for k, v in SMALL.items() if k != "microbatches"]
     first, second = tmp_path / "first", tmp_path / "second"
     printed = run(
-        TRAIN, *small, "--tp=2", "--pp=2", "--dp=1", "--steps=1", f"--losses={first}",
-        f"--save={tmp_path / 'checkpoint'}", "--cpu", ranks=4,
+        TRAIN, *small, "--tp=1", "--pp=2", "--dp=1", "--steps=1", f"--losses={first}",
+        f"--save={tmp_path / 'checkpoint'}", "--cpu", "--schedule=gpipe", ranks=2,
     )  # fmt: skip
-    assert "tensor 2 x pipeline 2 x data 1 = 4 ranks on cpu over gloo" in printed
+    assert "tensor 1 x pipeline 2 x data 1 = 2 ranks on cpu over gloo; gpipe" in printed
     assert "as the first rank of stage 1 counts it" in printed
     # Two steps: the first one's loss knows only the loaded weights, the second's the moments too.
     run(
-        TRAIN, *small, "--tp=1", "--pp=2", "--steps=2", f"--losses={second}", "--check", "--cpu",
-        f"--load={tmp_path / 'checkpoint'}", "--schedule=gpipe", ranks=2,
+        TRAIN, *small, "--steps=2", f"--losses={second}", "--check", "--cpu",
+        f"--load={tmp_path / 'checkpoint'}", ranks=1,
     )  # fmt: skip
     found = [float(line) for path in (first, second) for line in path.read_text().split()]
     assert off_by(found, plain_losses()) <= 1e-12

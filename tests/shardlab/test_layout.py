@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -18,13 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from costlab.contestants.megatron import parallel_state
 from shardlab import rules
 from shardlab.layout import NAMES, Layout
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # apex and Transformer Engine are missing
-    from megatron.core import parallel_state
-    from megatron.core.parallel_state import RankGenerator
+RankGenerator = parallel_state.RankGenerator
 
 TOKENS = ("tp", "cp", "ep", "dp", "pp")
 ORDERS = ["-".join(order) for order in itertools.permutations(TOKENS)]
