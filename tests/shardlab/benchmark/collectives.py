@@ -7,9 +7,11 @@ where one takes microseconds.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from unittest.mock import patch
 
 import torch
@@ -89,7 +91,10 @@ def way(collective: str, how: str, x: torch.Tensor, out: torch.Tensor) -> Call:
 
 @contextmanager
 def crowded(world: World, *, kib: int) -> Iterator[Mapping[str, Step]]:
-    """One all-reduce a step, where ranks outnumber cores: gloo's, the axis's, shared memory's."""
+    """One all-reduce a step, where ranks outnumber cores: gloo's, the axis's, shared memory's.
+
+    Those over gloo as Linux schedules a process, and as it schedules a batch job, too.
+    """
     x = torch.ones(kib * 256)
     out = torch.empty_like(x)
     axis = world.whole
@@ -99,4 +104,33 @@ def crowded(world: World, *, kib: int) -> Iterator[Mapping[str, Step]]:
         "axis over gloo": lambda: axis.all_reduce(x, out=out),
         "shared memory": lambda: shared.all_reduce(x, out=out),
     }
-    yield {name: repeated(call, 1) for name, call in calls.items()}
+    threads = Threads()
+    yield {
+        **{name: threads.under(os.SCHED_OTHER, call) for name, call in calls.items()},
+        "gloo, batch": threads.under(os.SCHED_BATCH, calls[BASE]),
+        "axis over gloo, batch": threads.under(os.SCHED_BATCH, calls["axis over gloo"]),
+    }
+    threads.schedule(os.SCHED_OTHER)
+
+
+class Threads:
+    """All threads of this process, gloo's among them; Linux schedules each by a policy."""
+
+    def __init__(self) -> None:
+        self._policy = os.SCHED_OTHER
+
+    def schedule(self, policy: int) -> None:
+        """Give each the policy, unless it has it."""
+        if policy != self._policy:
+            for thread in Path("/proc/self/task").iterdir():
+                os.sched_setscheduler(int(thread.name), policy, os.sched_param(0))
+            self._policy = policy
+
+    def under(self, policy: int, call: Call) -> Step:
+        """Call under a policy; a change of it takes some microseconds of the step."""
+
+        def step() -> None:
+            self.schedule(policy)
+            call()
+
+        return step

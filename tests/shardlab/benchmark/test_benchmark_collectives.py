@@ -19,7 +19,9 @@ LAYOUT = table.Layout(
     row={"en": "KiB", "es": "KiB"},
     columns={
         "gloo": {"en": "gloo's own", "es": "el de gloo"},
+        "gloo, batch": {"en": "gloo's own, batch", "es": "el de gloo, batch"},
         "axis over gloo": {"en": "ours, gloo", "es": "lo nuestro, gloo"},
+        "axis over gloo, batch": {"en": "ours, gloo, batch", "es": "lo nuestro, gloo, batch"},
         "shared memory": {"en": "ours, shared memory", "es": "lo nuestro, memoria compartida"},
     },
 )
