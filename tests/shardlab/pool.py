@@ -174,8 +174,9 @@ def _work(pipe: Any, store: str, rank: int, size: int, device: str) -> None:
 def _take_turns() -> None:
     """Ask Linux not to interrupt whoever runs for whoever wakes up.
 
-    A message over gloo wakes three threads in turn, and with eight ranks on two cores they cut each
-    other short: an all-reduce of 1 KiB took 22 ms here, and takes 6 as a batch job.
+    A message over gloo wakes several threads in turn, and with eight ranks on two cores they cut
+    each other short: as batch jobs their all-reduce of 1 KiB takes a third of the time
+    (docs/reference/kernels-speed.md).
     """
     if hasattr(os, "SCHED_BATCH"):
         with contextlib.suppress(PermissionError):  # a container may: slower, no more
