@@ -179,7 +179,7 @@ def _take_turns() -> None:
     (docs/reference/kernels-speed.md).
     """
     if hasattr(os, "SCHED_BATCH"):
-        with contextlib.suppress(PermissionError):  # a container may: slower, no more
+        with contextlib.suppress(PermissionError):  # where it is forbidden: only slower
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 

@@ -79,7 +79,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
-    """Resolve what the workbook's pages cite, once for all languages of a build."""
+    """Let the search remember pages; resolve what they cite, once for all languages of a build."""
     search: Any = config.plugins["material/search"]
     _search_entries.attach(search.search_index)
     plugin: Any = config.plugins["i18n"]
