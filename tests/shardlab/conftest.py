@@ -1,5 +1,30 @@
-"""The workers' imports, and pytest's collection, take seconds each: they go on side by side."""
+"""The workers' imports, and pytest's collection, take seconds each: they go on side by side.
+
+So does what some tests want done `beside` the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
 
 from tests.shardlab import pool
+from tests.shardlab.beside import Beside, work_of
 
 pool.preload()
+BESIDE = pytest.StashKey[Beside | None]()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if BESIDE not in item.config.stash:
+        works = {test.nodeid: work for test in item.session.items if (work := work_of(test))}
+        beside = item.config.stash[BESIDE] = Beside(works) if works else None
+        if beside:
+            item.config.add_cleanup(beside.stop)
+
+
+@pytest.fixture
+def done_beside(request: pytest.FixtureRequest) -> Any:
+    """What the work of this test returned."""
+    return request.config.stash[BESIDE].result(request.node.nodeid)

@@ -15,27 +15,27 @@ import multiprocessing.connection
 import multiprocessing.forkserver
 import os
 import pickle
-import shutil
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 START = 120.0  # seconds for the workers to come up: they import torch
+# What bodies import, once and not in each worker. torch._dynamo: whoever makes an optimizer imports
+# it, for 1.3 s; all else together takes as long. What can't be imported is left to the workers.
+IMPORTED = [
+    "torch", "torch.distributed", "torch._dynamo", "torch.distributed.pipelining",
+    "torch.distributed.fsdp", "shardlab.comm", "shardlab.checkpoint", "shardlab.formulas",
+    "shardlab.fsdp", "shardlab.step", "costlab.contestants.megatron_gpt",
+    "costlab.contestants.dtensor", "pytest", "hypothesis",
+]  # fmt: skip
 
 
 def preload() -> None:
     """Start the process that all workers are forked from; it imports while the caller goes on."""
-    # torch._dynamo: whoever makes an optimizer imports it, 1.3 s in each worker; the oracles take
-    # longer. What can't be imported here is left to the workers.
-    multiprocessing.get_context("forkserver").set_forkserver_preload(
-        ["torch", "torch.distributed", "torch._dynamo", "shardlab.comm",
-         "costlab.contestants.megatron", "costlab.contestants.dtensor"]
-    )  # fmt: skip
+    multiprocessing.get_context("forkserver").set_forkserver_preload(IMPORTED)
     multiprocessing.forkserver.ensure_running()
 
 
@@ -100,12 +100,16 @@ class Pool:
 
     def _start(self) -> None:
         preload()
-        self._folder = Path(tempfile.mkdtemp(prefix="shardlab-pool-"))
+        import torch.distributed as dist
+
+        self._store = dist.TCPStore(
+            "127.0.0.1", 0, self.size, is_master=True, wait_for_workers=False
+        )
         for rank in range(self.size):
             ours, theirs = self._context.Pipe()
             worker = self._context.Process(
                 target=_work,
-                args=(theirs, str(self._folder / "store"), rank, self.size, self._device),
+                args=(theirs, self._store.port, rank, self.size, self._device),
                 daemon=True,
             )
             worker.start()
@@ -126,8 +130,6 @@ class Pool:
             worker.join()
         for pipe in self._pipes:
             pipe.close()
-        if self._workers:
-            shutil.rmtree(self._folder, ignore_errors=True)
         self._workers, self._pipes = [], []
 
 
@@ -140,7 +142,8 @@ def _work(pipe: Any, store: str, rank: int, size: int, device: str) -> None:
 
     torch.set_num_threads(1)
     gc.freeze()  # what was forked is here to stay: a collection would walk, and so copy, all of it
-    _take_turns()
+    gc.set_threshold(20_000)  # and one every 700 objects took 4 % of the suite's time
+    take_turns()
     _share_gloo_device()
     try:
         place = None
@@ -150,7 +153,7 @@ def _work(pipe: Any, store: str, rank: int, size: int, device: str) -> None:
         world = World.join(
             backend="nccl" if enough else "gloo",
             device=place,
-            store=dist.FileStore(store, size),
+            store=dist.TCPStore("127.0.0.1", store, size, is_master=False),
             rank=rank,
             size=size,
             timeout=30.0,
@@ -171,7 +174,7 @@ def _work(pipe: Any, store: str, rank: int, size: int, device: str) -> None:
             pipe.send(("raised", traceback.format_exc()))
 
 
-def _take_turns() -> None:
+def take_turns() -> None:
     """Ask Linux not to interrupt whoever runs for whoever wakes up.
 
     A message over gloo wakes several threads in turn, and with eight ranks on two cores they cut

@@ -29,10 +29,10 @@ def ffn() -> ModuleType:
     return module
 
 
-def test_the_pages_show_what_the_one_command_prints() -> None:
-    printed = output()
+@pytest.mark.beside(work=output)
+def test_the_pages_show_what_the_one_command_prints(done_beside: str) -> None:
     for language in LANGUAGES:
-        assert shown(page(LAB, language), "ffn.py") == printed
+        assert shown(page(LAB, language), "ffn.py") == done_beside
 
 
 def test_every_identity_is_exact_and_two_of_them_cost_an_all_reduce(

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -107,22 +108,33 @@ def test_the_losses_of_any_grid_are_those_of_plain_torch_on_one_device(
 # ---------------------------------------------------------------------- what only torchrun shows
 
 
-def test_two_ranks_save_and_one_other_goes_on_as_it_would_alone(tmp_path: Path) -> None:
+def saved_and_loaded() -> tuple[str, list[float]]:
+    """A step on two ranks, which save, and two on one, which loads: a print and all losses."""
     small = [f"--{k.replace('_', '-')}={v}" for k, v in SMALL.items() if k != "microbatches"]
-    first, second = tmp_path / "first", tmp_path / "second"
-    printed = run(
-        TRAIN, *small, "--tp=1", "--pp=2", "--dp=1", "--steps=1", f"--losses={first}",
-        f"--save={tmp_path / 'checkpoint'}", "--cpu", "--schedule=gpipe", ranks=2,
-    )  # fmt: skip
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        first, second, checkpoint = (folder / n for n in ("first", "second", "checkpoint"))
+        printed = run(
+            TRAIN, *small, "--tp=1", "--pp=2", "--dp=1", "--steps=1", f"--losses={first}",
+            f"--save={checkpoint}", "--cpu", "--schedule=gpipe", ranks=2,
+        )  # fmt: skip
+        # Two steps: the first one's loss knows only the loaded weights, the second's the moments.
+        run(
+            TRAIN, *small, "--steps=2", f"--losses={second}", "--check", "--cpu",
+            f"--load={checkpoint}", ranks=1,
+        )  # fmt: skip
+        losses = [float(line) for path in (first, second) for line in path.read_text().split()]
+    return printed, losses
+
+
+@pytest.mark.beside(work=saved_and_loaded)
+def test_two_ranks_save_and_one_other_goes_on_as_it_would_alone(
+    done_beside: tuple[str, list[float]],
+) -> None:
+    printed, losses = done_beside
     assert "tensor 1 x pipeline 2 x data 1 = 2 ranks on cpu over gloo; gpipe" in printed
     assert "as the first rank of stage 1 counts it" in printed
-    # Two steps: the first one's loss knows only the loaded weights, the second's the moments too.
-    run(
-        TRAIN, *small, "--steps=2", f"--losses={second}", "--check", "--cpu",
-        f"--load={tmp_path / 'checkpoint'}", ranks=1,
-    )  # fmt: skip
-    found = [float(line) for path in (first, second) for line in path.read_text().split()]
-    assert off_by(found, plain_losses()) <= 1e-12
+    assert off_by(losses, plain_losses()) <= 1e-12
 
 
 @pytest.mark.parametrize(
