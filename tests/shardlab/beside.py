@@ -29,40 +29,40 @@ def work_of(item: pytest.Item) -> Work | None:
 
 
 class Beside:
-    """The works of a session's tests, and the process that does them.
+    """The works of a session's tests, and the process that does each of them once.
 
     Args:
-        works: by the name of the test that wants it, in the order of the tests.
+        works: what the tests want done, in their order.
     """
 
-    def __init__(self, works: dict[str, Work]) -> None:
+    def __init__(self, works: list[Work]) -> None:
+        works = list(dict.fromkeys(works))
         self._waiting = list(works)
-        self._done: dict[str, tuple[str, Any]] = {}
+        self._done: dict[Work, tuple[str, Any]] = {}
         self._answers, theirs = multiprocessing.Pipe(duplex=False)
         self._process = multiprocessing.get_context("forkserver").Process(
-            target=_do, args=(list(works.values()), theirs)
+            target=_do, args=(works, theirs)
         )
         self._process.start()
         theirs.close()
 
-    def result(self, name: str, timeout: float = 200.0) -> Any:
-        """Return what a test's work returned, once it is done.
+    def result(self, work: Work, timeout: float = 200.0) -> Any:
+        """Return what a work returned, once it is done.
 
         Raises:
             Failed: (pytest's) it raised, its process ended, or it took too long.
         """
-        while name not in self._done:
+        while work not in self._done:
             if not self._answers.poll(timeout):
-                pytest.fail(f"not done in {timeout:.0f} s: {self._waiting[0]}", pytrace=False)
+                name = self._waiting[0][0].__name__
+                pytest.fail(f"{name}: not done in {timeout:.0f} s", pytrace=False)
             try:
                 self._done[self._waiting.pop(0)] = self._answers.recv()
             except EOFError:
                 self._process.join()
-                code = self._process.exitcode
-                pytest.fail(
-                    f"{self._waiting[0]}: the process ended (exit code {code})", pytrace=False
-                )
-        kind, what = self._done[name]
+                name, code = self._waiting[0][0].__name__, self._process.exitcode
+                pytest.fail(f"{name}: the process ended (exit code {code})", pytrace=False)
+        kind, what = self._done[work]
         if kind == "raised":
             pytest.fail(what, pytrace=False)
         return what

@@ -5,6 +5,7 @@ So does what some tests want done `beside` the others.
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -13,12 +14,18 @@ from tests.shardlab import pool
 from tests.shardlab.beside import Beside, work_of
 
 pool.preload()
+gc.disable()  # until all is collected, of which nothing is garbage
 BESIDE = pytest.StashKey[Beside | None]()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if BESIDE not in item.config.stash:
-        works = {test.nodeid: work for test in item.session.items if (work := work_of(test))}
+        works = [work for test in item.session.items if (work := work_of(test))]
         beside = item.config.stash[BESIDE] = Beside(works) if works else None
         if beside:
             item.config.add_cleanup(beside.stop)
@@ -27,4 +34,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture
 def done_beside(request: pytest.FixtureRequest) -> Any:
     """What the work of this test returned."""
-    return request.config.stash[BESIDE].result(request.node.nodeid)
+    beside, work = request.config.stash[BESIDE], work_of(request.node)
+    assert beside
+    assert work
+    return beside.result(work)

@@ -23,19 +23,12 @@ from typing import Any
 import pytest
 
 START = 120.0  # seconds for the workers to come up: they import torch
-# What bodies import, once and not in each worker. torch._dynamo: whoever makes an optimizer imports
-# it, for 1.3 s; all else together takes as long. What can't be imported is left to the workers.
-IMPORTED = [
-    "torch", "torch.distributed", "torch._dynamo", "torch.distributed.pipelining",
-    "torch.distributed.fsdp", "shardlab.comm", "shardlab.checkpoint", "shardlab.formulas",
-    "shardlab.fsdp", "shardlab.step", "costlab.contestants.megatron_gpt",
-    "costlab.contestants.dtensor", "pytest", "hypothesis",
-]  # fmt: skip
 
 
 def preload() -> None:
     """Start the process that all workers are forked from; it imports while the caller goes on."""
-    multiprocessing.get_context("forkserver").set_forkserver_preload(IMPORTED)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.shardlab.imported"])
     multiprocessing.forkserver.ensure_running()
 
 
@@ -141,8 +134,7 @@ def _work(pipe: Any, store: str, rank: int, size: int, device: str) -> None:
     from shardlab.comm import World
 
     torch.set_num_threads(1)
-    gc.freeze()  # what was forked is here to stay: a collection would walk, and so copy, all of it
-    gc.set_threshold(20_000)  # and one every 700 objects took 4 % of the suite's time
+    gc.set_threshold(20_000)  # a collection every 700 objects took 4 % of the suite's time
     take_turns()
     _share_gloo_device()
     try:

@@ -12,8 +12,8 @@ import multiprocessing.connection
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
@@ -160,29 +160,30 @@ class Run:
         return [path.name for name in names for path in region.folder().glob(name)]
 
 
-@pytest.fixture(scope="module")
-def ends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Case, list[End]]]:
+def every_end() -> dict[Case, list[End]]:
     """Every case's survivors, and how each ended."""
-    context = multiprocessing.get_context("forkserver")
-    folder = tmp_path_factory.mktemp("faults")
-    runs = [Run(case, context, folder / f"store{i}") for i, case in enumerate(CASES)]
-    try:
-        for run in runs:
-            run.ready()
-        for run in runs:
-            run.go()
-        deadline = time.monotonic() + AT_ONCE + TIMEOUT + SLACK
-        found = {run.case: run.ends(deadline) for run in runs}
-    finally:
-        left = [name for run in runs for name in run.stop()]
+    context = multiprocessing.get_context("fork")
+    with TemporaryDirectory() as folder:
+        runs = [Run(case, context, Path(folder) / f"store{i}") for i, case in enumerate(CASES)]
+        try:
+            for run in runs:
+                run.ready()
+            for run in runs:
+                run.go()
+            deadline = time.monotonic() + AT_ONCE + TIMEOUT + SLACK
+            found = {run.case: run.ends(deadline) for run in runs}
+        finally:
+            left = [name for run in runs for name in run.stop()]
     assert left == [], "a file outlives its ranks"
     return found
 
 
+@pytest.mark.beside(work=every_end)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
 def test_every_other_rank_names_the_rank_and_the_collective_in_time(
-    ends: dict[Case, list[End]], case: Case
+    done_beside: dict[Case, list[End]], case: Case
 ) -> None:
+    ends = done_beside
     where = {"recv": "recv from rank 1", "send": "send to rank 1"}.get(case.call, case.call)
     for end in ends[case]:
         assert end.kind == "CollectiveError", end

@@ -1,0 +1,24 @@
+"""What the workers' bodies import, imported once, by the process that they are forked from.
+
+torch._dynamo: whoever makes an optimizer imports it, for 1.3 s.
+"""
+
+import gc
+
+gc.disable()  # nothing here is garbage, and to find that out takes an eighth of the time
+
+import hypothesis  # noqa: E402, F401
+import pytest  # noqa: E402, F401
+import torch._dynamo  # noqa: E402
+import torch.distributed.fsdp  # noqa: E402
+import torch.distributed.pipelining  # noqa: E402, F401
+
+import costlab.contestants.dtensor  # noqa: E402
+import costlab.contestants.megatron_gpt  # noqa: E402, F401
+import shardlab.checkpoint  # noqa: E402
+import shardlab.formulas  # noqa: E402
+import shardlab.fsdp  # noqa: E402
+import shardlab.step  # noqa: E402, F401
+
+gc.freeze()  # here to stay: a collection in a worker would walk, and so copy, all of it
+gc.enable()
