@@ -175,8 +175,8 @@ def cases_for(ranks: int) -> list[Case]:
             parallel, schedule, tied, kind = PAIRS[(i + 2 * turn) % len(PAIRS)]
             parallel = parallel and tensor > 1
             schedule = schedule if pipeline > 1 else "1f1b"
-            # Ten steps once on each grid: over gloo eight ranks on two cores take half a second for
-            # one, so those go over shared memory, and three over gloo.
+            # Ten steps once on each grid, and three otherwise; of many ranks the ten go over shared
+            # memory, the three over gloo.
             steps = STEPS if ranks <= 2 or turn == 0 else 3
             link = "shared-memory" if steps == STEPS and ranks > 2 else "torch"
             cases.add(Case(tensor, pipeline, data, parallel, schedule, tied, kind, steps, link))
