@@ -105,7 +105,7 @@ def row_bias(world: World) -> tuple[float, float]:
         layer.bias.fill_(1.0)  # type: ignore[union-attr]
     y: Tensor = layer(torch.zeros(S, B, F // axis.size, dtype=torch.float64, device=world.device))
     y.sum().backward()
-    return float(y.max()), float(layer.bias.grad.max())  # type: ignore[union-attr]
+    return float(y.detach().max()), float(layer.bias.grad.max())  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
