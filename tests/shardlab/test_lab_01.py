@@ -252,8 +252,8 @@ def calls(same: list[Any], words: dict[str, Any]) -> str:
     """Say how often, and when; messages go both ways outside of autograd, so they are a number."""
     if same[0].op in ("send", "recv"):
         return str(words["messages"]).format(len(same))
-    phases = {"": "forward", "backward": "backward", "after backward": "after backward"}
-    found = {name: sum(e.phase == phase for e in same) for phase, name in phases.items()}
+    phases = ("forward", "backward", "after backward")
+    found = {phase: sum(e.phase == phase for e in same) for phase in phases}
     return ", ".join(words[name].format(number) for name, number in found.items() if number)
 
 

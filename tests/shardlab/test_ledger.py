@@ -301,10 +301,10 @@ def test_what_is_asked_stands_for_all_that_is_dispatched_inside(group: Any) -> N
 
 def test_an_error_inside_ends_the_silence(group: Any) -> None:
     with Ledger() as counted:
-        with pytest.raises(KeyError), ledger.muted(), ledger.along("data"):
+        with pytest.raises(KeyError), ledger.muted(), ledger.along("data"), ledger.during("x"):
             raise KeyError
         dist.barrier(group)
-    assert [(e.op, e.axis) for e in counted.entries] == [("barrier", "")]
+    assert [(e.op, e.axis, e.phase) for e in counted.entries] == [("barrier", "", "")]
 
 
 def test_without_a_ledger_they_are_one_object_that_does_nothing(group: Any) -> None:
@@ -312,6 +312,7 @@ def test_without_a_ledger_they_are_one_object_that_does_nothing(group: Any) -> N
         ledger.asked("send", 1, (0, 1), "data", torch.uint8),
         ledger.muted(),
         ledger.along("x"),
+        ledger.during("x"),
     ]
     assert len({id(call) for call in calls}) == 1
 
@@ -366,6 +367,15 @@ def test_backward_is_told_from_what_is_outside_it_and_a_phase_has_the_last_word(
     assert [e.phase for e in counted.entries] == ["", "backward", "step", "step", "step", ""]
     assert counted.total(phase="step") == Total(3, 4 + 32 + 32, 4 + 16 + 16)
     assert counted.total("all_gather", phase="step").count == 1
+
+
+def test_who_runs_a_phase_may_name_it_unless_the_ledgers_owner_has(group: Any) -> None:
+    with Ledger() as outer, Ledger() as inner, inner.phase("mine"):
+        with ledger.during("forward"), ledger.during("not this"):
+            dist.barrier(group)
+        dist.barrier(group)
+    assert [e.phase for e in outer.entries] == ["forward", ""]
+    assert [e.phase for e in inner.entries] == ["mine", "mine"]
 
 
 def test_a_step_is_counted_the_same_under_no_grad_and_inference_mode(group: Any) -> None:

@@ -39,7 +39,8 @@ class Entry(NamedTuple):
         ranks: global ranks of the group; (source, destination) for a point-to-point.
         axis: the axis' name; elsewhere the process group's own name, "" if it has none.
         dtype: of the (first) tensor.
-        phase: what `Ledger.phase` said; else "backward" inside autograd's engine, "" outside.
+        phase: what `Ledger.phase` said, or whoever ran it (`during`: a pipeline says "forward");
+            else "backward" inside autograd's engine, "" outside.
 
     """
 
@@ -176,6 +177,11 @@ def along(axis: str) -> AbstractContextManager[None]:
     return _along(axis) if _watched() else _NOTHING
 
 
+def during(phase: str) -> AbstractContextManager[None]:
+    """Name the phase of what is dispatched inside, unless `Ledger.phase` has named it."""
+    return _during(phase) if _watched() else _NOTHING
+
+
 def _watched() -> bool:
     return bool(torch._C._len_torch_dispatch_stack())
 
@@ -216,6 +222,18 @@ def _along(axis: str) -> Iterator[None]:
     finally:
         for ledger, name in before:
             ledger._axis = name
+
+
+@contextlib.contextmanager
+def _during(phase: str) -> Iterator[None]:
+    unnamed = [ledger for ledger in _ledgers() if not ledger._phase]
+    for ledger in unnamed:
+        ledger._phase = phase
+    try:
+        yield
+    finally:
+        for ledger in unnamed:
+            ledger._phase = ""
 
 
 def _in_backward() -> bool:

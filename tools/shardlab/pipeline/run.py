@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from shardlab import ledger
 from shardlab.comm import Axis
 from shardlab.pipeline.action import (
     Backward,
@@ -165,9 +166,11 @@ class _Stage:
         if not self._messages.is_first(c):
             x = self._messages.take(RecvForward(m, c)).requires_grad_(self._trains)
         begin = time.perf_counter()
-        y = self._modules[c](given if x is None else x)
+        with ledger.during("forward"):
+            y = self._modules[c](given if x is None else x)
+            if self._messages.is_last(c):
+                y = self._loss(y, target)  # type: ignore[arg-type]
         if self._messages.is_last(c):
-            y = self._loss(y, target)  # type: ignore[arg-type]
             if y.numel() != 1:
                 raise ValueError(
                     f"the loss of a micro-batch must be one number, found shape {tuple(y.shape)}: "
