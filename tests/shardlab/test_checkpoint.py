@@ -25,6 +25,7 @@ from shardlab.model import GPT, GPTConfig
 from shardlab.sharding import whole
 
 CONFIG = GPTConfig(layers=4, hidden=8, heads=4, kv_heads=4, ffn=8, vocab=10, sequence=4)
+DROPPING = replace(CONFIG, dropout=0.5)
 UNTIED = replace(CONFIG, tie_embeddings=False, dtype=torch.float64)
 
 
@@ -120,6 +121,41 @@ def test_any_grid_goes_on_from_any_other_bit_for_bit(
     assert len(straight) == (4 if kind == "adamw" else 2) * sum(1 for n in straight if "/" not in n)
 
 
+# ---------------------------------------------------------------------- dropout
+
+
+def dropped(
+    world: World, folder: str, sizes: tuple[int, int], begin: int, end: int
+) -> list[tuple[int, ...]]:
+    """Train steps begin … end − 1, from the checkpoint unless at 0; save; say what each dropped."""
+    model, _, grid = setting(world, sizes, DROPPING)
+    if begin:
+        checkpoint.load(folder, model=model, grid=grid)
+    last, masks = model.layers["3"].dropout2, []
+    ones = torch.ones(DROPPING.sequence, 2, DROPPING.hidden, device=world.device)
+    last.register_forward_pre_hook(lambda *_: (ones,))
+    last.register_forward_hook(lambda _, __, y: masks.append((y > 0).cpu()))
+    words = torch.zeros(2, DROPPING.sequence, dtype=torch.long, device=world.device)
+    with torch.no_grad():
+        for _ in range(begin, end):
+            model(words)
+        model.eval()
+        model(words)  # draws nothing
+    checkpoint.save(folder, model=model, grid=grid)
+    return [tuple(mask.flatten().tolist()) for mask in masks[:-1]]
+
+
+def test_a_run_that_goes_on_drops_as_one_without_a_break_on_any_grid(
+    pool: Any, tmp_path: Path
+) -> None:
+    straight = pool(1).run(dropped, str(tmp_path / "straight"), (1, 1), 0, 6)[0]
+    assert len(set(straight)) == 6, "each step drops something else"
+    grids = [(1, (1, 1)), (2, (2, 1)), (4, (2, 1))]  # the last has two replicas
+    for i, (ranks, sizes) in enumerate(grids):
+        found = pool(ranks).run(dropped, str(tmp_path / "run"), sizes, 2 * i, 2 * i + 2)
+        assert found == [straight[2 * i : 2 * i + 2]] * ranks, sizes
+
+
 # ---------------------------------------------------------------------- what is refused
 
 
@@ -213,6 +249,7 @@ def test_an_index_that_lies_is_refused(pool: Any, written: Path) -> None:
     lies: list[tuple[Callable[[Any], Any], str]] = [
         (lambda i: i.update(format="shardlab checkpoint 9"), "this program reads"),
         (lambda i: i.update(extra=1), "unknown field `extra`"),
+        (lambda i: i.update(masks=-1), "Expected `int` >= 0"),
         (lambda i: entry(i).update(shape="8, 8"), "not an index"),
         (lambda i: entry(i)["pieces"].pop(), "has 32 of its 64 elements"),
         (lambda i: entry(i)["pieces"].append(entry(i)["pieces"][0]), "has elements twice"),

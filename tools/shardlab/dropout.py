@@ -5,11 +5,15 @@
 - Where each holds its own part (heads, features, and every row under sequence parallelism), each
   must draw its own mask, or the parts drop in step.
 
-So a mask comes from a generator keyed by (seed, place in the model), and by the tensor rank too
-where the activation is sharded. Data-parallel replicas should pass seeds that differ: they see
-other tokens. Megatron forks its CUDA RNG between two such states ("default" and
+So a mask comes from a generator keyed by (seed, place in the model, number of the mask), and by the
+tensor rank too where the activation is sharded. Data-parallel replicas should pass seeds that
+differ: they see other tokens. Megatron forks its CUDA RNG between two such states ("default" and
 "model-parallel-rng" in megatron/core/tensor_parallel/random.py); there data-parallel replicas share
 their seeds unless `--data-parallel-random-init` is given.
+
+A checkpoint keeps one number, how many masks were drawn, and any grid goes on from there. The state
+of a generator would say nothing to another grid; and a run that began at the seed again would drop
+what it dropped in its first steps.
 """
 
 from __future__ import annotations
@@ -31,18 +35,22 @@ class Dropout(nn.Module):
         name: of this place in the whole model.
         seed: of the run; add the data rank to it.
 
+    Attributes:
+        drawn: how many masks so far.
+
     Raises:
         ValueError: p is no such probability.
 
     """
 
     def __init__(self, p: float, *, axis: Axis, sharded: bool, name: str, seed: int) -> None:
-        """Key the generator; it is made on the first activation's device."""
+        """Note the key; the generator is made on the first activation's device."""
         super().__init__()
         if not 0 <= p < 1:
             raise ValueError(f"dropout p = {p} of {name}: expected 0 <= p < 1")
         self.p = p
-        self.key = key(seed, name, axis.rank if sharded else "replicated")
+        self.drawn = 0
+        self._key = seed, name, axis.rank if sharded else "replicated"
         self._generator: torch.Generator | None = None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -50,6 +58,8 @@ class Dropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         if self._generator is None:
-            self._generator = torch.Generator(x.device).manual_seed(self.key)
+            self._generator = torch.Generator(x.device)
+        self._generator.manual_seed(key(*self._key, self.drawn))
+        self.drawn += 1
         keep = torch.empty_like(x).bernoulli_(1 - self.p, generator=self._generator)
         return x * keep.div_(1 - self.p)

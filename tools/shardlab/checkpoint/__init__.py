@@ -43,6 +43,7 @@ from shardlab.checkpoint.held import (
 )
 from shardlab.checkpoint.index import CheckpointError, Entry, Index
 from shardlab.comm import Axis
+from shardlab.dropout import Dropout
 from shardlab.grid import Grid
 from shardlab.model import GPT, GPTConfig
 
@@ -65,8 +66,8 @@ def save(
         optimizer: of its parameters; AdamW, SGD or any whose state has the parameters' shape.
         record: what else to note, as JSON: step, position in the data, a schedule's state; rank 0's
             is written.
-        generators: of random numbers that all ranks draw alike (the order of the data, say). Not
-            those of dropout: another grid cuts activations otherwise.
+        generators: of random numbers that all ranks draw alike (the order of the data, say).
+            Dropout needs none: its masks are numbered, and the number is saved.
 
     Raises:
         CheckpointError: on every rank, where one could not write; an older checkpoint then stands.
@@ -82,11 +83,14 @@ def save(
         noted = _json(record or {})
         mine = shards.write(root / folder, whole.rank, held)
     parts = _gather(mine, whole, device)
+    drawn = torch.tensor([max((d.drawn for d in _dropouts(chunks)), default=0)], device=device)
+    masks = int(whole.all_reduce(drawn, op="max"))
     with _together(whole, "write the index", device):
         if whole.rank == 0:
             groups = settings(optimizer) if optimizer else []
             tensors = indexes.merge(parts)
-            index = Index(indexes.FORMAT, _plain(chunks[0].config), groups, noted, tensors)
+            config = _plain(chunks[0].config)
+            index = Index(indexes.FORMAT, config, groups, noted, tensors, masks)
             shards.commit(root, msgspec.json.format(msgspec.json.encode(index), indent=1))
             shards.sweep(root, folder)
 
@@ -129,11 +133,17 @@ def load(
         optimizer.load_state_dict({"state": state, "param_groups": groups})
     for generator, piece in zip((generators or {}).values(), drawn, strict=True):
         generator.set_state(piece.tensor)
+    for dropout in _dropouts(chunks):
+        dropout.drawn = index.masks
     return index.record
 
 
 def _listed(model: GPT | Sequence[GPT]) -> list[GPT]:
     return [model] if isinstance(model, GPT) else list(model)
+
+
+def _dropouts(chunks: Sequence[GPT]) -> list[Dropout]:
+    return [module for chunk in chunks for module in chunk.modules() if isinstance(module, Dropout)]
 
 
 def _everybody(grid: Grid) -> Axis:

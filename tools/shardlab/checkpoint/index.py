@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -59,6 +59,7 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         optimizer: the settings of each parameter group.
         record: whatever the trainer noted: step, position in the data, schedule.
         tensors: by name.
+        masks: how many each dropout of the model has drawn.
     """
 
     format: str
@@ -66,6 +67,7 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     optimizer: list[dict[str, Any]]
     record: dict[str, Any]
     tensors: dict[str, Entry]
+    masks: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 def read(path: Path) -> Index:
