@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+import time
 from pathlib import Path
 from unittest.mock import patch
 
@@ -160,6 +162,44 @@ def test_two_links_may_be_started_in_another_order_on_each_rank(pool) -> None:
     pool(2).run(crossing)
 
 
+class Interrupted:
+    """A store for a rank that the system interrupts before it reads what the first rank wrote.
+
+    When it goes on, `change` has been written over.
+    """
+
+    def __init__(self, store: dist.Store, change: str) -> None:
+        self._store, self._change, self._first = store, change, b""
+
+    def set(self, key: str, value: str) -> None:
+        self._store.set(key, value)
+
+    def get(self, key: str) -> bytes:
+        return self._store.get(key)
+
+    def check(self, keys: list[str]) -> bool:
+        if keys[0].startswith("open/") and not self._first:
+            self._first = self._store.get(self._change)
+            end = time.monotonic() + 10
+            while self._store.get(self._change) == self._first and time.monotonic() < end:
+                time.sleep(1e-3)
+        return self._store.check(keys)
+
+
+def test_a_rank_may_be_in_the_next_meeting_while_another_is_late_in_this_one() -> None:
+    store, seen = dist.HashStore(), []
+
+    def meet(me: int, store) -> None:
+        for _ in range(2):
+            seen.append(region.Region.meet(store, [0, 1], me, SLOT, timeout=5))
+
+    late = threading.Thread(target=meet, args=(1, Interrupted(store, "file")))
+    late.start()
+    meet(0, store)
+    late.join()
+    assert len(seen) == 4
+
+
 # ---------------------------------------------------------------------- messages
 
 
@@ -306,6 +346,25 @@ def full(world: World) -> str:
             link_of(world, where="full")
     assert leftovers(os.getpid()) == []
     return str(caught.value)
+
+
+def unopened(world: World) -> str:
+    def refused(*_: object) -> None:
+        time.sleep(0.2)  # until the other has found the file, and waits to hear of this rank
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    if world.rank == 0:
+        with patch.object(region, "_open", refused), pytest.raises(PermissionError) as caught:
+            link_of(world, where="unopened")
+    else:
+        with pytest.raises(CollectiveError) as caught:
+            link_of(world, where="unopened")
+    return str(caught.value)
+
+
+def test_others_learn_that_the_first_rank_cannot_open_its_own_file(pool) -> None:
+    _, other = pool(2).run(unopened, timeout=20)
+    assert "rank 0 could not open the shared memory: [Errno 13] Permission denied" in other
 
 
 def test_a_full_shared_memory_is_an_error_and_not_a_bus_error(pool) -> None:

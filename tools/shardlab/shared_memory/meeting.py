@@ -14,11 +14,12 @@ from shardlab.host import Card
 class Meeting:
     """One meeting, through a store that may hold an earlier meeting's keys.
 
-    A file's name is random and is gone once its meeting is over, so a stale "file" key leads to
-    nothing and a stale "open" key names another file: whoever reads one just looks again.
+    A file's name is random, and gone once its meeting is over: a stale "file" key leads to nothing,
+    and whoever reads one just looks again. "open" keys have the file in their name, since a rank
+    may be in the next meeting while another still reads the words of this one.
 
     Args:
-        store: nobody else may use its keys "file" and "open/N".
+        store: nobody else may use its keys "file" and "open/…".
         ranks: the ranks' numbers, for errors.
         me: this rank's place among them; the first makes the file.
         timeout: seconds to wait for the others.
@@ -36,24 +37,26 @@ class Meeting:
         """Tell the others where the file is."""
         self._write("file", path)
 
-    def give_up(self, error: OSError) -> None:
-        """Tell the others that this rank could not make the file, or not open it."""
-        key = f"open/{self._me}" if self._me else "file"
-        self._store.set(key, json.dumps(["", self._card.write(), str(error)]))
+    def give_up(self, path: Path | None, error: OSError) -> None:
+        """Tell the others that this rank could not make the file (no path), or not open it."""
+        if self._me == 0:
+            self._write("file", None, str(error))
+        if path:
+            self._write(_opened(path, self._me), None, str(error))
 
     def find(self) -> Path:
         """Return where the first rank has made the file."""
         path, maker = self._await("file", 0, lambda at, card: self._elsewhere(card) or at.exists())
         if self._elsewhere(maker):
-            self._write(f"open/{self._me}", path)  # so that the first rank learns of it too
+            self._write(_opened(path, self._me), path)  # so that the first rank learns of it too
             raise self._apart({0: maker, self._me: self._card})
         return path
 
     def gather(self, path: Path) -> list[Card]:
         """Tell that this rank has the file open; return every rank's card once all have."""
-        self._write(f"open/{self._me}", path)
+        self._write(_opened(path, self._me), path)
         cards = [
-            self._await(f"open/{peer}", peer, lambda opened, _: opened == path)[1]
+            self._await(_opened(path, peer), peer, lambda *_: True)[1]
             for peer in range(len(self._ranks))
         ]
         if any(self._elsewhere(card) for card in cards):
@@ -63,8 +66,8 @@ class Meeting:
     def _elsewhere(self, card: Card) -> bool:
         return not self._card.same_host(card)
 
-    def _write(self, key: str, path: Path) -> None:
-        self._store.set(key, json.dumps([str(path), self._card.write(), ""]))
+    def _write(self, key: str, path: Path | None, trouble: str = "") -> None:
+        self._store.set(key, json.dumps([str(path or ""), self._card.write(), trouble]))
 
     def _await(
         self, key: str, peer: int, current: Callable[[Path, Card], bool]
@@ -98,3 +101,8 @@ class Meeting:
             f"the shared-memory link joins ranks of one host: {', '.join(places)}. "
             'Use link="torch" for this axis'
         )
+
+
+def _opened(path: Path, peer: int) -> str:
+    """Return the key of what `peer` says of the file."""
+    return f"open/{path.name}/{peer}"

@@ -53,7 +53,7 @@ class Region:
         """Make the file (the first rank) or open it (the others); return when all have it.
 
         Args:
-            store: where the ranks meet; nobody else may use its keys "file" and "open/N".
+            store: where the ranks meet; nobody else may use its keys "file" and "open/…".
             ranks: their numbers, for errors.
             me: this rank's place among them.
             size: bytes; the same on every rank.
@@ -72,7 +72,7 @@ class Region:
             file = _open(path, me)
             return cls(file, meeting.gather(path), me)
         except OSError as error:
-            meeting.give_up(error)
+            meeting.give_up(path, error)
             raise
         finally:
             if path:
