@@ -40,6 +40,24 @@ def save(result, path):
 run.save = save
 """
 
+# Asked to end while a section's result is on its way to the disk.
+ASKED = """
+import signal
+from costlab import run
+from costlab.result import save as true
+def save(result, path):
+    if result.sections:
+        real = os.fsync
+        def asked(file):
+            os.kill(os.getpid(), signal.Signals[os.environ["REQUEST"]])
+            real(file)
+        os.fsync = asked
+        try: return true(result, path)
+        finally: os.fsync = real
+    return true(result, path)
+run.save = save
+"""
+
 
 def bench(
     folder: Path, *words: str, more: str = "", **environment: str
@@ -86,6 +104,21 @@ def test_a_run_that_breaks_off_keeps_what_it_measured(
     note = kept(tmp_path / "one.json").sections["counts"].note
     assert note
     assert note in line or words in note
+
+
+@pytest.mark.parametrize("request_", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("fault", ["killed", "none"])
+def test_a_request_to_end_waits_until_what_was_measured_is_written(
+    tmp_path: Path, request_: str, fault: str
+) -> None:
+    done = bench(tmp_path, "counts", more=ASKED, FAULT=fault, REQUEST=request_)
+    assert done.returncode == 130, done.stderr
+    (line,) = errors(done)
+    assert "what was measured is in" in line
+    assert "Traceback" not in done.stderr
+    section = load(tmp_path / "one.json").sections["counts"]
+    assert section.metrics[0].id == "count.before"
+    assert not list(tmp_path.glob("one.json?*")), "no file that was begun is left"
 
 
 def test_a_run_that_broke_off_goes_on_where_it_ended(tmp_path: Path) -> None:

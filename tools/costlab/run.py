@@ -23,6 +23,7 @@ from costlab.result import Metric, Result, ResultError, Section, save
 from costlab.sections import SectionError
 from costlab.settings import Settings
 from costlab.statistic import over_launches
+from costlab.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -133,14 +134,19 @@ class Run:
         else:
             section.status, section.note = "complete", ""
         finally:
-            section.seconds = round(time.monotonic() - begin, 1)
-            well = section.status == "complete"
-            line = f"{len(section.metrics)} metrics"
-            if not well:
-                self.faults.append(f"{name}: {section.note}")
-                line = f"{section.note}; {line} kept"
-            self._show.end(name, line, well=well)
-            self._save()
+            # Where a rank is lost, torchrun asks the others to end, maybe in the midst of this.
+            with uninterrupted():
+                self._close(name, section, time.monotonic() - begin)
+
+    def _close(self, name: str, section: Section, seconds: float) -> None:
+        section.seconds = round(seconds, 1)
+        well = section.status == "complete"
+        line = f"{len(section.metrics)} metrics"
+        if not well:
+            self.faults.append(f"{name}: {section.note}")
+            line = f"{section.note}; {line} kept"
+        self._show.end(name, line, well=well)
+        self._save()
 
     def _launches(self, section: Section, module: Any, worlds: list[tuple[str, int]]) -> None:
         """Measure launch after launch; what several of them measured becomes one metric each."""
@@ -160,9 +166,10 @@ class Run:
                         for metric in made:
                             latest[metric.id] = metric
             finally:
-                for name, metric in latest.items():
-                    launched.setdefault(name, []).append(metric)
-                section.metrics = [over_launches(same) for same in launched.values()]
+                with uninterrupted():
+                    for name, metric in latest.items():
+                        launched.setdefault(name, []).append(metric)
+                    section.metrics = [over_launches(same) for same in launched.values()]
             self._save()
 
     def _metrics(
@@ -182,7 +189,8 @@ class Run:
         if self.kept is None:
             return
         try:
-            save(self.result, self.kept)
+            with uninterrupted():
+                save(self.result, self.kept)
         except ResultError as fault:
             if not self.result.sections:
                 raise
