@@ -127,7 +127,7 @@ def test_any_grid_goes_on_from_any_other_bit_for_bit(
 def dropped(
     world: World, folder: str, sizes: tuple[int, int], begin: int, end: int
 ) -> list[tuple[int, ...]]:
-    """Train steps begin … end − 1, from the checkpoint unless at 0; save; say what each dropped."""
+    """Run steps begin … end − 1, from the checkpoint unless at 0; save; say what each dropped."""
     model, _, grid = setting(world, sizes, DROPPING)
     if begin:
         checkpoint.load(folder, model=model, grid=grid)

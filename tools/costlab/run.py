@@ -184,13 +184,13 @@ class Run:
             module.measure, settings, ranks=ranks, timeout=self._timeout, on_progress=progress
         )
 
+    @uninterrupted()
     def _save(self) -> None:
         """Write the result; where that fails, to another disk before giving up."""
         if self.kept is None:
             return
         try:
-            with uninterrupted():
-                save(self.result, self.kept)
+            save(self.result, self.kept)
         except ResultError as fault:
             if not self.result.sections:
                 raise
