@@ -1,16 +1,21 @@
 """Faults planted in the real notes, and which of them the checker catches.
 
-`python -m tests.notelab.faults` prints the table that docs/reference/promise.md shows. The pins are
-fixed and nothing here is random, so the table is the same on every machine that has the sources.
+`python -m tests.notelab.faults` (part of `make benchmark`) plants every fault in every citation,
+keeps what was caught in docs/measured/promise.json, and writes the table of
+docs/reference/promise.md from it. The pins are fixed and nothing here is random, so the figures are
+the same on every machine that has the sources: the tests plant a sample and compare.
 """
 
 import itertools
+import json
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from notelab import lock as lock_file
 from notelab.check import check_lab
@@ -28,6 +33,7 @@ RESULTS = Path("experiments/35-allreduce-costs")
 # No wheel holds these: where git can't be reached they are checked against the lock alone, and the
 # table must be the same everywhere.
 OUTSIDE_THE_WHEELS = ("megatron/training/",)
+MEASURED = ROOT / "docs/measured/promise.json"
 Mutation = Callable[[Citation], str | None]
 _CODE_SPAN = re.compile(r"`([^`\n]+)`")
 
@@ -96,12 +102,11 @@ def rewritten(text: str, new: Mutation) -> tuple[str, dict[str, str]]:
     return _CODE_SPAN.sub(swap, text), changed
 
 
-@dataclass
-class Tally:
+class Tally(msgspec.Struct):
     """How many planted faults were caught, of which kind of page."""
 
     planted: int = 0
-    missed: list[str] = field(default_factory=list)
+    missed: list[str] = []
 
     @property
     def rate(self) -> float:
@@ -109,21 +114,20 @@ class Tally:
         return 1 - len(self.missed) / self.planted if self.planted else 1.0
 
     def add(self, other: "Tally") -> None:
-        """Count another round's faults too."""
+        """Count other faults too."""
         self.planted += other.planted
         self.missed += other.missed
 
 
-@dataclass
-class Row:
-    """One kind of fault: caught with the lock in place, and with the lock made anew."""
+class Row(msgspec.Struct):
+    """Faults of one kind: caught with the lock in place, and with the lock made anew."""
 
-    kept: Tally = field(default_factory=Tally)
-    anew_in_notes: Tally = field(default_factory=Tally)
-    anew_in_reference: Tally = field(default_factory=Tally)
+    kept: Tally = msgspec.field(default_factory=Tally)
+    anew_in_notes: Tally = msgspec.field(default_factory=Tally)
+    anew_in_reference: Tally = msgspec.field(default_factory=Tally)
 
     def add(self, other: "Row") -> None:
-        """Count another round's faults too."""
+        """Count other faults too."""
         self.kept.add(other.kept)
         self.anew_in_notes.add(other.anew_in_notes)
         self.anew_in_reference.add(other.anew_in_reference)
@@ -139,10 +143,17 @@ class Sources:
             file.path: file for file in opened.evidence.gathered() if file.state is State.PROVED
         }
         self._named: dict[str, set[str]] = {}
+        cited: dict[str, Citation] = {}
         for view in opened.views:
             for cell in view.note.cells if view.note else []:
                 for citation in cell.citations:
                     self._named.setdefault(citation.text, set()).update(cell.names)
+                    cited[citation.key] = citation
+        self._functions = {
+            key: list(self._other_functions(citation))
+            for key, citation in cited.items()
+            if not citation.path.startswith(OUTSIDE_THE_WHEELS)
+        }
 
     def file(self, citation: Citation) -> CitedFile:
         """Return the file that a citation names."""
@@ -162,7 +173,16 @@ class Sources:
             return None
         return written(sorted(others)[0], citation.first, citation.last)
 
-    def other_functions(self, citation: Citation) -> Iterator[str]:
+    def other_function(self, citation: Citation, index: int) -> str | None:
+        """The head of the `index`-th other function of the file, if there are so many."""
+        known = self._functions[citation.key]
+        return known[index] if index < len(known) else None
+
+    def most_functions(self) -> int:
+        """How many other functions the file has that has most of them."""
+        return max(map(len, self._functions.values()))
+
+    def _other_functions(self, citation: Citation) -> Iterator[str]:
         """The head of each other function of the file: a range that is sound in itself.
 
         A function that the text itself names in code font is left out: it is what the text speaks
@@ -263,44 +283,33 @@ def caught_alone(book: Book, path: Path, old: str, new: str) -> bool:
     return bool(codes & (RANGE_CODES | LOCK_CODES))
 
 
-def shifts(book: Book, sizes: range) -> Row:
-    """Shift every citation by every distance in `sizes`, up and down."""
-    sources, total = Sources(book), Row()
-    for size in sizes:
-        for by in (-size, size):
-            total.add(plant(book, lambda c, by=by: sources.shifted(c, by), RANGE_CODES))
-    return total
+Plant = tuple[Mutation, set[str]]
+Measured = dict[str, dict[str, Row]]
 
 
-def other_functions(book: Book) -> Row:
-    """Point every citation at each other function of its file in turn."""
-    sources, total = Sources(book), Row()
-    choices: dict[str, list[str]] = {}
+def plants(book: Book) -> dict[str, dict[str, Plant]]:
+    """Return every kind of fault, and of each kind every way to plant it in all citations at once.
 
-    def nth(citation: Citation, index: int) -> str | None:
-        known = choices.setdefault(citation.key, list(sources.other_functions(citation)))
-        return known[index] if index < len(known) else None
-
-    for index in itertools.count():
-        row = plant(book, lambda c, i=index: nth(c, i), RANGE_CODES)
-        if not row.kept.planted:
-            return total
-        total.add(row)
-    raise AssertionError("unreachable")
-
-
-def table(book: Book) -> dict[str, Row]:
-    """Plant every fault in citations, with the lock in place and with the lock made anew."""
+    A way is a mutation and the codes that are right for it.
+    """
     sources = Sources(book)
+
+    def shifts(sizes: range) -> dict[str, Plant]:
+        both = [by for size in sizes for by in (-size, size)]
+        return {f"{by:+d}": (lambda c, by=by: sources.shifted(c, by), RANGE_CODES) for by in both}
+
     return {
-        "shifted by 1 to 4 lines": shifts(book, range(1, 5)),
-        "shifted by 5 to 50 lines": shifts(book, range(5, 51)),
-        "pointing at another function": other_functions(book),
-        "pointing into another file": plant(book, sources.other_file, RANGE_CODES),
-        "past the end of the file": plant(book, sources.past_the_end, {"N205"}),
-        "reversed": plant(book, lambda c: written(c.path, c.last + 1, c.first), {"N202"}),
-        "straddling two functions": plant(book, sources.straddling, {"N207"}),
-        "too wide": plant(book, sources.too_wide, {"N205", "N206"}),
+        "shifted by 1 to 4 lines": shifts(range(1, 5)),
+        "shifted by 5 to 50 lines": shifts(range(5, 51)),
+        "pointing at another function": {
+            str(index): (lambda c, i=index: sources.other_function(c, i), RANGE_CODES)
+            for index in range(sources.most_functions())
+        },
+        "pointing into another file": {"": (sources.other_file, RANGE_CODES)},
+        "past the end of the file": {"": (sources.past_the_end, {"N205"})},
+        "reversed": {"": (lambda c: written(c.path, c.last + 1, c.first), {"N202"})},
+        "straddling two functions": {"": (sources.straddling, {"N207"})},
+        "too wide": {"": (sources.too_wide, {"N205", "N206"})},
     }
 
 
@@ -318,6 +327,34 @@ SPANISH = {
     "straddling two functions": "a caballo entre dos funciones",
     "too wide": "demasiado ancha",
 }
+
+
+def table(measured: Measured) -> dict[str, Row]:
+    """Add up what was measured of each kind."""
+    rows = {kind: Row() for kind in measured}
+    for kind, ways in measured.items():
+        for row in ways.values():
+            rows[kind].add(row)
+    return rows
+
+
+def load() -> Measured:
+    """What was measured last, by kind and way."""
+    return msgspec.json.decode(MEASURED.read_bytes(), type=Measured)
+
+
+def save(measured: Measured) -> None:
+    """Keep what was measured, a way a line, so that a change shows which."""
+    kinds = [
+        f"  {json.dumps(kind)}: {{\n"
+        + ",\n".join(
+            f"    {json.dumps(way)}: {msgspec.json.encode(row).decode()}"
+            for way, row in ways.items()
+        )
+        + "\n  }"
+        for kind, ways in measured.items()
+    ]
+    MEASURED.write_text("{\n" + ",\n".join(kinds) + "\n}\n", "utf-8")
 
 
 def as_markdown(rows: dict[str, Row], language: str = "") -> str:
@@ -349,11 +386,18 @@ def put_between(mark: str, text: str, name: str) -> None:
 
 
 def main() -> None:
-    """Plant every fault, print the table and put it into the docs."""
+    """Plant every fault, keep the figures, print the table and put it into the docs."""
     from tests.notelab.real import real_bench
 
     with tempfile.TemporaryDirectory() as folder:
-        rows = table(copy_of_the_lab(Path(folder) / "book", real_bench()))
+        book = copy_of_the_lab(Path(folder) / "book", real_bench())
+        save(
+            {
+                kind: {way: plant(book, *one) for way, one in ways.items()}
+                for kind, ways in plants(book).items()
+            }
+        )
+    rows = table(load())
     fill_in(rows)
     print(as_markdown(rows), end="")
 
