@@ -1,0 +1,86 @@
+"""The bench against a known truth: the bandwidth of a link and the delay of a wire come back.
+
+Ranks sit in network namespaces, joined by a switch whose links are given a bandwidth, or by a wire
+that is given a delay (see ../network). `make benchmark` runs it and rewrites the measured table of
+docs/reference/bench.md (and .es.md).
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.costlab.network import lab
+from tests.costlab.network.namespaces import refusal
+from tests.notelab.faults import put_between
+from tests.shardlab.benchmark.provenance import provenance
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(2 * lab.PATIENCE)]
+ROOT = Path(__file__).parents[3]
+LIMIT = 0.05
+WORDS = {
+    "": (
+        "what the wire was given",
+        "what came back",
+        "{rate:.0f} Mbit/s, {ranks} nodes",
+        "a delay {step:.0f} ms longer, {ranks} nodes",
+        "{date}; {processor}, {cores} cores, load {load-before} before; gloo, torch {torch}.",
+    ),
+    ".es": (
+        "lo que se le dio al cable",
+        "lo que se midió",
+        "{rate:.0f} Mbit/s, {ranks} nodos",
+        "un retardo {step:.0f} ms mayor, {ranks} nodos",
+        "{date}; {processor}, {cores} núcleos, carga previa {load-before}; gloo, torch {torch}.",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def facts() -> dict[str, Any]:
+    return provenance() | {"date": datetime.now(UTC).date().isoformat()}
+
+
+@pytest.fixture(scope="module")
+def times(facts: dict[str, Any]) -> dict[str, Any]:
+    if why := refusal():
+        pytest.skip(why)
+    return lab.found("timed")
+
+
+def bandwidths(times: dict[str, Any], ranks: int) -> dict[float, float]:
+    """Bits a second that came back, by those that were given."""
+    shaped = times["shaped"]
+    return {rate: lab.bandwidth(shaped[f"n{ranks}.{rate:.0f}"], ranks) for rate in lab.RATES}
+
+
+def delays(times: dict[str, Any], ranks: int) -> dict[str, float]:
+    """Seconds by which the wire grew longer, by the operation that says so."""
+    delayed = times["delayed"][f"n{ranks}"]
+    return {operation: lab.one_way(delayed, operation, ranks) for operation in lab.OPERATIONS}
+
+
+def test_what_the_wire_was_given_comes_back(times: dict[str, Any], facts: dict[str, Any]) -> None:
+    for suffix, (given, back, rated, delayed, about) in WORDS.items():
+        rows = [f"| {given} | {back} |", "|---|--:|"]
+        for ranks in lab.WORLDS:
+            for rate, found in bandwidths(times, ranks).items():
+                what = rated.format(rate=rate / 1e6, ranks=ranks)
+                rows.append(f"| {what} | {found / 1e6:.1f} Mbit/s |")
+        for ranks in lab.WORLDS:
+            found_ms = [1e3 * one for one in delays(times, ranks).values()]
+            what = delayed.format(step=1e3 * lab.STEP, ranks=ranks)
+            rows.append(f"| {what} | {min(found_ms):.2f}–{max(found_ms):.2f} ms |")
+        table = "\n".join([*rows, "", about.format(**facts)])
+        put_between("network", f"{table}\n", f"bench{suffix}.md")
+        print(table)
+    for ranks in lab.WORLDS:
+        for rate, bandwidth in bandwidths(times, ranks).items():
+            assert bandwidth == pytest.approx(rate, rel=LIMIT), (ranks, rate)
+        for operation, delay in delays(times, ranks).items():
+            assert delay == pytest.approx(lab.STEP, rel=LIMIT), (ranks, operation)
+
+
+def test_the_relay_keeps_its_own_time(times: dict[str, Any]) -> None:
+    assert times["late"] < LIMIT * lab.STEP  # on a busy machine it is late, and proves nothing
