@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+PATIENCE = (
+    120  # seconds: a page takes one or two, on a machine that has other work several times that
+)
+
 
 class Reader:
     """Reads pages of a served site; `wrong` grows with every fault that the browser tells of."""
 
     def __init__(self, browser: Any, served: str, **settings: Any) -> None:
         self.context = browser.new_context(**settings)
+        self.context.set_default_timeout(1000 * PATIENCE)
         self.page = self.context.new_page()
         self.served = served
         self.wrong: list[str] = []
@@ -35,20 +40,30 @@ class Reader:
         return self.page
 
     def until(self, predicate: str, argument: Any = None) -> None:
-        """Wait until a function in the page is true, for at most 30 s.
+        """Wait until a function in the page is true, for at most PATIENCE seconds.
 
         Playwright's own `wait_for_function` evaluates within the page, whose policy forbids it.
         """
-        for _ in range(600):
+        for _ in range(20 * PATIENCE):
             if self.page.evaluate(predicate, argument):
                 return
             self.page.wait_for_timeout(50)
         raise AssertionError(f"never true: {predicate}")
 
-    def drawn(self) -> int:
-        """Wait for the page's diagrams; return how many stand there as pictures."""
-        self.until("() => document.documentElement.dataset.diagrams !== undefined")
+    def drawn(self, scheme: str = "light") -> int:
+        """Wait for the page's diagrams in a palette's colours; return how many are pictures."""
+        theme = {"light": "neutral", "dark": "dark"}[scheme]
+        self.until("theme => document.documentElement.dataset.diagrams === theme", theme)
         return int(self.page.locator("div.mermaid svg").count())
+
+    def painted(self, scheme: str) -> None:
+        """Have the system's palette be `scheme`, and wait until all of the page is in its colours."""
+        self.page.emulate_media(color_scheme=scheme)
+        palette = {"light": "default", "dark": "slate"}[scheme]
+        self.until("palette => document.body.dataset.mdColorScheme === palette", palette)
+        if self.page.locator("div.mermaid").count():
+            self.drawn(scheme)
+        self.until("() => document.getAnimations().length === 0")  # colours fade over
 
     def search(self, words: str) -> list[str]:
         """Type words into the page's search; return the addresses of what it finds."""

@@ -61,7 +61,7 @@ def taken(browser: Any, served: str, name: str, scheme: str, width: int, folder:
     view = VIEWS[name]
     page = reader.read(view.address)
     if page.locator("div.mermaid").count():
-        reader.drawn()
+        reader.drawn(scheme)
     view.prepare(page)
     file = folder / f"{name}-{scheme}-{width}.png"
     page.screenshot(path=file)

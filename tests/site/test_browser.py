@@ -94,10 +94,29 @@ def test_search_finds_a_word_in_its_own_language(wide: Reader, language: str, wo
     assert not wide.wrong
 
 
-def test_diagrams_are_drawn_again_when_the_palette_changes(wide: Reader) -> None:
+def test_the_page_and_its_diagrams_follow_the_systems_palette(wide: Reader) -> None:
     page = wide.read(SYNTHESIS)
-    assert wide.drawn() == 2
+    wide.painted("light")
     before = page.locator("div.mermaid").first.inner_html()
-    page.emulate_media(color_scheme="dark")
-    wide.until("before => document.querySelector('div.mermaid').innerHTML !== before", before)
+    wide.painted("dark")
     assert page.locator("div.mermaid svg").count() == 2
+    assert page.locator("div.mermaid").first.inner_html() != before
+    assert not wide.wrong
+
+
+@pytest.mark.parametrize(
+    ("language", "choices"),
+    [
+        ("", ["Always light", "Always dark", "As the system is"]),
+        ("es/", ["Siempre claro", "Siempre oscuro", "Como el sistema"]),
+    ],
+)
+def test_a_reader_may_choose_a_palette_and_keeps_it(
+    wide: Reader, language: str, choices: list[str]
+) -> None:
+    page = wide.read(language)
+    for choice, scheme in zip(choices, ["default", "slate", "default"], strict=True):
+        page.locator(f"label[title='{choice}']:visible").click()
+        wide.until("scheme => document.body.dataset.mdColorScheme === scheme", scheme)
+        page.reload(wait_until="load")
+        assert page.evaluate("document.body.dataset.mdColorScheme") == scheme

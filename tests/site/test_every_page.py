@@ -82,30 +82,28 @@ def seen() -> set[str]:
     return set()
 
 
-@pytest.mark.parametrize("spanish", [False, True])
-def test_every_page_is_quiet_drawn_accessible_and_fits_a_telephone(
-    telephone: Reader, axe: str, seen: set[str], spanish: bool
+@pytest.mark.parametrize("place", places(), ids=lambda place: place.address or "front")
+def test_a_page_is_quiet_drawn_accessible_and_fits_a_telephone(
+    telephone: Reader, axe: str, seen: set[str], place: Place
 ) -> None:
-    for place in places():
-        if place.address.startswith("es/") is not spanish:
-            continue
-        telephone.page.emulate_media(color_scheme="light")
-        page = telephone.read(place.address)
-        if place.diagrams:
-            assert telephone.drawn() == place.diagrams, place
-        assert page.locator("div.mermaid[data-error], .formula-error").count() == 0, place
-        assert page.locator(".formula .katex").count() == place.formulas, place
-        assert page.locator("details.question").count() == place.questions, place
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390, place
-        page.evaluate(axe)
-        assert page.evaluate(AXE, [CONTENT, SHAPE]) == [], place
-        nested = set(page.evaluate(NESTED))
-        if place.diagrams or not nested <= seen:  # something whose colours weren't looked at yet
-            seen |= nested
-            for scheme in ("light", "dark"):
-                page.emulate_media(color_scheme=scheme)
-                assert page.evaluate(AXE, [CONTENT, COLOUR]) == [], (place, scheme)
-        assert not telephone.wrong, (place, telephone.wrong)
+    telephone.wrong.clear()
+    telephone.page.emulate_media(color_scheme="light")
+    page = telephone.read(place.address)
+    if place.diagrams:
+        assert telephone.drawn() == place.diagrams
+    assert page.locator("div.mermaid[data-error], .formula-error").count() == 0
+    assert page.locator(".formula .katex").count() == place.formulas
+    assert page.locator("details.question").count() == place.questions
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.evaluate(axe)
+    assert page.evaluate(AXE, [CONTENT, SHAPE]) == []
+    nested = set(page.evaluate(NESTED))
+    if place.diagrams or not nested <= seen:  # something whose colours weren't looked at yet
+        seen |= nested
+        for scheme in ("light", "dark"):
+            telephone.painted(scheme)
+            assert page.evaluate(AXE, [CONTENT, COLOUR]) == [], scheme
+    assert telephone.wrong == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -113,8 +111,8 @@ def test_every_page_is_quiet_drawn_accessible_and_fits_a_telephone(
 def test_what_stands_around_the_content_is_readable_too(
     telephone: Reader, axe: str, address: str, scheme: str
 ) -> None:
-    telephone.page.emulate_media(color_scheme=scheme)
     page = telephone.read(address)
+    telephone.painted(scheme)
     page.evaluate(axe)
     assert page.evaluate(AXE, [EVERYTHING, {}]) == []
 

@@ -8,7 +8,6 @@
     "secure", "securityLevel", "startOnLoad", "maxTextSize", "suppressErrorRendering", "maxEdges",
     "themeCSS",
   ];
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const diagrams = [];
   let drawing = Promise.resolve();
 
@@ -18,7 +17,8 @@
     }
     if (!diagrams.length) return; // and no mermaid on this page
     draw();
-    dark.addEventListener("change", draw);
+    const palette = new MutationObserver(draw);
+    palette.observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
   }
 
   function draw() {
@@ -26,12 +26,15 @@
   }
 
   async function all() {
+    const theme = document.body.dataset.mdColorScheme === "slate" ? "dark" : "neutral";
     window.mermaid.initialize({
       startOnLoad: false,
       securityLevel: "strict",
       secure: SECURE,
       suppressErrorRendering: true,
-      theme: dark.matches ? "dark" : "neutral",
+      theme,
+      // Its dark theme's own ground is too light for the letters on it (4.4 to 1).
+      themeVariables: theme === "dark" ? { edgeLabelBackground: "#444444" } : {},
     });
     for (const [number, { element, text }] of diagrams.entries()) {
       try {
@@ -45,7 +48,7 @@
         element.setAttribute("data-error", "");
       }
     }
-    document.documentElement.dataset.diagrams = diagrams.length;
+    document.documentElement.dataset.diagrams = theme; // all of them stand there, in its colours
   }
 
   window.addEventListener("load", begin);
