@@ -15,6 +15,7 @@ from urllib.request import urlopen
 
 REPOSITORY = Path(__file__).parents[2]
 NOTE = "experiments/35-reading-notes/megatron-tp-layers"
+PATIENCE = 300  # seconds; a build takes a tenth of it
 
 
 def copied(folder: Path) -> Path:
@@ -54,12 +55,12 @@ def live(book: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}/"
         finally:
             server.terminate()
-            server.communicate(timeout=60)
+            server.communicate(timeout=PATIENCE)
 
 
 def get(address: str) -> str:
     """Return what is served there."""
-    with urlopen(address, timeout=60) as answer:
+    with urlopen(address, timeout=PATIENCE) as answer:
         return str(answer.read().decode())
 
 

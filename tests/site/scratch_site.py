@@ -54,6 +54,6 @@ def build(scratch: Scratch, *options: str) -> subprocess.CompletedProcess[str]:
         env=environment(scratch),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
