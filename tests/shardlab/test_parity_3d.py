@@ -175,10 +175,10 @@ def cases_for(ranks: int) -> list[Case]:
             parallel, schedule, tied, kind = PAIRS[(i + 2 * turn) % len(PAIRS)]
             parallel = parallel and tensor > 1
             schedule = schedule if pipeline > 1 else "1f1b"
-            # Ten steps once on each grid, and three otherwise; of many ranks the ten go over shared
-            # memory, the three over gloo.
-            steps = STEPS if ranks <= 2 or turn == 0 else 3
-            link = "shared-memory" if steps == STEPS and ranks > 2 else "torch"
+            # Ten steps once on each grid of up to four ranks, and three otherwise; of many ranks
+            # the first way goes over shared memory, the others over gloo.
+            steps = STEPS if ranks <= 2 or (ranks == 4 and turn == 0) else 3
+            link = "shared-memory" if turn == 0 and ranks > 2 else "torch"
             cases.add(Case(tensor, pipeline, data, parallel, schedule, tied, kind, steps, link))
         if pipeline == 2 and tensor <= 2 and data <= 2:
             cases.add(Case(tensor, 2, data, tensor > 1, "interleaved", True, "adamw", 3))
