@@ -17,6 +17,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Under `pytest -n 2 --dist loadgroup`, keep together what shares slow things, else by file.
+
+    shardlab's tests share their pools of workers, the site's its build and the browser.
+    """
+    if config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput"):
+        for item in items:
+            folder = item.path.relative_to(config.rootpath / "tests").parts[0]
+            group = folder if folder in ("shardlab", "site") else item.path.name
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report = yield

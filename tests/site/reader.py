@@ -57,7 +57,7 @@ class Reader:
         return int(self.page.locator("div.mermaid svg").count())
 
     def painted(self, scheme: str) -> None:
-        """Have the system's palette be `scheme`, and wait until all of the page is in its colours."""
+        """Have the system say `scheme`, and wait until all of the page is in its colours."""
         self.page.emulate_media(color_scheme=scheme)
         palette = {"light": "default", "dark": "slate"}[scheme]
         self.until("palette => document.body.dataset.mdColorScheme === palette", palette)
