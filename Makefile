@@ -1,11 +1,8 @@
-# Every target sets up what it needs in .venv from a bare clone; Python 3.11 or newer, git and make
+# Every target sets up what it needs in .venv from a bare clone; Python 3.11.2 or newer, git and make
 # are all that must be there. `make` lists the targets.
 PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
-LIGHT := $(VENV)/.light
-BENCH := $(VENV)/.bench
-FULL := $(VENV)/.full
+VENV ?= .venv
+IN := "$(VENV)/bin/python" -m
 MERMAID ?= 11
 KATEX ?= 0.19
 # What pip is told to install as torch. On Linux an index's own build may bring gigabytes of CUDA:
@@ -13,78 +10,68 @@ KATEX ?= 0.19
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-env bench bench-env lint fix hooks serve site screenshots vendor benchmark clean
+.NOTPARALLEL:
+.PHONY: help check check-env test test-env test-newest bench bench-env lint fix hooks serve site \
+  screenshots vendor benchmark lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-$(VENV)/.pip:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Shardbook needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
-	@echo "setting up $(VENV) (once)"
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25'
-	@touch $@
+define set-up
+@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11, 2))' || \
+  { echo "Shardbook needs Python 3.11.2 or newer; $(PYTHON) is $$("$(PYTHON)" -V 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+@"$(PYTHON)" tools/environment.py $(1) --venv "$(VENV)" --torch '$(TORCH)'
+endef
 
-$(LIGHT): $(VENV)/.pip pyproject.toml
-	@echo "installing the checker (about 15 MB)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
-	@touch $@
+check-env:
+	$(call set-up,check)
 
-$(BENCH): $(LIGHT)
-	@echo "installing torch ($(TORCH); 200 MB for a CPU build, 3 GB or more with CUDA: TORCH=… chooses)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
-	@echo "installing what the bench needs (about 80 MB)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	@touch $@
+bench-env: ## set up all that the bench needs
+	$(call set-up,bench)
 
-$(FULL): $(BENCH)
-	@echo "installing what the tests, the site and the linters need (about 80 MB)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
+test-env: ## set up all that the tests need
+	$(call set-up,test)
 
-check: $(LIGHT) ## prove the workbook's notes (the main job)
-	@$(BIN)/shardbook check
+check: check-env ## prove the workbook's notes (the main job)
+	@$(IN) notelab check
 
-test-env: $(FULL) ## set up all that the tests need
-
-test: $(FULL) ## run every test
-	@$(BIN)/python -m pytest
-
-bench-env: $(BENCH) ## set up all that the bench needs
+test: test-env ## run every test
+	@$(IN) pytest
 
 bench: ## measure this machine, judge the claims (tools/bench)
 	@tools/bench
 
-lint: $(FULL) ## ruff and mypy
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+lint: test-env ## ruff and mypy
+	@$(IN) ruff check .
+	@$(IN) ruff format --check .
+	@$(IN) mypy
 
-fix: $(FULL) ## let ruff mend what it can
-	@$(BIN)/ruff check --fix .
-	@$(BIN)/ruff format .
+fix: test-env ## let ruff mend what it can
+	@$(IN) ruff check --fix .
+	@$(IN) ruff format .
 
-hooks: $(FULL) ## install the pre-commit hook
-	@$(BIN)/pre-commit install
+hooks: test-env ## install the pre-commit hook
+	@$(IN) pre_commit install
 
-serve: $(FULL) ## read the workbook in a browser
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+serve: test-env ## read the workbook in a browser
+	@NO_MKDOCS_2_WARNING=1 $(IN) mkdocs serve
 
-site: $(FULL) ## build the site into site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+site: test-env ## build the site into site/
+	@NO_MKDOCS_2_WARNING=1 $(IN) mkdocs build --strict
 
-screenshots: $(FULL) ## take the README's pictures of the site (needs chromium)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m tests.site.screenshots
+screenshots: test-env ## take the README's pictures of the site (needs chromium)
+	@NO_MKDOCS_2_WARNING=1 $(IN) tests.site.screenshots
 
-vendor: $(FULL) ## refresh the vendored mermaid and KaTeX (MERMAID=11.x.y KATEX=0.x.y; needs npm)
-	@$(BIN)/python tools/sitelab/vendor.py mermaid=$(MERMAID) katex=$(KATEX)
+vendor: test-env ## refresh the vendored mermaid and KaTeX (MERMAID=11.x.y KATEX=0.x.y; needs npm)
+	@"$(VENV)/bin/python" tools/sitelab/vendor.py mermaid=$(MERMAID) katex=$(KATEX)
 
-benchmark: $(FULL) ## measure checker (needs npm), kernels and site (needs chromium)
-	@$(BIN)/python -m pytest -m benchmark -s tests/notelab/benchmark tests/shardlab/benchmark \
+benchmark: test-env ## measure checker (needs npm), kernels and site (needs chromium)
+	@$(IN) pytest -m benchmark -s tests/notelab/benchmark tests/shardlab/benchmark \
 	  tests/site/benchmark
 
+lock: ## refresh the locks in .ci/lock (UPGRADE=--upgrade takes the newest of everything)
+	@PYTHON="$(PYTHON)" .ci/lock/refresh $(UPGRADE)
+
 clean: ## remove everything that make made
-	rm -rf $(VENV) site .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf "$(VENV)" site .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
