@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check check-env test test-env test-newest bench bench-env lint fix hooks serve site \
+.PHONY: help check check-env test test-env bench bench-env lint fix hooks serve site \
   screenshots vendor benchmark lock clean
 
 help: ## list the targets

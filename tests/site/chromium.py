@@ -5,7 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+from playwright.sync_api import sync_playwright
+
+HOW = "apt-get install chromium, or .venv/bin/python -m playwright install chromium"
 
 # A fresh profile that asks nobody else for anything, as CI's machine runs it.
 QUIET = [
@@ -19,16 +25,20 @@ QUIET = [
 ]
 
 
+@cache
 def program() -> str | None:
-    """Return where the browser is, or None."""
-    return shutil.which("chromium") or shutil.which("google-chrome")
+    """Return where the browser is, the machine's or else playwright's own, or None."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    with sync_playwright() as play:
+        own = play.chromium.executable_path
+    return own if Path(own).exists() else None
 
 
 @contextmanager
 def launched() -> Iterator[Any]:
-    """Start the browser; both it and playwright must be there."""
-    from playwright.sync_api import sync_playwright
-
+    """Start the browser, which must be there."""
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=program(), args=QUIET)
         yield browser

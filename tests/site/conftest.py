@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import axe_playwright_python
 import pytest
 
-from tests.site.chromium import launched, program
+from tests.site.chromium import HOW, launched, program
 from tests.site.serving import serving
 
 REPOSITORY = Path(__file__).parents[2]
@@ -38,19 +39,26 @@ def served(site: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Give each skip for want of a browser one place, so that the summary has one line for all."""
+    report = yield
+    if report.skipped and HOW in str(report.longrepr):
+        report.longrepr = (__file__, 1, report.longrepr[2])
+    return report
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Chromium, driven by playwright; a laptop that lacks either skips, CI installs both."""
-    pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]'")
+    """Chromium, driven by playwright; a laptop without one skips, in one line of the summary."""
     if program() is None:
-        pytest.skip("no chromium on this machine")
+        pytest.skip(f"no chromium here; to run these: {HOW}")
     with launched() as chromium:
         yield chromium
 
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """axe-core's script, to run in a page; a laptop that lacks it skips, CI installs it."""
-    package = pytest.importorskip("axe_playwright_python", reason="pip install '.[browser]'")
-    (folder,) = package.__path__
+    """axe-core's script, to run in a page."""
+    (folder,) = axe_playwright_python.__path__
     return (Path(folder) / "axe.min.js").read_text("utf-8")
