@@ -189,7 +189,8 @@ def _share_gloo_device() -> None:
     device = c10d.ProcessGroupGloo.create_default_device()
 
     class Gloo(c10d.ProcessGroupGloo):
-        def __init__(self, store: Any, rank: int, size: int, timeout: Any) -> None:
+        def __init__(self, store: Any, rank: int, size: int, timeout: Any, **later: bool) -> None:
+            assert not any(later.values()), later  # torch 2.15's enable_reconfigure=False
             options = self._Options()
             options._devices, options._timeout = [device], timeout
             super().__init__(store, rank, size, options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -47,6 +48,11 @@ def f(*shape: int) -> Tensor:
 def waited(*results: Tensor) -> None:
     for result in results:
         func.wait_tensor(result)
+
+
+def gather_single(group: Any) -> None:
+    with suppress(RuntimeError):  # NCCL alone carries it out
+        dist.gather_single(f(5), f(10), 1, group=group)
 
 
 def coalesced(group: Any) -> None:
@@ -203,6 +209,8 @@ FORMS: dict[str, tuple[Callable[[Any], Any], list[tuple[Any, ...]]]] = {
         [("all_gather", 32, 16, PAIR), ("reduce_scatter", 32, 16, PAIR)],
     ),
 }
+if hasattr(dist, "gather_single"):  # torch 2.15
+    FORMS["gather into one tensor"] = (gather_single, [("gather", 40, 20, PAIR)])
 
 
 @pytest.mark.parametrize("form", FORMS)

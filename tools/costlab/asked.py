@@ -16,7 +16,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
 
 
-class Sizes(click.ParamType[tuple[int, ...]]):
+class Sizes(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
     """A range in powers of two, "1K:64M", or a list, "1K,4K,1M"; K, M and G are 1024s."""
 
     name = "range"

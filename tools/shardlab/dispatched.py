@@ -33,6 +33,7 @@ _IN_PLACE = {
     "broadcast": ("broadcast", "tensors"),
     "reduce": ("reduce", "tensors"),
     "gather": ("gather", "input_tensors ×ranks"),
+    "gather_into_tensor": ("gather", "input_tensor ×ranks"),  # torch 2.15
     "scatter": ("scatter", "output_tensors ×ranks"),
     "send": ("send", "tensors"),
     "recv": ("recv", "tensors"),
@@ -51,7 +52,13 @@ _FUNCTIONAL = {
     "irecv": ("recv", "tensor"),
 }
 _NO_COMMUNICATION = frozenset(
-    {"wait_tensor", "wrap_tensor_autograd", "check_for_nan", "mesh_get_process_group"}
+    {
+        "wait_tensor",
+        "wait_tensors",  # torch 2.15
+        "wrap_tensor_autograd",
+        "check_for_nan",
+        "mesh_get_process_group",
+    }
 )
 
 
