@@ -234,7 +234,11 @@ def test_pasted_source_is_found_however_it_is_quoted(scratch: Scratch, shape: st
     assert "`pkg/scaler.py`" in finding.message
 
 
-@pytest.mark.parametrize("junk", [b"\xff\xfe", b"", b"  \n", b"x" * 50_000_000])
+@pytest.mark.parametrize(
+    "junk",
+    [b"\xff\xfe", b"", b"  \n", b"x" * 50_000_000],
+    ids=["no text", "empty", "blank", "huge"],
+)
 def test_an_unreadable_note_is_a_finding(scratch: Scratch, junk: bytes) -> None:
     scratch.lab.joinpath("note.md").write_bytes(junk)
     assert "N102" in scratch.codes()
