@@ -21,11 +21,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / ".ci" / "lock"
-# In the order they lie on each other, with what is downloaded.
+# In the order they lie on each other, with the megabytes that are downloaded.
 LAYERS = {
-    "check": "the checker (about 10 MB)",
-    "bench": "what the bench needs (about 80 MB)",
-    "test": "what the tests, the site and the linters need (about 110 MB)",
+    "check": ("the checker", 10),
+    "bench": ("what the bench needs", 80),
+    "test": ("what the tests, the site and the linters need", 110),
 }
 NEIGHBOUR = "megatron-core"  # the one locked package with a compiled part and few wheels
 _LOST = re.compile(r"Retrying|[Cc]onnection|timed out|ProxyError|SSLError")
@@ -82,8 +82,9 @@ class Environment:
         lock = LOCKS / f"{layer}.txt"
         if layer == "bench":
             self._demand_wheels(lock)
-        say(f"installing {LAYERS[layer]}")
-        self._install(layer, "--no-deps", "--require-hashes", "--requirement", str(lock))
+        what, megabytes = LAYERS[layer]
+        say(f"installing {what} (about {megabytes} MB)")
+        self._install(what, "--no-deps", "--require-hashes", "--requirement", str(lock))
         if layer == "check":
             here = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
             self._install("this repository", *here)

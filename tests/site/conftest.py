@@ -39,6 +39,16 @@ def served(site: Path) -> Iterator[str]:
         yield address
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "browser: needs chromium; given by the fixture of that name")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what needs a browser, so that `-m 'not browser'` leaves it out."""
+    if "browser" in getattr(item, "fixturenames", ()):
+        item.add_marker("browser")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Give each skip for want of a browser one place, so that the summary has one line for all."""
