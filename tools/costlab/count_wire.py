@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from costlab.counted import counted
 from costlab.result import Metric
@@ -33,7 +32,7 @@ def loopback(world: World) -> Iterator[Metric]:
     n, axis = world.size, world.whole
     x = torch.ones(PAYLOAD // 4)
     piece = torch.empty(PAYLOAD // 4 // n)
-    calls: dict[str, Callable[[], Tensor | None]] = {
+    calls: dict[str, Callable[[], object]] = {
         "gloo.all_reduce": lambda: dist.all_reduce(x.clone(), group=axis.group),
         "gloo.reduce_scatter": lambda: dist.reduce_scatter_tensor(piece, x, group=axis.group),
         "axis.reduce_scatter": lambda: axis.reduce_scatter(x),
@@ -46,7 +45,7 @@ def loopback(world: World) -> Iterator[Metric]:
         yield counted(f"wire.{name}.n{n}.halves", halves, "ratio", how="measured")
 
 
-def _sent(world: World, call: Callable[[], Tensor | None]) -> float:
+def _sent(world: World, call: Callable[[], object]) -> float:
     """Return the bytes on loopback during one call, a rank and a byte of payload."""
     axis = world.whole
     axis.barrier()
