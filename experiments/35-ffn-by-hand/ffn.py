@@ -8,10 +8,17 @@ Dimensions, of which a lower-case letter is one GPU's part:
     B  tokens (3)    D  width of the model (3)    F  hidden units (2)    f  one GPU's units, F/2 (1)
 """
 
+import sys
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+try:
+    import torch
+    from torch import Tensor
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"ffn.py: error: this Python has no {missing.name}: run `make bench-env` once, and "
+        "`source .venv/bin/activate` in every terminal"
+    )
 
 GPUS = 2
 X_BD = torch.tensor([[1, 2, 0], [3, 0, -2], [2, -1, 1]], dtype=torch.float64)

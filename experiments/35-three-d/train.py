@@ -18,20 +18,26 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
-import torch
-from grammar import Grammar
-from settings import ORDERS, Settings, parsed
-from torch import Tensor
+try:
+    import torch
+    from grammar import Grammar
+    from settings import ORDERS, Settings, parsed
+    from torch import Tensor
 
-from shardlab import checkpoint
-from shardlab.checkpoint import CheckpointError
-from shardlab.comm import World
-from shardlab.grid import Grid
-from shardlab.ledger import Ledger
-from shardlab.model import GPT
-from shardlab.pipeline.run import Microbatch, run
-from shardlab.pipeline.schedule import by_name
-from shardlab.step import StepGradients
+    from shardlab import checkpoint
+    from shardlab.checkpoint import CheckpointError
+    from shardlab.comm import World
+    from shardlab.grid import Grid
+    from shardlab.ledger import Ledger
+    from shardlab.model import GPT
+    from shardlab.pipeline.run import Microbatch, run
+    from shardlab.pipeline.schedule import by_name
+    from shardlab.step import StepGradients
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"train.py: error: this Python has no {missing.name}: run `make bench-env` once, and "
+        "`source .venv/bin/activate` in every terminal"
+    )
 
 
 class Trainer:
