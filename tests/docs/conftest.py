@@ -1,0 +1,109 @@
+"""A reader's machine: a clone of this working tree, a home and a cache of its own, no host."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from notelab.evidence import State
+from notelab.sources.store import default_root
+from notelab.workbook import open_lab
+from tests.docs.page import ROOT
+from tests.notelab.faults import OUTSIDE_THE_WHEELS
+from tests.notelab.real import real_bench
+from tests.notelab.scratch import git
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a repository whose one commit is this working tree, whatever of it is committed."""
+    folder = tmp_path_factory.mktemp("docs") / "repository"
+    files = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split("\0")  # fmt: skip
+    for name in files:
+        if name and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "as it is here")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return what stands for both repositories that the labs read, with the tags that they pin."""
+    folder = tmp_path_factory.mktemp("upstream")
+    (folder / "setup.py").write_text("import setuptools\n")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "one")
+    git(folder, "tag", "core_v0.16.1")
+    git(folder, "tag", "v2.13.0")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[str]:
+    """Return the address of the process that forks torchrun's ranks."""
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are too deep for a socket
+        address = f"{folder}/ranks"
+        serving = subprocess.Popen(
+            [sys.executable, HERE / "stand_ins/ranks.py", address],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "tools"), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+        )
+        assert serving.stdout and serving.stdout.readline() == b"ready\n"
+        yield address
+        serving.kill()
+        serving.wait()
+
+
+@pytest.fixture(scope="session")
+def cited_text() -> Path:
+    """Return the user's store, with what the notes cite: brought as `make check` brings it."""
+    gathered = open_lab(ROOT / "experiments/35-reading-notes", real_bench()).evidence.gathered()
+    for file in gathered:
+        if file.state is not State.PROVED and not file.path.startswith(OUTSIDE_THE_WHEELS):
+            pytest.skip(f"the cited sources are not at hand: {file.path}: {file.reasons}")
+    return Path(os.environ.get("SHARDBOOK_CACHE") or default_root()) / "blobs"
+
+
+@pytest.fixture
+def shell(
+    request: pytest.FixtureRequest, repository: Path, upstream: Path, ranks: str, tmp_path: Path
+) -> dict[str, str]:
+    """Return the environment of a reader's shell: nothing is set up, no host is reached."""
+    home, cache = tmp_path / "home", tmp_path / "cache"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[user]\nname = Reader\nemail = reader@example.invalid\n")
+    if "shardbook show" in request.node.callspec.params["page"].read_text("utf-8"):
+        shutil.copytree(request.getfixturevalue("cited_text"), cache / "blobs")
+    ours = Path(sys.executable).parent
+    path = [part for part in os.environ["PATH"].split(os.pathsep) if Path(part) != ours]
+    return {
+        "HOME": str(home),
+        "PATH": os.pathsep.join(path),
+        "LANG": "C.UTF-8",
+        "SHARDBOOK_CACHE": str(cache),
+        "SHARDBOOK_MIRROR_MEGATRON": str(upstream),
+        "SHARDBOOK_MIRROR_PYTORCH": str(upstream),
+        "PRE_COMMIT_HOME": str(tmp_path / "pre-commit"),
+        "PIP_NO_INDEX": "1",
+        "MAKEFLAGS": "n",
+        "OMP_NUM_THREADS": "1",
+        "REPOSITORY": str(repository),
+        "UPSTREAM": str(upstream),
+        "PYTHON": sys.executable,
+        "DOCS": str(HERE),
+        "RANKS": ranks,
+    }

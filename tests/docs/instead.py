@@ -1,0 +1,83 @@
+"""What is run in place of a page's command, and why. What isn't named here runs as it stands.
+
+`make` itself is asked what it would do (MAKEFLAGS=n): every target downloads, and the jobs of
+`.ci/run` run them. So a target that is gone is noticed, and a recipe isn't run.
+"""
+
+import re
+from dataclasses import dataclass
+
+NOTES = "experiments/35-reading-notes"
+MINE = "experiments/my-reading"
+
+
+@dataclass(frozen=True)
+class Instead:
+    """A command, as a pattern of the whole of it, what is run, and the reason."""
+
+    pattern: str
+    run: str
+    because: str
+
+
+INSTEAD = (
+    Instead(
+        r"git clone REPOSITORY (\w+)",
+        r'git clone --quiet "$REPOSITORY" \1 && "$PYTHON" "$DOCS/environment.py" \1',
+        "the address is that of this working tree, and what make would install is lent",
+    ),
+    Instead(
+        r"(torchrun .*train\.py.*)",
+        r"\1 --steps 1 --sequence 16",
+        "sixty steps on ranks that share a processor take minutes",
+    ),
+    Instead(
+        r"tools/bench(?! --help| claims| compare| report)(.*)",
+        r'.venv/bin/python "$DOCS/stand_ins/bench.py"\1',
+        "it measures for minutes; here it reads the command line, tests/costlab measures",
+    ),
+    Instead(
+        r"(tools/bench compare) A.json B.json",
+        r"\1 experiments/*/results/reference.json experiments/*/results/reference.json",
+        "any two results will do",
+    ),
+    Instead(
+        r"(tools/bench report --adopt)",
+        r"\1 experiments/35-allreduce-costs/results/reference.json",
+        "nothing was measured here that could become the reference",
+    ),
+    Instead(r"make hooks", "pre-commit install", "that is its recipe, and the hook is wanted here"),
+    Instead(
+        rf"(shardbook lock {MINE})",
+        rf"cp {NOTES}/megatron-tp-layers.md {NOTES}/fsdp-prefetch.md {NOTES}/synthesis.md {MINE} "
+        r"&& \1",
+        "the learner has written three notes by then; finished ones stand for them",
+    ),
+    Instead(
+        r"(shardbook pin megatron) REF (.*)", r"\1 core_v0.16.1 \2", "the reader names a reference"
+    ),
+    Instead(
+        r"(shardbook pin .* --mirror megatron)=DIR", r'\1="$UPSTREAM"', "the reader names a clone"
+    ),
+    Instead(
+        r"(git commit --no-verify)",
+        r"\1 --allow-empty --message 'On the way'",
+        "there is nothing to commit at this place, and no editor",
+    ),
+    Instead(r"apt install chromium", "true", "the machine's packages aren't a test's to change"),
+)
+
+# How a command ends where that isn't 0: by page, then command, then how it ends each time.
+ENDS = {
+    "docs/labs/03-annotated-reading.md": {
+        f"shardbook check {MINE}": [(1, "5 findings"), (0, "0 findings")]
+    },
+}
+
+
+def run_for(command: str) -> str:
+    """Return what is run for a page's command."""
+    for one in INSTEAD:
+        if re.fullmatch(one.pattern, command):
+            return re.sub(one.pattern, one.run, command, count=1)
+    return command

@@ -1,0 +1,51 @@
+"""What a page, or a lab, says of itself is so."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.page import ROOT
+
+WHAT = ("pages", "citations", "proved", "locked", "diagrams", "findings")
+
+
+def test_the_readme_shows_how_make_check_ends() -> None:
+    shown = re.search(r"```text\n(\d+ pages, .*)\n```", (ROOT / "README.md").read_text("utf-8"))
+    done = subprocess.run(
+        [sys.executable, "-m", "notelab", "check", "--offline"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert shown and done.returncode == 0, done.stdout
+    # How much is proved depends on which hosts answer; what there is to prove doesn't.
+    fixed = re.compile(r"\d+ (?:pages|citations|diagrams|findings)")
+    last = done.stdout.splitlines()[-1]
+    assert fixed.findall(shown[1]) == fixed.findall(last), f"write into the README: {last}"
+    counts = dict(zip(WHAT, re.findall(r"\d+", shown[1]), strict=True))
+    assert int(counts["proved"]) + int(counts["locked"]) == int(counts["citations"])
+
+
+@pytest.mark.parametrize(
+    ("script", "module"),
+    [
+        ("35-ffn-by-hand/ffn.py", "torch"),
+        ("35-three-d/train.py", "torch"),
+        ("35-three-d/train.py", "shardlab"),
+    ],
+)
+def test_a_lab_without_its_packages_says_in_one_line_how_to_get_them(
+    script: str, module: str
+) -> None:
+    path = ROOT / "experiments" / script
+    hidden = (
+        f"import runpy, sys; sys.modules[{module!r}] = None; sys.path[0] = {str(path.parent)!r}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"{hidden}; runpy.run_path({str(path)!r})"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith(f"{path.name}: error: this Python has no {module}")
+    assert "`make bench-env`" in done.stderr and "activate" in done.stderr
