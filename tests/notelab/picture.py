@@ -53,7 +53,7 @@ def main() -> None:
             check=False,
         )
     assert done.returncode == 1, done.stderr
-    console = Console(record=True, width=100, file=Path(os.devnull).open("w"))  # noqa: SIM115
+    console = Console(record=True, width=118, file=Path(os.devnull).open("w"))  # noqa: SIM115
     console.print(Text("$ " + " ".join(command), style="bold"))
     console.print(Text.from_ansi(done.stdout.rstrip()), soft_wrap=False)
     svg = console.export_svg(title="shardbook check", theme=THEME)
