@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from shardlab import partial_gradients
 from shardlab.comm import Axis, World
 from shardlab.dropout import Dropout
 from shardlab.model import GPT, GPTConfig
+from shardlab.pipeline.run import run
+from shardlab.pipeline.schedule import one_forward_one_backward
 
 CONFIG = GPTConfig(layers=2, hidden=16, heads=4, vocab=12, sequence=8, dropout=0.3)
 
@@ -92,3 +99,82 @@ def test_what_is_replicated_stays_equal_on_all_ranks_in_training(pool, sequence_
 def test_replicas_with_seeds_of_their_own_drop_differently(pool) -> None:
     first, second = (pool(2).run(steps, False, seed)[0]["loss"] for seed in (0, 1))
     assert first != second
+
+
+# ------------------------------------------------------------------ activation checkpointing
+
+WAYS: dict[str, Callable[..., Any]] = {
+    "saved": lambda block, x: block(x),
+    "reentrant": lambda block, x: checkpoint(block, x, use_reentrant=True),
+    "not reentrant": lambda block, x: checkpoint(block, x, use_reentrant=False),
+    "nested": lambda block, x: checkpoint(
+        lambda x: checkpoint(block, x, use_reentrant=False), x, use_reentrant=False
+    ),
+    "nested, reentrant": lambda block, x: checkpoint(
+        lambda x: checkpoint(block, x, use_reentrant=True), x, use_reentrant=False
+    ),
+    "unseeded": lambda block, x: checkpoint(
+        block, x, use_reentrant=False, preserve_rng_state=False
+    ),
+}
+
+
+def checkpointed(model: GPT, way: str) -> GPT:
+    for block in model.layers.values():
+        block.forward = partial(WAYS[way], block.forward)
+    return model
+
+
+def learned(world: World, sequence_parallel: bool, way: str) -> tuple[list[Tensor], set[int]]:
+    """Gradients of three micro-batches whose backwards come last first; how many masks there were.
+
+    The first and the last are alike: only their masks differ.
+    """
+    model = GPT(
+        CONFIG, tensor=world.whole, sequence_parallel=sequence_parallel, device=world.device
+    )
+    checkpointed(model, way)
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, 12, (2, 3, 8), generator=generator).to(world.device)
+    losses = [model.loss(model(tokens[i]), tokens[i]) for i in (0, 1, 0)]
+    for loss in losses[::-1]:
+        loss.backward()
+    masks = {module.drawn for module in model.modules() if isinstance(module, Dropout)}
+    return [p.grad.cpu() for p in model.parameters() if p.grad is not None], masks
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
+def test_a_recomputation_draws_the_mask_of_its_forward(pool, sequence_parallel) -> None:
+    saved, masks = zip(*pool(2).run(learned, sequence_parallel, "saved"), strict=True)
+    assert masks == ({3}, {3})
+    for way in ("reentrant", "not reentrant", "nested", "nested, reentrant"):
+        found, masks = zip(*pool(2).run(learned, sequence_parallel, way), strict=True)
+        assert masks == ({3}, {3}), "a recomputation counted as a mask of its own"
+        for ours, theirs in zip(found, saved, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True)), way
+
+
+def test_a_recomputation_that_cannot_know_its_mask_is_refused(pool) -> None:
+    model = checkpointed(GPT(CONFIG, tensor=Axis.alone()), "unseeded")
+    tokens = torch.zeros(1, 8, dtype=torch.long)
+    loss = model.loss(model(tokens), tokens)
+    with pytest.raises(RuntimeError, match=r"layers\.1\..*preserve_rng_state=True"):
+        loss.backward()
+
+
+def piped(world: World, way: str) -> list[Tensor]:
+    model = GPT(CONFIG, tensor=Axis.alone(), stage=world.rank, stages=2, device=world.device)
+    checkpointed(model, way)
+    tokens = torch.zeros(1, 8, dtype=torch.long, device=world.device)
+    run(
+        one_forward_one_backward(2, 4), model, [(tokens, tokens)] * 4, model.loss,
+        axis=world.whole, shape=model.hidden_shape(1, 8),
+    )  # fmt: skip
+    return [p.grad.cpu() for p in model.parameters() if p.grad is not None]
+
+
+def test_each_micro_batch_of_a_pipeline_is_recomputed_with_its_own_mask(pool) -> None:
+    saved = pool(2).run(piped, "saved")
+    for way in ("reentrant", "not reentrant"):
+        for ours, theirs in zip(pool(2).run(piped, way), saved, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True)), way

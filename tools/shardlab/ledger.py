@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 from shardlab import dispatched
 from shardlab.collective import Call
+from shardlab.engine import inside_backward
 
 _NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
 
@@ -102,7 +103,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> None:
         """Add an entry, unless muted."""
         if not self._muted:
-            phase = self._phase or ("backward" if _in_backward() else "")
+            phase = self._phase or ("backward" if inside_backward() else "")
             wire = Call(op, payload, len(ranks)).wire
             self.entries.append(Entry(op, payload, wire, tuple(ranks), axis, dtype, phase))
 
@@ -234,10 +235,6 @@ def _during(phase: str) -> Iterator[None]:
     finally:
         for ledger in unnamed:
             ledger._phase = ""
-
-
-def _in_backward() -> bool:
-    return bool(torch._C._current_graph_task_id() != -1)
 
 
 def _stands_for_others(kind: type) -> bool:

@@ -42,6 +42,7 @@ from torch import Tensor
 from torch.autograd import Variable
 from torch.utils.hooks import RemovableHandle
 
+from shardlab.engine import inside_backward
 from shardlab.fsdp.backward import Backward
 from shardlab.fsdp.execution_order import ExecutionOrder
 from shardlab.fsdp.flat_gradient import FlatGradient
@@ -98,7 +99,7 @@ class Runtime:
 
     def before_forward(self, unit: Unit, inputs: Any = ()) -> None:
         """Make `unit` full, and start what comes next."""
-        if _inside_backward():  # a recomputation
+        if inside_backward():  # a recomputation
             self._this_backward()
             self.gathers.fill(unit)
             return
@@ -120,7 +121,7 @@ class Runtime:
         Raises:
             RuntimeError: parameters train and no output would tell of a backward.
         """
-        if _inside_backward():
+        if inside_backward():
             return
         self._running[unit] -= 1
         keeps = torch.is_grad_enabled() and self._hook(unit, outputs)
@@ -219,7 +220,3 @@ class Runtime:
             for gradient in unit.gradients:
                 gradient.drop()
         self._forget()
-
-
-def _inside_backward() -> bool:
-    return bool(torch._C._current_graph_task_id() != -1)
