@@ -88,3 +88,18 @@ def test_under_sequence_parallelism_each_sum_is_cut_in_two_and_backward_gathers_
         ("forward", "all_gather", activation, 2),
         ("forward", "reduce_scatter", activation, 2),
     ]
+
+
+def compiled(world: World) -> list[bool]:
+    """What compiling leaves as it is of the feed-forward pair; its graph breaks at collectives."""
+    layer = block_of(world, True).mlp
+    x = torch.randn(S // world.size, B, H, dtype=torch.float64, device=world.device)
+    found = []
+    for call in (layer, torch.compile(layer, backend="eager")):
+        y = call(x)
+        found.append([y, *torch.autograd.grad(y.sum(), list(layer.parameters()))])
+    return [torch.equal(a, b) for a, b in zip(*found, strict=True)]
+
+
+def test_a_compiled_layer_computes_the_same(pool) -> None:
+    assert pool(2).run(compiled) == [[True] * 5] * 2

@@ -253,3 +253,19 @@ def test_tensors_that_differ_are_refused_before_the_backend_sees_them(pool, link
         assert "rank 1: all_reduce of float32[2, 3]" in op
         assert op.count("option") == 2
         assert "rank 1: all_gather of float32[2, 3]" in collective
+
+
+# ---------------------------------------------------------------------- errors that are no peer's
+
+
+def at_fault(world: World, link: str) -> None:
+    """A dtype that has no sum, found out before the backend or after it."""
+    axis = world.axis("tensor", range(world.size), link=link)
+    with pytest.raises(NotImplementedError):
+        axis.all_reduce(torch.zeros(3, device=world.device).to(torch.float8_e4m3fn))
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_an_error_on_this_rank_is_not_taken_for_a_lost_peer(pool, link: str) -> None:
+    pool(2).run(at_fault, link)
+    pool(2).stop()  # what shared memory began is still under way

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from shardlab.faults import CollectiveError
+from shardlab.faults import CollectiveError, PeerLostError
 from shardlab.faults import Store as _Store
 
 
@@ -93,12 +93,12 @@ class Announcement:
 
         Raises:
             CollectiveError: the two differ; names both.
-            RuntimeError: it never came.
+            PeerLostError: it never came.
         """
         pause = 1e-4
         while not self._look():
             if time.monotonic() > self._end:
-                raise RuntimeError("the other end never announced the message")
+                raise PeerLostError("the other end never announced the message")
             time.sleep(pause)
             pause = min(2 * pause, 0.01)
 

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from shardlab.comm import Axis
+from shardlab.engine import apply
 
 
 def cross_entropy(logits_Nv: Tensor, targets_N: Tensor, *, axis: Axis) -> Tensor:
@@ -42,10 +43,7 @@ def cross_entropy(logits_Nv: Tensor, targets_N: Tensor, *, axis: Axis) -> Tensor
         [*N] in the logits' dtype, but fp32 at least.
 
     """
-    loss_N: Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
-        logits_Nv, targets_N, axis
-    )
-    return loss_N
+    return apply(_CrossEntropy, logits_Nv, targets_N, axis)
 
 
 class _CrossEntropy(torch.autograd.Function):

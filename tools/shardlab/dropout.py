@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
-from shardlab.engine import inside_backward
+from shardlab.engine import inside_backward, uncompiled
 from shardlab.init import key
 
 _LABELS = 1024  # kept: how many forwards of one place may await their backwards
@@ -72,11 +72,15 @@ class Dropout(nn.Module):
         """
         if not self.training or self.p == 0:
             return x
+        return x * self._mask(x)
+
+    @uncompiled
+    def _mask(self, x: Tensor) -> Tensor:
         if self._generator is None:
             self._generator = torch.Generator(x.device)
         self._generator.manual_seed(key(*self._key, self._number()))
         keep = torch.empty_like(x).bernoulli_(1 - self.p, generator=self._generator)
-        return x * keep.div_(1 - self.p)
+        return keep.div_(1 - self.p)
 
     def _number(self) -> int:
         """Return the next mask's number; in a recomputation, that of the mask to draw again."""

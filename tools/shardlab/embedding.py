@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding
 
 from shardlab.comm import Axis
+from shardlab.engine import apply
 from shardlab.init import DEFAULT, Init
 from shardlab.matmul import column_parallel
 from shardlab.rules import padded_vocabulary
@@ -58,10 +59,7 @@ class VocabParallelEmbedding(nn.Module):
         """Return the tokens' vectors."""
         if self.axis.size == 1:
             return embedding(tokens_SB, self.weight)
-        x: Tensor = _Lookup.apply(  # type: ignore[no-untyped-call]
-            self.weight, tokens_SB, self.axis, self.sequence_parallel
-        )
-        return x
+        return apply(_Lookup, self.weight, tokens_SB, self.axis, self.sequence_parallel)
 
 
 class VocabParallelHead(nn.Module):

@@ -32,6 +32,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from shardlab.comm import Axis
+from shardlab.engine import apply
 
 
 def column_parallel(
@@ -47,10 +48,7 @@ def column_parallel(
     if axis.size == 1 and not gradient_accumulation:
         return linear(x_SBH, weight_fH, bias_f)
     main_grad = _main_grad(weight_fH) if gradient_accumulation else None
-    y_SBf: Tensor = _ColumnParallel.apply(  # type: ignore[no-untyped-call]
-        x_SBH, weight_fH, bias_f, axis, sequence_parallel, main_grad
-    )
-    return y_SBf
+    return apply(_ColumnParallel, x_SBH, weight_fH, bias_f, axis, sequence_parallel, main_grad)
 
 
 def row_parallel(
@@ -66,10 +64,7 @@ def row_parallel(
     if axis.size == 1 and not gradient_accumulation:
         return linear(x_SBh, weight_Fh, bias_F)
     main_grad = _main_grad(weight_Fh) if gradient_accumulation else None
-    y_SBF: Tensor = _RowParallel.apply(  # type: ignore[no-untyped-call]
-        x_SBh, weight_Fh, bias_F, axis, sequence_parallel, main_grad
-    )
-    return y_SBF
+    return apply(_RowParallel, x_SBh, weight_Fh, bias_F, axis, sequence_parallel, main_grad)
 
 
 class _ColumnParallel(torch.autograd.Function):

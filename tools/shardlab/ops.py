@@ -29,16 +29,17 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis
+from shardlab.engine import apply
 
 
 def copy_to(x: Tensor, axis: Axis) -> Tensor:
     """I→R: hand the invariant `x` to ranks that each use it their own way; sums their gradients."""
-    return x if axis.size == 1 else _call(_CopyTo, x, axis)
+    return x if axis.size == 1 else apply(_CopyTo, x, axis)
 
 
 def reduce_from(x: Tensor, axis: Axis) -> Tensor:
     """P→I: sum the ranks' partial `x`."""
-    return x if axis.size == 1 else _call(_ReduceFrom, x, axis)
+    return x if axis.size == 1 else apply(_ReduceFrom, x, axis)
 
 
 def scatter_to(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
@@ -47,17 +48,17 @@ def scatter_to(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
     Raises:
         ValueError: the axis does not divide `dim`.
     """
-    return x if axis.size == 1 else _call(_ScatterTo, x, axis, dim)
+    return x if axis.size == 1 else apply(_ScatterTo, x, axis, dim)
 
 
 def gather_from(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
     """V→I: put the ranks' slices together along `dim`, for a use that is the same on every rank."""
-    return x if axis.size == 1 else _call(_GatherFrom, x, axis, dim)
+    return x if axis.size == 1 else apply(_GatherFrom, x, axis, dim)
 
 
 def all_gather(x: Tensor, axis: Axis, dim: int = 0) -> Tensor:
     """V→R: put the slices together along `dim` for uses that differ; sums their gradients."""
-    return x if axis.size == 1 else _call(_AllGather, x, axis, dim)
+    return x if axis.size == 1 else apply(_AllGather, x, axis, dim)
 
 
 def reduce_scatter(x: Tensor, axis: Axis, dim: int = 0) -> Tensor:
@@ -66,7 +67,7 @@ def reduce_scatter(x: Tensor, axis: Axis, dim: int = 0) -> Tensor:
     Raises:
         ValueError: the axis does not divide `dim`.
     """
-    return x if axis.size == 1 else _call(_ReduceScatter, x, axis, dim)
+    return x if axis.size == 1 else apply(_ReduceScatter, x, axis, dim)
 
 
 def all_to_all(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
@@ -75,7 +76,7 @@ def all_to_all(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
     Raises:
         ValueError: the axis does not divide `split_dim`.
     """
-    return x if axis.size == 1 else _call(_AllToAll, x, axis, split_dim, cat_dim)
+    return x if axis.size == 1 else apply(_AllToAll, x, axis, split_dim, cat_dim)
 
 
 # ---------------------------------------------------------------------- the same, without gradients
@@ -116,11 +117,6 @@ def exchanged(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
     own_slice(x, axis, split_dim)
     pieces = axis.all_to_all(torch.stack(x.chunk(axis.size, split_dim)))
     return torch.cat(pieces.unbind(0), cat_dim)
-
-
-def _call(function: Any, *args: Any) -> Tensor:
-    result: Tensor = function.apply(*args)
-    return result
 
 
 class _CopyTo(torch.autograd.Function):

@@ -94,7 +94,8 @@ class Axis(PointToPoint):
                 with ledger.asked("barrier", 0, self.ranks, self.name, torch.uint8):
                     self._link.barrier()
         except RuntimeError as error:
-            raise self._fault("barrier", error) from error
+            self._explain("barrier", error)
+            raise
 
     def start_all_reduce(
         self, x: Tensor, *, op: str = "sum", out: Tensor | None = None, prompt: bool = False
@@ -185,8 +186,9 @@ class Axis(PointToPoint):
                 with ledger.asked(kind, payload, self.ranks, self.name, x.dtype):
                     work = start(*args)
         except RuntimeError as error:
-            raise self._fault(kind, error) from error
-        return Pending(result, work, kind, self._fault, self.size if op == "mean" else 1)
+            self._explain(kind, error)
+            raise
+        return Pending(result, work, kind, self._explain, self.size if op == "mean" else 1)
 
     # ------------------------------------------------------------------ what must hold
 

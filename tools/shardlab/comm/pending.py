@@ -7,7 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-Fault = Callable[[str, RuntimeError], RuntimeError]
+Explain = Callable[[str, RuntimeError], None]
 
 
 class Work(Protocol):
@@ -24,24 +24,24 @@ class Pending:
         result: the tensor that holds the result once the work is done.
         work: what to wait for (None: done already).
         doing: the collective, for an error's words.
-        fault: turns the backend's error into one that names ranks.
+        explain: raises, in place of an error of the backend's, one that names ranks.
         divide: the number to divide the result by at the end (the mean of a sum).
     """
 
-    __slots__ = ("_divide", "_doing", "_fault", "_result", "_work")
+    __slots__ = ("_divide", "_doing", "_explain", "_result", "_work")
 
     def __init__(
         self,
         result: Tensor,
         work: Work | None = None,
         doing: str = "",
-        fault: Fault | None = None,
+        explain: Explain | None = None,
         divide: int = 1,
     ) -> None:
         self._result = result
         self._work = work
         self._doing = doing
-        self._fault = fault
+        self._explain = explain
         self._divide = divide
 
     def wait(self) -> Tensor:
@@ -55,9 +55,9 @@ class Pending:
             try:
                 work.wait()
             except RuntimeError as error:
-                if self._fault is None:
-                    raise
-                raise self._fault(self._doing, error) from error
+                if self._explain is not None:
+                    self._explain(self._doing, error)
+                raise
             if self._divide != 1:
                 self._result.div_(self._divide)
         return self._result

@@ -10,7 +10,7 @@ from torch import Tensor
 from shardlab import ledger
 from shardlab.announcement import Announcement
 from shardlab.comm.pending import Pending, Work
-from shardlab.faults import CollectiveError
+from shardlab.faults import says_backend
 
 if TYPE_CHECKING:
     from shardlab.comm.world import World
@@ -51,8 +51,9 @@ class PointToPoint:
                 with ledger.along(self.name):
                     work = self._link.start_send(source, to, tag)
         except RuntimeError as error:
-            raise self._fault(doing, error) from error
-        return Pending(source, _Announced(said, work) if said else work, doing, self._fault)
+            self._explain(doing, error)
+            raise
+        return Pending(source, _Announced(said, work) if said else work, doing, self._explain)
 
     def start_recv(self, out: Tensor, source: int, *, tag: int = 0) -> Pending:
         """Start receiving into `out`, a contiguous tensor of the sender's shape and dtype."""
@@ -70,8 +71,9 @@ class PointToPoint:
                 with ledger.along(self.name):
                     work = self._link.start_recv(out, source, tag)
         except RuntimeError as error:
-            raise self._fault(doing, error) from error
-        return Pending(out, _Announced(said, work) if said else work, doing, self._fault)
+            self._explain(doing, error)
+            raise
+        return Pending(out, _Announced(said, work) if said else work, doing, self._explain)
 
     def start_exchange(
         self, sends: Sequence[tuple[Tensor, int]], receives: Sequence[tuple[Tensor, int]], *,
@@ -93,7 +95,7 @@ class PointToPoint:
                 works = self._link.start_grouped(ours, receives)
             buffers = [x for x, _ in [*ours, *receives]]
             return [
-                Pending(buffer, work, "exchange", self._fault)
+                Pending(buffer, work, "exchange", self._explain)
                 for buffer, work in zip(buffers, works, strict=True)
             ]
         tags = [0] * (len(sends) + len(receives)) if tags is None else tags
@@ -112,11 +114,11 @@ class PointToPoint:
     def _place(self) -> str:
         return f"the {self.name} axis {list(self.ranks)}"
 
-    def _fault(self, doing: str, error: RuntimeError) -> RuntimeError:
-        """Return the error to raise for one that the backend gave: with names."""
-        if self._world is None or isinstance(error, CollectiveError):
-            return error
-        return self._world.witness.explain(f"{doing} on {self._place}", self.ranks, error)
+    def _explain(self, doing: str, error: RuntimeError) -> None:
+        """Raise, in place of an error that the backend gave, one with names; leave any other."""
+        if self._world is not None and says_backend(error):
+            place = f"{doing} on {self._place}"
+            raise self._world.witness.explain(place, self.ranks, error) from error
 
     def _announce(
         self, ends: tuple[int, int], tag: int, x: Tensor, *, sent: bool
