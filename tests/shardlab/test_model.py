@@ -217,6 +217,37 @@ def test_low_precision_stays_within_the_measured_envelope(
         assert all(w <= limit for w, limit in zip(worst, limits, strict=True)), (worst, limits)
 
 
+def autocast(world: World, sequence_parallel: bool) -> dict[str, float]:
+    """How far fp32 weights under autocast to bf16 are off; the padding's logits."""
+    model = sharded(world, "tied", torch.float32, sequence_parallel=sequence_parallel)
+    tokens, targets = (x.to(world.device) for x in batch())
+    with torch.autocast(world.device.type, torch.bfloat16):
+        logits = model(tokens)
+        loss = model.loss(logits, targets)
+    loss.backward()
+    partial_gradients.reduce(model, model.tensor)
+    assert logits.dtype == torch.bfloat16
+    assert logits.isfinite().all(), "not even a rank that holds nothing but padding"
+    expected = expected_step("tied", torch.float32)
+    errors = {"loss": relative_error(loss, expected["loss"].to(world.device))}
+    for name, parameter in model.named_parameters():
+        if not name.endswith("qkv.bias"):
+            found = whole(parameter, parameter.grad)
+            wanted = expected[f"{name} gradient"].to(world.device)
+            errors[name] = relative_error(found, wanted)
+    return errors
+
+
+@sequence_parallel_or_not
+@pytest.mark.parametrize("size", [1, 2, 8])
+def test_autocast_rounds_no_more_on_many_ranks_than_bf16_weights_do(
+    pool, size, sequence_parallel
+) -> None:
+    for errors in pool(size).run(autocast, sequence_parallel):
+        assert errors.pop("loss") <= ENVELOPES[torch.bfloat16][1]
+        assert max(errors.values()) <= ENVELOPES[torch.bfloat16][2], errors
+
+
 def refuse(world: World) -> None:
     def build(**options: Any) -> GPT:
         changes = {name: options.pop(name) for name in list(options) if name in BASE}

@@ -23,7 +23,7 @@ from torch.nn.functional import embedding
 from shardlab.comm import Axis
 from shardlab.engine import apply
 from shardlab.init import DEFAULT, Init
-from shardlab.matmul import column_parallel
+from shardlab.matmul import column_parallel, product_dtype
 from shardlab.rules import padded_vocabulary
 
 
@@ -115,7 +115,8 @@ class VocabParallelHead(nn.Module):
         length = self.weight.shape[0]
         if self.words == length:
             return None
-        padding_v = torch.zeros(length, dtype=self.weight.dtype, device=self.weight.device)
+        dtype = product_dtype(self.weight)
+        padding_v = torch.zeros(length, dtype=dtype, device=self.weight.device)
         padding_v[self.words :] = torch.finfo(padding_v.dtype).min
         return padding_v
 

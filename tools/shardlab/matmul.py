@@ -48,7 +48,8 @@ def column_parallel(
     if axis.size == 1 and not gradient_accumulation:
         return linear(x_SBH, weight_fH, bias_f)
     main_grad = _main_grad(weight_fH) if gradient_accumulation else None
-    return apply(_ColumnParallel, x_SBH, weight_fH, bias_f, axis, sequence_parallel, main_grad)
+    factors = _cast(x_SBH), _cast(weight_fH), _cast(bias_f)
+    return apply(_ColumnParallel, *factors, axis, sequence_parallel, main_grad)
 
 
 def row_parallel(
@@ -64,7 +65,20 @@ def row_parallel(
     if axis.size == 1 and not gradient_accumulation:
         return linear(x_SBh, weight_Fh, bias_F)
     main_grad = _main_grad(weight_Fh) if gradient_accumulation else None
-    return apply(_RowParallel, x_SBh, weight_Fh, bias_F, axis, sequence_parallel, main_grad)
+    factors = _cast(x_SBh), _cast(weight_Fh), _cast(bias_F)
+    return apply(_RowParallel, *factors, axis, sequence_parallel, main_grad)
+
+
+def product_dtype(x: Tensor) -> torch.dtype:
+    """Return the dtype that `x` is multiplied in: its own, or autocast's, as in torch's linear."""
+    if x.dtype == torch.float64 or not torch.is_autocast_enabled(x.device.type):
+        return x.dtype
+    return torch.get_autocast_dtype(x.device.type)
+
+
+def _cast(x: Tensor | None) -> Tensor | None:
+    # Before the Function: backward, where autocast is off, then meets one dtype.
+    return None if x is None else x.to(product_dtype(x))
 
 
 class _ColumnParallel(torch.autograd.Function):
