@@ -464,6 +464,8 @@ def differing(world: World, what: str) -> str:
         named[3] = ("other", named[3][1])
     if what == "count" and world.rank == 1:
         named = named[:-1]
+    if what == "frozen" and world.rank == 1:
+        model.scale.requires_grad_(False)
     if what == "values":
         with torch.no_grad():
             model.fixed.fill_(1.0)
@@ -482,5 +484,7 @@ def test_replicas_that_differ_are_named_before_the_first_step(pool: Any) -> None
         assert "embed: ranks [1] hold other values than rank 0" in said
     for said, mine in zip(run(differing, "names"), ("last.weight", "other"), strict=True):
         assert f"parameter 3 is {mine} (4, 6) torch.float64" in said
+    for said in run(differing, "frozen"):
+        assert "parameter 1 is scale () torch.float64" in said
     for said in run(differing, "count"):
         assert "hold [11, 10] parameters" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.optim import SGD
@@ -147,3 +148,50 @@ def frozen(world: World) -> bool:
 
 def test_a_frozen_tied_embedding_is_left_alone(pool: Any) -> None:
     assert all(pool(8).run(frozen))
+
+
+def frozen_stage(world: World, stage: int) -> tuple[list[float], list[bool]]:
+    """Two stages, one of them wholly frozen: norms of two steps, and what the other one learns."""
+    grid = Grid(world=world, pipeline=2)
+    config = replace(CONFIG, tie_embeddings=False, bias=False)
+    model = GPT(config, tensor=grid.tensor, stage=grid.pipeline.rank, stages=2, device=world.device)
+    whole = GPT(config, tensor=Axis.alone(), device=world.device)
+    if grid.pipeline.rank == stage:
+        model.requires_grad_(False)
+    gradients = StepGradients(model, grid, microbatches=2, max_norm=1e9)
+    everything = tokens(world, 4)
+    norms = []
+    for _ in range(2):
+        model.zero_grad()
+        backward(world, model, grid, everything)
+        norms.append(float(gradients.finish()))
+    whole.loss(whole(everything), everything).backward()
+    right = dict(whole.named_parameters())
+    return norms, [
+        p.grad is None
+        if grid.pipeline.rank == stage
+        else bool((p.grad - right[n].grad).abs().max() <= 1e-12)  # type: ignore[operator]
+        for n, p in model.named_parameters()
+    ]
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_a_wholly_frozen_stage_passes_on_what_the_others_learn_from(pool: Any, stage: int) -> None:
+    found = pool(2).run(frozen_stage, stage)
+    assert found[0][0] == found[1][0]
+    assert all(all(right) for _, right in found)
+
+
+def half_frozen(world: World) -> None:
+    """A middle stage, that holds no copy, must not be left waiting."""
+    config = replace(CONFIG, layers=4)
+    grid = Grid(world=world, pipeline=4)
+    model = GPT(config, tensor=grid.tensor, stage=grid.pipeline.rank, stages=4, device=world.device)
+    if model.first:
+        model.requires_grad_(False)
+    with pytest.raises(ValueError, match="one copy of the tied embedding is frozen"):
+        StepGradients(model, grid)
+
+
+def test_a_tied_embedding_of_which_one_copy_is_frozen_is_refused_on_every_stage(pool: Any) -> None:
+    pool(4).run(half_frozen)

@@ -31,8 +31,8 @@ STARTS = {"broadcast": replicas.broadcast, "verify": replicas.verify, "trust": l
 class DataParallel:
     """Reduces the gradients of `parameters` over `axis`, in buckets, during backward.
 
-    A parameter that is frozen when this is made is left out. One that stands in the list twice
-    (tied) is reduced once.
+    A parameter that is frozen when this is made is left out (where all are, as on a frozen stage of
+    a pipeline, nothing is done). One that stands in the list twice (tied) is reduced once.
 
     Buckets are all-reduced in one order on every rank, whatever order gradients come in: a backend
     matches collectives by their order. At first that is the reverse of `parameters`; after the
@@ -65,8 +65,8 @@ class DataParallel:
         attribute: where a parameter's gradient is after `finish`: "grad" or "main_grad".
 
     Raises:
-        ValueError: an unknown setting, or no parameter that wants a gradient.
-        ReplicaError: the ranks' parameters differ.
+        ValueError: an unknown setting, or no parameters at all.
+        ReplicaError: the ranks' parameters differ, or what is frozen does.
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class DataParallel:
         self._caps = (first_bucket_bytes, bucket_bytes)
         self._frozen = [(name, p) for name, p in named if not p.requires_grad]
         self._slots = [Slot(name, p) for name, p in named if p.requires_grad]
-        if not self._slots:
-            raise ValueError("no parameter wants a gradient: nothing to reduce")
+        if not named:
+            raise ValueError("no parameters came: nothing to reduce; was a generator used before?")
         STARTS[start](named, axis)
         self._syncing = True
         self._launched = 0
@@ -149,6 +149,8 @@ class DataParallel:
                 f'finish(tokens=…) goes with reduction="tokens", not {self._reduction!r}'
             )
         self._refuse_thawed()
+        if not self._slots:
+            return
         if not self._find_unused:
             self._refuse_unused()
         used = self._used() if self._find_unused else None

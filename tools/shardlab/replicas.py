@@ -29,7 +29,7 @@ def broadcast(tensors: Named, axis: Axis, *, source: int = 0) -> None:
     (`broadcast_params`).
 
     Raises:
-        ReplicaError: the ranks' names, shapes or dtypes differ.
+        ReplicaError: the ranks' names, shapes or dtypes differ, or what is frozen does.
     """
     _same_structure(tensors, axis)
     with torch.no_grad():
@@ -64,7 +64,10 @@ def verify(tensors: Named, axis: Axis) -> None:
 
 
 def _same_structure(tensors: Named, axis: Axis) -> None:
-    forms = [f"{name} {tuple(tensor.shape)} {tensor.dtype}" for name, tensor in tensors]
+    forms = [
+        f"{name} {tuple(tensor.shape)} {tensor.dtype}{'' if tensor.requires_grad else ' frozen'}"
+        for name, tensor in tensors
+    ]
     counts = _gather([len(forms)], tensors, axis)[:, 0]
     if bool((counts != counts[0]).any()):
         raise ReplicaError(

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from shardlab import partial_gradients
@@ -38,6 +39,9 @@ class StepGradients:
 
     Attributes:
         replicas: the DataParallel that reduces during backward.
+
+    Raises:
+        ValueError: one copy of the tied embedding is frozen and the other trains.
     """
 
     def __init__(
@@ -53,9 +57,23 @@ class StepGradients:
         self._grid = grid
         self._max_norm = max_norm
         self._whole_model = grid.axis("tensor", "pipeline")
+        self._refuse_half_frozen()
         # Context ranks hold the same parameters and other tokens: they are data ranks here.
         data = grid.axis("data", "context") if grid.context.size > 1 else grid.data
         self.replicas = DataParallel(named, data, backwards=microbatches, **settings)
+
+    def _refuse_half_frozen(self) -> None:
+        """Refuse, on every rank of the model alike, copies of a weight that part ways."""
+        weight = self._parameters[0]
+        trains = [copy.requires_grad for copy in self._tied]
+        mine = torch.tensor(
+            [[any(trains), not all(trains)]], dtype=torch.uint8, device=weight.device
+        )
+        if bool(self._whole_model.all_gather(mine).any(0).all()):
+            raise ValueError(
+                "one copy of the tied embedding is frozen and the other trains: set requires_grad "
+                "of GPT.tied_weight alike on the first and on the last stage"
+            )
 
     def finish(self, *, tokens: int | Tensor | None = None) -> Tensor:
         """Complete the gradients; return their norm over the whole model, before clipping.
