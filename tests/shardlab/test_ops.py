@@ -75,6 +75,29 @@ def test_backward_is_the_adjoint_of_forward(pool, name: str, size: int, strided:
         assert left == pytest.approx(right, rel=1e-12)
 
 
+def second_order(world: World, name: str) -> tuple[float, float]:
+    """How far the second derivative of f = Σ y³ along v is off, and its size.
+
+    df/dx is the adjoint of 3·y²; its derivative along v is the adjoint of 6·y·(call of v), and the
+    adjoint is held by a test of its own.
+    """
+    call, before, _ = next((c, b, a) for n, c, b, a in PAIRS if n == name)
+    axis, shape = world.whole, (2 * world.size, 4 * world.size, 3 * world.size)
+    x = draw(world, before, shape, 1, False).requires_grad_()
+    v = draw(world, before, shape, 2, False)
+    y = call(x, axis)
+    (first,) = torch.autograd.grad(y, x, 3 * y.square(), create_graph=True)
+    (found,) = torch.autograd.grad((first * v).sum(), x)
+    (right,) = torch.autograd.grad(call(x, axis), x, 6 * y.detach() * call(v, axis))
+    return float((found - right).abs().max()), float(right.abs().max())
+
+
+@pytest.mark.parametrize("name", [pair[0] for pair in PAIRS])
+def test_a_gradient_can_be_differentiated_again(pool, name: str) -> None:
+    for off, size in pool(2).run(second_order, name):
+        assert off <= 1e-12 * size
+
+
 def values(world: World) -> None:
     axis, n, r = world.whole, world.size, world.rank
     own = torch.full((2, 2), float(r + 1), dtype=torch.float64, device=world.device)

@@ -16,7 +16,8 @@ V to V, so each forward below fixes its backward:
     all_to_all      V→V  all-to-all         V→V  all-to-all, back
 
 They are autograd Functions and not modules since only a Function has a backward of its own to
-differ from the forward. None writes to its input or to the gradient that comes in; on an axis of
+differ from the forward. The backward of each *is* its partner in the table, so that a gradient can
+be differentiated again. None writes to its input or to the gradient that comes in; on an axis of
 one rank each is the identity. Megatron's names for them stand in megatron/core/tensor_parallel/
 mappings.py.
 """
@@ -127,17 +128,18 @@ class _CopyTo(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return ctx.axis.all_reduce(grad), None
+        return reduce_from(grad, ctx.axis), None
 
 
 class _ReduceFrom(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
+        ctx.axis = axis
         return axis.all_reduce(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad, None
+        return copy_to(grad, ctx.axis), None
 
 
 class _ScatterTo(torch.autograd.Function):
@@ -148,7 +150,7 @@ class _ScatterTo(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return gathered(grad, ctx.axis, ctx.dim), None, None
+        return gather_from(grad, ctx.axis, ctx.dim), None, None
 
 
 class _GatherFrom(torch.autograd.Function):
@@ -159,7 +161,7 @@ class _GatherFrom(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return own_slice(grad, ctx.axis, ctx.dim), None, None
+        return scatter_to(grad, ctx.axis, ctx.dim), None, None
 
 
 class _AllGather(torch.autograd.Function):
@@ -170,7 +172,7 @@ class _AllGather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return sum_scattered(grad, ctx.axis, ctx.dim), None, None
+        return reduce_scatter(grad, ctx.axis, ctx.dim), None, None
 
 
 class _ReduceScatter(torch.autograd.Function):
@@ -181,7 +183,7 @@ class _ReduceScatter(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return gathered(grad, ctx.axis, ctx.dim), None, None
+        return all_gather(grad, ctx.axis, ctx.dim), None, None
 
 
 class _AllToAll(torch.autograd.Function):
@@ -193,4 +195,4 @@ class _AllToAll(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         split_dim, cat_dim = ctx.dims
-        return exchanged(grad, ctx.axis, cat_dim, split_dim), None, None, None
+        return all_to_all(grad, ctx.axis, cat_dim, split_dim), None, None, None
