@@ -129,7 +129,7 @@ def test_low_precision_logits_are_reduced_in_fp32(pool) -> None:
 def nobody(world: World) -> list[float]:
     logits = ops.own_slice(cases()["plain"].to(world.device), world.whole, -1)
     wanted = targets().to(world.device).clone()
-    wanted[0, 0], wanted[0, 1] = -100, V
+    wanted[0, 0], wanted[0, 1] = -1, V
     return [float(x) for x in cross_entropy(logits, wanted, axis=world.whole)[0]]
 
 
@@ -139,3 +139,29 @@ def test_the_loss_of_a_target_that_no_rank_holds_is_infinite(pool) -> None:
         assert first == math.inf
         assert second == math.inf
         assert math.isfinite(third)
+
+
+def ignoring(world: World, ignore_index: int) -> tuple[float, float]:
+    """How far a mean over the tokens that count is off, and its gradient; one token is ignored."""
+    whole = cases()["plain"].to(world.device)
+    wanted = targets().to(world.device).clone()
+    wanted[0] = ignore_index
+    theirs = whole.clone().requires_grad_()
+    expected = torch.nn.functional.cross_entropy(
+        theirs.flatten(0, 1), wanted.flatten(), ignore_index=ignore_index
+    )
+    ours = ops.own_slice(whole, world.whole, -1).clone().requires_grad_()
+    found = cross_entropy(ours, wanted, axis=world.whole, ignore_index=ignore_index)
+    assert found[0].eq(0).all()
+    mean = found.sum() / (wanted != ignore_index).sum()
+    mean.backward()
+    expected.backward()
+    gradient = ops.gathered(ours.grad, world.whole, -1)
+    return relative_error(mean, expected), relative_error(gradient, theirs.grad)
+
+
+@pytest.mark.parametrize("ignore_index", [-100, 0, 9])
+@pytest.mark.parametrize("size", [1, 2])
+def test_an_ignored_target_has_no_loss_and_no_gradient(pool, size, ignore_index) -> None:
+    for errors in pool(size).run(ignoring, ignore_index):
+        assert max(errors) <= EXACT

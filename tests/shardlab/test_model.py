@@ -248,6 +248,29 @@ def test_autocast_rounds_no_more_on_many_ranks_than_bf16_weights_do(
         assert max(errors.values()) <= ENVELOPES[torch.bfloat16][2], errors
 
 
+def padded(world: World) -> tuple[float, float]:
+    """A batch whose second half of tokens is not learned from, against torch's own mean."""
+    model = sharded(world, "tied", torch.float64)
+    tokens, targets = batch()
+    targets[1, 4:] = -100
+    loss = model.loss(model(tokens.to(world.device)), targets.to(world.device))
+    loss.backward()
+    reference = unsharded("tied", torch.float64)
+    expected = reference.loss(reference(tokens), targets)
+    expected.backward()
+    weight = model.word_embedding.weight
+    found = whole(weight, weight.grad)
+    return (
+        relative_error(loss.cpu(), expected),
+        relative_error(found.cpu(), reference.word_embedding.weight.grad),
+    )
+
+
+def test_the_loss_is_a_mean_over_the_tokens_that_count(pool) -> None:
+    for errors in pool(2).run(padded):
+        assert max(errors) <= EXACT
+
+
 def refuse(world: World) -> None:
     def build(**options: Any) -> GPT:
         changes = {name: options.pop(name) for name in list(options) if name in BASE}

@@ -28,27 +28,35 @@ from torch.autograd.function import once_differentiable
 from shardlab.comm import Axis
 from shardlab.engine import apply
 
+IGNORED = -100  # torch's and Megatron's datasets' mark of a token that is not learned from
 
-def cross_entropy(logits_Nv: Tensor, targets_N: Tensor, *, axis: Axis) -> Tensor:
+
+def cross_entropy(
+    logits_Nv: Tensor, targets_N: Tensor, *, axis: Axis, ignore_index: int = IGNORED
+) -> Tensor:
     """Return −log softmax(logits)[target] for each token, the same on every rank.
 
     Args:
         logits_Nv: [*N, v], this rank's words; padding holds the smallest finite number. −∞ is fine
             for some of a rank's words, not for all.
-        targets_N: [*N] integers in 0 … V − 1. The loss of any other target is infinite: no rank
-            claims it.
+        targets_N: [*N] integers in 0 … V − 1, or `ignore_index`. The loss of any other target is
+            infinite: no rank claims it.
         axis: the tensor axis.
+        ignore_index: the target of tokens whose loss and gradient are 0. A mean is to be taken over
+            the others (`GPT.loss`).
 
     Returns:
         [*N] in the logits' dtype, but fp32 at least.
 
     """
-    return apply(_CrossEntropy, logits_Nv, targets_N, axis)
+    return apply(_CrossEntropy, logits_Nv, targets_N, axis, ignore_index)
 
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits_Nv: Tensor, targets_N: Tensor, axis: Axis) -> Tensor:
+    def forward(
+        ctx: Any, logits_Nv: Tensor, targets_N: Tensor, axis: Axis, ignore_index: int
+    ) -> Tensor:
         ctx.dtype = logits_Nv.dtype
         logits_Nv = logits_Nv.to(torch.promote_types(logits_Nv.dtype, torch.float32))
         length = logits_Nv.shape[-1]
@@ -57,21 +65,22 @@ class _CrossEntropy(torch.autograd.Function):
         sum_N = softmax_Nv.amax(-1).log_().neg_()
         largest_N = logits_Nv.amax(-1)
         local_N = targets_N - axis.rank * length
-        own_N = (local_N >= 0) & (local_N < length)
+        ignored_N = targets_N == ignore_index
+        own_N = (local_N >= 0) & (local_N < length) & ~ignored_N
         local_N1 = local_N.where(own_N, 0).unsqueeze(-1)
         target_N = logits_Nv.gather(-1, local_N1).squeeze(-1).sub_(largest_N)
         target_N.masked_fill_(~own_N, -math.inf)
         loss_N, share_N = _merge(largest_N, sum_N, target_N, axis)
-        ctx.save_for_backward(softmax_Nv, share_N, local_N1, own_N)
-        return loss_N
+        ctx.save_for_backward(softmax_Nv, share_N.masked_fill_(ignored_N, 0), local_N1, own_N)
+        return loss_N.masked_fill_(ignored_N, 0)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_N: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad_N: Tensor) -> tuple[Tensor, None, None, None]:
         softmax_Nv, share_N, local_N1, own_N = ctx.saved_tensors
         grad_Nv = softmax_Nv * (share_N * grad_N).unsqueeze(-1)
         grad_Nv.scatter_add_(-1, local_N1, (grad_N * own_N).neg_().unsqueeze(-1))
-        return grad_Nv.to(ctx.dtype), None, None
+        return grad_Nv.to(ctx.dtype), None, None, None
 
 
 def _merge(largest_N: Tensor, sum_N: Tensor, target_N: Tensor, axis: Axis) -> tuple[Tensor, Tensor]:

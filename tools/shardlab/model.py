@@ -13,7 +13,7 @@ from shardlab import partial_gradients
 from shardlab.block import Block
 from shardlab.comm import Axis
 from shardlab.config import GPTConfig
-from shardlab.cross_entropy import cross_entropy
+from shardlab.cross_entropy import IGNORED, cross_entropy
 from shardlab.dropout import Dropout
 from shardlab.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.init import Init
@@ -141,8 +141,13 @@ class GPT(nn.Module):
         return embedded_sBH
 
     def loss(self, logits_SBv: Tensor, targets_BS: Tensor) -> Tensor:
-        """Return the mean cross-entropy over all tokens, the same on every rank of the axis."""
-        return cross_entropy(logits_SBv, targets_BS.t(), axis=self.tensor).mean()
+        """Return the mean cross-entropy, the same on every rank of the axis.
+
+        Targets of −100 are not counted, as in torch; the mean over none is NaN. Where shares of a
+        batch count differently many, weigh them: `reduction="tokens"` of DataParallel.
+        """
+        loss_SB = cross_entropy(logits_SBv, targets_BS.t(), axis=self.tensor)
+        return loss_SB.sum() / (targets_BS != IGNORED).sum()
 
     def hidden_shape(self, batch: int, sequence: int) -> tuple[int, int, int]:
         """Return (s, B, H): what one stage hands to the next for `batch` sequences."""
