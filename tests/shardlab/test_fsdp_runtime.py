@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from shardlab import formulas
 from shardlab.collective import Traffic
-from shardlab.comm import World
+from shardlab.comm import CollectiveError, World
 from shardlab.fsdp import (
     FSDP,
     BackwardPrefetch,
@@ -371,6 +371,32 @@ def test_a_changed_order_costs_the_gather_made_in_vain_and_becomes_the_expected_
 ) -> None:
     for errors in pool(2).run(deviation):
         assert max(errors) < 1e-12
+
+
+@on_its_device
+def other_order(world: World, checked: bool, path: list[int]) -> str:
+    """Rank 1 runs its blocks backwards: in the first forward, or where all is checked later."""
+    world = World.adopt(check=checked, device=world.device)
+    module = Reordered()
+    model = FSDP(module, world.whole, units=module.blocks)
+    if checked:
+        step(model, world.rank)
+    module.path = path if world.rank == 1 else None
+    with pytest.raises(CollectiveError) as caught:
+        step(model, world.rank)
+    return str(caught.value)
+
+
+def test_ranks_that_run_their_units_in_other_orders_are_told_so_before_backward(
+    pool: Pool,
+) -> None:
+    first, second = pool(2).run(other_order, False, [2, 1, 0])
+    order = "what this one does, run units in the order (root), "
+    assert f"ranks [1] not {order}blocks.0, blocks.1, blocks.2" in first
+    assert f"ranks [0] not {order}blocks.2, blocks.1, blocks.0" in second
+    first, second = pool(2).run(other_order, True, [0, 2, 1])
+    assert "what this one does, gather blocks.1.flat_shard" in first
+    assert "what this one does, gather blocks.2.flat_shard" in second
 
 
 @on_its_device

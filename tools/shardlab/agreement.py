@@ -70,6 +70,23 @@ def demand(axis: Gathering, op: str, x: Tensor, detail: str = "") -> None:
     raise CollectiveError("\n".join(lines))
 
 
+def demand_same(axis: Gathering, said: str) -> None:
+    """Gather what every rank says; raise on each rank unless it is the same.
+
+    Raises:
+        CollectiveError: names the ranks that say something else, and what this one says.
+    """
+    mine = torch.tensor([zlib.crc32(said.encode())])
+    words = torch.empty(axis.size, dtype=mine.dtype)
+    axis.gather_small(mine, words)
+    others = [rank for rank, word in zip(axis.ranks, words, strict=True) if word != mine]
+    if others:
+        raise CollectiveError(
+            f"the ranks of the {axis.name} axis {list(axis.ranks)} do different things, which "
+            f"would meet as if they were the same: ranks {others} not what this one does, {said}"
+        )
+
+
 def _describe(row: Tensor) -> str:
     op, detail, dtype, dims, elements, *shape = (int(v) for v in row)
     name = str(DTYPES[dtype]).removeprefix("torch.") if dtype >= 0 else "another dtype"

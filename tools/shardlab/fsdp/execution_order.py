@@ -4,7 +4,9 @@ What is fetched ahead is a guess that this iteration repeats the last. The first
 guess and fetches nothing ahead. Where a later one leaves the order, fetching ahead stops until its
 end, what was fetched in vain is released, a warning says so once, and the order just seen is what
 the next iteration is expected to repeat. A wrong guess costs time and one unit's memory, never a
-wrong value; but every rank must leave the order in the same way, since gathers are collectives.
+wrong value; but every rank must run the same order, since gathers are collectives: another rank's
+gather of another unit looks the same. So ranks compare the first order of all; a later change is
+warned of, and named where the world checks (`World.join(check=True)`).
 
 PyTorch: `_ExecOrderData` (fsdp/_exec_order_utils.py) keeps the first iteration's order for good;
 under TORCH_DISTRIBUTED_DEBUG=DETAIL it warns that another order may give wrong results or hang.
@@ -13,8 +15,10 @@ under TORCH_DISTRIBUTED_DEBUG=DETAIL it warns that another order may give wrong 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from shardlab.agreement import demand_same
+from shardlab.comm import Axis
 from shardlab.fsdp.unit import Unit
 
 
@@ -53,8 +57,18 @@ class ExecutionOrder:
         at = len(self._seen)
         return self.expected[at : at + depth]
 
-    def end(self) -> None:
-        """A training forward of the whole model is over: it is what the next should look like."""
+    def end(self, axes: Iterable[Axis] = ()) -> None:
+        """A training forward of the whole model is over: it is what the next should look like.
+
+        Args:
+            axes: whose ranks must have run the first one in the same order.
+
+        Raises:
+            CollectiveError: they have not.
+        """
+        if self.expected is None:
+            for axis in axes:
+                demand_same(axis, f"run units in the order {_names(self._seen)}")
         if self.expected is not None and self.expected != self._seen:
             if not self.changes:
                 warnings.warn(

@@ -125,6 +125,7 @@ class FlatGradient:
         self._filled = [False] * len(self._filled)
         self._shard_reduced = False
         if self.flat.axis.size > 1:
+            self.flat.axis.agree(f"reduce {self.flat.name}")
             self._pending = self.flat.axis.start_reduce_scatter(self._buffer_F)
         else:
             self._pending = Pending(self._buffer_F)
@@ -139,6 +140,7 @@ class FlatGradient:
         self._buffer_F = None
         self._shard_reduced = True
         if self._replicate.size > 1:
+            self._replicate.agree(f"reduce {self.flat.name}")
             self._pending = self._replicate.start_all_reduce(reduced_f, out=reduced_f)
 
     def deposit(self) -> None:

@@ -112,6 +112,7 @@ class FlatParameter:
             return
         self.full_F.untyped_storage().resize_(self._bytes)
         mine_f = self.shard_f.detach().to(self.full_F.dtype)
+        self.axis.agree(f"gather {self.name}")
         self._pending = self.axis.start_all_gather(mine_f, out=self.full_F)
 
     def finish_gather(self) -> None:

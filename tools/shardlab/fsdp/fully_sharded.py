@@ -87,6 +87,7 @@ class FSDP(nn.Module):
         self.module = module
         self.runtime = Runtime(
             built,
+            axes=axes,
             reshards_after_forward=strategy.reshards_after_forward,
             backward_prefetch=backward_prefetch,
             forward_prefetch=forward_prefetch,

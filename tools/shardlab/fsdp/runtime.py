@@ -42,6 +42,7 @@ from torch import Tensor
 from torch.autograd import Variable
 from torch.utils.hooks import RemovableHandle
 
+from shardlab.comm import Axis
 from shardlab.engine import inside_backward
 from shardlab.fsdp.backward import Backward
 from shardlab.fsdp.execution_order import ExecutionOrder
@@ -58,6 +59,7 @@ class Runtime:
 
     Args:
         units: the root first.
+        axes: whose ranks run the same units.
         reshards_after_forward: whether units other than the root release after forward.
         backward_prefetch, forward_prefetch: what is fetched ahead.
         limit: units that may be full for use or ahead of it.
@@ -72,6 +74,7 @@ class Runtime:
         self,
         units: Sequence[Unit],
         *,
+        axes: Sequence[Axis],
         reshards_after_forward: bool,
         backward_prefetch: BackwardPrefetch | None,
         forward_prefetch: bool,
@@ -80,6 +83,7 @@ class Runtime:
         self.units = tuple(units)
         self.root = units[0]
         self.sync = True
+        self._axes = [axis for axis in axes if axis.size > 1]
         self.gathers = Gathers(self.units, limit)
         self.order = ExecutionOrder()
         self._reshards_after_forward = reshards_after_forward
@@ -133,7 +137,7 @@ class Runtime:
         if unit is self.root:
             self.gathers.release_ahead()
             if torch.is_grad_enabled():
-                self.order.end()
+                self.order.end(self._axes)
 
     def _begin_forward(self) -> None:
         if self._backward is not None:
