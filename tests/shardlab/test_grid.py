@@ -28,7 +28,7 @@ def axes(world: World, sizes: dict[str, int], order: str) -> dict[str, tuple[int
     """Each axis' place of this rank, and the ranks that a real all-gather over it finds there."""
     grid = Grid(world=world, order=order, **sizes)
     found = {}
-    for axis in (grid.tensor, grid.context, grid.data, grid.pipeline, grid.axis("data", "context")):
+    for axis in (grid.tensor, grid.data, grid.pipeline, grid.axis("data", "tensor")):
         mine = torch.tensor([world.rank], device=world.device)
         found[axis.name] = (axis.rank, axis.all_gather(mine).tolist())
         assert list(axis.ranks) == found[axis.name][1]
@@ -37,17 +37,14 @@ def axes(world: World, sizes: dict[str, int], order: str) -> dict[str, tuple[int
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_each_axis_reaches_the_ranks_that_the_layout_says(pool, order: str) -> None:
-    for sizes in [{"tensor": 2, "pipeline": 2}, {"tensor": 2, "context": 2}]:
-        if "context" in sizes and "cp" not in order:
-            continue
-        data = 8 // 4
-        layout = Layout(**sizes, data=data, order=order)
-        for rank, found in enumerate(pool(8).run(axes, sizes, order)):
-            for name, (place, ranks) in found.items():
-                tokens = {"data-context": "dp-cp", "data": "dp"}.get(name, name[0] + "p")
-                assert ranks == layout.group_of(rank, tokens)
-                if name in layout.coordinates(rank):
-                    assert place == layout.coordinates(rank)[name]
+    sizes = {"tensor": 2, "pipeline": 2}
+    layout = Layout(**sizes, data=2, order=order)
+    for rank, found in enumerate(pool(8).run(axes, sizes, order)):
+        for name, (place, ranks) in found.items():
+            tokens = "dp-tp" if name == "data-tensor" else name[0] + "p"
+            assert ranks == layout.group_of(rank, tokens)
+            if name in layout.coordinates(rank):
+                assert place == layout.coordinates(rank)[name]
 
 
 def embedding(world: World) -> tuple[list[int] | None, list[int] | None, bool]:
@@ -67,21 +64,6 @@ def test_the_embedding_axis_joins_the_first_and_the_last_stage(pool) -> None:
     assert [four for four, _, _ in found] == [[0, 3], None, None, [0, 3]]
     assert [one for _, one, _ in found] == [[0], [1], [2], [3]]
     assert all(same for _, _, same in found)
-
-
-def experts(world: World) -> list[tuple[int, ...]]:
-    grid = Grid(world=world, tensor=2, expert=2)
-    mesh = grid.device_mesh(experts=True)
-    assert mesh.mesh_dim_names == ("pipeline", "data", "expert", "tensor")
-    assert dist.get_process_group_ranks(mesh.get_group("expert")) == list(grid.expert.ranks)
-    assert dist.get_process_group_ranks(mesh.get_group("data")) == list(grid.expert_data.ranks)
-    return [axis.ranks for axis in (grid.data, grid.expert, grid.expert_data)]
-
-
-def test_experts_are_spread_over_the_data_replicas_of_the_dense_layers(pool) -> None:
-    found = pool(8).run(experts)
-    assert found[0] == [(0, 2, 4, 6), (0, 2), (0, 4)]
-    assert found[7] == [(1, 3, 5, 7), (5, 7), (3, 7)]
 
 
 def two_grids(world: World) -> None:
@@ -162,8 +144,8 @@ def test_what_does_not_fit_the_world_is_refused_with_what_would(fifth: World) ->
     for sizes, words in [
         ({"tensor": 3}, "ranks do not divide a world of 8; start a multiple of 3 processes"),
         ({"tensor": 2, "data": 2}, "but the world has 8; start 4 processes, or choose data = 4"),
-        ({"expert": 3}, "tensor 1 · expert 3 · pipeline 1 = 3 ranks do not divide a world of 8"),
-        ({"expert": 2, "pipeline": 2, "order": "tp-pp-dp-ep"}, "put 'pp' last"),
+        ({"expert": 2}, "expert = 2: no layer works over the expert axis"),
+        ({"context": 2, "tensor": 2}, "choose context = 1 and cut over tensor, pipeline and data"),
         ({"links": {"tensr": "shared-memory"}}, "links has 'tensr', which is no axis; tensor, "),
         ({"links": {"tensor": "carrier-pigeon"}, "tensor": 2}, "carrier-pigeon"),
     ]:
@@ -184,11 +166,11 @@ def test_a_link_goes_to_the_axis_that_it_names_and_to_no_other(fifth: World) -> 
             asked[name] = link
             return fifth.axis(name, ranks)
 
-    links = {"tensor": "shared-memory", "data-context": "shared-memory"}
+    links = {"tensor": "shared-memory", "tensor-data": "shared-memory"}
     grid = Grid(world=Asked(), tensor=2, links=links)  # type: ignore[arg-type]
-    grid.axis("data", "context")
+    grid.axis("tensor", "data")
     grid.axis("data", "pipeline")
-    assert {name for name, link in asked.items() if link != "torch"} == {"tensor", "data-context"}
+    assert {name for name, link in asked.items() if link != "torch"} == {"tensor", "tensor-data"}
 
 
 def linked(world: World) -> str:

@@ -32,7 +32,7 @@ class StepGradients:
 
     Args:
         chunks: this rank's stage; or its pieces, under an interleaved schedule.
-        grid: tensor × pipeline × data (× context).
+        grid: tensor × pipeline × data.
         max_norm: clip to this norm; None to leave gradients as they are.
         microbatches: backward passes in a step; each loss divided by their number, by the caller.
         settings: further arguments for DataParallel (reduction, main_grads, bucket sizes …).
@@ -58,9 +58,7 @@ class StepGradients:
         self._max_norm = max_norm
         self._whole_model = grid.axis("tensor", "pipeline")
         self._refuse_half_frozen()
-        # Context ranks hold the same parameters and other tokens: they are data ranks here.
-        data = grid.axis("data", "context") if grid.context.size > 1 else grid.data
-        self.replicas = DataParallel(named, data, backwards=microbatches, **settings)
+        self.replicas = DataParallel(named, grid.data, backwards=microbatches, **settings)
 
     def _refuse_half_frozen(self) -> None:
         """Refuse, on every rank of the model alike, copies of a weight that part ways."""

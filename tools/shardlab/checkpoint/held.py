@@ -188,7 +188,7 @@ def _writes(chunks: Sequence[GPT], grid: Grid, parameter: nn.Parameter) -> bool:
 def _first_holder(chunks: Sequence[GPT], grid: Grid, parameter: nn.Parameter) -> bool:
     """Whether no data rank and no earlier stage has the same."""
     copy = any(parameter is chunk.tied_weight and not chunk.first for chunk in chunks)
-    return not copy and grid.data.rank == grid.context.rank == 0
+    return not copy and grid.data.rank == 0
 
 
 def _like(name: str, parameter: nn.Parameter, value: Tensor, writes: bool) -> Held:
