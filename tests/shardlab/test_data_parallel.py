@@ -488,3 +488,83 @@ def test_replicas_that_differ_are_named_before_the_first_step(pool: Any) -> None
         assert "parameter 1 is scale () torch.float64" in said
     for said in run(differing, "count"):
         assert "hold [11, 10] parameters" in said
+
+
+# ------------------------------------------------------------------ a backward that raises
+
+
+class Failing(Net):
+    """Raises in backward, after `last` has its gradients, while `fails` is set."""
+
+    fails = False
+
+    def forward(self, x_Bi: Tensor) -> Tensor:
+        h = x_Bi @ self.embed + self.fixed
+        for index, layer in enumerate(self.body):
+            h = h + torch.tanh(layer(h))
+            if self.fails and index == 1:
+                h.register_hook(self._fail)
+        return self.last(self.scale * h @ self.head.T)
+
+    def _fail(self, _: Tensor) -> None:
+        raise ZeroDivisionError("in backward")
+
+
+def gone_on(world: World, who: str, forget: str, main_grads: bool) -> list[str]:
+    """Steps of which the second raises in its second backward; how each ended."""
+    model, whole = Failing(0).to(world.device), Net(0).to(world.device)
+    replicas = DataParallel(
+        model.named_parameters(), world.whole, backwards=2,
+        main_grads=F64 if main_grads else None, **SMALL,
+    )  # fmt: skip
+    ends = []
+    for step in range(4):
+        x, y = (share(world.whole, t.to(world.device)) for t in data(step))
+        model.fails = False
+        try:
+            loss_of(model, x, y).backward()
+            model.fails = step == 1 and who in ("all", str(world.rank))
+            loss_of(model, x, y).backward()
+            replicas.finish()
+        except ZeroDivisionError:
+            ends.append("raised")
+        else:
+            whole.zero_grad()
+            (2 * loss_of(whole, *(t.to(world.device) for t in data(step)))).backward()
+            trained = [p for p in model.parameters() if p.requires_grad]
+            found = [getattr(p, replicas.attribute) for p in trained]
+            right = [p.grad for p in whole.parameters() if p.grad is not None]
+            off = worst(found, right)  # type: ignore[arg-type]
+            ends.append("nan" if off != off else "right" if off < 1e-12 else "wrong")
+        (replicas if forget == "replicas" else model).zero_grad()
+    return ends
+
+
+@pytest.mark.parametrize(
+    ("forget", "main_grads"), [("model", False), ("replicas", False), ("replicas", True)]
+)
+def test_a_step_whose_backward_raised_can_be_followed_by_others(
+    pool: Any, forget: str, main_grads: bool
+) -> None:
+    run = pool(2).run
+    assert run(gone_on, "all", forget, main_grads) == [["right", "raised", "right", "right"]] * 2
+    assert run(gone_on, "1", forget, main_grads) == [
+        ["right", "nan", "right", "right"],
+        ["right", "raised", "right", "right"],
+    ]
+
+
+def test_what_a_backward_that_raised_has_left_is_not_used() -> None:
+    model = Failing(0)
+    replicas = alone(model)
+    model.fails = True
+    with pytest.raises(ZeroDivisionError):
+        loss_of(model, *data(0)).backward()
+    with pytest.raises(RuntimeError, match=r"a backward of this step raised: zero_grad\(\)"):
+        replicas.finish()
+    model.fails = False
+    with pytest.raises(RuntimeError, match=r"after a backward that raised, call zero_grad\(\)"):
+        loss_of(model, *data(0)).backward()
+    model.zero_grad()
+    loss_of(model, *data(0)).backward()
+    replicas.finish()

@@ -14,6 +14,7 @@ PyTorch's counterpart is DistributedDataParallel with its C++ `Reducer`, Megatro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from shardlab import replicas
 from shardlab.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, Slot, assign
 from shardlab.comm import Axis
+from shardlab.engine import OnFailure
 
 REDUCTIONS = ("mean", "sum", "tokens")
 STARTS = {"broadcast": replicas.broadcast, "verify": replicas.verify, "trust": lambda *_: None}
@@ -39,6 +41,10 @@ class DataParallel:
     first step it is the order in which rank 0 saw them become ready. PyTorch's DDP does the same,
     but keeps everything in one bucket, without overlap, until then, and keeps its first buckets
     for good where it looks for unused parameters; so does this.
+
+    After a backward that raised, set the gradients to None (`zero_grad`) and run the step again. A
+    rank that gives a step up still takes part in its collectives, with NaN, so that the others,
+    which may not have failed, don't take its next step's gradients for this one's.
 
     Args:
         parameters: names and parameters, in the order of the forward pass.
@@ -99,6 +105,8 @@ class DataParallel:
         self._main_grads = main_grads
         self.attribute = "main_grad" if main_grads else "grad"
         self._spent = False  # main_grads hold a step that is over
+        self._failed = False  # a backward of this step raised
+        self._watched = -1  # the backward that was seen last
         self._caps = (first_bucket_bytes, bucket_bytes)
         self._frozen = [(name, p) for name, p in named if not p.requires_grad]
         self._slots = [Slot(name, p) for name, p in named if p.requires_grad]
@@ -125,7 +133,12 @@ class DataParallel:
             self._syncing = before
 
     def zero_grad(self) -> None:
-        """Forget the last step's gradients; with main_grads, every step must begin with this."""
+        """Forget the last step's gradients, also one's that is given up half way.
+
+        With main_grads, every step must begin with this.
+        """
+        if self._failed or self._launched or any(slot.arrivals for slot in self._slots):
+            self._give_up()
         for slot in self._slots:
             slot.parameter.grad = None
         if self._main_grads:
@@ -141,7 +154,8 @@ class DataParallel:
             tokens: under reduction="tokens", the tokens in this rank's share of the batch.
 
         Raises:
-            RuntimeError: a parameter got no gradient, or too few, and `find_unused` is off.
+            RuntimeError: a backward raised; or a parameter got no gradient, or too few, and
+                `find_unused` is off.
             ValueError: `tokens` without reduction="tokens", or the other way round.
         """
         if (tokens is not None) != (self._reduction == "tokens"):
@@ -151,8 +165,19 @@ class DataParallel:
         self._refuse_thawed()
         if not self._slots:
             return
+        if self._failed:
+            raise RuntimeError(
+                "a backward of this step raised: zero_grad(), and run the step again"
+            )
         if not self._find_unused:
             self._refuse_unused()
+        used = self._collect(tokens)
+        if used is not None:
+            self._forget_unused(used)
+        self._reset()
+
+    def _collect(self, tokens: int | Tensor | float | None) -> Tensor | None:
+        """Do what is left of a step's collectives, in one order; return who is used somewhere."""
         used = self._used() if self._find_unused else None
         self._launch(everything=True)
         total = None if tokens is None else self._total(tokens)
@@ -161,9 +186,19 @@ class DataParallel:
             bucket.pending.wait()
             if total is not None:
                 bucket.flat_N.div_(total)
-        if used is not None:
-            self._forget_unused(used)
+        return None if used is None else self.axis.all_reduce(used, op="max")
+
+    def _give_up(self) -> None:
+        """Do it with NaN, and begin anew."""
+        for bucket in self.buckets[self._launched :]:
+            bucket.flat_N.fill_(math.nan)
+            bucket.pending = self.axis.start_all_reduce(bucket.flat_N, out=bucket.flat_N)
+        self._launched = len(self.buckets)
+        self._collect(math.nan if self._reduction == "tokens" else None)
+        if self._arrived is not None:
+            self._arrived = [slot for bucket in self.buckets for slot in bucket.slots]
         self._reset()
+        self._failed = False
 
     def remove(self) -> None:
         """Take the hooks off; gradients stay where they are."""
@@ -177,6 +212,9 @@ class DataParallel:
         # The hook is handed the *parameter*. Reducing that instead of its .grad would average the
         # weights, leave the gradients local, and look like training for a while.
         def arrived(_: Tensor) -> None:
+            self._watch()
+            if self._failed and not self._holds_gradients:
+                self._give_up()
             if self._spent:
                 raise RuntimeError(
                     f"{slot.name} got a gradient while its main_grad still holds the last step's: "
@@ -188,7 +226,12 @@ class DataParallel:
                 raise RuntimeError(
                     f"{slot.name} got one more gradient than the {self.backwards} of a step: call "
                     "finish() after the last backward; to accumulate, set backwards, or run the "
-                    "first ones in no_sync()"
+                    "first ones in no_sync(); after a backward that raised, call zero_grad()"
+                )
+            if self._failed:
+                raise RuntimeError(
+                    f"{slot.name} got a gradient on top of those of a backward that raised: call "
+                    "zero_grad() and run the step again"
                 )
             slot.arrivals += self._syncing
             if slot.arrivals == self.backwards:
@@ -197,6 +240,20 @@ class DataParallel:
                 slot.bucket.fold((slot,))
 
         return arrived
+
+    def _watch(self) -> None:
+        running = torch._C._current_graph_task_id()
+        if running != self._watched:
+            self._watched = running
+            OnFailure(self._note_failure)
+
+    def _note_failure(self) -> None:
+        self._failed = True
+
+    @property
+    def _holds_gradients(self) -> bool:
+        """Whether gradients of the step so far are still in the buckets, not None."""
+        return bool(self._main_grads) or any(s.parameter.grad is s.view for s in self._slots)
 
     def _complete(self, slot: Slot) -> None:
         if self._arrived is not None:
@@ -222,7 +279,7 @@ class DataParallel:
 
     # ------------------------------------------------------------------ at the end of a step
 
-    def _total(self, tokens: int | Tensor) -> Tensor:
+    def _total(self, tokens: int | Tensor | float) -> Tensor:
         device = self.buckets[0].flat_N.device
         mine = torch.as_tensor(tokens, dtype=torch.float64, device=device).reshape(1)
         return self.axis.all_reduce(mine)[0]  # without dimensions it does not promote gradients
@@ -277,5 +334,5 @@ class DataParallel:
 
     def _forget_unused(self, used: Tensor) -> None:
         """Leave None where no rank had a gradient: an optimizer treats a zero differently."""
-        for slot, somewhere in zip(self._slots, self.axis.all_reduce(used, op="max"), strict=True):
+        for slot, somewhere in zip(self._slots, used, strict=True):
             slot.parameter.grad = slot.view if somewhere else None
