@@ -6,6 +6,7 @@ backwards, evaluation in between, odd sizes, parameter groups, clipping.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -623,6 +624,8 @@ def refusals(world: World) -> None:
     with pytest.raises(ValueError, match="op='max'"):
         FSDP(module, world.whole, op="max")
     model = FSDP(module, world.whole, units=module.blocks)
+    with pytest.raises(RuntimeError, match="copy the module before it is wrapped"):
+        copy.deepcopy(model)
     with pytest.raises(RuntimeError, match="move or cast the model before"):
         model.to(torch.float32)
     with pytest.raises(ValueError, match="holds an FSDP already"):

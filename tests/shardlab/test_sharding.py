@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from shardlab import init
+from shardlab import init, partial_gradients
 from shardlab.comm import Axis, World
+from shardlab.gradient_norm import gradient_norm
 from shardlab.init import Init, draw
-from shardlab.linear import ColumnParallelLinear
+from shardlab.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.model import GPT, GPTConfig
 from shardlab.sharding import Sharding, load_whole, sharding_of, whole, whole_parameters
 
@@ -91,3 +94,38 @@ def refuse(world: World) -> None:
 
 def test_a_state_that_does_not_fit_is_refused_by_name(pool) -> None:
     pool(2).run(refuse)
+
+
+def copied(world: World) -> list[str]:
+    """What a deep copy of a model does differently from the model; it is trained alone."""
+    model = GPT(
+        GPTConfig(layers=1, hidden=8, heads=2, vocab=9, sequence=4, dtype=torch.float64),
+        tensor=world.whole, sequence_parallel=True, device=world.device,
+    )  # fmt: skip
+    before = whole_parameters(model)
+    twin = copy.deepcopy(model)
+    assert twin.head.weight is twin.word_embedding.weight, "tied as the model's is"
+    tokens = torch.arange(8, device=world.device).view(2, 4)
+    norms = []
+    for each in (model, twin):
+        each.loss(each(tokens), tokens).backward()
+        partial_gradients.reduce(each, world.whole)
+        norms.append(gradient_norm(each.parameters(), world.whole, tensor=world.whole))
+    assert norms[0] == norms[1]
+    torch.optim.SGD(twin.parameters(), lr=1.0).step()
+    after, same = whole_parameters(twin), whole_parameters(model)
+    gradients = {n: whole(p, p.grad) for n, p in model.named_parameters()}
+    wrong = [n for n in before if not torch.equal(after[n], before[n] - gradients[n])]
+    return wrong + [n for n in before if not torch.equal(same[n], before[n])]
+
+
+def test_a_copy_of_a_model_is_cut_and_trains_as_the_model_does(pool) -> None:
+    assert pool(2).run(copied) == [[], []]
+
+
+def test_a_copy_of_a_layer_alone_keeps_its_marks() -> None:
+    layer = RowParallelLinear(4, 4, axis=Axis.alone(), sequence_parallel=True)
+    twin = copy.deepcopy(nn.Sequential(layer))[0]
+    assert sharding_of(twin.weight) == sharding_of(layer.weight)
+    assert partial_gradients.is_marked(twin.bias)
+    assert not partial_gradients.is_marked(twin.weight)

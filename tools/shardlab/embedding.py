@@ -21,13 +21,14 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding
 
 from shardlab.comm import Axis
+from shardlab.copying import CopyableModule
 from shardlab.engine import apply
 from shardlab.init import DEFAULT, Init
 from shardlab.matmul import column_parallel, product_dtype
 from shardlab.rules import padded_vocabulary
 
 
-class VocabParallelEmbedding(nn.Module):
+class VocabParallelEmbedding(CopyableModule):
     """A word's vector, with the table cut along the vocabulary.
 
     Args:
@@ -62,7 +63,7 @@ class VocabParallelEmbedding(nn.Module):
         return apply(_Lookup, self.weight, tokens_SB, self.axis, self.sequence_parallel)
 
 
-class VocabParallelHead(nn.Module):
+class VocabParallelHead(CopyableModule):
     """Logits for this rank's words: a column-parallel linear without bias over the vocabulary.
 
     Args:

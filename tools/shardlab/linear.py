@@ -10,16 +10,17 @@ Dimensions: S sequence, B batch, H input features, F output features; lower case
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from shardlab import ops, partial_gradients
 from shardlab.comm import Axis
+from shardlab.copying import CopyableModule
 from shardlab.init import DEFAULT, Init
 from shardlab.matmul import column_parallel, row_parallel
 from shardlab.rules import check_divides
 
 
-class ColumnParallelLinear(nn.Module):
+class ColumnParallelLinear(CopyableModule):
     """Y = X Wᵀ + b with W and b cut along the output.
 
     Args:
@@ -72,7 +73,7 @@ class ColumnParallelLinear(nn.Module):
         return ops.gather_from(y_SBf, self.axis, -1) if self.gather_output else y_SBf
 
 
-class RowParallelLinear(nn.Module):
+class RowParallelLinear(CopyableModule):
     """Y = X Wᵀ + b with W cut along the input, b whole and added once, after the reduction.
 
     Args:

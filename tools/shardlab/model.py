@@ -13,6 +13,7 @@ from shardlab import partial_gradients
 from shardlab.block import Block
 from shardlab.comm import Axis
 from shardlab.config import GPTConfig
+from shardlab.copying import CopyableModule
 from shardlab.cross_entropy import IGNORED, cross_entropy
 from shardlab.dropout import Dropout
 from shardlab.embedding import VocabParallelEmbedding, VocabParallelHead
@@ -23,7 +24,7 @@ from shardlab.rules import check_divides, check_pipeline, check_tensor
 __all__ = ["GPT", "GPTConfig"]
 
 
-class GPT(nn.Module):
+class GPT(CopyableModule):
     """Stage `stage` of `stages` of a GPT; by default all of it.
 
     The first stage holds the embeddings, the last the final norm and the head, each an equal share

@@ -7,14 +7,15 @@ weights learn is a part (partial_gradients.py finishes it).
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from shardlab import partial_gradients
+from shardlab.copying import CopyableModule
 from shardlab.init import DEFAULT, Init
 
 
-class LayerNorm(nn.Module):
+class LayerNorm(CopyableModule):
     """(x − mean) / √(variance + eps) · weight + bias, over the last dim.
 
     Args:

@@ -53,6 +53,10 @@ class Axis(PointToPoint):
         place = f"ranks={list(self.ranks)}, rank={self.rank}"
         return f"Axis({self.name!r}, {place}, link={self.link!r})"
 
+    def __deepcopy__(self, memo: object) -> Axis:
+        """A copy of what uses an axis uses the same one: ranks and wires have no copies."""
+        return self
+
     @property
     def group(self) -> Any:
         """torch's process group over these ranks, to hand to DDP, FSDP, DTensor or Megatron."""

@@ -192,6 +192,13 @@ class FSDP(nn.Module):
                 gradient.drop()
         self.zero_grad(set_to_none=True)
 
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        raise RuntimeError(
+            "an FSDP can't be copied: its hooks would go on serving the model that it was copied "
+            "from. For an average of the weights copy the module before it is wrapped and wrap the "
+            "copy alike, or average the shards, model.parameters()"
+        )
+
     def _apply(self, *_: Any, **__: Any) -> NoReturn:
         raise RuntimeError(
             "move or cast the model before it is wrapped in FSDP: its parameters are views of "
