@@ -27,6 +27,7 @@ from torch import Tensor
 
 from shardlab import ops, partial_gradients
 from shardlab.comm import World
+from shardlab.cross_entropy import cross_entropy
 from shardlab.model import GPT, GPTConfig
 from shardlab.sharding import load_whole, whole
 from tests.shardlab.reference import ReferenceGPT, random_weights, relative_error
@@ -269,6 +270,29 @@ def padded(world: World) -> tuple[float, float]:
 def test_the_loss_is_a_mean_over_the_tokens_that_count(pool) -> None:
     for errors in pool(2).run(padded):
         assert max(errors) <= EXACT
+
+
+def no_sequences(world: World, dropout: float) -> list[str]:
+    """Whose gradient is not 0 where this rank's share of a batch is empty, in a sum over tokens."""
+    wrong = []
+    for sequence_parallel in (False, True):
+        config = GPTConfig(**MODELS["grouped"], dropout=dropout)
+        model = GPT(
+            config, tensor=world.whole, sequence_parallel=sequence_parallel, device=world.device
+        )
+        none = torch.zeros(0, 8, dtype=torch.long, device=world.device)
+        logits = model(none)
+        assert logits.shape == (8, 0, config.vocab // world.size)
+        assert model.loss(logits, none).isnan(), "as torch's mean over nothing"
+        cross_entropy(logits, none.t(), axis=world.whole).sum().backward()
+        partial_gradients.reduce(model, world.whole)
+        wrong += [n for n, p in model.named_parameters() if p.grad is None or p.grad.any()]
+    return wrong
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_an_empty_share_of_the_batch_has_a_gradient_of_zero(pool, dropout) -> None:
+    assert pool(2).run(no_sequences, dropout) == [[], []]
 
 
 def refuse(world: World) -> None:

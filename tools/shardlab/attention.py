@@ -79,11 +79,10 @@ class Attention(nn.Module):
     def forward(self, x_sBH: Tensor) -> Tensor:
         """Return the projected context."""
         qkv_SBf = self.qkv(x_sBH)
-        rows, batch = qkv_SBf.shape[:2]
-        qkv_SBgQD = qkv_SBf.view(rows, batch, self.groups, self.queries + 2, self.head)
+        qkv_SBgQD = qkv_SBf.unflatten(-1, (self.groups, self.queries + 2, self.head))
         q, k, v = qkv_SBgQD.split([self.queries, 1, 1], 3)
         context_BaSD = self._attend(_heads_first(q), _heads_first(k), _heads_first(v))
-        out_sBH: Tensor = self.proj(context_BaSD.permute(2, 0, 1, 3).reshape(rows, batch, -1))
+        out_sBH: Tensor = self.proj(context_BaSD.permute(2, 0, 1, 3).flatten(2))
         return out_sBH
 
     def _attend(self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor) -> Tensor:
@@ -98,7 +97,8 @@ class Attention(nn.Module):
         k_BaDS = k_BgSD.repeat_interleave(self.queries, 1).transpose(-1, -2)
         v_BaSD = v_BgSD.repeat_interleave(self.queries, 1)
         scores_BaSS = q_BaSD @ k_BaDS / math.sqrt(self.head)
-        future_SS = torch.ones_like(scores_BaSS[0, 0], dtype=torch.bool).triu(1)
+        square = scores_BaSS.shape[-2:]
+        future_SS = torch.ones(square, dtype=torch.bool, device=scores_BaSS.device).triu(1)
         weights_BaSS = scores_BaSS.masked_fill(future_SS, -math.inf).softmax(-1)
         context_BaSD: Tensor = self.dropout(weights_BaSS) @ v_BaSD
         return context_BaSD
