@@ -42,6 +42,7 @@ class Axis(PointToPoint):
         self.rank = ranks.index(world.rank) if world else 0
         self._world = world
         self._check = bool(world and world.check)
+        self._wide = bool(world and world.wide_sums)
         self._link: Any = world.link(ranks, link) if world and self.size > 1 else None
 
     @classmethod
@@ -172,13 +173,18 @@ class Axis(PointToPoint):
     ) -> Pending:  # fmt: skip
         """Check, count and start one collective; the result is its second tensor, or its only."""
         start = getattr(self._link, f"start_{kind}")
+        narrow = None
+        if self._wide and len(args) == 3 and op != "max" and _is_half(x):
+            source, narrow, _ = args
+            args = (source.float(), torch.empty_like(narrow, dtype=torch.float32), op)
+            payload = args[0].nbytes
         result = args[0] if kind == "broadcast" else args[1]
         try:
             if self._check:
                 agreement.demand(self, kind, x, op)
             if self.link == "torch" and kind in ("all_reduce", "all_gather", "reduce_scatter"):
                 if way := self._link.way(kind, x, prompt):  # ours, which the ledger can't tell
-                    with ledger.asked(kind, payload, self.ranks, self.name, x.dtype):
+                    with ledger.asked(kind, payload, self.ranks, self.name, result.dtype):
                         work = start(*args, way)
                 else:
                     with ledger.along(self.name):
@@ -187,12 +193,13 @@ class Axis(PointToPoint):
                 with ledger.along(self.name):
                     work = start(*args)
             else:
-                with ledger.asked(kind, payload, self.ranks, self.name, x.dtype):
+                with ledger.asked(kind, payload, self.ranks, self.name, result.dtype):
                     work = start(*args)
         except RuntimeError as error:
             self._explain(kind, error)
             raise
-        return Pending(result, work, kind, self._explain, self.size if op == "mean" else 1)
+        divide = self.size if op == "mean" else 1
+        return Pending(result, work, kind, self._explain, divide, narrow=narrow)
 
     # ------------------------------------------------------------------ what must hold
 
@@ -226,6 +233,10 @@ def _already(x: Tensor, out: Tensor | None) -> Pending:
     if out is None or out is x:
         return Pending(x)
     return Pending(out.copy_(x))
+
+
+def _is_half(x: Tensor) -> bool:
+    return x.is_floating_point() and x.itemsize < 4
 
 
 def _known(op: str) -> str:

@@ -31,6 +31,7 @@ class World:
         backend: "gloo", "nccl" or "fake".
         timeout: seconds until a rank that waits in a collective has given up and said why.
         check: whether tensors are compared between ranks before they meet the backend.
+        wide_sums: whether half-precision tensors are added in fp32.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class World:
         backend: str,
         timeout: float,
         check: bool,
+        wide_sums: bool,
         store: Any,
         owner: bool,
     ) -> None:
@@ -51,6 +53,7 @@ class World:
         self.backend = backend
         self.timeout = timeout
         self.check = check
+        self.wide_sums = wide_sums
         if backend == "fake":  # its store keeps nothing
             store = dist.HashStore()  # type: ignore[attr-defined]
         # Each rank's nth world on a store meets the other ranks' nth, and no keys of earlier ones.
@@ -73,6 +76,7 @@ class World:
         device: torch.device | None = None,
         timeout: float = 60.0,
         check: bool = False,
+        wide_sums: bool = False,
         store: Any = None,
         rank: int | None = None,
         size: int | None = None,
@@ -86,6 +90,8 @@ class World:
             timeout: seconds until a rank that waits in a collective has given up and said why.
             check: refuse tensors whose shape or dtype differs between ranks before they meet the
                 backend, at the price of one small exchange a collective.
+            wide_sums: add bf16 and fp16 in fp32 and round once, at the price of twice the bytes. A
+                backend adds rank by rank and rounds each time; 256 + 1 is 256 in bf16.
             store: a torch.distributed store; with `rank` and `size`.
             watch: end this process when another rank failed and this one hangs outside collectives.
 
@@ -118,6 +124,7 @@ class World:
             backend=backend,
             timeout=timeout,
             check=check,
+            wide_sums=wide_sums,
             store=store,
             owner=True,
         )
@@ -128,8 +135,9 @@ class World:
 
     @classmethod
     def adopt(
-        cls, *, device: torch.device | None = None, timeout: float = 60.0, check: bool = False
-    ) -> World:
+        cls, *, device: torch.device | None = None, timeout: float = 60.0, check: bool = False,
+        wide_sums: bool = False,
+    ) -> World:  # fmt: skip
         """Wrap the default process group, which the caller made and will destroy."""
         backend = dist.get_backend()
         if device is None:
@@ -142,6 +150,7 @@ class World:
             backend=backend,
             timeout=timeout,
             check=check,
+            wide_sums=wide_sums,
             store=dist.distributed_c10d._get_default_store(),
             owner=False,
         )
