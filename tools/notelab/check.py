@@ -55,7 +55,7 @@ class _Rules:
         self._diagrams = Diagrams(bench.memo)
         gathered = book.evidence.gathered()
         self._pinned = constraints.Pinned(file for file in gathered if file.state is State.PROVED)
-        self.citations = Judge(book.lab, book.pins, book.lock, book.evidence)
+        self.citations = Judge(book.lab, book.pins, book.lock, book.evidence, book.resolver)
         self.numbers = Numbers(book.lab)
 
     def findings(self, one: View) -> Iterator[Finding]:

@@ -47,8 +47,9 @@ class Citation(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> str:
-        """The citation in its full written form, without the source's name."""
-        return written(self.path, self.first, self.last)
+        """The citation in its full written form, with the source's name where it gives one."""
+        bare = written(self.path, self.first, self.last)
+        return f"{self.source}:{bare}" if self.source else bare
 
 
 def written(path: str, first: int, last: int) -> str:

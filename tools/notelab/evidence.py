@@ -1,6 +1,6 @@
 """The cited files of a lab: their bytes where a provider had them, else what the lock knows."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from hashlib import sha256
 
@@ -23,6 +23,7 @@ class State(StrEnum):
     PROVED = "proved"  # the file's own bytes are at hand, and are the commit's
     LOCKED = "locked"  # no bytes at hand, but the lock knows the file
     ABSENT = "absent"  # the commit has no such file
+    LACKING = "lacking"  # a wheel, which holds only part of the commit, has no such file
     UNKNOWN = "unknown"  # nobody could say
 
 
@@ -64,31 +65,20 @@ class Evidence:
         self._files: dict[tuple[str, str], CitedFile] = {}
 
     def gather(self, wanted: Iterable[tuple[str, str]], *, store_only: bool = False) -> None:
-        """Read every (source, path) wanted, in one batch per source; source '' asks all of them.
+        """Read every (source, path) wanted, in one batch per source.
 
-        A path that the lock knows in some source is read from that source alone. With `store_only`
-        no other provider is asked.
+        With `store_only` no other provider is asked.
         """
         per_source: dict[str, dict[str, str | None]] = {}
-        for source, path in dict.fromkeys(wanted):
-            for name in [source] if source else self.likely_sources(path):
-                pin = self._pins.get(name)
-                if pin and pin.commit and (name, path) not in self._files:
-                    known = self._lock.file(name, path, pin.commit)
-                    per_source.setdefault(name, {})[path] = known.blob if known else None
+        for name, path in dict.fromkeys(wanted):
+            pin = self._pins.get(name)
+            if pin and pin.commit and (name, path) not in self._files:
+                known = self._lock.file(name, path, pin.commit)
+                per_source.setdefault(name, {})[path] = known.blob if known else None
         for name, paths in per_source.items():
             answers = self._library.read(self.source(name), paths, store_only=store_only)
             for path in paths:
                 self._files[name, path] = self._cited(name, path, answers[path])
-
-    def likely_sources(self, path: str) -> Sequence[str]:
-        """Return the sources that the lock knows to have the path, else all of them."""
-        known = [
-            name
-            for name, pin in self._pins.items()
-            if pin.commit and self._lock.file(name, path, pin.commit)
-        ]
-        return known or list(self._pins)
 
     def source(self, name: str) -> Source:
         """Return a source of the lab at its pin."""
@@ -118,7 +108,8 @@ class Evidence:
         if isinstance(answer, Absent) and answer.definite:
             return CitedFile(name, path, State.ABSENT, near=answer.near)
         if not isinstance(answer, Found):
-            state = State.LOCKED if known else State.UNKNOWN
+            lacking = isinstance(answer, Absent)
+            state = State.LOCKED if known else State.LACKING if lacking else State.UNKNOWN
             near = answer.near if isinstance(answer, Absent) else []
             disputed = answer.disputed if isinstance(answer, Unreachable) else ""
             blob = known.blob if known else ""

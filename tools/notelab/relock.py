@@ -12,6 +12,7 @@ from notelab.evidence import CitedFile, State
 from notelab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.note import Cell
 from notelab.outline import is_anchor
+from notelab.resolve import Resolved
 from notelab.workbook import Workbook, usable
 
 
@@ -47,14 +48,11 @@ class _Making:
         if not usable(citation):
             self._skipped[citation.text] = citation.problem or "its range runs backwards"
             return
-        names = [citation.source] if citation.source else list(self._book.pins)
-        found = (self._book.evidence.file(name, citation.path) for name in names)
-        asked = [file for file in found if file]
-        there = [file for file in asked if file.state in (State.PROVED, State.LOCKED)]
-        if len(there) != 1:
-            self._skipped[citation.text] = _why_not(asked, there)
+        resolved = self._book.resolver.resolve(citation)
+        file = resolved.file
+        if file is None:
+            self._skipped[citation.text] = _why_not(resolved)
             return
-        file = there[0]
         # The file resolves even where the lines don't, so the lock knows it all the same.
         commit = self._book.pins[file.source].commit
         known_file = self._old.file(file.source, file.path, commit)
@@ -75,18 +73,22 @@ class _Making:
         sources = {
             name: LockedSource(self._book.pins[name].commit, known)
             for name, known in self._files.items()
-            if self._book.pins[name].commit and known
+            if self._book.pins[name].commit
         }
         kept = {name: known for name, known in self._citations.items() if known}
         return Relocked(Lock(sources=sources, citations=kept), sorted(self._skipped.items()))
 
 
-def _why_not(asked: list[CitedFile], there: list[CitedFile]) -> str:
-    if there:
-        return "more than one source has the file: " + ", ".join(file.source for file in there)
-    if asked and all(file.state is State.ABSENT for file in asked):
+def _why_not(resolved: Resolved) -> str:
+    if resolved.rivals:
+        rivals = ", ".join(file.source for file in resolved.rivals)
+        return f"more than one source has the file: {rivals}; write the one meant before it"
+    if resolved.sole:
+        unasked = ", ".join(file.source for file in resolved.unasked)
+        return f"{unasked} could not be asked for it; write `{resolved.sole.source}:` before it"
+    if resolved.asked and all(file.state is State.ABSENT for file in resolved.asked):
         return "no source has the file at its pin"
-    reasons = list(dict.fromkeys(reason for file in asked for reason in file.reasons))
+    reasons = list(dict.fromkeys(reason for file in resolved.asked for reason in file.reasons))
     return "; ".join(reasons) or "no source could be asked"
 
 

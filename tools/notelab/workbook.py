@@ -13,6 +13,7 @@ from notelab.evidence import Evidence
 from notelab.lab import Lab
 from notelab.lock import Lock
 from notelab.memo import Memo
+from notelab.resolve import Resolver
 from notelab.sources.library import Library
 from notelab.view import View
 
@@ -40,6 +41,7 @@ class Workbook(msgspec.Struct):
     pins: dict[str, pins.Pin]
     lock: Lock | None
     evidence: Evidence
+    resolver: Resolver
 
 
 def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workbook:
@@ -58,10 +60,11 @@ def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workb
     }
     lock = lock_file.load(lab.folder / lock_file.LOCK_FILE)
     evidence = Evidence(lab, pinned, lock or Lock(), bench.library, bench.memo)
-    evidence.gather(_cited(lab, views))
+    resolver = Resolver(pinned, lock or Lock(), evidence)
+    resolver.gather(citation for one in views if one.note for citation in one.note.citations)
     # Pages are compared with every pinned file at hand for pasted source, cited there or not.
     evidence.gather(_locked(lock or Lock(), pinned), store_only=True)
-    return Workbook(lab, views, pinned, lock, evidence)
+    return Workbook(lab, views, pinned, lock, evidence, resolver)
 
 
 def _with_relatives(found: list[pages.Page], only: set[Path]) -> list[pages.Page]:
@@ -73,13 +76,6 @@ def _with_relatives(found: list[pages.Page], only: set[Path]) -> list[pages.Page
 def usable(citation: Citation) -> bool:
     """Tell whether a citation is formed well enough to look its file up."""
     return not citation.problem and citation.first <= citation.last
-
-
-def _cited(lab: Lab, views: list[View]) -> Iterable[tuple[str, str]]:
-    for one in views:
-        for citation in one.note.citations if one.note else []:
-            if usable(citation) and (not citation.source or citation.source in lab.sources):
-                yield citation.source, citation.path
 
 
 def _locked(lock: Lock, pinned: dict[str, pins.Pin]) -> Iterable[tuple[str, str]]:

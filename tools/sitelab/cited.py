@@ -74,33 +74,26 @@ def _cited(book: Workbook, note: Note, texts: dict[str, Text]) -> Iterator[tuple
     for citation in note.citations:
         if not usable(citation):
             continue
-        names = (
-            [citation.source] if citation.source else book.evidence.likely_sources(citation.path)
+        file = book.resolver.resolve(citation).file
+        if file is None:
+            continue
+        table, commit = book.lab.sources[file.source], book.pins[file.source].commit
+        first, last = citation.first, citation.last
+        yield (
+            citation.text,
+            Cited(
+                source=file.source,
+                path=citation.path,
+                first=first,
+                last=last,
+                symbol=_symbol(file, first, last),
+                commit=commit,
+                release=table.release,
+                licence=table.licence,
+                permalink=permalink(table.url, commit, citation.path, first, last),
+                text=_text(file, last, texts),
+            ),
         )
-        for name in names:
-            file = book.evidence.file(name, citation.path)
-            pin = book.pins.get(name)
-            if file is None or pin is None or not pin.commit or file.blob == "":
-                continue
-            table = book.lab.sources[name]
-            yield (
-                citation.text,
-                Cited(
-                    source=name,
-                    path=citation.path,
-                    first=citation.first,
-                    last=citation.last,
-                    symbol=_symbol(file, citation.first, citation.last),
-                    commit=pin.commit,
-                    release=table.release,
-                    licence=table.licence,
-                    permalink=permalink(
-                        table.url, pin.commit, citation.path, citation.first, citation.last
-                    ),
-                    text=_text(file, citation.last, texts),
-                ),
-            )
-            break
 
 
 def _text(file: CitedFile, last: int, texts: dict[str, Text]) -> Text | None:

@@ -10,6 +10,7 @@ from notelab.errors import NotelabError
 from notelab.evidence import Evidence
 from notelab.lock import Lock
 from notelab.relock import path_of, relock, write_together
+from notelab.resolve import Resolver
 from notelab.sources.model import Source
 from notelab.view import shown
 from notelab.workbook import Bench, open_lab
@@ -37,13 +38,11 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     book = open_lab(lab.pins_folder, bench)
     moved = {**book.pins, source: pins.Pin(source, place, commit)}
     evidence = Evidence(lab, moved, book.lock or Lock(), bench.library, bench.memo)
-    evidence.gather(
-        (citation.source, citation.path)
-        for view in book.views
-        for citation in (view.note.citations if view.note else [])
-        if not citation.problem
+    resolver = Resolver(moved, book.lock or Lock(), evidence)
+    resolver.gather(
+        citation for view in book.views if view.note for citation in view.note.citations
     )
-    made = relock(msgspec.structs.replace(book, pins=moved, evidence=evidence))
+    made = relock(msgspec.structs.replace(book, pins=moved, evidence=evidence, resolver=resolver))
     lock_path = path_of(book)
     contents = {place: pins.text_of(commit)}
     if made.lock.citations or book.lock is not None:

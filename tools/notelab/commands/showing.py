@@ -36,17 +36,20 @@ def find(labs: list[Path], text: str, bench: Bench) -> Shown:
     for folder in labs:
         book = open_lab(folder, bench, only=set())
         sources |= dict.fromkeys(book.pins)
-        likely = book.evidence.likely_sources(citation.path)
-        names = [citation.source] if citation.source else list(likely)
-        book.evidence.gather((name, citation.path) for name in names if name in book.pins)
-        for name in names:
-            file = book.evidence.file(name, citation.path)
-            if file is None:
-                continue
-            if file.state is State.PROVED:
-                _within(citation, file)
-                return Shown(citation, file, book.pins[name].commit)
-            reasons += file.reasons or [f"{name} has no such file at its pin"]
+        book.resolver.gather([citation])
+        resolved = book.resolver.resolve(citation)
+        if resolved.rivals:
+            raise NotelabError(
+                f"{citation.path} is a file of more than one source",
+                hint=" or ".join(f"show {file.source}:{text}" for file in resolved.rivals),
+            )
+        # Whoever asks to see lines reads whose they are; a source out of reach may have them too.
+        there = resolved.file or resolved.sole
+        if there and there.state is State.PROVED:
+            _within(citation, there)
+            return Shown(citation, there, book.pins[there.source].commit)
+        for file in resolved.asked:
+            reasons += file.reasons or [f"{file.source} has no such file at its pin"]
             reasons += [f"closest: {path}" for path in file.near[:1]]
     if citation.source and citation.source not in sources:
         known = ", ".join(f"`{name}`" for name in sources) or "none"

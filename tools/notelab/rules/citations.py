@@ -11,6 +11,7 @@ from notelab.finding import Finding
 from notelab.lab import Lab
 from notelab.lock import Lock
 from notelab.pins import Pin
+from notelab.resolve import Resolver
 from notelab.rules import fit
 from notelab.rules.case import Case
 from notelab.rules.locked import LockJudge
@@ -30,10 +31,15 @@ class Judge:
     """Judges the citations of one lab."""
 
     def __init__(
-        self, lab: Lab, pins: dict[str, Pin], lock: Lock | None, evidence: Evidence
+        self,
+        lab: Lab,
+        pins: dict[str, Pin],
+        lock: Lock | None,
+        evidence: Evidence,
+        resolver: Resolver,
     ) -> None:
         """`lock` is None where the lab has none."""
-        self._lab, self._pins, self._evidence = lab, pins, evidence
+        self._lab, self._pins, self._evidence, self._resolver = lab, pins, evidence, resolver
         self.lock = LockJudge(lab, pins, lock, evidence)
 
     def verdicts(self, view: View) -> Iterator[Verdict]:
@@ -41,10 +47,10 @@ class Judge:
         if view.note is None:
             return
         most = view.page.table.max_lines or self._lab.file.lab.max_lines
-        times = Counter(citation.text for citation in view.note.citations)
+        times = Counter(citation.key for citation in view.note.citations)
         for cell in view.note.cells:
             for citation in cell.citations:
-                case = Case(view, cell, citation, most, times[citation.text])
+                case = Case(view, cell, citation, most, times[citation.key])
                 yield self._verdict(case)
 
     def _verdict(self, case: Case) -> Verdict:
@@ -88,13 +94,10 @@ class Judge:
                 f"`{citation.text}` names a source, `{citation.source}`, that is none of this lab",
                 expected=" or ".join(f"`{name}`" for name in self._lab.sources),
             )
-        names = (
-            [citation.source] if citation.source else self._evidence.likely_sources(citation.path)
-        )
-        asked = [file for name in names if (file := self._evidence.file(name, citation.path))]
-        there = [file for file in asked if file.state in (State.PROVED, State.LOCKED)]
-        if len(there) == 1:
-            return there[0]
+        resolved = self._resolver.resolve(citation)
+        there = resolved.rivals
+        if resolved.file:
+            return resolved.file
         if there:
             return case.finding(
                 "N204",
@@ -103,9 +106,22 @@ class Judge:
                 found=", ".join(f"`{file.source}`" for file in there),
                 help=f"write `{there[0].source}:{citation.text}`",
             )
+        if resolved.sole:
+            return _perhaps_another(case, resolved.sole, resolved.unasked)
+        names = resolved.names
         if any(self._pins[name].code or self._evidence.unknown_commit(name) for name in names):
             return None
-        return _nowhere(case, asked)
+        return _nowhere(case, resolved.asked)
+
+
+def _perhaps_another(case: Case, sole: CitedFile, unasked: list[CitedFile]) -> Finding:
+    return case.finding(
+        "N213",
+        f"`{case.citation.text}` may be a file of another source than `{sole.source}`",
+        expected="an answer from every source of the lab, or the source's name in the citation",
+        found="; ".join(f"`{file.source}`: {'; '.join(file.reasons)}" for file in unasked),
+        help=f"write `{sole.source}:{case.citation.text}`, or run where git or a mirror is",
+    )
 
 
 def _nowhere(case: Case, asked: list[CitedFile]) -> Finding:

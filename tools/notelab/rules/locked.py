@@ -36,7 +36,7 @@ class LockJudge:
             return ""
         best: tuple[int, str] | None = None
         for key, known in self._lock.citations.get(file.source, {}).items():
-            path, _, lines = key.rpartition(":L")
+            path, _, lines = key.removeprefix(f"{file.source}:").rpartition(":L")
             first = lines.split("-")[0]
             if path == citation.path and first.isdigit() and page in known.pages:
                 distance = abs(int(first) - citation.first)
