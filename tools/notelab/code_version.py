@@ -12,6 +12,9 @@ _HERE = Path(__file__).parent
 _MODULES = (
     "admonition",
     "citation",
+    "cited/names",
+    "cited/python",
+    "cited/structure",
     "embedded_html",
     "front_matter",
     "inline",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from notelab import embedded_html
 from notelab.citation import Citation, Span, in_plain_text, looks_like_citation, parse
+from notelab.cited.names import names_in
 from notelab.note import Image, NumberLink
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 # What looks like a space and is none to `str.split`: words may not hide behind it.
 _BLANKS = dict.fromkeys((0x115F, 0x1160, 0x200B, 0x2800, 0x3164, 0xFFA0), " ")
-_NAME = re.compile(r"[^\W\d]\w*")
 _RESULTS = re.compile(r"(?:^|/)RESULTS(?:\.[a-z]{2})?\.md$")
 
 
@@ -140,7 +140,7 @@ class Inline:
             self.citations.append(parse(code, self.places.span(start, end)))
             self.prose += " "
         else:
-            self.names += _NAME.findall(code)
+            self.names += names_in(code)
             self.prose += child.content
 
     def _code_place(self, child: "Token") -> tuple[int, int]:

@@ -9,9 +9,10 @@ Version 1 is one JSON object::
 
 every source of the lab at its pin, cited or not: whether a citation without a source's name still
 means what it meant depends on all of them. A citation that names its source has `NAME:` before its
-path. All is sorted, one file and one citation a line, so that a merge shows what changed. A citation that still
-stands at an older commit (work in progress of a repin) would carry its own `commit` beside
-`sha256`, and the source an `older` table of commits beside `files`; version 1 writes neither.
+path. All is sorted, one file and one citation a line, so that a merge shows what changed. A
+citation that still stands at an older commit (work in progress of a repin) would carry its own
+`commit` beside `sha256`, and the source an `older` table of commits beside `files`; version 1
+writes neither.
 """
 
 import json

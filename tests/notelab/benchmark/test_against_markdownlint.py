@@ -90,7 +90,7 @@ def test_a_thousand_notes_and_one_against_markdownlint(tmp_path: Path) -> None:
     version = json.loads((linter / "node_modules/markdownlint-cli2/package.json").read_text())
     real = faults.ROOT / faults.LAB
     book = open_lab(real, real_bench())
-    files = [file for file in book.evidence.gathered() if file.outline and file.outline.python]
+    files = [file for file in book.evidence.gathered() if file.outline and file.outline.structured]
     assert len(files) >= corpus.FILES, "the real lab cites too few files"
     lab = corpus.write(tmp_path / "book", real, files)
     source = Path(os.environ.get("SHARDBOOK_CACHE") or _default_root())

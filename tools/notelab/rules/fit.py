@@ -34,10 +34,10 @@ def findings(case: Case, file: CitedFile) -> list[Finding]:
                 help=_mend(case, outline),
             )
         )
-    if outline.python:
+    if outline.structured:
         found += _structure(case, outline)
-        if case.anchors.isdisjoint(outline.names_between(citation.first, citation.last)):
-            found.append(_unanchored_finding(case, outline))
+    if case.anchors.isdisjoint(outline.names_between(citation.first, citation.last)):
+        found.append(_unanchored_finding(case, outline))
     return found
 
 
@@ -54,10 +54,10 @@ def _structure(case: Case, outline: Outline) -> list[Finding]:
                 help=_mend(case, outline),
             )
         ]
+    if fitting.is_whole(outline, citation.first, citation.last):
+        return []
     begins = fitting.starts_well(outline, citation.first)
     ends = fitting.ends_well(outline, citation.last)
-    if begins and ends:
-        return []
     wrong = []
     if not begins:
         wrong.append(f"begins at line {citation.first}, which begins no statement")

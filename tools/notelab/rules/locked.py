@@ -62,7 +62,7 @@ class LockJudge:
             return [self._unknown(case, f"knows `{case.citation.text}` {said}")]
         if file.state is State.PROVED:
             return _against_content(case, file, known, locked_file.blob)
-        if file.path.endswith(".py") and set(known.anchors).isdisjoint(case.cell.names):
+        if set(known.anchors).isdisjoint(case.cell.names):
             do = f"the lock knows that {listed(known.anchors)} do" if known.anchors else ""
             return [not_anchored(case, do)]
         return []
@@ -186,7 +186,7 @@ def _against_content(
             )
         ]
     outline = file.outline
-    if outline and outline.python and set(known.anchors).isdisjoint(case.cell.names):
+    if outline and set(known.anchors).isdisjoint(case.cell.names):
         return [
             case.finding(
                 "N211",
