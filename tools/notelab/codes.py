@@ -33,6 +33,7 @@ RULES: dict[str, str] = {
     "N212": "lock-unused",
     "N213": "unproved",
     "N214": "foreign-source",
+    "N215": "weak-anchor",
     # N3xx: diagrams
     "N301": "diagram-missing",
     "N302": "diagram-broken",

@@ -38,6 +38,8 @@ def findings(case: Case, file: CitedFile) -> list[Finding]:
         found += _structure(case, outline)
     if case.anchors.isdisjoint(outline.names_between(citation.first, citation.last)):
         found.append(_unanchored_finding(case, outline))
+    else:
+        found += _weak(case, outline)
     return found
 
 
@@ -79,6 +81,24 @@ def _touched(outline: Outline, citation: Citation) -> str:
     last = outline.innermost(citation.last, citation.last)
     names = [f"`{symbol.name}`" if symbol else "the module" for symbol in (first, last)]
     return f"begins in {names[0]}, ends in {names[1]}"
+
+
+def _weak(case: Case, outline: Outline) -> list[Finding]:
+    citation = case.citation
+    weak = fitting.weakness(outline, citation.first, citation.last, case.anchors)
+    if weak is None:
+        return []
+    kind = "statements" if outline.structured else "lines"
+    return [
+        case.finding(
+            "N215",
+            f"what the text names of `{citation.text}` stands nearly everywhere around it",
+            expected=f"one name of the cited lines in at most {fitting.COMMON:.0%} of the {kind} "
+            f"within {fitting.NEAR_BY} lines",
+            found=f"`{weak.name}`, the rarest, in {weak.stands} of {weak.near}",
+            help=f"name {listed(weak.better)} too" if weak.better else "",
+        )
+    ]
 
 
 def _unanchored_finding(case: Case, outline: Outline) -> Finding:
