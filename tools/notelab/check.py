@@ -120,6 +120,8 @@ def _note_report(book: Workbook, one: View, verdicts: list[Verdict]) -> NoteRepo
         proved=sum(verdict.proved for verdict in sound),
         locked=sum(verdict.locked for verdict in sound),
         diagrams=len(note.diagrams),
+        by_wheel=sum(verdict.proof == "wheel" for verdict in sound),
+        unstructured=sum(verdict.unstructured for verdict in sound),
     )
 
 
@@ -136,6 +138,8 @@ def _lab_report(book: Workbook, tally: _Tally) -> LabReport:
         diagrams=sum(note.diagrams for note in notes),
         lock_only=dict(sorted(tally.lock_only.items())),
         unread_for_paste=sum(file.state is State.LOCKED for file in gathered),
+        by_wheel=sum(note.by_wheel for note in notes),
+        unstructured=sum(note.unstructured for note in notes),
     )
 
 

@@ -12,6 +12,7 @@ _HERE = Path(__file__).parent
 _MODULES = (
     "admonition",
     "citation",
+    "cited/grammars",
     "cited/names",
     "cited/python",
     "cited/structure",

@@ -76,4 +76,6 @@ def _structure(path: str, data: bytes, lines: list[str]) -> Structure | None:
             return python.structure(data.decode("utf-8"), lines)
         except UnicodeDecodeError:
             return None
-    return None
+    from notelab.cited import grammars
+
+    return grammars.structure(path, data, lines) if grammars.knows(path) else None

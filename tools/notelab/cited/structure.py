@@ -49,13 +49,17 @@ class Structure:
 
     def statement(self, top: int, line: int, last: int) -> int:
         """Take a statement with decorators from `top` on; return the row its comment begins at."""
-        comment = top
-        while comment - 1 in self.comments:
-            comment -= 1
+        comment = self.comment_above(top)
         self.starts |= {line, top, comment}
         self.ends.add(last)
         self.statements.append((top, last))
         return comment
+
+    def comment_above(self, row: int) -> int:
+        """Return the first row of the comment directly above a row, or that row."""
+        while row - 1 in self.comments:
+            row -= 1
+        return row
 
     def group(self, parts: Iterable[Rows]) -> None:
         """Take neighbours that may be cited alone or together."""

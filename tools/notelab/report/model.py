@@ -17,6 +17,8 @@ class NoteReport(msgspec.Struct):
     proved: int
     locked: int
     diagrams: int
+    by_wheel: int = 0
+    unstructured: int = 0
 
 
 class SourceReport(msgspec.Struct):
@@ -35,7 +37,8 @@ class LabReport(msgspec.Struct):
     """What was proved of one lab.
 
     `lock_only` says, for each file whose text was not at hand, how many citations of it were
-    checked against the lock alone.
+    checked against the lock alone. Of those proved, `by_wheel` are of files that a wheel alone says
+    the commit holds, and `unstructured` of files in which no rule knows a statement.
     """
 
     title: str
@@ -48,6 +51,8 @@ class LabReport(msgspec.Struct):
     diagrams: int
     lock_only: dict[str, int]
     unread_for_paste: int
+    by_wheel: int = 0
+    unstructured: int = 0
 
 
 class Report(msgspec.Struct):

@@ -114,19 +114,21 @@ def _table(notes: list[NoteReport], paint: Painter) -> list[str]:
 
 def _verdict(report: Report, paint: Painter) -> str:
     proved = sum(lab.proved for lab in report.labs)
+    by_wheel = sum(lab.by_wheel for lab in report.labs)
+    unstructured = sum(lab.unstructured for lab in report.labs)
     locked = sum(lab.locked for lab in report.labs)
     citations = sum(lab.citations for lab in report.labs)
     diagrams = sum(lab.diagrams for lab in report.labs)
     said = [
         _count(len(report.notes), "page"),
-        f"{_count(citations, 'citation')}: {proved} proved",
-        f"{locked} checked against the lock only",
+        f"{_count(citations, 'citation')}: {proved} proved"
+        + (f" ({proved - by_wheel} by git, {by_wheel} on a wheel's word)" if by_wheel else ""),
+        f"{unstructured} of them in files without a structure rule" if unstructured else "",
+        f"{locked} checked against the lock only" if locked else "",
         _count(diagrams, "diagram"),
         _count(len(report.findings), "finding"),
     ]
-    if not locked:
-        said.pop(2)
-    text = ", ".join(said)
+    text = ", ".join(filter(None, said))
     return paint("code" if report.findings else "good", text)
 
 

@@ -23,8 +23,14 @@ class Verdict(msgspec.Struct):
 
     findings: list[Finding]
     source: str = ""
-    proved: bool = False
+    proof: str = ""  # "git" or "wheel", whoever said that the commit holds the file
     locked: bool = False
+    unstructured: bool = False  # in a file whose statements nobody here can tell
+
+    @property
+    def proved(self) -> bool:
+        """Tell whether the file's own text was at hand."""
+        return bool(self.proof)
 
 
 class Judge:
@@ -83,7 +89,14 @@ class Judge:
             findings += fit.findings(case, file)
         # A range that doesn't fit must be mended, not locked: saying both would mislead.
         findings = findings or self.lock.findings(case, file)
-        return Verdict(findings, file.source, proved=proved, locked=not proved)
+        unstructured = bool(proved and file.outline and not file.outline.structured)
+        return Verdict(
+            findings,
+            file.source,
+            proof=file.proof if proved else "",
+            locked=not proved,
+            unstructured=unstructured,
+        )
 
     def _resolve(self, case: Case) -> CitedFile | Finding | None:
         """Find the one file cited; None where an unusable pin, a finding itself, is in the way."""
