@@ -16,6 +16,7 @@ from notelab.rules.diagrams import Diagrams
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
 from notelab.rules.numbers import Numbers
+from notelab.rules.waivers import Waivers
 from notelab.view import View
 from notelab.workbook import Bench, Workbook, open_lab
 
@@ -28,7 +29,7 @@ def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Repo
     """
     book = open_lab(folder, bench, only)
     rules = _Rules(book, bench)
-    findings = [*stop.pin_findings(book.pins), *_unresolvable(book)]
+    findings: list[Finding] = [*stop.pin_findings(book.pins), *_unresolvable(book)]
     tally = _Tally()
     for one in book.views:
         verdicts = list(rules.citations.verdicts(one))
@@ -39,10 +40,15 @@ def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Repo
     findings += rules.citations.lock.lock_findings(
         tally.used, tally.sound, {one.page.key for one in book.views} if only is None else None
     )
+    waivers = Waivers(book.lab, book.views)
+    left = list(waivers.sift(set(findings)))
+    left += waivers.findings(whole=only is None)
+    for note in tally.notes:
+        note.waived = waivers.waived[note.filename]
     return Report(
-        findings=sorted(set(findings), key=lambda finding: finding.order),
+        findings=sorted(set(left), key=lambda finding: finding.order),
         notes=tally.notes,
-        labs=[_lab_report(book, tally)],
+        labs=[_lab_report(book, tally, waivers.waived.total())],
     )
 
 
@@ -125,7 +131,7 @@ def _note_report(book: Workbook, one: View, verdicts: list[Verdict]) -> NoteRepo
     )
 
 
-def _lab_report(book: Workbook, tally: _Tally) -> LabReport:
+def _lab_report(book: Workbook, tally: _Tally, waived: int) -> LabReport:
     gathered, notes = book.evidence.gathered(), tally.notes
     return LabReport(
         title=book.lab.file.lab.title,
@@ -140,6 +146,7 @@ def _lab_report(book: Workbook, tally: _Tally) -> LabReport:
         unread_for_paste=sum(file.state is State.LOCKED for file in gathered),
         by_wheel=sum(note.by_wheel for note in notes),
         unstructured=sum(note.unstructured for note in notes),
+        waived=waived,
     )
 
 

@@ -12,6 +12,7 @@ _HERE = Path(__file__).parent
 _MODULES = (
     "admonition",
     "citation",
+    "codes",
     "cited/grammars",
     "cited/names",
     "cited/python",
@@ -24,6 +25,7 @@ _MODULES = (
     "outline",
     "reading",
     "tokens",
+    "waiver",
 )
 
 

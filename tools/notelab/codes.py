@@ -57,4 +57,7 @@ RULES: dict[str, str] = {
     # N6xx: constraints
     "N601": "pasted-source",
     "N602": "drawn-image",
+    # N7xx: waivers
+    "N701": "malformed-waiver",
+    "N702": "idle-waiver",
 }

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from notelab.code_version import code_version
+from notelab.codes import RULES
 from notelab.errors import NotelabError
 from notelab.memo import Memo, key_of
 
@@ -35,6 +36,7 @@ class LabTable(_Table, frozen=True):
     sources_from: str = ""
     max_lines: Count = 40
     closing_heading: dict[str, str] = {}
+    ignore: list[str] = []
 
 
 class SourceTable(_Table, frozen=True):
@@ -56,6 +58,7 @@ class NoteTable(_Table, frozen=True):
     choice_words: tuple[Count, Count] | None = None
     closing_mentions: dict[str, list[str]] = {}
     max_lines: Count | None = None
+    ignore: list[str] = []
 
 
 class ExpectedDiagram(_Table, frozen=True):
@@ -239,9 +242,23 @@ def _check(folder: Path, root: Path, file: LabFile) -> None:
         low, high = note.choice_words or (1, 1)
         if low > high:
             raise NotelabError(f'{where}: notes."{name}".choice-words: {low} is above {high}')
+    _check_ignored(where, file)
     for glob in file.lab.pages:
         if not glob or PurePosixPath(glob).is_absolute() or "\\" in glob:
             raise NotelabError(f"{where}: lab.pages must hold relative globs, not {glob!r}")
+
+
+def _check_ignored(where: str, file: LabFile) -> None:
+    tables = {"lab": file.lab.ignore}
+    tables |= {f'notes."{name}"': note.ignore for name, note in file.notes.items()}
+    for table, codes in tables.items():
+        for code in codes:
+            if code not in RULES:
+                near = get_close_matches(code.upper(), RULES, n=1, cutoff=0.4)
+                raise NotelabError(
+                    f"{where}: {table}.ignore: {code[:40]!r} is no rule's code",
+                    hint=f"did you mean `{near[0]}`?" if near else "",
+                )
 
 
 def _is_file_name(name: str) -> bool:

@@ -72,6 +72,20 @@ class FrontMatter(msgspec.Struct, frozen=True, array_like=True):
     span: Span
 
 
+class Waiver(msgspec.Struct, frozen=True, array_like=True):
+    """Rules that the page asks to be spared, from row `first` to `last`, and why.
+
+    `problem` says why it is none, or is empty.
+    """
+
+    codes: list[str]
+    reason: str
+    problem: str
+    span: Span
+    first: int
+    last: int
+
+
 class Unread(msgspec.Struct, frozen=True, array_like=True):
     """A part of the page that wasn't read, and why: nothing is passed by in silence."""
 
@@ -92,6 +106,7 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
     images: list[Image]
     runs: bytes
     unread: list[Unread]
+    waivers: list[Waiver]
 
     @property
     def cells(self) -> list[Cell]:

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from notelab import admonition, embedded_html, front_matter, tokens
+from notelab import admonition, embedded_html, front_matter, tokens, waiver
 from notelab.citation import Citation, Span, in_plain_text
 from notelab.inline import Inline, Places, count_words, not_in_code_font, number_link
 from notelab.note import Cell, Diagram, Heading, Image, Note, NumberLink, Unread
@@ -34,7 +34,8 @@ def read(text: str) -> Note:
     parser.use(admonition.plugin)
     unread: list[Unread] = []
     parser.core.ruler.after("block", "unread", lambda state: _set_aside(state.tokens, unread))
-    walk = _Walk(parser.parse(body), body.split("\n"))
+    blocks = parser.parse(body)
+    walk = _Walk(blocks, body.split("\n"))
     walk.run()
     runs = tokens.packed(tokens.run_hashes(token for token, _ in tokens.of_page(text)))
     return Note(
@@ -48,6 +49,7 @@ def read(text: str) -> Note:
         images=walk.images,
         runs=runs,
         unread=unread,
+        waivers=list(waiver.of_page(blocks, walk.lines)),
     )
 
 

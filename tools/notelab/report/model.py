@@ -19,6 +19,7 @@ class NoteReport(msgspec.Struct):
     diagrams: int
     by_wheel: int = 0
     unstructured: int = 0
+    waived: int = 0
 
 
 class SourceReport(msgspec.Struct):
@@ -53,6 +54,7 @@ class LabReport(msgspec.Struct):
     unread_for_paste: int
     by_wheel: int = 0
     unstructured: int = 0
+    waived: int = 0
 
 
 class Report(msgspec.Struct):

@@ -116,6 +116,7 @@ def _verdict(report: Report, paint: Painter) -> str:
     proved = sum(lab.proved for lab in report.labs)
     by_wheel = sum(lab.by_wheel for lab in report.labs)
     unstructured = sum(lab.unstructured for lab in report.labs)
+    waived = sum(lab.waived for lab in report.labs)
     locked = sum(lab.locked for lab in report.labs)
     citations = sum(lab.citations for lab in report.labs)
     diagrams = sum(lab.diagrams for lab in report.labs)
@@ -127,6 +128,7 @@ def _verdict(report: Report, paint: Painter) -> str:
         f"{locked} checked against the lock only" if locked else "",
         _count(diagrams, "diagram"),
         _count(len(report.findings), "finding"),
+        f"{waived} waived" if waived else "",
     ]
     text = ", ".join(filter(None, said))
     return paint("code" if report.findings else "good", text)
