@@ -91,7 +91,7 @@ class _Tally(msgspec.Struct):
         self.notes.append(_note_report(book, one, verdicts))
         for citation, verdict in zip(one.note.citations, verdicts, strict=True):
             if verdict.source and one.page.original is None:
-                self.used[verdict.source, citation.key, one.page.key] += 1
+                self.used[verdict.source, citation.key_in(verdict.source), one.page.key] += 1
             if verdict.locked and not verdict.findings:
                 self.lock_only[f"{verdict.source}:{citation.path}"] += 1
 

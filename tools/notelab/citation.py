@@ -10,12 +10,28 @@ _LOOKS_LIKE = re.compile(
     r"^(?P<head>\S*[^\s:]):L?(?P<first>\d+)(?:\s*[-\u2013\u2014]\s*L?(?P<last>\d+))?$"
 )
 # Other ways to write one that a reader would follow, and that this grammar doesn't know.
+_LINES = r"(?:[Ll]ines?|[Ll][ií]neas?|ll?\.|L)"
 _LOOSE = re.compile(
-    r"(?<![\w./~\\-])[\w./~\\-]*+(?<=\w)\s?(?:[:#]{1,2}\s?(?:[Ll]|[Ll]ines? ?)|,?\s(?:L|lines? ))\d"
+    r"(?<![\w./~\\-])[\w./~\\-]*+(?<=\w)\s?"
+    rf"(?:[:#]{{1,2}}\s?(?:[Ll]|{_LINES} )|[\s,(]+{_LINES} ?)\d"
 )
-_FILE_ENDING = re.compile(r"\.(?:pyi?|cpp|cc?|cuh?|hp?p?|md|rst|toml|sh|txt|ya?ml|json|cfg)$|/\w")
+_FILE_ENDING = re.compile(
+    r"\.(?:pyi?|pyx|cpp|cxx|cc?|cuh?|hp?p?|hh|rs|go|[jt]sx?|java|jl|md|rst|toml|sh|txt|ya?ml|json"
+    r"|cfg|ini|cmake|ipynb)$"
+)
+_PATH_IN_CODE = re.compile(_FILE_ENDING.pattern + r"|/\w")
 _IN_PLAIN_TEXT = re.compile(
-    r"(?<![\w./:-])(?=\w*[./])[\w./-]++:L\d+(?:\s?[-\u2013\u2014]\s?L?\d+)?"
+    rf"(?<![\w./:#@-])(?P<path>(?=\w*[./\[])[\w./\[\]-]++)"
+    rf"(?P<lines>:L\d+|[:#]L?\d+|[\s,]*\(?(?:at |en la |en las )?{_LINES} ?\d+)"
+    r"(?:\s?[-\u2013\u2014]\s?L?\d+)?"
+)
+# What makes a citation of a code span that is a path: the lines right after it, or before.
+_LINES_AFTER = re.compile(
+    rf"[:#]L?\d+|[\s,]*\(?(?:at |on |in |en la |en las )?{_LINES} ?\d+", re.IGNORECASE
+)
+_LINES_BEFORE = re.compile(
+    rf"\b{_LINES} \d+(?:\s?(?:[-\u2013\u2014]|to|and|a|y)\s?\d+)?"
+    r"\s(?:of|in|de|en|del)(?: file| archivo)?\s\Z"
 )
 _ADDRESS = re.compile(r"^[\w.-]*\.(?:\d+|com|org|net|io|dev|local)$")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
@@ -44,12 +60,18 @@ class Citation(msgspec.Struct, frozen=True, array_like=True):
     last: int
     problem: str
     span: Span
+    repository: str = ""  # of a permalink: its host and path there
+    commit: str = ""  # of a permalink: the commit, or the first digits of it
 
     @property
     def key(self) -> str:
         """The citation in its full written form, with the source's name where it gives one."""
+        return self.text if self.repository else self.key_in(self.source)
+
+    def key_in(self, source: str) -> str:
+        """The citation as the lock of `source` knows it; only a bare one goes without a source."""
         bare = written(self.path, self.first, self.last)
-        return f"{self.source}:{bare}" if self.source else bare
+        return f"{source}:{bare}" if self.source or self.repository else bare
 
 
 def written(path: str, first: int, last: int) -> str:
@@ -63,26 +85,41 @@ def written(path: str, first: int, last: int) -> str:
 
 def looks_like_citation(code: str) -> bool:
     """Tell whether a code span is meant as a citation (`layers.py:12-15` is, `x[1:2]` is not)."""
-    code = _INVISIBLE.sub("", code).strip(" ().,;")
+    code = _INVISIBLE.sub("", code).strip(" ().,;'\"")
     found = _LOOKS_LIKE.match(code)
     if not found:
         loose = _LOOSE.search(code[:1000])
-        return bool(loose and _FILE_ENDING.search(re.split(r"[\s:#,]", loose[0])[0]))
-    marked = ":L" in code[len(found["head"]) :]
-    if not marked and _ADDRESS.match(found["head"]):
+        return bool(loose and _PATH_IN_CODE.search(re.split(r"[\s:#,(]", loose[0])[0]))
+    head = found["head"]
+    if ":L" in code[len(head) :]:
+        return True
+    if _ADDRESS.match(head) or "://" in head:
         return False
-    return bool(marked or _PATH_HINT.search(found["head"])) and not _is_plain_code(found["head"])
+    is_code = re.search(r"[\[\](){}=,'\"]", head) and not _FILE_ENDING.search(head)
+    return bool(_PATH_HINT.search(head)) and not is_code
 
 
 def in_plain_text(prose: str) -> list[tuple[str, int]]:
     """Return what stands in plain text and reads as a citation, each with its offset."""
-    if ":L" not in prose:
-        return []
-    return [(found[0], found.start()) for found in _IN_PLAIN_TEXT.finditer(prose)]
+    return [
+        (found[0], found.start())
+        for found in _IN_PLAIN_TEXT.finditer(prose)
+        if found["lines"].startswith(":L") or _FILE_ENDING.search(found["path"])
+    ]
 
 
-def _is_plain_code(head: str) -> bool:
-    return bool(re.search(r"[\[\](){}=,'\"]", head)) or "://" in head
+def split_in_two(before: str, code: str, after: str) -> str:
+    """Return the citation that a code span makes with the text around it, or ''.
+
+    >>> split_in_two("see ", "a/b.py", ":L15, where")
+    'a/b.py:L15'
+    """
+    if not _FILE_ENDING.search(code) or re.search(r"\s", code):
+        return ""
+    if lines := _LINES_AFTER.match(after):
+        return f"{code}{lines[0]}"
+    lines = _LINES_BEFORE.search(before[-80:])
+    return f"{lines[0]}{code}" if lines else ""
 
 
 def parse(code: str, span: Span) -> Citation:
@@ -91,23 +128,24 @@ def parse(code: str, span: Span) -> Citation:
     if not found:
         return Citation(code, "", code, 0, 0, "is not `path:L<first>-L<last>`", span)
     head = found["head"]
-    # int() of a string of thousands of digits is slow, and refused by Python itself from 4,300 on.
-    first, last = (_number(found[group]) for group in ("first", "last"))
+    first, last = (number(found[group]) for group in ("first", "last"))
     if found["last"] is None:
         last = first
     named = _SOURCE.match(head)
     source, path = (named["source"], named["path"]) if named else ("", head)
-    problem = _path_problem(path) or _line_problem(code, first, last)
+    problem = path_problem(path) or _line_problem(code, first, last)
     return Citation(code, source, path, first, last, problem, span)
 
 
-def _number(digits: str | None) -> int:
+def number(digits: str | None) -> int:
+    """Read a line's number: `int()` of thousands of digits is slow, and refused from 4,300 on."""
     if digits is None:
         return 0
     return int(digits) if len(digits) <= 8 else LAST_LINE_EVER + 1
 
 
-def _path_problem(path: str) -> str:
+def path_problem(path: str) -> str:
+    """Say why a path can't be one of a cited repository, or return ''."""
     parts = path.split("/")
     if path.startswith(("/", "~")) or "\\" in path or re.match(r"^[A-Za-z]:", path):
         return "must give its path from the cited repository's root, with forward slashes"
@@ -115,6 +153,8 @@ def _path_problem(path: str) -> str:
         return "must give a plain path, without `.`, `..` or empty parts"
     if any(ord(ch) < 33 or ord(ch) == 127 for ch in path) or len(path) > 400:
         return "has a path that no source file has"
+    if re.search(r"[\"'`()]", path):
+        return "must give its path as it is, without quotes or brackets around it"
     return ""
 
 

@@ -23,6 +23,7 @@ _MODULES = (
     "lab",
     "note",
     "outline",
+    "permalink",
     "reading",
     "tokens",
     "waiver",

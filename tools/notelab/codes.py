@@ -34,6 +34,7 @@ RULES: dict[str, str] = {
     "N213": "unproved",
     "N214": "foreign-source",
     "N215": "weak-anchor",
+    "N216": "foreign-permalink",
     # N3xx: diagrams
     "N301": "diagram-missing",
     "N302": "diagram-broken",

@@ -4,8 +4,8 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from notelab import embedded_html
-from notelab.citation import Citation, Span, in_plain_text, looks_like_citation, parse
+from notelab import embedded_html, permalink
+from notelab.citation import Citation, Span, in_plain_text, looks_like_citation, parse, split_in_two
 from notelab.cited.names import names_in
 from notelab.note import Image, NumberLink
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 # What looks like a space and is none to `str.split`: words may not hide behind it.
 _BLANKS = dict.fromkeys((0x115F, 0x1160, 0x200B, 0x2800, 0x3164, 0xFFA0), " ")
+_LOCAL_LINES = re.compile(r"(?![A-Za-z][\w+.-]*:)[^#?\s]+#(?:L|lines-)\d")
 _RESULTS = re.compile(r"(?:^|/)RESULTS(?:\.[a-z]{2})?\.md$")
 
 
@@ -36,7 +37,16 @@ def number_link(text: str, href: str, span: Span) -> list[NumberLink]:
 
 def not_in_code_font(text: str, span: Span) -> Citation:
     """Return a citation that nobody would check, as it stands in plain text."""
-    return Citation(text, "", text, 0, 0, "must stand in code font, between backticks", span)
+    return Citation(text, "", text, 0, 0, "must stand in one code span, between backticks", span)
+
+
+def cited_by_link(href: str, span: Span) -> list[Citation]:
+    """Return the citation that a link to lines is: a permalink, or one that no pin holds."""
+    found = [permalink.read(address, span) for address, _ in permalink.found_in(href)]
+    if not found and _LOCAL_LINES.match(href):
+        problem = "links to lines of a file that no pin holds; cite them, or link to the file"
+        found = [Citation(href, "", href, 0, 0, problem, span)]
+    return found
 
 
 class Places:
@@ -83,16 +93,17 @@ class Inline:
     def run(self) -> None:
         """Walk the token's children once, from left to right."""
         link: tuple[str, str, int] | None = None
-        for child in self.children:
+        for at, child in enumerate(self.children):
             if child.type in ("text", "text_special"):
-                self._text(child.content)
+                self._text(child.content, linked=link is not None)
             elif child.type in ("softbreak", "hardbreak"):
                 self.prose += "\n"
             elif child.type == "code_inline":
-                self._code(child)
+                after = self.children[at + 1].content if at + 1 < len(self.children) else ""
+                self._code(child, after)
             elif child.type == "image":
-                at = self._find("![")
-                self.images.append(Image("an image", self.places.span(at, at + 2)))
+                place = self._find("![")
+                self.images.append(Image("an image", self.places.span(place, place + 2)))
             elif child.type == "html_inline":
                 self._html(child.content)
             elif child.type == "link_open":
@@ -122,24 +133,34 @@ class Inline:
         at = self.places.content.find(what, self._cursor)
         return at if at >= 0 else self._cursor
 
-    def _text(self, said: str) -> None:
+    def _text(self, said: str, *, linked: bool) -> None:
         self.prose += said
         at = self.places.content.find(said, self._cursor)
+        start = at if at >= 0 else self._cursor
+        # An address that is a link was taken from the link.
+        for text, offset in () if linked else permalink.found_in(said):
+            span = self.places.span(start + offset, start + offset + len(text))
+            self.citations.append(permalink.read(text, span))
         for text, offset in in_plain_text(said):
-            start = (at if at >= 0 else self._cursor) + offset
-            span = self.places.span(start, start + len(text))
+            span = self.places.span(start + offset, start + offset + len(text))
             self.citations.append(not_in_code_font(text, span))
         if at >= 0:
             self._cursor = at + len(said)
 
-    def _code(self, child: "Token") -> None:
+    def _code(self, child: "Token", after: str) -> None:
         start, end = self._code_place(child)
         self._cursor = end
         code = child.content.strip()
-        if looks_like_citation(code):
-            self.citations.append(parse(code, self.places.span(start, end)))
+        linked = list(permalink.found_in(code))
+        split = split_in_two(self.prose, code, after)
+        span = self.places.span(start, end)
+        if linked or looks_like_citation(code):
+            self.citations += [permalink.read(text, span) for text, _ in linked]
+            self.citations += [] if linked else [parse(code, span)]
             self.prose += " "
         else:
+            if split:
+                self.citations.append(not_in_code_font(split, span))
             self.names += names_in(code)
             self.prose += child.content
 
@@ -165,10 +186,12 @@ class Inline:
         self.images += [Image(kind, span) for kind, _ in scanned.drawn]
         for href, _ in scanned.links:
             self.numbers += number_link("an HTML link", href, span)
+            self.citations += cited_by_link(href, span)
 
     def _link(self, href: str, before: str, at: int) -> None:
         text = " ".join(self.prose[len(before) :].split())
         span = self.places.span(at, at + len(text) + 2)
         self.numbers += number_link(text, href, span)
+        self.citations += cited_by_link(href, span)
         if href.startswith("data:"):
             self.images.append(Image("a `data:` link", span))

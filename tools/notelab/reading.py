@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from notelab import admonition, embedded_html, front_matter, tokens, waiver
 from notelab.citation import Citation, Span, in_plain_text
-from notelab.inline import Inline, Places, count_words, not_in_code_font, number_link
+from notelab.inline import Inline, Places, cited_by_link, count_words, not_in_code_font, number_link
 from notelab.note import Cell, Diagram, Heading, Image, Note, NumberLink, Unread
 
 if TYPE_CHECKING:
@@ -168,15 +168,15 @@ class _Walk:
 
     def _html(self, block: "Token") -> None:
         scanned = embedded_html.scan(block.content)
+        cell = self._choice or self._row or _OpenCell(_block_span(block))
         row = (block.map[0] if block.map else 0) + 1
         for kind, offset in scanned.drawn:
             self.images.append(Image(kind, _within(block.content, offset, row, len(kind))))
         for href, offset in scanned.links:
-            self.numbers += number_link(
-                "an HTML link", href, _within(block.content, offset, row, 2)
-            )
+            place = _within(block.content, offset, row, 2)
+            self.numbers += number_link("an HTML link", href, place)
+            cell.citations += cited_by_link(href, place)
         self._say(scanned.text)
-        cell = self._choice or self._row or _OpenCell(_block_span(block))
         for text, _ in in_plain_text(scanned.text):
             cell.citations.append(not_in_code_font(text, _block_span(block)))
         if cell is not self._choice and cell is not self._row:

@@ -57,15 +57,15 @@ class _Making:
         commit = self._book.pins[file.source].commit
         known_file = self._old.file(file.source, file.path, commit)
         self._files[file.source][file.path] = _file(file, known_file)
-        known = self._citations[file.source].get(citation.key)
+        known = self._citations[file.source].get(citation.key_in(file.source))
         entry = _entry(file, citation.first, citation.last, cell, known)
-        entry = entry or _kept(self._old, file, citation.key)
+        entry = entry or _kept(self._old, file, citation.key_in(file.source))
         if entry:
             pages = dict(known.pages) if known else {}
             if page:
                 pages[page] = pages.get(page, 0) + 1
             entry = msgspec.structs.replace(entry, pages=pages)
-            self._citations[file.source][citation.key] = entry
+            self._citations[file.source][citation.key_in(file.source)] = entry
         else:
             self._skipped[citation.text] = "no source text at hand, or no such lines"
 

@@ -1,6 +1,7 @@
 """Which file does a citation mean? The one answer, for whoever checks, locks, shows or draws it.
 
-A citation that names its source means that source's file. A bare one means the file of the one
+A citation that names its source means that source's file, and a permalink that of the source whose
+repository and pin it names. A bare one means the file of the one
 source that has the path: all of the lab's sources are asked, and two that have it are refused, as
 is one that has it beside another that could not be asked. Only while the lock was made for exactly
 these pins is the source that it recorded for the bare citation asked alone; what the lock knows of
@@ -13,7 +14,9 @@ import msgspec
 
 from notelab.citation import Citation
 from notelab.evidence import CitedFile, Evidence, State
+from notelab.lab import Lab
 from notelab.lock import Lock
+from notelab.permalink import repository_of
 from notelab.pins import Pin
 
 
@@ -35,9 +38,10 @@ class Resolved(msgspec.Struct):
 class Resolver:
     """Answers for the citations of one lab at its pins."""
 
-    def __init__(self, pins: dict[str, Pin], lock: Lock, evidence: Evidence) -> None:
+    def __init__(self, lab: Lab, pins: dict[str, Pin], lock: Lock, evidence: Evidence) -> None:
         """Ask nobody yet."""
         self._pins, self._evidence = pins, evidence
+        self._repositories = {name: repository_of(lab.sources[name].url) for name in pins}
         self._recorded = _recorded(pins, lock)
 
     def gather(self, citations: Iterable[Citation]) -> None:
@@ -57,6 +61,11 @@ class Resolver:
             return Resolved(names, asked, sole=there[0], unasked=unasked)
         return Resolved(names, asked, there[0] if there else None)
 
+    def of_repository(self, citation: Citation) -> list[str]:
+        """Return the sources whose repository a permalink is of."""
+        known = self._repositories.items()
+        return [name for name, repository in known if repository == citation.repository]
+
     def _wanted(self, citations: Iterable[Citation]) -> Iterator[tuple[str, str]]:
         for citation in citations:
             if not citation.problem and citation.first <= citation.last:
@@ -65,6 +74,9 @@ class Resolver:
     def _sources(self, citation: Citation) -> list[str]:
         if citation.source:
             return [citation.source] if citation.source in self._pins else []
+        if citation.repository:
+            names = self.of_repository(citation)
+            return [n for n in names if self._pins[n].commit.startswith(citation.commit)][:1]
         known = self._recorded.get(citation.path)
         return [known] if known else list(self._pins)
 

@@ -60,7 +60,7 @@ def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workb
     }
     lock = lock_file.load(lab.folder / lock_file.LOCK_FILE)
     evidence = Evidence(lab, pinned, lock or Lock(), bench.library, bench.memo)
-    resolver = Resolver(pinned, lock or Lock(), evidence)
+    resolver = Resolver(lab, pinned, lock or Lock(), evidence)
     resolver.gather(citation for one in views if one.note for citation in one.note.citations)
     # Pages are compared with every pinned file at hand for pasted source, cited there or not.
     evidence.gather(_locked(lock or Lock(), pinned), store_only=True)

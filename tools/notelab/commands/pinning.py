@@ -38,7 +38,7 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     book = open_lab(lab.pins_folder, bench)
     moved = {**book.pins, source: pins.Pin(source, place, commit)}
     evidence = Evidence(lab, moved, book.lock or Lock(), bench.library, bench.memo)
-    resolver = Resolver(moved, book.lock or Lock(), evidence)
+    resolver = Resolver(lab, moved, book.lock or Lock(), evidence)
     resolver.gather(
         citation for view in book.views if view.note for citation in view.note.citations
     )

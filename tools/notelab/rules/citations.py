@@ -10,6 +10,7 @@ from notelab.evidence import CitedFile, Evidence, State
 from notelab.finding import Finding
 from notelab.lab import Lab
 from notelab.lock import Lock
+from notelab.permalink import repository_of
 from notelab.pins import Pin
 from notelab.resolve import Resolver
 from notelab.rules import fit
@@ -101,12 +102,8 @@ class Judge:
     def _resolve(self, case: Case) -> CitedFile | Finding | None:
         """Find the one file cited; None where an unusable pin, a finding itself, is in the way."""
         citation = case.citation
-        if citation.source and citation.source not in self._lab.sources:
-            return case.finding(
-                "N203",
-                f"`{citation.text}` names a source, `{citation.source}`, that is none of this lab",
-                expected=" or ".join(f"`{name}`" for name in self._lab.sources),
-            )
+        if foreign := self._foreign(case):
+            return foreign
         resolved = self._resolver.resolve(citation)
         there = resolved.rivals
         if resolved.file:
@@ -125,6 +122,41 @@ class Judge:
         if any(self._pins[name].code or self._evidence.unknown_commit(name) for name in names):
             return None
         return _nowhere(case, resolved.asked)
+
+    def _foreign(self, case: Case) -> Finding | None:
+        """Say why no source of the lab is the one that a citation names."""
+        citation = case.citation
+        if citation.source and citation.source not in self._lab.sources:
+            return case.finding(
+                "N203",
+                f"`{citation.text}` names a source, `{citation.source}`, that is none of this lab",
+                expected=" or ".join(f"`{name}`" for name in self._lab.sources),
+            )
+        return self._foreign_link(case) if citation.repository else None
+
+    def _foreign_link(self, case: Case) -> Finding | None:
+        citation = case.citation
+        names = self._resolver.of_repository(citation)
+        commits = [self._pins[name].commit for name in names if self._pins[name].commit]
+        if any(commit.startswith(citation.commit) for commit in commits):
+            return None
+        if not names:
+            return case.finding(
+                "N216",
+                f"the link is to `{citation.repository}`, which is no source of this lab",
+                expected=" or ".join(
+                    f"`{repository_of(source.url)}`" for source in self._lab.sources.values()
+                ),
+                help="a page can be linked to without its lines; lines are cited from a source",
+            )
+        return case.finding(
+            "N216",
+            f"the link is to another commit of `{names[0]}` than the pin",
+            expected=" or ".join(f"`{commit[:12]}`" for commit in commits) or "a usable pin",
+            found=f"`{citation.commit[:12]}`",
+            help=f"read the lines at the pin, then write `{names[0]}:"
+            f"{written(citation.path, citation.first, citation.last)}`",
+        )
 
 
 def _perhaps_another(case: Case, sole: CitedFile, unasked: list[CitedFile]) -> Finding:

@@ -32,7 +32,7 @@ class LockJudge:
 
     def slipped_from(self, file: CitedFile, citation: Citation, page: str) -> str:
         """Return the citation nearby that the lock knows on this page, for one it doesn't know."""
-        if self._lock.citation(file.source, citation.key):
+        if self._lock.citation(file.source, citation.key_in(file.source)):
             return ""
         best: tuple[int, str] | None = None
         for key, known in self._lock.citations.get(file.source, {}).items():
@@ -50,7 +50,7 @@ class LockJudge:
         known_source = self._lock.sources.get(file.source)
         if not self._has_lock or (known_source and known_source.commit != pin.commit):
             return []  # said once, of the lock
-        known = self._lock.citation(file.source, case.citation.key)
+        known = self._lock.citation(file.source, case.citation.key_in(file.source))
         locked_file = self._lock.file(file.source, file.path, pin.commit)
         if known is None or locked_file is None:
             unread = file.state is not State.PROVED
