@@ -80,6 +80,20 @@ def test_a_commit_that_breaks_only_the_pin_is_refused(hooked: Scratch) -> None:
     assert "N121" in refused.stdout + refused.stderr
 
 
+def test_a_pin_of_another_name_and_a_note_that_is_gone_are_seen_too(hooked: Scratch) -> None:
+    hooked.replace("lab.toml", "up-sha.txt", "PIN")
+    git(hooked.book, "mv", "experiments/01-scratch/up-sha.txt", "experiments/01-scratch/PIN")
+    done = run(hooked, "git", "commit", "-qam", "renamed")
+    assert done.returncode == 0, done.stdout + done.stderr
+    hooked.write("PIN", "0" * 39 + "\n")
+    refused = run(hooked, "git", "commit", "-qam", "broken")
+    assert "N121" in refused.stdout + refused.stderr
+    hooked.write("PIN", f"{hooked.commit}\n")
+    git(hooked.book, "rm", "-q", "experiments/01-scratch/note.es.md")
+    refused = run(hooked, "git", "commit", "-qm", "gone")
+    assert "N501" in refused.stdout + refused.stderr
+
+
 @pytest.mark.network
 def test_any_repository_can_use_the_hook_from_a_clone_of_this_one(scratch: Scratch) -> None:
     pre_commit = BIN / "pre-commit"

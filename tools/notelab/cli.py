@@ -101,7 +101,7 @@ def check(
     mirrors: tuple[str, ...],
     offline: bool,
 ) -> int:
-    """Prove labs or single notes; without PATH, every lab under experiments/."""
+    """Prove labs or single notes; without PATH, every lab of the repository."""
     from notelab.check import check_lab
     from notelab.finding_labs import asked, default_labs
     from notelab.report.model import Report
@@ -119,7 +119,7 @@ def check(
     report = Report()
     for folder, only in wanted.items():
         report.add(check_lab(folder, bench, only))
-    for stray in strays:
+    for stray in strays if not quiet else []:
         _say(f"note: {stray} is no page of a lab; not checked", aside=True)
     _print(_written(report, output_format, quiet=quiet))
     return FINDINGS if report.findings else 0

@@ -47,6 +47,15 @@ def of_text(text: str, folder: Path) -> Results:
     return Results(values, stale)
 
 
+def inputs(path: Path) -> set[Path]:
+    """Return the files that a page says it was generated from; none for one that was not."""
+    text = pages.read(path).text
+    if not is_generated(text):
+        return set()
+    named = (made[1] for line in text.split("\n") if (made := _INPUT.match(line)))
+    return {(path.parent / name).resolve() for name in named if "\0" not in name}
+
+
 def is_generated(text: str) -> bool:
     """Tell whether a page opens by saying what it was generated from."""
     return _OPENING.match(text) is not None

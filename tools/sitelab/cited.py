@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from notelab.evidence import CitedFile
-from notelab.lab import LAB_FILE
+from notelab.finding_labs import labs_below
 from notelab.memo import Memo
 from notelab.note import Note
 from notelab.sources.library import Library
@@ -50,7 +50,7 @@ class Cited(msgspec.Struct, frozen=True):
 
 
 def by_page(root: Path) -> dict[Path, dict[str, Cited]]:
-    """Return, for each page that a lab below `root`/experiments proves, its citations by text.
+    """Return, for each page that a lab below `root` proves, its citations by text.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
@@ -60,8 +60,8 @@ def by_page(root: Path) -> dict[Path, dict[str, Cited]]:
     bench = Bench(Memo(store / "memo"), Library(Store(store), {}, offline=True))
     pages: dict[Path, dict[str, Cited]] = {}
     texts: dict[str, Text] = {}
-    for lab_file in sorted((root / "experiments").glob(f"*/{LAB_FILE}")):
-        book = open_lab(lab_file.parent, bench)
+    for folder in labs_below(root):
+        book = open_lab(folder, bench)
         for view in book.views:
             if view.note:
                 pages.setdefault(view.page.path.resolve(), {}).update(
