@@ -36,7 +36,7 @@ check: check-env ## prove the workbook's notes (the main job)
 	@$(IN) notelab check
 
 test: test-env ## run every test
-	@$(IN) pytest
+	@$(IN) pytest -n 2 --durations 12 --durations-min 2
 
 bench: ## measure this machine, judge the claims (tools/bench)
 	@tools/bench
@@ -66,8 +66,9 @@ vendor: test-env ## refresh the vendored mermaid and KaTeX (MERMAID=11.x.y KATEX
 	@"$(VENV)/bin/python" tools/sitelab/vendor.py mermaid=$(MERMAID) katex=$(KATEX)
 
 benchmark: test-env ## measure checker (needs npm), kernels and site (needs chromium)
-	@$(IN) pytest -m benchmark -s tests/notelab/benchmark tests/shardlab/benchmark \
-	  tests/site/benchmark
+	@$(IN) tests.notelab.faults
+	@$(IN) pytest -m benchmark -s tests/notelab/benchmark tests/costlab/benchmark \
+	  tests/shardlab/benchmark tests/site/benchmark
 
 lock: ## refresh the locks in .ci/lock (UPGRADE=--upgrade takes the newest of everything)
 	@PYTHON="$(PYTHON)" .ci/lock/refresh $(UPGRADE)

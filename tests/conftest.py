@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -17,17 +18,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Under `pytest -n 2 --dist loadgroup`, keep together what shares slow things, else by file.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Under `pytest -n 2`, keep together what shares slow things; other files go one by one.
 
-    shardlab's tests share their pools of workers, the site's its build and the browser.
+    shardlab's tests share their pools of workers, the site's its build and the browser. (xdist's
+    own groups, `--dist loadgroup`, are lost on pytest 9.2.)
     """
-    if config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput"):
-        for item in items:
-            folder = item.path.relative_to(config.rootpath / "tests").parts[0]
-            group = folder if folder in ("shardlab", "site") else item.path.name
-            item.add_marker(pytest.mark.xdist_group(group))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByRoom(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            room = file.split("/")[1]
+            return room if room in ("shardlab", "site") else file
+
+    return ByRoom(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
