@@ -273,6 +273,25 @@ def test_a_worktree_is_a_real_clone_at_the_pin_with_nothing_run_or_followed(
     assert "already" in said[0]
 
 
+@pytest.mark.parametrize("mirrored", [True, False])
+def test_a_worktree_may_be_named_from_the_working_directory(
+    tmp_path: Path,
+    folder: Path,
+    upstream: Source,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    mirrored: bool,
+) -> None:
+    (tmp_path / "book").mkdir()
+    monkeypatch.chdir(tmp_path / "book")
+    mirror = Path("..") / folder.relative_to(tmp_path) if mirrored else None
+    for place in (Path("../to read"), Path("inner/to read")):
+        _library(tmp_path, mirror).worktree(upstream, place)
+        assert (place / ONE).read_text() == "def one():\n    return 1\n"
+        assert git(place, "log", "-1", "--format=%H") == upstream.commit
+        _library(tmp_path, mirror).worktree(upstream, place)  # it stands: nothing to do
+
+
 def test_a_worktree_is_never_laid_over_someone_elses_files(
     tmp_path: Path, folder: Path, upstream: Source
 ) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,8 @@ _HANDED_DOWN = (
     "GIT_SHALLOW_FILE",
     "GIT_WORK_TREE",
 )
+_SPAWNING = threading.Lock()  # the environment that is taken away is the whole process's
+_RUNNING: "set[subprocess.Popen[bytes]]" = set()
 NONE = "none"  # no transport of this name exists
 
 
@@ -76,7 +79,10 @@ class GitCommand:
         self, git_dir: Path | None, protocols: str = NONE, work_tree: Path | None = None
     ) -> None:
         """Nothing runs yet."""
-        self.git_dir, self.work_tree, self._protocols = git_dir, work_tree, protocols
+        # git runs in that folder, where a relative path would lead elsewhere.
+        self.git_dir = git_dir and git_dir.absolute()
+        self.work_tree = work_tree and work_tree.absolute()
+        self._protocols = protocols
 
     def run(self, *arguments: str, stdin: bytes = b"", timeout: float = 60) -> Ran:
         """Run git and return how it ended.
@@ -96,7 +102,7 @@ class GitCommand:
             given.write(stdin)
             given.seek(0)
             try:
-                with _own_environment():
+                with _SPAWNING, _own_environment():
                     running = git.Git(self.work_tree or self.git_dir).execute(
                         ["git", *self._options(), *arguments],
                         istream=given,
@@ -147,8 +153,15 @@ def _own_environment() -> Iterator[None]:
         os.environ.update(kept)
 
 
+def end_all() -> None:
+    """End every git that runs in some thread: whoever started it won't come back for it."""
+    for process in list(_RUNNING):
+        process.terminate()
+
+
 def _ended(process: "subprocess.Popen[bytes]", timeout: float) -> Ran:
     """Wait for git; whatever ends the wait ends git too, and lets it tidy up after itself."""
+    _RUNNING.add(process)
     try:
         out, error = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -157,6 +170,8 @@ def _ended(process: "subprocess.Popen[bytes]", timeout: float) -> Ran:
     except BaseException:
         _end(process)
         raise
+    finally:
+        _RUNNING.discard(process)
     return Ran(process.returncode, out, error.decode("utf-8", "replace"))
 
 
