@@ -1,12 +1,13 @@
-"""A package index of one wheel, served on this machine, which counts the bytes it hands out."""
+"""A package index on this machine, as bad as a test wants it, which counts what it moves."""
 
 import hashlib
+import json
 import os
 import re
 import threading
 import zipfile
-from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,9 +20,12 @@ INFO = "shardbook_trial-1.0.dist-info"
 FILLER = 12_000_000  # bytes that no one asks for
 
 
-def make_wheel(folder: Path, files: dict[str, bytes], *, filler: int = FILLER) -> Path:
+def make_wheel(
+    folder: Path, files: dict[str, bytes], *, filler: int = FILLER, name: str = WHEEL
+) -> Path:
     """Write a wheel that holds `files`, and much else."""
-    path = folder / WHEEL
+    folder.mkdir(exist_ok=True)
+    path = folder / name
     contents = {
         **files,
         f"{INFO}/METADATA": f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {VERSION}\n".encode(),
@@ -31,32 +35,83 @@ def make_wheel(folder: Path, files: dict[str, bytes], *, filler: int = FILLER) -
     record = ""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("trial/filler.bin", os.urandom(filler))
-        for name, data in contents.items():
-            archive.writestr(name, data)
+        for member, data in contents.items():
+            archive.writestr(member, data)
             digest = urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            record += f"{name},sha256={digest},{len(data)}\n"
+            record += f"{member},sha256={digest},{len(data)}\n"
         archive.writestr(f"{INFO}/RECORD", record + f"{INFO}/RECORD,,\n")
     return path
 
 
 @dataclass
 class Index:
-    """A running index."""
+    """A running index.
 
-    wheel: bytes
-    page: bytes
+    `login` is the `user:password` that it asks for; `before_page` is called before a page is
+    handed out; `hashes` gives a file another hash than its own, '' for none.
+    """
+
+    files: dict[str, bytes]
+    page: bytes | None = None
+    json: bool = False
+    hashes: dict[str, str] = field(default_factory=dict)
+    login: str = ""
     ranges: bool = True
+    status: int = 0
+    before_page: Callable[[], object] = lambda: None
     moved: int = 0
     requests: list[str] = field(default_factory=list)
     url: str = ""
 
+    def asked_for(self, what: str) -> int:
+        """Return how many requests named `what`."""
+        return sum(what in request for request in self.requests)
+
+    def listing(self) -> tuple[str, bytes]:
+        """Return the page of the project, and of which type it is."""
+        if self.page is not None:
+            return "text/html", self.page
+        hashes = {
+            name: self.hashes.get(name, hashlib.sha256(data).hexdigest())
+            for name, data in self.files.items()
+        }
+        if self.json:
+            files = [
+                {
+                    "filename": name,
+                    "url": f"/files/{name}",
+                    "hashes": {"sha256": one} if one else {},
+                }
+                for name, one in hashes.items()
+            ]
+            body = {"meta": {"api-version": "1.0"}, "name": NAME, "files": files}
+            return "application/vnd.pypi.simple.v1+json", json.dumps(body).encode()
+        links = "".join(
+            f'<a href="/files/{name}{f"#sha256={one}" if one else ""}">{name}</a>'
+            for name, one in hashes.items()
+        )
+        return "text/html", f"<!DOCTYPE html><html><body>{links}</body></html>".encode()
+
 
 @contextmanager
-def serving(wheel: Path | None = None, page: bytes | None = None) -> Iterator[Index]:
+def serving(*wheels: Path, **settings: Any) -> Iterator[Index]:
     """Serve an index on a port of the system's choosing."""
-    link = f'<!DOCTYPE html><html><body><a href="/files/{WHEEL}">{WHEEL}</a></body></html>'
-    index = Index(wheel.read_bytes() if wheel else b"", page or link.encode())
+    named = {one.name if one.suffix == ".whl" else WHEEL: one.read_bytes() for one in wheels}
+    index = Index(named, **settings)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(index))
+    server.daemon_threads = True
+    index.url = f"http://127.0.0.1:{server.server_port}/simple"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield index
+    finally:
+        server.shutdown()
+        server.socket.close()
+        thread.join()
 
+
+def _handler(index: Index) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -71,33 +126,35 @@ def serving(wheel: Path | None = None, page: bytes | None = None) -> Iterator[In
 
         def _answer(self, *, body: bool) -> None:
             index.requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}")
-            whole = index.wheel if self.path.startswith("/files/") else index.page
-            data, status = whole, 200
-            asked = re.match(r"bytes=(\d*)-(\d*)$", self.headers.get("Range", ""))
-            if asked and index.ranges and whole is index.wheel:
-                first = int(asked[1]) if asked[1] else max(0, len(whole) - int(asked[2]))
-                last = min(int(asked[2]), len(whole) - 1) if asked[1] and asked[2] else None
-                last = len(whole) - 1 if last is None else last
-                data, status = whole[first : last + 1], 206
+            headers: dict[str, str] = {}
+            allowed = f"Basic {b64encode(index.login.encode()).decode()}"
+            if index.status:
+                status, data = index.status, b""
+            elif index.login and self.headers.get("Authorization") != allowed:
+                status, data = 401, b""
+            elif self.path.startswith("/files/"):
+                status, data, headers = self._ranged(index.files.get(self.path[7:]))
+            else:
+                index.before_page()
+                kind, data = index.listing()
+                status, headers = 200, {"Content-Type": kind}
             self.send_response(status)
-            if index.ranges:
-                self.send_header("Accept-Ranges", "bytes")
-            if status == 206:
-                self.send_header("Content-Range", f"bytes {first}-{last}/{len(whole)}")
-            self.send_header("Content-Type", "text/html")
-            self.send_header("Content-Length", str(len(data)))
+            for name, value in {**headers, "Content-Length": str(len(data))}.items():
+                self.send_header(name, value)
             self.end_headers()
             if body:
                 self.wfile.write(data)
                 index.moved += len(data)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    index.url = f"http://127.0.0.1:{server.server_port}/simple"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield index
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        def _ranged(self, whole: bytes | None) -> tuple[int, bytes, dict[str, str]]:
+            if whole is None:
+                return 404, b"", {}
+            asked = re.match(r"bytes=(\d*)-(\d*)$", self.headers.get("Range", ""))
+            if not asked or not index.ranges:
+                return 200, whole, {}
+            first = int(asked[1]) if asked[1] else max(0, len(whole) - int(asked[2]))
+            last = min(int(asked[2]), len(whole) - 1) if asked[1] and asked[2] else len(whole) - 1
+            span = f"bytes {first}-{last}/{len(whole)}"
+            return 206, whole[first : last + 1], {"Content-Range": span, "Accept-Ranges": "bytes"}
+
+    return Handler

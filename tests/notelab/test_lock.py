@@ -47,7 +47,7 @@ def test_what_is_dumped_is_loaded_back(scratch: Scratch) -> None:
     [
         ("", "not a lock file"),
         ("{", "not a lock file"),
-        ('{"version": 2}', "version 2"),
+        ('{"version": 3}', "version 3"),
         ('{"version": 1, "sources": {"up": {"commit": 3}}}', "not a lock file"),
         ('{"version": 1, "surprise": {}}', "not a lock file"),
         ("<<<<<<< HEAD\n", "not a lock file"),

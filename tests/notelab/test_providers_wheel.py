@@ -1,22 +1,22 @@
 """Published packages: a few ranges of them, and never trusted to be what they say."""
 
 import csv
-import os
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from notelab.sources import wheel as wheel_provider
 from notelab.sources.blob import blob_id
+from notelab.sources.index import wheel as wheel_provider
+from notelab.sources.index.address import Address
+from notelab.sources.index.settings import Settings
+from notelab.sources.index.wheel import open_wheel
 from notelab.sources.library import Library
 from notelab.sources.model import Absent, Found, Source, SourceError, Unreachable
 from notelab.sources.package import UnreadableMemberError, built_from
 from notelab.sources.store import Store
-from notelab.sources.wheel import open_wheel
-from notelab.sources.wheel_address import Address
-from tests.notelab.package_index import INFO, NAME, VERSION, make_wheel, serving
+from tests.notelab.package_index import INFO, NAME, VERSION, WHEEL, make_wheel, serving
 
 COMMIT = "1" * 40
 DATA = b"def one():\n    return 1\n"
@@ -26,14 +26,7 @@ PROVING = {**FILES, "trial/version.py": f"git_version = {COMMIT!r}\n".encode()}
 SOURCE = Source("up", "ext::refused", COMMIT, wheel=f"{NAME}=={VERSION}")
 
 
-@pytest.fixture(autouse=True)
-def _pip_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("PIP_") or name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_RETRIES", "0")
-    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+pytestmark = pytest.mark.usefixtures("pip_of_its_own")
 
 
 def _library(tmp_path: Path) -> Library:
@@ -135,7 +128,9 @@ def test_a_server_that_knows_no_ranges_is_not_downloaded_from(tmp_path: Path) ->
     with serving(make_wheel(tmp_path, FILES)) as index:
         index.ranges = False
         with pytest.raises(SourceError):
-            open_wheel(Address(index.url.replace("/simple", "/files/x.whl")), "wheel")
+            open_wheel(
+                Address(index.url.replace("/simple", f"/files/{WHEEL}"), WHEEL), Settings(), "wheel"
+            )
 
 
 def test_an_index_that_is_not_there_is_a_reason(
@@ -172,24 +167,14 @@ def test_a_wheel_in_a_folder_of_wheels_is_read_in_place(
     assert isinstance(answer, Found), answer
 
 
-def test_an_old_pip_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.metadata.version", lambda _: "23.2.1")
-    answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
-    assert isinstance(answer, Unreachable)
-    assert "pip is 23.2.1; asking the index needs pip ≥ 25" in answer.reasons[-1]
-
-
 def test_a_member_longer_than_it_says_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "lying.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("bomb.py", b"#" * 1_000_000)
-        archive.writestr("lying.py", b"#" * 1000)
+    path = make_wheel(tmp_path, {"bomb.py": b"#" * 1_000_000, "lying.py": b"#" * 1000}, filler=10)
     content = path.read_bytes()
     content = content.replace((1000).to_bytes(4, "little"), (900).to_bytes(4, "little"))
     path.write_bytes(content)
-    opened = open_wheel(Address(path.as_uri()), "wheel")
+    opened = open_wheel(Address(path.as_uri(), WHEEL), Settings(), "wheel")
     with pytest.raises(UnreadableMemberError):
         opened.read("lying.py")
     monkeypatch.setattr(wheel_provider, "MAX_FILE_BYTES", 10_000)

@@ -1,7 +1,7 @@
 """Prove a lab: read its pages, gather what they cite, judge, and count what was proved."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ from notelab.rules.locked import Use
 from notelab.rules.numbers import Numbers
 from notelab.rules.waivers import Waivers
 from notelab.view import View
-from notelab.workbook import Bench, Workbook, open_lab
+from notelab.workbook import Bench, Workbook, open_labs
 
 
 def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Report:
@@ -27,7 +27,22 @@ def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Repo
     Raises:
         NotelabError: lab.toml or the lock cannot be read.
     """
-    book = open_lab(folder, bench, only)
+    return check_labs({folder: only}, bench)
+
+
+def check_labs(wanted: Mapping[Path, set[Path] | None], bench: Bench) -> Report:
+    """Prove several labs, of each all its pages or only some.
+
+    Raises:
+        NotelabError: a lab.toml or a lock cannot be read.
+    """
+    report = Report()
+    for book, only in zip(open_labs(wanted, bench), wanted.values(), strict=True):
+        report.add(_judged(book, bench, whole=only is None))
+    return report
+
+
+def _judged(book: Workbook, bench: Bench, *, whole: bool) -> Report:
     rules = _Rules(book, bench)
     findings: list[Finding] = [*stop.pin_findings(book.pins), *_unresolvable(book)]
     tally = _Tally()
@@ -38,11 +53,11 @@ def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Repo
         findings += rules.findings(one)
     findings += rules.numbers.stale_findings()
     findings += rules.citations.lock.lock_findings(
-        tally.used, tally.sound, {one.page.key for one in book.views} if only is None else None
+        tally.used, tally.sound, {one.page.key for one in book.views} if whole else None
     )
     waivers = Waivers(book.lab, book.views)
     left = list(waivers.sift(set(findings)))
-    left += waivers.findings(whole=only is None)
+    left += waivers.findings(whole=whole)
     for note in tally.notes:
         note.waived = waivers.waived[note.filename]
     return Report(

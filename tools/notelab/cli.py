@@ -102,9 +102,8 @@ def check(
     offline: bool,
 ) -> int:
     """Prove labs or single notes; without PATH, every lab of the repository."""
-    from notelab.check import check_lab
+    from notelab.check import check_labs
     from notelab.finding_labs import asked, default_labs
-    from notelab.report.model import Report
 
     # A check lives for a second and leaves no cycles worth collecting: not looking for them saves
     # a tenth of its time over a thousand notes.
@@ -116,9 +115,7 @@ def check(
         wanted, strays = asked(list(paths), bench.lab)
     else:
         wanted.update(dict.fromkeys(default_labs(Path.cwd())))
-    report = Report()
-    for folder, only in wanted.items():
-        report.add(check_lab(folder, bench, only))
+    report = check_labs(wanted, bench)
     for stray in strays if not quiet else []:
         _say(f"note: {stray} is no page of a lab; not checked", aside=True)
     _print(_written(report, output_format, quiet=quiet))
@@ -150,8 +147,11 @@ def _colour() -> bool:
     return bool(os.environ.get("FORCE_COLOR")) or bool(sys.stdout and sys.stdout.isatty())
 
 
-def _bench(mirrors: tuple[str, ...], *, offline: bool) -> "Bench":
-    """Open the store and the content cache, where the user's environment puts them."""
+def _bench(mirrors: tuple[str, ...], *, offline: bool = False, anew: bool = False) -> "Bench":
+    """Open the store and the content cache, where the user's environment puts them.
+
+    With `anew` whoever said no some minutes ago is asked again.
+    """
     from notelab.memo import Memo
     from notelab.sources.library import Library
     from notelab.sources.store import Store, default_root
@@ -160,7 +160,7 @@ def _bench(mirrors: tuple[str, ...], *, offline: bool) -> "Bench":
     asked = os.environ.get("SHARDBOOK_CACHE")
     root = Path(asked).expanduser().absolute() if asked else default_root()
     library = Library(
-        store=Store(root), mirrors=_mirrors(mirrors), offline=offline, progress=_progress
+        Store(root), _mirrors(mirrors), offline=offline, anew=anew, progress=_progress
     )
     return Bench(Memo(root / "memo"), library)
 
@@ -232,7 +232,7 @@ def fetch(
     from notelab.commands import fetching
     from notelab.finding_labs import asked, default_labs
 
-    bench = _bench(mirrors, offline=False)
+    bench = _bench(mirrors, anew=True)
     labs = list(asked(list(paths), bench.lab)[0]) if paths else default_labs(Path.cwd())
     if worktree:
         _say(fetching.lay_out(labs, source, worktree, bench))
@@ -254,7 +254,7 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
     from notelab.commands.choosing import lab_with
 
     folder = lab_with(source, lab_folder, Path.cwd())
-    for line in pinning.pin(folder, source, ref, _bench(mirrors, offline=False)):
+    for line in pinning.pin(folder, source, ref, _bench(mirrors, anew=True)):
         _say(line)
 
 
@@ -269,12 +269,9 @@ def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> in
 
     bench = _bench(mirrors, offline=offline)
     labs = list(asked(list(paths), bench.lab)[0]) if paths else default_labs(Path.cwd())
-    skipped = False
-    for folder in labs:
-        lines, some = locking.lock(folder, bench)
-        skipped = skipped or some
-        for line in lines:
-            _say(line)
+    lines, skipped = locking.lock(labs, bench)
+    for line in lines:
+        _say(line)
     return FINDINGS if skipped else 0
 
 

@@ -14,7 +14,8 @@ from notelab.memo import Memo, key_of
 from notelab.outline import Outline
 from notelab.pins import Pin
 from notelab.sources.library import Library
-from notelab.sources.model import Absent, Found, Source, Unreachable
+from notelab.sources.model import Absent, Found, Source, Unreachable, Wanted, Wheel
+from notelab.vouching import Siblings, Vouched
 
 
 class State(StrEnum):
@@ -42,6 +43,7 @@ class CitedFile(msgspec.Struct):
     near: list[str] = []
     reasons: list[str] = []
     disputed: str = ""
+    vouched: str = ""  # the sibling's lock that knew the file, where this lab's didn't
 
     @property
     def outline(self) -> Outline | None:
@@ -57,11 +59,20 @@ class Evidence:
     """Answers, for the citations of one lab, what stands at the pins."""
 
     def __init__(
-        self, lab: Lab, pins: dict[str, Pin], lock: Lock, library: Library, memo: Memo
+        self,
+        lab: Lab,
+        pins: dict[str, Pin],
+        lock: Lock,
+        library: Library,
+        memo: Memo,
+        *,
+        siblings: Siblings,
     ) -> None:
         """Nothing is read before `gather`."""
         self._lab, self._pins, self._lock = lab, pins, lock
-        self._library, self._memo = library, memo
+        self._library, self._memo, self._siblings = library, memo, siblings
+        self._vouched: dict[tuple[str, str], Vouched] = {}
+        self._sources: dict[str, Source] = {}
         self._files: dict[tuple[str, str], CitedFile] = {}
 
     def gather(self, wanted: Iterable[tuple[str, str]], *, store_only: bool = False) -> None:
@@ -69,27 +80,65 @@ class Evidence:
 
         With `store_only` no other provider is asked.
         """
-        per_source: dict[str, dict[str, str | None]] = {}
+        for source, paths in self.questions(wanted, store_only=store_only):
+            answers = self._library.read(source, paths, store_only=store_only)
+            doubted: Wanted = {
+                path: None for path in paths if self._is_wrongly_vouched(source, answers[path])
+            }
+            if doubted:
+                answers |= self._library.read(source, doubted)
+            for path in paths:
+                self._files[source.name, path] = self._cited(source.name, path, answers[path])
+
+    def questions(
+        self, wanted: Iterable[tuple[str, str]], *, store_only: bool = False
+    ) -> list[tuple[Source, Wanted]]:
+        """Return what `gather` would ask the library: a source at its pin, paths and blob ids."""
+        asked: dict[str, Wanted] = {}
         for name, path in dict.fromkeys(wanted):
             pin = self._pins.get(name)
             if pin and pin.commit and (name, path) not in self._files:
-                known = self._lock.file(name, path, pin.commit)
-                per_source.setdefault(name, {})[path] = known.blob if known else None
-        for name, paths in per_source.items():
-            answers = self._library.read(self.source(name), paths, store_only=store_only)
-            for path in paths:
-                self._files[name, path] = self._cited(name, path, answers[path])
+                known = self._known(name, path, own=store_only)
+                asked.setdefault(name, {})[path] = known.blob if known else None
+        return [(self.source(name), paths) for name, paths in asked.items()]
+
+    def _known(self, name: str, path: str, *, own: bool) -> LockedFile | None:
+        """Return the file as the lock knows it, else (unless `own`) as a sibling's lock does."""
+        known = self._lock.file(name, path, self._pins[name].commit)
+        if known or own:
+            return known
+        vouched = self._siblings.file(self.source(name), path)
+        if vouched:
+            self._vouched[name, path] = vouched
+        return vouched.file if vouched else None
+
+    def _is_wrongly_vouched(self, source: Source, answer: Found | Absent | Unreachable) -> bool:
+        """Tell whether a provider has another file than a sibling's lock says; then it is asked."""
+        disputed = isinstance(answer, Unreachable) and answer.disputed
+        return bool(disputed and self._vouched.pop((source.name, answer.path), None))
 
     def source(self, name: str) -> Source:
-        """Return a source of the lab at its pin."""
-        table = self._lab.sources[name]
-        return Source(
-            name=name,
-            url=table.url,
-            commit=self._pins[name].commit,
-            release=table.release or None,
-            wheel=table.wheel or None,
-        )
+        """Return a source of the lab at its pin, with the wheel that a lock remembers for it."""
+        if name not in self._sources:
+            table, commit = self._lab.sources[name], self._pins[name].commit
+            bare = Source(
+                name=name,
+                url=table.url,
+                commit=commit,
+                release=table.release or None,
+                wheel=table.wheel or None,
+            )
+            known = self._lock.wheel(name, commit, table.wheel) or self._siblings.wheel(bare)
+            self._sources[name] = msgspec.structs.replace(bare, known=known)
+        return self._sources[name]
+
+    def published_wheel(self, name: str) -> Wheel | None:
+        """Return which wheel the package index has for a source.
+
+        Raises:
+            SourceError: it has none, or can't be asked.
+        """
+        return self._library.wheel(self.source(name))
 
     def file(self, source: str, path: str) -> CitedFile | None:
         """Return what was gathered of a path in a source."""
@@ -104,20 +153,21 @@ class Evidence:
         return [self._files[key] for key in sorted(self._files)]
 
     def _cited(self, name: str, path: str, answer: Found | Absent | Unreachable) -> CitedFile:
-        known = self._lock.file(name, path, self._pins[name].commit)
+        own = self._lock.file(name, path, self._pins[name].commit)
+        vouched = self._vouched.get((name, path)) if own is None else None
+        known = own or (vouched.file if vouched else None)
         if isinstance(answer, Absent) and answer.definite:
             return CitedFile(name, path, State.ABSENT, near=answer.near)
         if not isinstance(answer, Found):
             lacking = isinstance(answer, Absent)
-            state = State.LOCKED if known else State.LACKING if lacking else State.UNKNOWN
+            state = State.LOCKED if own else State.LACKING if lacking else State.UNKNOWN
             near = answer.near if isinstance(answer, Absent) else []
             disputed = answer.disputed if isinstance(answer, Unreachable) else ""
-            blob = known.blob if known else ""
             return CitedFile(
                 name,
                 path,
                 state,
-                blob=blob,
+                blob=own.blob if own else "",
                 near=near,
                 reasons=answer.reasons,
                 disputed=disputed,
@@ -129,6 +179,7 @@ class Evidence:
             blob=answer.blob,
             proof=_stronger(known, answer),
             provider=answer.provider,
+            vouched=vouched.by if vouched else "",
             lines=outline.split_lines(answer.data),
             structure=lambda: self._memo.once(
                 "outline", f"{path} {answer.blob}", lambda: self._outline(path, answer)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -13,14 +14,19 @@ from notelab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.note import Cell
 from notelab.outline import is_anchor
 from notelab.resolve import Resolved
+from notelab.sources.model import SourceError, Wheel
 from notelab.workbook import Workbook, usable
 
 
 class Relocked(msgspec.Struct):
-    """A lock made anew, and the citations that could not be recorded, each with the reason."""
+    """A lock made anew, and the citations that could not be recorded, each with the reason.
+
+    `remarks` says what else there is to know: by whom files were vouched for, and of wheels.
+    """
 
     lock: Lock
     skipped: list[tuple[str, str]]
+    remarks: list[str] = []
 
 
 def relock(book: Workbook) -> Relocked:
@@ -42,6 +48,7 @@ class _Making:
         self._files: dict[str, dict[str, LockedFile]] = {name: {} for name in book.pins}
         self._citations: dict[str, dict[str, LockedCitation]] = {name: {} for name in book.pins}
         self._skipped: dict[str, str] = {}
+        self._remarks: list[str] = []
 
     def take(self, cell: Cell, citation: Citation, page: str) -> None:
         """Record one citation; `page` is '' on a translation, which counts with its original."""
@@ -71,12 +78,41 @@ class _Making:
 
     def made(self) -> Relocked:
         sources = {
-            name: LockedSource(self._book.pins[name].commit, known)
+            name: LockedSource(
+                self._book.pins[name].commit, known, self._wheel(name) if known else None
+            )
             for name, known in self._files.items()
             if self._book.pins[name].commit
         }
         kept = {name: known for name, known in self._citations.items() if known}
-        return Relocked(Lock(sources=sources, citations=kept), sorted(self._skipped.items()))
+        lock = Lock(sources=sources, citations=kept)
+        remarks = [*_vouched(self._book), *self._remarks]
+        return Relocked(lock, sorted(self._skipped.items()), remarks)
+
+    def _wheel(self, name: str) -> Wheel | None:
+        """Return the wheel known for a source, by a lock or now by the index."""
+        source = self._book.evidence.source(name)
+        if source.known or not source.wheel:
+            return source.known
+        try:
+            found = self._book.evidence.published_wheel(name)
+        except SourceError as fault:
+            self._remarks.append(f"{name}: the wheel {source.wheel} is not recorded: {fault}")
+            return None
+        if found and not found.sha256:
+            self._remarks.append(
+                f"{name}: the index gives no hash for {found.file}: only its RECORD's is recorded"
+            )
+        return found
+
+
+def _vouched(book: Workbook) -> list[str]:
+    """Say whose word was taken for files that this lab's lock didn't know."""
+    by = Counter((file.source, file.vouched) for file in book.evidence.gathered() if file.vouched)
+    return [
+        f"{source}: {count} file{'' if count == 1 else 's'} vouched for by {lock}"
+        for (source, lock), count in sorted(by.items())
+    ]
 
 
 def _why_not(resolved: Resolved) -> str:

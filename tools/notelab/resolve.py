@@ -46,7 +46,7 @@ class Resolver:
 
     def gather(self, citations: Iterable[Citation]) -> None:
         """Read every file that the citations may mean, in one batch per source."""
-        self._evidence.gather(self._wanted(citations))
+        self._evidence.gather(self.wanted(citations))
 
     def resolve(self, citation: Citation) -> Resolved:
         """Return the file that a citation means, of what was gathered."""
@@ -66,7 +66,8 @@ class Resolver:
         known = self._repositories.items()
         return [name for name, repository in known if repository == citation.repository]
 
-    def _wanted(self, citations: Iterable[Citation]) -> Iterator[tuple[str, str]]:
+    def wanted(self, citations: Iterable[Citation]) -> Iterator[tuple[str, str]]:
+        """Return the source and path of every file that the citations may mean."""
         for citation in citations:
             if not citation.problem and citation.first <= citation.last:
                 yield from ((name, citation.path) for name in self._sources(citation))

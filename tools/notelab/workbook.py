@@ -1,6 +1,6 @@
 """A lab opened: its pages read, its pins, its lock, and the evidence for what it cites."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ from notelab.memo import Memo
 from notelab.resolve import Resolver
 from notelab.sources.library import Library
 from notelab.view import View
+from notelab.vouching import Siblings
 
 
 class Bench(msgspec.Struct):
@@ -50,6 +51,28 @@ def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workb
     Raises:
         NotelabError: lab.toml or the lock cannot be read.
     """
+    return open_labs({folder: only}, bench)[0]
+
+
+def open_labs(wanted: Mapping[Path, set[Path] | None], bench: Bench) -> list[Workbook]:
+    """Open several labs, as `open_lab` does; what all of them cite is asked for together.
+
+    Raises:
+        NotelabError: a lab.toml or a lock cannot be read.
+    """
+    books = [_read(folder, bench, only) for folder, only in wanted.items()]
+    if len(books) > 1:
+        asked = [book.evidence.questions(book.resolver.wanted(_cited(book))) for book in books]
+        bench.library.ahead(question for questions in asked for question in questions)
+    for book in books:
+        book.resolver.gather(_cited(book))
+        # Pages are compared with every pinned file at hand for pasted source, cited there or not.
+        book.evidence.gather(_locked(book), store_only=True)
+    return books
+
+
+def _read(folder: Path, bench: Bench, only: set[Path] | None) -> Workbook:
+    """Read a lab's pages, pins and lock, and gather nothing yet."""
     lab = bench.lab(folder)
     found = pages.of_lab(lab)
     if only is not None:
@@ -59,12 +82,15 @@ def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workb
         name: pins.read(name, lab.pins_folder / source.pin) for name, source in lab.sources.items()
     }
     lock = lock_file.load(lab.folder / lock_file.LOCK_FILE)
-    evidence = Evidence(lab, pinned, lock or Lock(), bench.library, bench.memo)
+    evidence = evidence_at(pinned, lab, lock, bench)
     resolver = Resolver(lab, pinned, lock or Lock(), evidence)
-    resolver.gather(citation for one in views if one.note for citation in one.note.citations)
-    # Pages are compared with every pinned file at hand for pasted source, cited there or not.
-    evidence.gather(_locked(lock or Lock(), pinned), store_only=True)
     return Workbook(lab, views, pinned, lock, evidence, resolver)
+
+
+def evidence_at(pinned: dict[str, pins.Pin], lab: Lab, lock: Lock | None, bench: Bench) -> Evidence:
+    """Return the evidence for a lab at these pins, with nothing gathered yet."""
+    siblings = Siblings(lab, bench)
+    return Evidence(lab, pinned, lock or Lock(), bench.library, bench.memo, siblings=siblings)
 
 
 def _with_relatives(found: list[pages.Page], only: set[Path]) -> list[pages.Page]:
@@ -78,7 +104,11 @@ def usable(citation: Citation) -> bool:
     return not citation.problem and citation.first <= citation.last
 
 
-def _locked(lock: Lock, pinned: dict[str, pins.Pin]) -> Iterable[tuple[str, str]]:
-    for name, source in lock.sources.items():
-        if name in pinned and source.commit == pinned[name].commit:
+def _cited(book: Workbook) -> Iterable[Citation]:
+    return (citation for one in book.views if one.note for citation in one.note.citations)
+
+
+def _locked(book: Workbook) -> Iterable[tuple[str, str]]:
+    for name, source in book.lock.sources.items() if book.lock else ():
+        if name in book.pins and source.commit == book.pins[name].commit:
             yield from ((name, path) for path in source.files)

@@ -5,14 +5,14 @@ from pathlib import Path
 from notelab.errors import NotelabError
 from notelab.evidence import State
 from notelab.view import shown
-from notelab.workbook import Bench, open_lab
+from notelab.workbook import Bench, open_lab, open_labs
 
 
 def fetch(labs: list[Path], bench: Bench) -> tuple[list[str], bool]:
     """Bring every cited file into the store; return a line a file, and whether one is missing."""
     lines, missing = [], False
-    for folder in labs:
-        for file in open_lab(folder, bench).evidence.gathered():
+    for book in open_labs(dict.fromkeys(labs), bench):
+        for file in book.evidence.gathered():
             if file.state is State.PROVED:
                 size = sum(len(line) + 1 for line in file.lines)
                 lines.append(

@@ -7,13 +7,12 @@ import msgspec
 from notelab import lock as lock_file
 from notelab import pins
 from notelab.errors import NotelabError
-from notelab.evidence import Evidence
 from notelab.lock import Lock
 from notelab.relock import path_of, relock, write_together
 from notelab.resolve import Resolver
 from notelab.sources.model import Source
 from notelab.view import shown
-from notelab.workbook import Bench, open_lab
+from notelab.workbook import Bench, evidence_at, open_lab
 
 
 def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
@@ -37,7 +36,7 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     commit = bench.library.resolve(asked, ref)
     book = open_lab(lab.pins_folder, bench)
     moved = {**book.pins, source: pins.Pin(source, place, commit)}
-    evidence = Evidence(lab, moved, book.lock or Lock(), bench.library, bench.memo)
+    evidence = evidence_at(moved, lab, book.lock, bench)
     resolver = Resolver(lab, moved, book.lock or Lock(), evidence)
     resolver.gather(
         citation for view in book.views if view.note for citation in view.note.citations
@@ -54,6 +53,7 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     was = f", was {before.commit[:12]}" if before.commit and before.commit != commit else ""
     lines = [f"{source}: {commit} ({ref}){was}"]
     lines += [f"not locked: `{text}`: {reason}" for text, reason in made.skipped]
+    lines += made.remarks
     lines += [f"wrote {shown(path)}" for path in contents]
     if before.commit != commit:
         lines.append("now read the notes again: `shardbook check` says what no longer fits")

@@ -40,6 +40,23 @@ class Remote:
         self._root = root / "git"
         self._reach = Reach()
 
+    def reach(self, url: str) -> None:
+        """Find out whether the host of `url` answers; asked once, and in ten seconds at most.
+
+        Raises:
+            SourceError: it doesn't, or the address is of a kind that is not let near git.
+        """
+        check_url(url)
+        self._reach.check(url, GitCommand(None, _TRANSPORTS))
+
+    def at_hand(self, source: Source) -> bool:
+        """Tell whether the commit can be read without a network: fetched before, or on disk."""
+        check_url(source.url)
+        place = self._root / f"{_key(source.url)}.git"
+        return endpoint(source.url) is None or (
+            place.is_dir() and git_tree.has_commit(GitCommand(place), source.commit)
+        )
+
     def offer(self, source: Source, wanted: Wanted) -> Answers:
         """Return what the pinned commit has at the paths wanted.
 
@@ -121,7 +138,7 @@ class Remote:
             SourceError: the address is of a kind that is not let near git.
         """
         check_url(url)
-        key = sha256(url.encode()).hexdigest()
+        key = _key(url)
         try:
             self._root.mkdir(parents=True, exist_ok=True)
             writable = os.access(self._root, os.W_OK)
@@ -133,6 +150,10 @@ class Remote:
             return
         with only_one(self._root / f"{key}.lock"):
             yield _opened(self._root / f"{key}.git", url)
+
+
+def _key(url: str) -> str:
+    return sha256(url.encode()).hexdigest()
 
 
 def host_of(url: str) -> str:

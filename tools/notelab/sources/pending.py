@@ -1,47 +1,112 @@
-"""A question under way: what is still wanted, and what was said so far."""
+"""A question under way: what is still wanted, what was said so far, and whether it holds."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from notelab.sources.model import Absent, Found, Unreachable, Wanted
+from notelab.sources.blob import blob_id
+from notelab.sources.model import (
+    Absent,
+    Answers,
+    Found,
+    Offered,
+    Refused,
+    Source,
+    SourceError,
+    UnknownCommitError,
+    Unreachable,
+    Wanted,
+    is_commit,
+    path_problem,
+)
+from notelab.sources.store import Store
 
 Answer = Found | Absent | Unreachable
 
 
 class Pending:
-    """What is still wanted of a source, and what was said so far about each path."""
+    """What is still wanted of a source, and what was said so far about each path.
 
-    def __init__(self, wanted: Wanted) -> None:
-        """Nobody has said anything yet."""
+    `showed_the_commit` and `lacks_the_commit` say whether a provider proved to have the pinned
+    commit, and which said that there is none.
+    """
+
+    def __init__(self, source: Source, wanted: Wanted, store: Store) -> None:
+        """Settle what needs nobody: what the store has, and what can't be asked for."""
+        self.source, self._store = source, store
         self.wanted = dict(wanted)
         self.answers: dict[str, Answer] = {}
+        self.showed_the_commit = False
+        self.lacks_the_commit: list[str] = []
         self._reasons: dict[str, list[str]] = {path: [] for path in wanted}
         self._lacking: dict[str, list[str]] = {}
         self._disputes: dict[str, str] = {}
+        for path, blob in wanted.items():
+            problem = path_problem(path)
+            if problem:
+                self._settle(path, Absent(path, definite=True, reasons=[problem]))
+            elif blob is not None and not is_commit(blob):
+                self._settle(path, Unreachable(path, [f"the lock's id {blob[:50]!r} is no id"]))
+            elif blob and (data := store.get(blob)) is not None:
+                self._settle(path, Found(path, blob, data, "wheel", "store"))
+            elif not is_commit(source.commit):
+                self._settle(path, Unreachable(path, [f"{source.name} has no usable pin"]))
 
-    def settle(self, path: str, answer: Answer) -> None:
-        """Keep the answer; the path is wanted no longer."""
-        self.answers[path] = answer
-        del self.wanted[path]
+    def take(self, who: str, ask: Callable[[], Answers]) -> None:
+        """Take a provider's answers, each only if its bytes hold; or its reason, if it has none."""
+        try:
+            answers = ask()
+        except (SourceError, OSError) as fault:
+            line = " ".join(f"{who}: {fault}".split())
+            if isinstance(fault, UnknownCommitError):
+                self.lacks_the_commit.append(line)
+            self.doubt_all(line)
+            return
+        for path, answer in answers.items():
+            if isinstance(answer, Refused):
+                self._doubt(path, [answer.reason])
+                if answer.final:
+                    self._settle(path, Unreachable(path, [answer.reason]))
+            elif isinstance(answer, Absent) and answer.definite:
+                self.showed_the_commit = True
+                self._settle(path, answer)
+            elif isinstance(answer, Absent):
+                self._lacking[path] = answer.near
+                self._doubt(path, answer.reasons)
+            else:
+                self.showed_the_commit |= answer.proof is not None
+                self._judge(who, path, answer)
 
-    def doubt(self, path: str, reasons: Iterable[str]) -> None:
-        """Keep why a provider didn't deliver."""
-        self._reasons[path] += [one for one in reasons if one not in self._reasons[path]]
-
-    def dispute(self, path: str, reason: str) -> None:
-        """Keep that a provider has other bytes there than the lock says."""
-        self._disputes.setdefault(path, reason)
-        self.doubt(path, [reason])
-
-    def lack(self, answer: Absent) -> None:
-        """Keep that a provider, which holds only part of the repository, lacks the path."""
-        self._lacking[answer.path] = answer.near
-        self.doubt(answer.path, answer.reasons)
+    def doubt_all(self, reason: str) -> None:
+        """Keep why a provider delivered nothing."""
+        for path in self.wanted:
+            self._doubt(path, [reason])
 
     def give_up(self) -> None:
         """Answer whatever is still wanted with what was said of it."""
-        for path, blob in list(self.wanted.items()):
+        for path in list(self.wanted):
             reasons, near = self._reasons[path], self._lacking.get(path)
-            if near and blob is None:
-                self.settle(path, Absent(path, definite=False, near=near, reasons=reasons))
+            if near:
+                self._settle(path, Absent(path, definite=False, near=near, reasons=reasons))
             else:
-                self.settle(path, Unreachable(path, reasons, self._disputes.get(path, "")))
+                self._settle(path, Unreachable(path, reasons, self._disputes.get(path, "")))
+
+    def _judge(self, who: str, path: str, offered: Offered) -> None:
+        known = self.wanted[path]
+        blob = blob_id(offered.data)
+        if known is not None and blob != known:
+            reason = f"{who}: has blob {blob}, the lock has {known}"
+            self._disputes.setdefault(path, reason)
+            self._doubt(path, [reason])
+        elif known is None and offered.proof is None:
+            self._doubt(
+                path, [f"{who}: names no commit, so it proves only files that the lock knows"]
+            )
+        else:
+            self._store.put(offered.data)
+            self._settle(path, Found(path, blob, offered.data, offered.proof or "wheel", who))
+
+    def _settle(self, path: str, answer: Answer) -> None:
+        self.answers[path] = answer
+        del self.wanted[path]
+
+    def _doubt(self, path: str, reasons: Iterable[str]) -> None:
+        self._reasons[path] += [one for one in reasons if one not in self._reasons[path]]

@@ -1,0 +1,133 @@
+"""An HTTP session that is let in wherever pip is."""
+
+import re
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from unearth.auth import MultiDomainBasicAuth
+from unearth.fetchers import DEFAULT_SECURE_ORIGINS
+from unearth.link import Link
+from urllib3 import Retry
+
+from notelab.sources.index.settings import Settings
+
+_CONNECT, _READ = 10, 30  # seconds
+_AGAIN = Retry(
+    total=2, backoff_factor=0.3, status_forcelist=(500, 502, 503, 504), raise_on_status=False
+)
+_ADDRESS = re.compile(r"\b[\w+.-]+://[^\s'\"<>)\]]+")
+_PATH = re.compile(r"(?:with|for) url: \S+")
+
+
+class Session(requests.Session):
+    """A session with the user's certificates, proxy, credentials (netrc too) and trusted hosts."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Nothing is connected yet."""
+        super().__init__()
+        self.auth = MultiDomainBasicAuth(prompting=False, index_urls=settings.indexes)
+        self.cert = settings.client_certificate or None
+        self.verify = settings.certificates or True
+        if settings.proxy:
+            self.proxies = {"http": settings.proxy, "https": settings.proxy}
+            self.trust_env = False  # or the environment's proxy would win; netrc is auth's
+        for scheme in ("http", "https"):
+            self.mount(f"{scheme}://", HTTPAdapter(max_retries=_AGAIN))
+        for host in settings.trusted_hosts:
+            self.mount(f"https://{host}/", _Trusting(max_retries=_AGAIN))
+            if ":" not in host:
+                self.mount(f"https://{host}:", _Trusting(max_retries=_AGAIN))
+
+    def request(self, *arguments: Any, **options: Any) -> requests.Response:
+        """Ask, with limits of time; a certificate that was named wins over the environment's."""
+        options["timeout"] = options.get("timeout") or (_CONNECT, _READ)
+        if options.get("verify") is None and self.verify is not True:
+            options["verify"] = self.verify
+        return super().request(*arguments, **options)
+
+
+class _Trusting(HTTPAdapter):
+    """For a host that the user trusts whatever certificate it shows."""
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        super().cert_verify(conn, url, False, cert)  # type: ignore[no-untyped-call]
+
+    def send(self, *arguments: Any, **options: Any) -> requests.Response:
+        from warnings import catch_warnings, simplefilter
+
+        with catch_warnings():
+            simplefilter("ignore")
+            return super().send(*arguments, **options)
+
+
+class Fetcher:
+    """What unearth asks for pages; keeps in mind what went wrong, which unearth only logs."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Nothing is asked yet."""
+        self.session = Session(settings)
+        self._trusted = settings.trusted_hosts
+        self.trouble = ""
+
+    def get(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
+        """Return a page of the index, or a folder's own on disk."""
+        link = Link(url)
+        if link.is_file:
+            return self._on_disk(link)
+        answer = self.session.get(url, headers=headers)
+        if answer.status_code >= 400 and answer.status_code != 404:
+            self.trouble = f"{host_of(url)} answers {answer.status_code}"
+        return answer
+
+    def head(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
+        """Ask what a page would be."""
+        return self.session.head(url, headers=headers, allow_redirects=True)
+
+    def get_stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
+        """Refuse: unearth would read a whole wheel to hash it."""
+        raise NotImplementedError
+
+    def iter_secure_origins(self) -> Iterable[tuple[str, str, str]]:
+        """Say whose pages are read: https, this machine, and hosts that the user trusts."""
+        yield from DEFAULT_SECURE_ORIGINS
+        for host in self._trusted:
+            name, _, port = host.partition(":")
+            yield "*", name, port or "*"
+
+    def _on_disk(self, link: Link) -> Any:
+        try:
+            content, status, reason = link.file_path.read_bytes(), 200, "OK"
+        except OSError as fault:
+            content, status, reason = b"", 404, fault.strerror or "unreadable"
+        kind = "json" if content[:1] == b"{" else "html"
+        return SimpleNamespace(
+            status_code=status,
+            reason=reason,
+            content=content,
+            encoding="utf-8",
+            url=link.url,
+            headers={"Content-Type": f"application/vnd.pypi.simple.v1+{kind}"},
+        )
+
+
+def host_of(url: str) -> str:
+    """Return how a reason names an address: its host, with no credentials, path or query."""
+    parts = urlsplit(url)
+    return parts.netloc.rpartition("@")[2] or f"{parts.scheme}:"
+
+
+def said(fault: BaseException) -> str:
+    """Return what went wrong, in a line that holds no address in full, so no credentials."""
+    text = _ADDRESS.sub(lambda found: host_of(found[0]), str(fault))
+    if isinstance(fault, requests.ConnectionError):
+        host = re.search(r"host='([^']+)'", text)
+        why = re.search(r"\((?:Caused by )?[\w.]*?(\w+)\((?:.*?: )?([^()]*)\)?", text)
+        cause = re.findall(r"\[Errno -?\d+\] ([^')\"]+)", text)
+        reason = cause[-1] if cause else (why[1] if why else type(fault).__name__)
+        return f"{host[1] if host else 'the index'} can't be reached ({reason})"[:200]
+    text = " ".join(_PATH.sub("", text).split())
+    return f"{type(fault).__name__}: {text}"[:200]

@@ -1,0 +1,126 @@
+"""A wheel, read by range: its directory, its RECORD and the files asked for, no more."""
+
+import csv
+import zipfile
+from base64 import urlsafe_b64encode
+from collections.abc import Collection
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from notelab.sources.index.address import Address
+from notelab.sources.index.settings import Settings
+from notelab.sources.model import MAX_FILE_BYTES, SourceError, Wheel
+from notelab.sources.package import UnreadableMemberError
+
+_PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+class WheelPackage:
+    """A wheel, opened where it is; only what is asked of it is moved.
+
+    Its RECORD has the hash of each of its files, and each that is read must have it: so a wheel
+    whose RECORD is known is known as a whole, though most of it was never read.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, address: Address, who: str) -> None:
+        """Read the archive's directory and its RECORD.
+
+        Raises:
+            SourceError: it has no RECORD that can be read, so it is no wheel.
+        """
+        self.who, self.address, self._archive = who, address, archive
+        self._members = {info.filename: info for info in archive.infolist() if not info.is_dir()}
+        records = [name for name in self._members if _is_record(name)]
+        if len(records) != 1:
+            raise SourceError("it has no RECORD, so it is no wheel")
+        try:
+            record = self._bytes(records[0])
+        except UnreadableMemberError as fault:
+            raise SourceError(f"its RECORD can't be read: {fault}") from None
+        rows = csv.reader(record.decode("utf-8", "replace").splitlines())
+        self._hashes = {row[0]: row[1] for row in rows if len(row) >= 2}
+        self.identity = Wheel(address.file, sha256(record).hexdigest(), address.sha256)
+
+    def names(self) -> Collection[str]:
+        """Return the paths of the wheel's files."""
+        return self._hashes
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes; one too long, encrypted, otherwise packed or forged is refused."""
+        if name not in self._members:
+            raise UnreadableMemberError("is in RECORD, and not in the archive")
+        data = self._bytes(name)
+        digest = urlsafe_b64encode(sha256(data).digest()).rstrip(b"=").decode()
+        if self._hashes[name] != f"sha256={digest}":
+            raise UnreadableMemberError("is not the file of which RECORD has the hash")
+        return data
+
+    def _bytes(self, name: str) -> bytes:
+        info = self._members[name]
+        if max(info.file_size, info.compress_size) > MAX_FILE_BYTES:
+            raise UnreadableMemberError(
+                f"{info.file_size:,} bytes, above {MAX_FILE_BYTES:,}; not read"
+            )
+        if info.compress_type not in _PLAIN or info.flag_bits & 1:
+            raise UnreadableMemberError("packed in a way that wheels aren't; not read")
+        try:
+            with self._archive.open(info) as stream:
+                data = stream.read(MAX_FILE_BYTES + 1)
+        except Exception as fault:  # whatever a server made of the bytes
+            raise UnreadableMemberError(_line(fault)) from None
+        if len(data) != info.file_size:
+            raise UnreadableMemberError(
+                f"{len(data):,} bytes where it announces {info.file_size:,}"
+            )
+        return data
+
+
+def open_wheel(address: Address, settings: Settings, who: str) -> WheelPackage:
+    """Open the wheel at `address`.
+
+    Raises:
+        SourceError: it can't be reached, is no wheel, or its server knows no ranges.
+    """
+    try:
+        if address.local:
+            place = Path(url2pathname(urlsplit(address.url).path))
+            return WheelPackage(zipfile.ZipFile(place), address, who)
+        from remotezip import RemoteZip  # type: ignore[import-untyped]
+
+        from notelab.sources.index.session import Session
+
+        archive = RemoteZip(address.url, session=Session(settings))
+        return WheelPackage(archive, address, who)
+    except SourceError:
+        raise
+    except Exception as fault:  # an index's answer may be anything at all
+        raise SourceError(_line(fault)) from None
+
+
+def sha256_of(address: Address) -> str:
+    """Return the hash of a wheel on this machine, whole.
+
+    Raises:
+        SourceError: it can't be read.
+    """
+    digest = sha256()
+    try:
+        with Path(url2pathname(urlsplit(address.url).path)).open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    except OSError as fault:
+        raise SourceError(_line(fault)) from None
+    return digest.hexdigest()
+
+
+def _is_record(name: str) -> bool:
+    folder, _, last = name.rpartition("/")
+    return last == "RECORD" and folder.endswith(".dist-info") and "/" not in folder
+
+
+def _line(fault: Exception) -> str:
+    from notelab.sources.index.session import said
+
+    return said(fault)
