@@ -225,8 +225,12 @@ def test_the_command_draws_and_counts(capsys: pytest.CaptureFixture[str]) -> Non
     assert "choose a group of 6" in capsys.readouterr().err
 
 
-def test_mermaid_gets_a_section_a_stage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mermaid_gets_a_section_a_stage_and_times_that_it_reads_alike_at_both_ends(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["--stages", "2", "--microbatches", "1", "--format", "mermaid"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "gantt"
-    assert lines[-3:] == ["  section stage 1", "  F0 : 1, 2", "  B0 : active, 2, 3"]
+    assert lines[0] == "gantt" and "  dateFormat x" in lines
+    assert lines[-3:] == ["  section stage 1", "  F0 : 1000, 2000", "  B0 : active, 2000, 3000"]
+    halves = picture.mermaid(simulate(one_forward_one_backward(2, 1), forward=0.5), "halves")
+    assert halves.endswith("F0 : 500, 1000\n  B0 : active, 1000, 2000")

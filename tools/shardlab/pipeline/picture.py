@@ -38,11 +38,16 @@ def text(timeline: Timeline) -> str:
 
 
 def mermaid(timeline: Timeline, title: str) -> str:
-    """Return a Gantt chart in mermaid's language, a section a stage; backwards are marked."""
-    lines = ["gantt", f"  title {title}", "  dateFormat X", "  axisFormat %s"]
+    """Return a Gantt chart in mermaid's language, a section a stage; backwards are marked.
+
+    Times are in thousandths (`dateFormat x`), the axis in units: with `X` mermaid would read starts
+    as milliseconds and ends as seconds, and with either no fractions.
+    """
+    lines = ["gantt", f"  title {title}", "  dateFormat x", "  axisFormat %s"]
     for stage, spans in enumerate(timeline):
         lines.append(f"  section stage {stage}")
         for span in spans:
             mark = "active, " if isinstance(span.action, Backward) else ""
-            lines.append(f"  {name(span.action)} : {mark}{span.start:g}, {span.end:g}")
+            times = f"{span.start * 1000:.0f}, {span.end * 1000:.0f}"
+            lines.append(f"  {name(span.action)} : {mark}{times}")
     return "\n".join(lines)
