@@ -1,5 +1,6 @@
-/* Draws the page's diagrams with the site's own mermaid, in the colours of the palette, and again
- * when the palette changes. A diagram that does not parse shows why, in its place. */
+/* Draws the page's diagrams with the site's own mermaid, in the colours of the palette and at the
+ * width of their place, and again when either changes. A diagram that does not parse shows why, in
+ * its place. */
 (function () {
   "use strict";
 
@@ -8,38 +9,76 @@
     "secure", "securityLevel", "startOnLoad", "maxTextSize", "suppressErrorRendering", "maxEdges",
     "themeCSS",
   ];
+  const LEGIBLE = 11; // px: the smallest letter that a diagram may be shrunk to
+  // A gantt's title and axis, for which mermaid has no setting: the one too wide for a telephone, the
+  // other too small for anybody, its lines too dark for the words between them.
+  const GANTT = `
+    .titleText, .grid .tick text { font-size: 13px; }
+    .grid .tick line { opacity: 0.4; }`;
+  // What lies below words in the dark; mermaid's own is too pale for WCAG's 4.5 : 1.
+  const DARKER = { edgeLabelBackground: "#303238", noteBkgColor: "#303238" };
   const diagrams = [];
   let drawing = Promise.resolve();
 
   function begin() {
     for (const element of document.querySelectorAll("div.mermaid")) {
-      diagrams.push({ element, text: element.textContent });
+      diagrams.push({ element, text: element.textContent, width: 0 });
     }
     if (!diagrams.length) return; // and no mermaid on this page
     draw();
     const palette = new MutationObserver(draw);
     palette.observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
+    const sizes = new ResizeObserver(resized);
+    for (const { element } of diagrams) sizes.observe(element);
+  }
+
+  // A diagram's height changes when it is drawn; in a folded part it has no width until opened.
+  function resized() {
+    const otherwise = ({ element, width }) => element.clientWidth && element.clientWidth !== width;
+    if (diagrams.some(otherwise)) draw();
   }
 
   function draw() {
+    for (const diagram of diagrams) diagram.width = diagram.element.clientWidth;
     drawing = drawing.then(all);
   }
 
-  async function all() {
-    const theme = document.body.dataset.mdColorScheme === "slate" ? "dark" : "neutral";
-    window.mermaid.initialize({
+  function settings(theme, width) {
+    return {
       startOnLoad: false,
       securityLevel: "strict",
       secure: SECURE,
       suppressErrorRendering: true,
       theme,
-      // Its dark theme's own ground is too light for the letters on it (4.4 to 1).
-      themeVariables: theme === "dark" ? { edgeLabelBackground: "#444444" } : {},
-    });
-    for (const [number, { element, text }] of diagrams.entries()) {
+      themeVariables: theme === "dark" ? DARKER : {},
+      themeCSS: GANTT,
+      // Close together: what is narrow needs no shrinking on a telephone.
+      flowchart: {
+        nodeSpacing: 28,
+        rankSpacing: 32,
+        padding: 10,
+        wrappingWidth: 170,
+        subGraphTitleMargin: { top: 4, bottom: 14 },
+      },
+      sequence: { width: 76, actorMargin: 28, diagramMarginX: 8, height: 44 },
+      gantt: {
+        useWidth: width || undefined,
+        fontSize: 12,
+        sectionFontSize: 12,
+        leftPadding: 100,
+        rightPadding: 16,
+      },
+    };
+  }
+
+  async function all() {
+    const theme = document.body.dataset.mdColorScheme === "slate" ? "dark" : "neutral";
+    for (const [number, { element, text, width }] of diagrams.entries()) {
+      window.mermaid.initialize(settings(theme, width));
       try {
         const { svg } = await window.mermaid.render(`diagram-${number}`, text);
         element.innerHTML = svg; // made by mermaid, which escapes labels under "strict"
+        keepLegible(element.querySelector("svg"));
         element.removeAttribute("data-error");
       } catch (error) {
         const shown = document.createElement("pre");
@@ -49,6 +88,17 @@
       }
     }
     document.documentElement.dataset.diagrams = theme; // all of them stand there, in its colours
+    window.dispatchEvent(new Event("diagrams-drawn")); // for scrolling.js
+  }
+
+  /* Shrinking ends where the smallest letter would no longer be read; from there on it scrolls. */
+  function keepLegible(svg) {
+    const written = [...svg.querySelectorAll("text, tspan, foreignObject *")].filter(
+      (element) => !element.children.length && element.textContent.trim(),
+    );
+    const sizes = written.map((element) => parseFloat(getComputedStyle(element).fontSize));
+    const scale = Math.min(1, LEGIBLE / Math.min(...sizes, Infinity));
+    svg.style.minWidth = `${Math.ceil(svg.viewBox.baseVal.width * scale)}px`;
   }
 
   window.addEventListener("load", begin);

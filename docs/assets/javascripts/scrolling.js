@@ -13,4 +13,5 @@
 
   window.addEventListener("load", mark);
   window.addEventListener("resize", mark);
+  window.addEventListener("diagrams-drawn", mark);
 })();
