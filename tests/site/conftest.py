@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import axe_playwright_python
 import pytest
 
 from tests.site.chromium import HOW, launched, program
+from tests.site.drawn import Drawings, Drawn, look
 from tests.site.serving import serving
 
 REPOSITORY = Path(__file__).parents[2]
@@ -65,6 +67,17 @@ def browser() -> Iterator[Any]:
         pytest.skip(f"no chromium here; to run these: {HOW}")
     with launched() as chromium:
         yield chromium
+
+
+@pytest.fixture(scope="session")
+def drawings(browser: Any, served: str) -> Drawings:
+    """What every diagram looks like in a language, at a width, in a palette: looked at once."""
+
+    @cache
+    def seen(language: str, width: int, scheme: str) -> list[Drawn]:
+        return look(browser, served, language, width, scheme)
+
+    return seen
 
 
 @pytest.fixture(scope="session")
