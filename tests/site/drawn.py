@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from notelab import reading
+from tests.site.places import places
 from tests.site.reader import Reader
-from tests.site.test_build import sources
 
 FACTS = Path(__file__).with_name("drawn.js").read_text("utf-8")
 WIDTHS = {390: 844, 1440: 900}
@@ -26,18 +25,6 @@ class Drawn(NamedTuple):
 Drawings = Callable[[str, int, str], list[Drawn]]
 
 
-def texts(language: str) -> dict[str, list[str]]:
-    """Return the diagrams of each page of a language that has some, by the page's address."""
-    found = {}
-    for uri, source in sources().items():
-        if (".es" if language == "es" else "") != Path(uri.stem).suffix:
-            continue
-        place = f"{'es/' if language == 'es' else ''}{uri.parent.as_posix()}/{uri.name.split('.')[0]}/"
-        if diagrams := reading.read(source.read_text("utf-8")).diagrams:
-            found[place] = [diagram.text for diagram in diagrams]
-    return found
-
-
 def look(browser: Any, served: str, language: str, width: int, scheme: str) -> list[Drawn]:
     """Open every page of a language that has diagrams; return them as they stand there."""
     size = {"width": width, "height": WIDTHS[width]}
@@ -45,13 +32,15 @@ def look(browser: Any, served: str, language: str, width: int, scheme: str) -> l
     # What stays above the page while it scrolls would be what a look at a letter's paper meets.
     quiet = ".md-header, .md-top, .md-skip { display: none !important; }"
     seen = []
-    for address, wanted in texts(language).items():
+    for address, wanted, *_ in places():
+        if not wanted or address.startswith("es/") is not (language == "es"):
+            continue
         page = reader.read(address)
         assert reader.drawn() == len(wanted), address
         page.add_style_tag(content=quiet)
-        places = page.locator("div.mermaid").element_handles()
-        for place, text in zip(places, wanted, strict=True):
-            seen.append(Drawn(address, text, page.evaluate(FACTS, place)))
+        elements = page.locator("div.mermaid").element_handles()
+        for element, text in zip(elements, wanted, strict=True):
+            seen.append(Drawn(address, text, page.evaluate(FACTS, element)))
     reader.context.close()
     assert not reader.wrong, reader.wrong
     return seen
