@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from pathlib import Path
 
-from costlab import figures
-from costlab.plotting import DARK, LIGHT
-from costlab.result import Metric, Result, Section
+from costlab import draw_overlap, figures
+from costlab.plotting import DARK, LIGHT, figure
+from costlab.result import Metric, Result, Section, load
 from tests.costlab.test_results_page import points
-from tests.costlab.tiny_run import step
+from tests.costlab.tiny_run import LAB, step
 
 
 def result(*metrics: Metric) -> Result:
@@ -58,3 +59,47 @@ def test_what_a_result_lacks_is_not_drawn_and_an_older_drawing_goes(tmp_path: Pa
 def test_one_link_and_one_size_are_enough_to_draw(tmp_path: Path) -> None:
     one = points()[0]
     assert len(figures.write(result(one), tmp_path)) == 2
+
+
+def flight() -> dict[str, Metric]:
+    """A step in which collectives are in flight together, as `costlab.timeline` keeps it."""
+    spans = [
+        ("compute", "block 0 forward", 2, 6),
+        ("compute", "block 0 backward", 6, 20),
+        ("communication", "gather root", 0, 2),
+        ("communication", "gather block 0", 1, 5),
+        ("communication", "gather block 1", 8, 12),
+        ("communication", "reduce block 1", 8, 11),
+    ]
+    return {
+        f"timeline.{number:03}": Metric(
+            id=f"timeline.{number:03}",
+            value=(end - start) / 1e3,
+            unit="s",
+            how="measured",
+            detail={"track": f"rank 0 {track}", "name": name, "start": start / 1e3},
+        )
+        for number, (track, name, start, end) in enumerate(spans)
+    }
+
+
+def test_what_is_in_flight_together_is_drawn_side_by_side_never_over_one_another() -> None:
+    for metrics in (flight(), load(LAB / "results/reference.json").metrics()):
+        with figure(LIGHT, width=8.2, height=3.4) as (_, axes):
+            assert draw_overlap.draw(axes, LIGHT, metrics)
+            bars = [bar.get_bbox() for bar in axes.patches]
+        assert len(bars) == len(draw_overlap.spans(metrics))
+        for one, two in combinations(bars, 2):
+            across = min(one.x1, two.x1) - max(one.x0, two.x0)
+            down = min(one.y1, two.y1) - max(one.y0, two.y0)
+            assert across < 1e-6 or down <= 0, (one, two)  # ms: compute's spans touch
+
+
+def test_each_kind_of_collective_has_lanes_of_its_own_and_no_more_than_it_needs() -> None:
+    lanes = draw_overlap.lanes(draw_overlap.spans(flight()))
+    names = {name: [[span.name for span in lane] for lane in mine] for name, mine in lanes.items()}
+    assert names == {
+        "compute": [["block 0 forward", "block 0 backward"]],
+        "gather": [["gather root", "gather block 1"], ["gather block 0"]],
+        "reduce": [["reduce block 1"]],
+    }

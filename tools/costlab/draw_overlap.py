@@ -1,8 +1,12 @@
-"""One fully sharded step of rank 0 as it happened: compute on one track, collectives below."""
+"""One fully sharded step of rank 0 as it happened: compute above, gathers and reductions below.
+
+Collectives are in flight together: a gather ahead of need beside the reduction of the unit before.
+So each kind has lanes of its own, as many as it takes that none lies over another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from costlab.plotting import Shade
@@ -10,7 +14,7 @@ from costlab.result import Metric
 
 _PREFIX = "timeline."
 TRACKS = ("compute", "communication")
-SHORT = {"forward": "fwd", "backward": "bwd", "gather": "gather", "reduce": "reduce"}
+GROUPS = ("compute", "gather", "reduce")
 
 
 class Span(NamedTuple):
@@ -40,31 +44,55 @@ def kind(span: Span) -> int:
     return 1 if span.name.endswith("backward") else 2 if span.name == "AdamW" else 0
 
 
+def group(span: Span) -> str:
+    """Return which of GROUPS a span belongs to."""
+    return "compute" if span.track == "compute" else GROUPS[kind(span) - 2]
+
+
+def lanes(found: Iterable[Span]) -> dict[str, list[list[Span]]]:
+    """Return each group's lanes, from the first down; spans of a lane follow one another."""
+    placed: dict[str, list[list[Span]]] = {name: [] for name in GROUPS}
+    for span in sorted(found, key=lambda span: span.start):
+        mine = placed[group(span)]
+        free = [lane for lane in mine if lane[-1].start + lane[-1].length <= span.start]
+        if free:
+            free[0].append(span)
+        else:
+            mine.append([span])
+    return {name: mine for name, mine in placed.items() if mine}
+
+
 def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
-    """Draw the two tracks; tell whether there was a timeline."""
+    """Draw the lanes, groups apart; tell whether there was a timeline."""
     found = spans(metrics)
     if not found:
         return False
     start = min(span.start for span in found)
-    end = max(span.start + span.length for span in found) - start
-    for span in found:
-        place = TRACKS.index(span.track)
-        colour, soft = shade.series[kind(span)], shade.soft[kind(span)]
-        left, width = (span.start - start) * 1e3, span.length * 1e3
-        axes.barh(
-            1 - place, width, left=left, height=0.62, color=soft, edgecolor=colour, linewidth=1.1
-        )
-        label = _label(span, span.length / end)
-        axes.text(left + width / 2, 1 - place, label, ha="center", va="center", fontsize=8.5)
-    axes.set_yticks([1, 0], TRACKS)
+    length = max(span.start + span.length for span in found) - start
+    top, marks = 0.0, []
+    for name, mine in lanes(found).items():
+        for depth, lane in enumerate(mine):
+            for span in lane:
+                _bar(axes, shade, span._replace(start=span.start - start), top - depth, length)
+        marks.append((top - (len(mine) - 1) / 2, name))
+        top -= len(mine) + 0.3
+    axes.set_yticks([place for place, _ in marks], [name for _, name in marks])
     axes.tick_params(axis="y", length=0)
-    axes.set_xlim(0, end * 1e3)
-    axes.set_ylim(-0.5, 1.9)
+    axes.set_xlim(0, length * 1e3)
+    axes.set_ylim(top + 0.6, 1.5)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("milliseconds")
     _legend(axes, shade)
     return True
+
+
+def _bar(axes: Any, shade: Shade, span: Span, place: float, length: float) -> None:
+    colour, soft = shade.series[kind(span)], shade.soft[kind(span)]
+    left, width = span.start * 1e3, span.length * 1e3
+    axes.barh(place, width, left=left, height=0.76, color=soft, edgecolor=colour, linewidth=1.1)
+    label = _label(span, span.length / length)
+    axes.text(left + width / 2, place, label, ha="center", va="center", fontsize=8.5)
 
 
 def _label(span: Span, share: float) -> str:

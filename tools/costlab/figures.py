@@ -76,7 +76,7 @@ FIGURES = {
             "cuesta tiempo.",
         ),
         draw_overlap.draw,
-        height=3.0,
+        height=3.4,
     ),
 }
 
