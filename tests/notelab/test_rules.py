@@ -36,6 +36,47 @@ def test_with_no_source_at_hand_an_unknown_citation_fails(scratch: Scratch) -> N
     assert "N210" in codes
 
 
+def gantt(form: str, *tasks: str) -> str:
+    lines = "\n".join(f"  {task}" for task in ("title at: 2, 4", "section s", *tasks))
+    return f"```mermaid\ngantt\n  dateFormat {form}\n{lines}\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "task", "said"),
+    [
+        ("X", "late :active, l, 2, 4", "its start, 2, as milliseconds"),
+        ("X", "late : 2, 3s", "its start, 2, as milliseconds"),
+        ("x", "late :l, 1.5, 4", "not 1.5"),
+        ("x", "late : 1, .5", "not .5"),
+        ("X", "late : 0, 2.5", "not 2.5"),
+    ],
+)
+def test_a_gantts_task_that_mermaid_draws_elsewhere_is_a_finding_at_its_line(
+    scratch: Scratch, form: str, task: str, said: str
+) -> None:
+    scratch.replace("note.md", "## Connect", gantt(form, "early : 0, 2", task) + "\n## Connect")
+    (found,) = (one for one in scratch.check("note.md").findings if one.code == "N308")
+    assert said in found.message and "“late”" in found.message
+    line = scratch.read("note.md").split("\n")[found.span.row - 1]
+    assert line[found.span.column - 1 :] == task
+
+
+@pytest.mark.parametrize(
+    ("form", "tasks"),
+    [
+        ("x", ("a :a1, 2, 4", "free :milestone, m, 5, 5", "b :crit, after a1, 1.5s")),
+        ("X", ("a :a1, 0, 4", "b : after a1, 3s", "c : 4")),
+        ("YYYY-MM-DD", ("a : 2024-01-01, 2.5d",)),
+    ],
+)
+def test_a_gantt_that_is_drawn_as_written_is_none(
+    scratch: Scratch, form: str, tasks: tuple[str, ...]
+) -> None:
+    scratch.replace("note.md", "## Connect", gantt(form, *tasks) + "\n## Connect")
+    codes = scratch.codes("note.md")
+    assert "N308" not in codes and "N302" not in codes
+
+
 @pytest.mark.parametrize(
     ("range_", "code"),
     [

@@ -43,6 +43,7 @@ RULES: dict[str, str] = {
     "N305": "diagram-too-long",
     "N306": "diagram-unexpected",
     "N307": "diagram-unchecked",
+    "N308": "diagram-times",
     # N4xx: numbers
     "N401": "number-without-row",
     "N402": "number-differs",

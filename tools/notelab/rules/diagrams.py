@@ -13,6 +13,7 @@ from notelab.memo import Memo, key_of
 from notelab.mermaid import fingerprint
 from notelab.mermaid.model import EngineMissing, Parsed
 from notelab.note import Diagram
+from notelab.rules import gantt
 from notelab.view import View
 
 
@@ -121,7 +122,17 @@ def _one(
             f"{called} doesn't draw: {parsed.error}",
             expected="a diagram that mermaid parses",
         )
-    elif want:
+        return
+    if parsed is not None and parsed.type == "gantt":
+        for task in gantt.misread(diagram.text):
+            yield Finding(
+                "N308",
+                view.filename,
+                _span(diagram, task.line),
+                f"{called} draws “{task.task}” where its line doesn't say: {task.why}",
+                expected=gantt.EXPECTED,
+            )
+    if parsed is not None and want:
         yield from _marks(view, diagram, want, parsed)
 
 
