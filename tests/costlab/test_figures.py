@@ -6,7 +6,7 @@ import re
 from itertools import combinations
 from pathlib import Path
 
-from costlab import draw_overlap, figures
+from costlab import draw_all_reduce, draw_overlap, figures
 from costlab.plotting import DARK, LIGHT, figure
 from costlab.result import Metric, Result, Section, load
 from tests.costlab.test_results_page import points
@@ -61,6 +61,13 @@ def test_one_link_and_one_size_are_enough_to_draw(tmp_path: Path) -> None:
     assert len(figures.write(result(one), tmp_path)) == 2
 
 
+def test_sizes_are_named_far_enough_apart_to_be_read_and_the_largest_always() -> None:
+    sizes = [1 << place for place in range(10, 27)] + [3 << 20, 24 << 20]
+    named = draw_all_reduce.marked(sorted(sizes))
+    assert named == [1 << place for place in range(26, 9, -3)]
+    assert draw_all_reduce.marked([4096]) == [4096]
+
+
 def flight() -> dict[str, Metric]:
     """A step in which collectives are in flight together, as `costlab.timeline` keeps it."""
     spans = [
@@ -85,7 +92,7 @@ def flight() -> dict[str, Metric]:
 
 def test_what_is_in_flight_together_is_drawn_side_by_side_never_over_one_another() -> None:
     for metrics in (flight(), load(LAB / "results/reference.json").metrics()):
-        with figure(LIGHT, width=8.2, height=3.4) as (_, axes):
+        with figure(LIGHT, width=7.2, height=3.4) as (_, axes):
             assert draw_overlap.draw(axes, LIGHT, metrics)
             bars = [bar.get_bbox() for bar in axes.patches]
         assert len(bars) == len(draw_overlap.spans(metrics))

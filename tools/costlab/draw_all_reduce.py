@@ -17,7 +17,7 @@ from costlab.result import Metric
 _POINT = re.compile(r"collective\.([\w-]+)\.all_reduce\.n(\d+)\.(\d+)\.blocking")
 NAMES = {"gloo": "gloo", "shared-memory": "shared memory", "nccl": "NCCL"}
 MARKS = "os^D"
-TICKS = 10  # labels that fit side by side
+APART = 8  # nearer to one another, on a logarithmic axis, their names touch
 LEAST = 3  # sizes: a line through fewer is no fit
 
 
@@ -43,14 +43,22 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
     axes.set_xlabel("bytes of the tensor")
     axes.set_ylabel("time of one all-reduce")
     every = sorted({size for points in links.values() for size, _ in points})
-    apart = max(1, -(-len(every) // TICKS))
-    axes.set_xticks(every[::-apart])
+    axes.set_xticks(marked(every))
     axes.xaxis.set_major_formatter(lambda size, _: written(size, "B"))
     axes.yaxis.set_major_formatter(lambda second, _: written(second, "s"))
     handles, labels = axes.get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda place: "squares" in labels[place])
     axes.legend([handles[i] for i in order], [labels[i] for i in order], loc="upper left")
     return True
+
+
+def marked(sizes: list[int]) -> list[int]:
+    """Return which sizes the axis names: the largest, and from there each at most an APART-th."""
+    chosen: list[int] = []
+    for size in reversed(sizes):
+        if not chosen or size * APART <= chosen[-1]:
+            chosen.append(size)
+    return chosen
 
 
 def series(metrics: Mapping[str, Metric]) -> dict[str, list[tuple[int, Metric]]]:

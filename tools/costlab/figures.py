@@ -104,5 +104,5 @@ def write(result: Result, lab: Path) -> list[Path]:
 
 def _drawn(one: Drawing, shade: Shade, metrics: Metrics) -> str:
     """Return a figure's SVG, or nothing where the result lacks what it shows."""
-    with figure(shade, width=8.2, height=one.height) as (made, axes):
+    with figure(shade, width=7.2, height=one.height) as (made, axes):
         return svg(made, one.alternative.en) if one.draw(axes, shade, metrics) else ""
