@@ -2,7 +2,8 @@
 (function () {
   "use strict";
 
-  const WIDE = ".md-typeset pre > code, .md-typeset__scrollwrap, div.mermaid, div.formula";
+  const WIDE =
+    ".md-typeset pre > code, .md-typeset__scrollwrap, div.mermaid, div.formula, .md-typeset p:has(> img)";
 
   function mark() {
     for (const element of document.querySelectorAll(WIDE)) {
