@@ -36,7 +36,7 @@ def look(browser: Any, served: str, language: str, width: int, scheme: str) -> l
         if not wanted or address.startswith("es/") is not (language == "es"):
             continue
         page = reader.read(address)
-        assert reader.drawn() == len(wanted), address
+        assert reader.drawn(scheme) == len(wanted), address
         page.add_style_tag(content=quiet)
         elements = page.locator("div.mermaid").element_handles()
         for element, text in zip(elements, wanted, strict=True):

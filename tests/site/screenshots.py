@@ -42,10 +42,16 @@ def _ask(page: Any) -> None:
     page.locator("details.question").last.scroll_into_view_if_needed()
 
 
+def _timeline(page: Any) -> None:
+    below_the_header = "heading => scrollTo(0, heading.offsetTop - 60)"
+    page.locator("h2").nth(1).evaluate(below_the_header)
+    page.locator(".md-header__title--active").wait_for()
+
+
 VIEWS = {
     "front": View(""),
     "note": View("experiments/35-reading-notes/megatron-tp-layers/", _open_card),
-    "synthesis": View("experiments/35-reading-notes/synthesis/"),
+    "synthesis": View("experiments/35-reading-notes/synthesis/", _timeline),
     "theory": View("theory/01-collectives/"),
     "recall": View("theory/01-collectives/", _ask),
     "results": View("experiments/35-allreduce-costs/RESULTS/"),
@@ -64,7 +70,7 @@ def taken(browser: Any, served: str, name: str, scheme: str, width: int, folder:
         reader.drawn(scheme)
     view.prepare(page)
     file = folder / f"{name}-{scheme}-{width}.png"
-    page.screenshot(path=file)
+    page.screenshot(path=file, animations="disabled")
     reader.context.close()
     with Image.open(file) as picture:  # a page of text has few colours: a third of the bytes
         picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
