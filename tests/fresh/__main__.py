@@ -82,8 +82,9 @@ class Case:
         kept |= {
             k: v for k, v in os.environ.items() if k.startswith("PIP_") or "proxy" in k.lower()
         }
-        if self.name != "no-home":
-            kept["HOME"] = str(self.home)
+        # Without HOME a program asks who it runs as; the store shall be empty there too.
+        home = "XDG_CACHE_HOME" if self.name == "no-home" else "HOME"
+        kept[home] = str(self.home)
         if self.name == "no-git-host":
             kept |= {
                 "GIT_CONFIG_COUNT": "1",

@@ -66,7 +66,7 @@ def test_the_oldest_python_is_written_alike_wherever_it_stands() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert f"sys.version_info < ({oldest.replace('.', ', ')})" in makefile
     assert f"needs Python {oldest} or newer" in makefile
-    for script in (".ci/lock/refresh", ".ci/pythons"):
+    for script in (".ci/lock/refresh", ".ci/pythons", "tools/bench"):
         text = (ROOT / script).read_text("utf-8")
         assert oldest in text or f"({oldest.replace('.', ', ')})" in text
 
