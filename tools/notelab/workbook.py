@@ -62,10 +62,10 @@ def open_labs(wanted: Mapping[Path, set[Path] | None], bench: Bench) -> list[Wor
     """
     books = [_read(folder, bench, only) for folder, only in wanted.items()]
     if len(books) > 1:
-        asked = [book.evidence.questions(book.resolver.wanted(_cited(book))) for book in books]
+        asked = [book.evidence.questions(_cited(book)) for book in books]
         bench.library.ahead(question for questions in asked for question in questions)
     for book in books:
-        book.resolver.gather(_cited(book))
+        book.evidence.gather(_cited(book))
         # Pages are compared with every pinned file at hand for pasted source, cited there or not.
         book.evidence.gather(_locked(book), store_only=True)
     return books
@@ -104,8 +104,9 @@ def usable(citation: Citation) -> bool:
     return not citation.problem and citation.first <= citation.last
 
 
-def _cited(book: Workbook) -> Iterable[Citation]:
-    return (citation for one in book.views if one.note for citation in one.note.citations)
+def _cited(book: Workbook) -> Iterable[tuple[str, str]]:
+    views = (one.note for one in book.views if one.note)
+    return book.resolver.wanted(citation for note in views for citation in note.citations)
 
 
 def _locked(book: Workbook) -> Iterable[tuple[str, str]]:

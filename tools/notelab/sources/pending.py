@@ -82,9 +82,9 @@ class Pending:
 
     def give_up(self) -> None:
         """Answer whatever is still wanted with what was said of it."""
-        for path in list(self.wanted):
+        for path, blob in list(self.wanted.items()):
             reasons, near = self._reasons[path], self._lacking.get(path)
-            if near:
+            if near is not None and blob is None:
                 self._settle(path, Absent(path, definite=False, near=near, reasons=reasons))
             else:
                 self._settle(path, Unreachable(path, reasons, self._disputes.get(path, "")))
