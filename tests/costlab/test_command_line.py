@@ -127,7 +127,7 @@ def test_more_ranks_than_cores_are_said_before_measuring(
     words = ["collectives", "--ranks", "900", "--out", str(tmp_path / "one.json")]
     done = CliRunner().invoke(cli.bench, words)
     assert done.exit_code == 0
-    assert "note: 900 ranks on" in done.stderr
+    assert "note: 900 ranks on" in done.output  # standard error too, under any click
 
 
 def test_tools_bench_says_what_is_missing_where_another_interpreter_has_not_all(
@@ -141,3 +141,12 @@ def test_tools_bench_says_what_is_missing_where_another_interpreter_has_not_all(
     assert done.returncode == 1
     assert "make bench-env" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in sorted(cli.bench.commands))])
+def test_no_help_is_cut_short_in_a_terminal_of_80_columns(command: list[str]) -> None:
+    told = CliRunner().invoke(cli.bench, [*command, "--help"], terminal_width=80)
+    assert told.exit_code == 0
+    lines = [line for line in told.output.splitlines() if not line.startswith("Usage: ")]
+    assert lines
+    assert not [line for line in lines if "..." in line or len(line) > 80]

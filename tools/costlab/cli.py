@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 BROKE_OFF, MISUSE, INTERRUPTED = 1, 2, 130
 WHOLE = ("collectives", "fit", "tp", "fsdp", "pipeline", "one-gpu", "counts")
 ALONE = {
-    "collectives": "Time and bandwidth of six operations over every link, by size; and their fit.",
-    "tp": "The tensor-parallel step: speed-up by hidden size, and where the time goes.",
-    "fsdp": "The sharded step: what is hidden behind compute, peak memory, the largest model.",
+    "collectives": "Time and bandwidth of six operations by size, and their fit.",
+    "tp": "The tensor-parallel step by hidden size, and where time goes.",
+    "fsdp": "The sharded step: overlap, peak memory, the largest model.",
     "pipeline": "Measured bubbles of GPipe and 1F1B beside the arithmetic.",
-    "one-gpu": "One GPU: matrix efficiency at the shapes that TP leaves to a rank.",
-    "counts": "What doesn't depend on the machine: collectives, bytes, orderings.",
+    "one-gpu": "One GPU: matrix efficiency at the shapes TP leaves a rank.",
+    "counts": "What no machine changes: collectives, bytes, orderings.",
 }
 TOGETHER = {"collectives": ("collectives", "fit")}
 
@@ -114,7 +114,10 @@ def _measuring(command: Callable[..., int]) -> Callable[..., int]:
 @bench.command("all")
 @_measuring
 def whole(**options: Any) -> int:
-    """Measure the whole lab, show it beside the reference, judge the claims."""
+    """Measure the whole lab, and judge the claims.
+
+    The result is shown beside the reference.
+    """
     return _measure(list(WHOLE), whole=True, **options)
 
 
@@ -163,7 +166,10 @@ def _leave(status: int) -> int:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @_FORMAT
 def claims(file: Path | None, output_format: str) -> int:
-    """Judge the claims on FILE; by default on this machine's last result, or the reference."""
+    """Judge the claims on FILE.
+
+    By default on this machine's last result, or the reference.
+    """
     from costlab import judging
 
     result = _result(file)
@@ -184,7 +190,9 @@ def claims(file: Path | None, output_format: str) -> int:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--adopt", is_flag=True, help="Make it the reference; write its page and figures.")
 def report(file: Path | None, adopt: bool) -> int:
-    """Show FILE, by default this machine's last result; `--adopt` makes it the reference.
+    """Show FILE, or with --adopt make it the reference.
+
+    By default FILE is this machine's last result.
 
     Numbers that pages quote follow the new reference, and are listed: read their sentences again.
     """
@@ -206,7 +214,10 @@ def report(file: Path | None, adopt: bool) -> int:
 @click.argument("other", type=click.Path(path_type=Path))
 @_FORMAT
 def compare(one: Path, other: Path, output_format: str) -> int:
-    """Put results ONE and OTHER side by side; say what differs beyond noise."""
+    """Put results ONE and OTHER side by side.
+
+    Says what differs beyond noise.
+    """
     from costlab import compare as side_by_side
     from costlab.result import load
 
