@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from notelab.cli import cli
 from notelab.codes import RULES
 from tests.notelab.faults import ROOT
 from tests.notelab.scratch import Scratch, git
@@ -268,3 +270,12 @@ def test_the_reference_shows_the_help_that_is_printed(scratch: Scratch, language
         check=True,
     )
     assert done.stdout.strip() in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in sorted(cli.commands))])
+def test_no_help_is_cut_short_in_a_terminal_of_80_columns(command: list[str]) -> None:
+    told = CliRunner().invoke(cli, [*command, "--help"], terminal_width=80)
+    assert told.exit_code == 0
+    lines = [line for line in told.output.splitlines() if not line.startswith("Usage: ")]
+    assert lines
+    assert not [line for line in lines if "..." in line or len(line) > 80]

@@ -101,7 +101,10 @@ def check(
     mirrors: tuple[str, ...],
     offline: bool,
 ) -> int:
-    """Prove labs or single notes; without PATH, every lab of the repository."""
+    """Prove labs or single notes; without PATH, every lab there is.
+
+    A PATH is a lab's folder, one of its pages, or any file that a lab hangs on.
+    """
     from notelab.check import check_labs
     from notelab.finding_labs import asked, default_labs
 
@@ -228,7 +231,10 @@ def explain(rule: str | None, language: str) -> None:
 def fetch(
     paths: tuple[Path, ...], worktree: Path | None, source: str | None, mirrors: tuple[str, ...]
 ) -> int:
-    """Bring the cited files into the store, so that check and show need no network."""
+    """Bring the cited files into the store; who said no is asked anew.
+
+    check and show need no network afterwards.
+    """
     from notelab.commands import fetching
     from notelab.finding_labs import asked, default_labs
 
@@ -249,7 +255,10 @@ def fetch(
 @_lab
 @_mirror
 def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]) -> None:
-    """Pin SOURCE to REF, a tag, branch or commit: write its pin file and the lock."""
+    """Pin SOURCE to REF: write its pin file and the lock.
+
+    REF is a tag, a branch or a commit.
+    """
     from notelab.commands import pinning
     from notelab.commands.choosing import lab_with
 
@@ -284,7 +293,10 @@ def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> in
 def cite(
     source: str, symbol: str, lab_folder: Path | None, mirrors: tuple[str, ...], offline: bool
 ) -> int:
-    """Print the citation of SYMBOL: a dotted name, or path/file.py:Name for any file."""
+    """Print the citation of SYMBOL, and its parts where it is long.
+
+    SYMBOL is a name, a dotted name, or path/to/file.py:Name for any file of SOURCE.
+    """
     from notelab.commands import citing
     from notelab.commands.choosing import lab_with
 
@@ -308,7 +320,7 @@ def show(
     offline: bool,
     context: int,
 ) -> None:
-    """Print the lines of CITATION with line numbers, highlighted on a terminal."""
+    """Print the lines of CITATION, with their numbers."""
     from notelab.commands import showing
     from notelab.finding_labs import default_labs
 

@@ -4,11 +4,14 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from notelab.citation import written
+from notelab.commands.parts import Part, parts_of
 from notelab.errors import NotelabError
 from notelab.evidence import CitedFile, State
 from notelab.fitting import class_or_function
 from notelab.outline import Symbol
 from notelab.workbook import Bench, Workbook, open_lab
+
+_WORDS = 40  # characters of a part's first line
 
 
 def cite(
@@ -42,7 +45,7 @@ def cite(
                     True,
                 )
             )
-            lines += [(f"  {inner}", True) for inner in _parts(file, one)]
+            lines += [(f"  {part}", True) for part in _parts(file, one, source, most)]
     return lines, True
 
 
@@ -104,21 +107,25 @@ def _no_file(book: Workbook, source: str, path: str) -> list[tuple[str, bool]]:
     return lines
 
 
-def _parts(file: CitedFile, whole: Symbol) -> list[str]:
+def _parts(file: CitedFile, whole: Symbol, source: str, most: int) -> list[str]:
     outline = file.outline
     assert outline is not None
-    inner = [
-        f"`{written(file.path, one.top, one.last)}` {one.name}"
-        for one in outline.symbols
-        if one is not whole and whole.top <= one.top and one.last <= whole.last
-    ]
-    if inner:
-        return inner[:12]
-    tops = [
-        (first, last)
-        for first, last in outline.statements
-        if whole.line < first
-        and last <= whole.last
-        and not any(a < first and last <= b for a, b in outline.statements if a > whole.line)
-    ]
-    return [f"`{written(file.path, first, last)}`" for first, last in tops[:12]]
+    lines = []
+    for part in parts_of(outline, whole, most):
+        said = _first_words(file, part)
+        if part.lines > most and part.symbol:
+            said += f" ({part.lines} lines: `shardbook cite {source} {part.symbol.name}`)"
+        elif part.lines > most:
+            said += f" (one statement of {part.lines} lines: too long to cite)"
+        lines.append(f"`{written(file.path, part.first, part.last)}`  {said}")
+    return lines
+
+
+def _first_words(file: CitedFile, part: Part) -> str:
+    """Return what a part is known by: its symbol's name, or how its first line of code begins."""
+    if part.symbol:
+        return part.symbol.name
+    lines = (line.decode("utf-8", "replace") for line in file.lines[part.first - 1 : part.last])
+    texts = (line.strip().removeprefix("r").strip("\"'") for line in lines)  # a docstring's text
+    code = next((text for text in texts if text and not text.startswith("#")), "")
+    return code if len(code) <= _WORDS else f"{code[: _WORDS - 1]}…"
