@@ -57,9 +57,13 @@ def _pieces(outline: Outline, header: int, last: int, most: int) -> list[Part]:
         inner = []
         if piece.lines > most and not symbol:
             inner = _pieces(outline, top, end, most) or _grouped(outline, top, end)
-        opened = Part(piece.first, inner[0].last) if inner else piece
-        # What opens a statement goes with the first of what is in it, where there is room.
-        found += [opened, *inner[1:]] if not inner or opened.lines <= most else inner
+        if inner:
+            # What opens a statement goes with the first of what is in it, where that may be.
+            opened = Part(piece.first, inner[0].last)
+            whole = fitting.is_whole(outline, opened.first, opened.last)
+            found += [opened, *inner[1:]] if whole and opened.lines <= most else inner
+        else:
+            found.append(piece)
         before = end
     return found
 
