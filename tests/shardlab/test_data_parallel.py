@@ -319,6 +319,14 @@ def uneven(world: World) -> float:
     return worst(*([p.grad for p in m.parameters() if p.grad is not None] for m in (model, whole)))
 
 
+def test_a_step_in_which_no_token_counts_has_gradients_of_zero_and_not_nan() -> None:
+    model = Net(0)
+    replicas = alone(model, reduction="tokens")
+    (0 * loss_of(model, *data(0))).backward()
+    replicas.finish(tokens=0)
+    assert all(not p.grad.any() for p in model.parameters() if p.grad is not None)
+
+
 def test_uneven_shares_are_weighed_by_their_tokens(pool: Any) -> None:
     assert max(pool(4).run(uneven)) <= 1e-13
 

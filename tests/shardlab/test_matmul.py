@@ -126,9 +126,9 @@ def test_hooks_on_a_weight_run_once_its_main_grad_is_complete(pool) -> None:
     assert pool(2).run(hooks_after_none)[0] == [("post-accumulate", True), ("node", True)]
 
 
-def frozen(world: World) -> None:
+def frozen(world: World, accumulates: bool) -> None:
     for kind in (ColumnParallelLinear, RowParallelLinear):
-        layer: Any = kind(H, F, axis=world.whole, init=FP64)
+        layer: Any = kind(H, F, axis=world.whole, init=FP64, gradient_accumulation=accumulates)
         layer.requires_grad_(False)
         x = torch.ones(S, B, layer.weight.shape[1], dtype=torch.float64, requires_grad=True)
         y = layer(x)
@@ -141,5 +141,7 @@ def frozen(world: World) -> None:
         assert ledger.total().count == (1 if kind is ColumnParallelLinear else 0)
 
 
-def test_a_frozen_weight_keeps_no_input_and_still_sums_dgrad(pool) -> None:
-    pool(2).run(frozen)
+@pytest.mark.parametrize("accumulates", [False, True])
+def test_a_frozen_weight_keeps_no_input_and_still_sums_dgrad(pool, accumulates) -> None:
+    """Nor does it need a main_grad."""
+    pool(2).run(frozen, accumulates)

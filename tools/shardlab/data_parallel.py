@@ -282,7 +282,8 @@ class DataParallel:
     def _total(self, tokens: int | Tensor | float) -> Tensor:
         device = self.buckets[0].flat_N.device
         mine = torch.as_tensor(tokens, dtype=torch.float64, device=device).reshape(1)
-        return self.axis.all_reduce(mine)[0]  # without dimensions it does not promote gradients
+        total = self.axis.all_reduce(mine)[0]  # without dimensions it does not promote gradients
+        return total.where(total != 0, 1)  # of no token at all the sum is 0, and no 0 / 0
 
     def _reset(self) -> None:
         if self._arrived is not None:

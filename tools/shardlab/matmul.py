@@ -171,7 +171,9 @@ def _weight_gradient(grad_NF: Tensor, x: Tensor, main_grad: Tensor | None) -> Te
     return None
 
 
-def _main_grad(weight: Tensor) -> Tensor:
+def _main_grad(weight: Tensor) -> Tensor | None:
+    if not weight.requires_grad:  # frozen: nothing will be added
+        return None
     main_grad: Tensor | None = getattr(weight, "main_grad", None)
     if main_grad is None or main_grad.shape != weight.shape:
         found = "none" if main_grad is None else f"shape {tuple(main_grad.shape)}"
