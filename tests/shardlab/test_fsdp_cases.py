@@ -595,6 +595,9 @@ def norm(world: World) -> None:
         assert furthest(gathered_gradients(model), clipped) < TOLERANCE
         names = {name for name, _ in model.local_parameters()}
         assert names <= set(gathered_gradients(model))
+        if strategy is not S.FULL_SHARD:
+            with pytest.raises(ValueError, match="hold the same gradients, each of which would"):
+                model.clip_grad_norm_(0.1, axis=world.whole)
 
 
 def test_clipping_counts_every_parameter_once_whatever_the_strategy(pool: Pool) -> None:

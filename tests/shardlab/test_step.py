@@ -134,20 +134,21 @@ def test_uneven_shares_give_the_gradient_of_the_mean_over_all_tokens(pool: Any) 
     assert max(pool(8).run(uneven)) <= 1e-12
 
 
-def frozen(world: World) -> bool:
+def frozen(world: World, main_grads: torch.dtype | None) -> bool:
     """The embedding is frozen: neither reduced, nor summed, nor counted."""
     grid = Grid(world=world, tensor=2, pipeline=2)
     model = GPT(CONFIG, tensor=grid.tensor, stage=grid.pipeline.rank, stages=2, device=world.device)
     assert model.tied_weight is not None
     model.tied_weight.requires_grad_(False)
-    gradients = StepGradients(model, grid, microbatches=2, max_norm=1e-3)
+    gradients = StepGradients(model, grid, microbatches=2, max_norm=1e-3, main_grads=main_grads)
     backward(world, model, grid, tokens(world, 8).chunk(2)[grid.data.rank])
     gradients.finish()
     return model.tied_weight.grad is None
 
 
-def test_a_frozen_tied_embedding_is_left_alone(pool: Any) -> None:
-    assert all(pool(8).run(frozen))
+@pytest.mark.parametrize("main_grads", [None, torch.float64])
+def test_a_frozen_tied_embedding_is_left_alone(pool: Any, main_grads: Any) -> None:
+    assert all(pool(8).run(frozen, main_grads))
 
 
 def frozen_stage(world: World, stage: int) -> tuple[list[float], list[bool]]:

@@ -90,7 +90,7 @@ class StepGradients:
         where = self.replicas.attribute
         partial_gradients.reduce(self._parameters, self._grid.tensor, attribute=where)
         for weight in self._tied:
-            gradient = getattr(weight, where)
+            gradient = getattr(weight, where, None)  # none: frozen
             if gradient is not None and self._grid.embedding is not None:
                 self._grid.embedding.all_reduce(gradient, out=gradient)
         norm = gradient_norm(

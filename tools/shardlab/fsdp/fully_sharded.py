@@ -179,7 +179,17 @@ class FSDP(nn.Module):
             axis: whose ranks hold the whole model between them; by default the one that shards.
                 With tensor parallelism around: `grid.axis("tensor", "data")`.
             tensor: the tensor axis, to count what its ranks hold alike only once.
+
+        Raises:
+            ValueError: `axis` goes over replicas, whose gradients would count several times.
         """
+        replicas = {*self.replicate_axis.ranks} & {*(axis or self.shard_axis).ranks}
+        if self.replicate_axis.size > 1 and len(replicas) > 1:
+            raise ValueError(
+                f"ranks {sorted(replicas)} of the {(axis or self.shard_axis).name} axis hold the "
+                "same gradients, each of which would count several times in the norm: give an axis "
+                "that goes over the ranks of one replica"
+            )
         pieces = [piece for _, piece in self.local_parameters()]
         norm = gradient_norm(pieces, axis or self.shard_axis, tensor=tensor or Axis.alone("tensor"))
         clip([flat.shard_f for flat in self.flats], norm, max_norm)
