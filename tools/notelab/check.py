@@ -73,7 +73,7 @@ class _Rules:
     def __init__(self, book: Workbook, bench: Bench) -> None:
         self._book = book
         self._originals = {one.page.path: one for one in book.views if not one.page.original}
-        self._diagrams = Diagrams(bench.memo)
+        self._diagrams = Diagrams.of_this_run(bench.memo)
         gathered = book.evidence.gathered()
         self._pinned = constraints.Pinned(file for file in gathered if file.state is State.PROVED)
         self.citations = Judge(book.lab, book.pins, book.lock, book.evidence, book.resolver)

@@ -19,6 +19,7 @@ _MODULES = (
     "cited/structure",
     "embedded_html",
     "front_matter",
+    "hidden",
     "inline",
     "lab",
     "note",

@@ -14,6 +14,7 @@ RULES: dict[str, str] = {
     "N110": "closing-not-last",
     "N111": "closing-not-one-paragraph",
     "N112": "closing-ties-nothing",
+    "N113": "hidden-character",
     "N120": "pin-missing",
     "N121": "pin-malformed",
     "N122": "pin-unknown",

@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from notelab import embedded_html, permalink
@@ -16,6 +17,7 @@ _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 # What looks like a space and is none to `str.split`: words may not hide behind it.
 _BLANKS = dict.fromkeys((0x115F, 0x1160, 0x200B, 0x2800, 0x3164, 0xFFA0), " ")
 _LOCAL_LINES = re.compile(r"(?![A-Za-z][\w+.-]*:)[^#?\s]+#(?:L|lines-)\d")
+_RUNS_TRIED = 50
 _RESULTS = re.compile(r"(?:^|/)RESULTS(?:\.[a-z]{2})?\.md$")
 
 
@@ -89,6 +91,9 @@ class Inline:
         self.numbers: list[NumberLink] = []
         self.images: list[Image] = []
         self._cursor = 0
+        self._backticks: dict[int, list[int]] = {}  # where runs of so many backticks begin
+        for found in re.finditer("`+", places.content):
+            self._backticks.setdefault(len(found[0]), []).append(found.start())
 
     def run(self) -> None:
         """Walk the token's children once, from left to right."""
@@ -166,15 +171,14 @@ class Inline:
 
     def _code_place(self, child: "Token") -> tuple[int, int]:
         """Find a code span's own place: the next run of its backticks that closes with its text."""
-        content, at = self.places.content, self._cursor
-        while (at := content.find(child.markup, at)) >= 0:
-            close = content.find(child.markup, at + len(child.markup))
-            if close < 0:
-                break
-            inner = content[at + len(child.markup) : close].replace("\n", " ")
+        size = len(child.markup)
+        runs = self._backticks.get(size, [])
+        at = bisect_right(runs, self._cursor - 1)
+        # Runs that are escaped, or in an address, open nothing; a few of them are passed over.
+        for opening, closing in pairwise(runs[at : at + _RUNS_TRIED]):
+            inner = self.places.content[opening + size : closing].replace("\n", " ")
             if inner in (child.content, f" {child.content} "):
-                return at, close + len(child.markup)
-            at += 1
+                return opening, closing + size
         return self._cursor, self._cursor
 
     def _html(self, content: str) -> None:

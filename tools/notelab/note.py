@@ -72,6 +72,13 @@ class FrontMatter(msgspec.Struct, frozen=True, array_like=True):
     span: Span
 
 
+class Hidden(msgspec.Struct, frozen=True, array_like=True):
+    """A character that nobody sees, by name."""
+
+    name: str
+    span: Span
+
+
 class Waiver(msgspec.Struct, frozen=True, array_like=True):
     """Rules that the page asks to be spared, from row `first` to `last`, and why.
 
@@ -107,6 +114,7 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
     runs: bytes
     unread: list[Unread]
     waivers: list[Waiver]
+    hidden: list[Hidden]
 
     @property
     def cells(self) -> list[Cell]:

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from notelab import admonition, embedded_html, front_matter, tokens, waiver
+from notelab import admonition, embedded_html, front_matter, hidden, tokens, waiver
 from notelab.citation import Citation, Span, in_plain_text
 from notelab.inline import Inline, Places, cited_by_link, count_words, not_in_code_font, number_link
 from notelab.note import Cell, Diagram, Heading, Image, Note, NumberLink, Unread
@@ -19,6 +19,9 @@ _DRAWN_IN_DIAGRAM = re.compile(
 # Emphasis takes quadratic time over one long paragraph, and quotations in quotations are not read
 # beyond a depth: both are refused rather than waited for, or passed by unread.
 _LONGEST, _DEEPEST = 10_000, 40
+# And so is what a page has beyond this sum of its paragraphs' squared lengths, which is what some
+# of them cost to read: fifteen times what the longest page of this workbook needs.
+_PAGE = 300_000_000
 
 
 def read(text: str) -> Note:
@@ -50,15 +53,24 @@ def read(text: str) -> Note:
         runs=runs,
         unread=unread,
         waivers=list(waiver.of_page(blocks, walk.lines)),
+        hidden=hidden.found_in(text),
     )
 
 
 def _set_aside(blocks: "list[Token]", unread: list[Unread]) -> None:
     """Empty each block that costs too much to read, and say so."""
+    spent = 0
     for block in blocks:
-        if block.type == "inline" and len(block.content) > _LONGEST:
-            size = f"a paragraph of {len(block.content):,} characters"
-            unread.append(Unread(f"has {size}; at most {_LONGEST:,} are read", _block_span(block)))
+        size = len(block.content) if block.type == "inline" else 0
+        spent += size * size if size <= _LONGEST else 0
+        if size > _LONGEST:
+            said = f"has a paragraph of {size:,} characters; at most {_LONGEST:,} are read"
+            unread.append(Unread(said, _block_span(block)))
+            block.content = ""
+        elif size and spent > _PAGE:
+            if spent - size * size <= _PAGE:
+                said = "has more long paragraphs than are read; this one and the rest are not"
+                unread.append(Unread(said, _block_span(block)))
             block.content = ""
         elif block.level >= _DEEPEST - 2 and block.nesting > 0:
             reason = f"nests lists and quotations over {_DEEPEST - 2} deep; not read"

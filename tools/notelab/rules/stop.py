@@ -38,6 +38,15 @@ def page_findings(lab: Lab, view: View, pins: dict[str, Pin]) -> Iterator[Findin
             f"the page {part.reason}",
             expected="paragraphs, lists and quotations of a size that people read",
         )
+    for hidden in view.note.hidden:
+        yield Finding(
+            "N113",
+            view.filename,
+            hidden.span,
+            f"the page holds a character that nobody sees: {hidden.name}",
+            expected="text that reads as it is written",
+            help="take it out, or write the line anew",
+        )
     if view.page.is_note:
         yield from _front_matter(lab, view, view.note, pins)
     yield from _words(view, view.note)
