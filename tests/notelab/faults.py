@@ -225,7 +225,7 @@ class Sources:
         return written(citation.path, count, count + 2)
 
 
-RANGE_CODES = {"N201", "N202", "N203", "N205", "N206", "N207", "N208", "N209"}
+RANGE_CODES = {"N201", "N202", "N203", "N205", "N206", "N207", "N208", "N209", "N215"}
 LOCK_CODES = {"N210", "N211", "N212", "N213", "N214"}
 
 
