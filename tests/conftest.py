@@ -1,6 +1,7 @@
 """What every test shares: a skip that nobody expects fails where CI asks for it; worker pools."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick", action="store_true", help="of a benchmark, a small part, once, unjudged"
     )
+
+
+def pytest_configure() -> None:
+    # A shell that starts a job in the background has it ignore Ctrl-C, and so would every child.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
