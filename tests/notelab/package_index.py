@@ -93,13 +93,19 @@ class Index:
         return "text/html", f"<!DOCTYPE html><html><body>{links}</body></html>".encode()
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing: a client that was given up on goes away."""
+
+
 @contextmanager
 def serving(*wheels: Path, **settings: Any) -> Iterator[Index]:
     """Serve an index on a port of the system's choosing."""
     named = {one.name if one.suffix == ".whl" else WHEEL: one.read_bytes() for one in wheels}
     index = Index(named, **settings)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(index))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _handler(index))
     index.url = f"http://127.0.0.1:{server.server_port}/simple"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
