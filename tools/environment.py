@@ -179,6 +179,8 @@ def reason(heard: str) -> str:
         )
     if _LOST.search(heard):
         return "the package index doesn't answer; see `pip config list` for whom pip asks"
+    if found := re.search(r"No matching distribution found for (\S+)", heard):
+        return f"your index has no {found[1]} that this Python can use"
     return last_line(heard)
 
 
