@@ -1,0 +1,26 @@
+"""A machine without a browser: its tests are left out, and one line says what to install."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_without_a_browser_one_line_says_how_to_get_one(tmp_path: Path) -> None:
+    kept = {k: v for k, v in os.environ.items() if k != "SHARDBOOK_EXPECT_NO_SKIPS"}
+    asked = ["tests/site/test_recall_cards.py", "tests/site/test_browser.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *asked],
+        cwd=ROOT,
+        env={**kept, "PATH": str(tmp_path), "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    (line,) = [line for line in done.stdout.splitlines() if "chromium" in line]
+    assert "apt-get install chromium" in line
+    assert "playwright install chromium" in line
+    assert "passed" not in done.stdout
