@@ -6,6 +6,7 @@ Links with small slots and cells stand in for large tensors: what matters is the
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import threading
 import time
@@ -20,7 +21,7 @@ from torch import Tensor
 from shardlab.comm import CollectiveError, World
 from shardlab.faults import PeerLostError
 from shardlab.host import Card
-from shardlab.shared_memory import SharedMemoryLink, region
+from shardlab.shared_memory import SharedMemoryLink, patience, region
 
 SLOT = 4096  # bytes: one page
 DTYPES = (
@@ -418,3 +419,59 @@ def fenced(world: World) -> None:
 
 def test_the_fenced_path_of_other_machines_gives_the_same(pool) -> None:
     pool(2).run(fenced)
+
+
+# ------------------------------------------------------------------ waiting beside strangers
+
+
+def bells() -> list[patience.Bells]:
+    """Two ranks', as each sees them."""
+    memory = mmap.mmap(-1, 4096)
+    address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
+    return [patience.Bells(memoryview(memory).cast("q"), address, [0, 16], me) for me in (0, 1)]
+
+
+def wait_for_a_ring(mine: patience.Bells, theirs: patience.Bells) -> None:
+    """Wait for what the other rank does once this one sleeps."""
+    sleeps, came = threading.Event(), threading.Event()
+
+    def ready() -> bool:
+        if mine._words[0]:
+            sleeps.set()
+        return came.is_set()
+
+    def peer() -> None:
+        if sleeps.wait(60):
+            came.set()
+            theirs.ring(0)
+
+    thread = threading.Thread(target=peer)
+    thread.start()
+    patience.until(ready, lambda _: None, mine)
+    thread.join()
+    assert not mine._words[0], "nobody rings for a rank that is awake"
+
+
+@pytest.mark.parametrize("kernel", [True, False], ids=["futex", "no futex"])
+def test_after_a_yield_that_a_stranger_took_a_rank_sleeps_until_it_is_rung(
+    monkeypatch: pytest.MonkeyPatch, kernel: bool
+) -> None:
+    mine, theirs = bells()
+    if not kernel:  # as on a system without
+        monkeypatch.setattr(mine, "_call", None)
+    yields: list[None] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: yields.append(time.sleep(2 * patience._LONG)))
+    monkeypatch.setattr(patience, "_YIELDING", 600.0)
+    monkeypatch.setattr(patience, "_SHARED", 600.0)
+    wait_for_a_ring(mine, theirs)
+    assert len(yields) == 1
+    wait_for_a_ring(mine, theirs)
+    assert len(yields) == 1, "the core is known to be shared"
+
+
+def test_a_rank_that_nobody_rings_looks_up_and_may_give_up() -> None:
+    def watch(waited: float) -> None:
+        raise PeerLostError
+
+    with pytest.raises(PeerLostError):
+        patience.until(lambda: False, watch, bells()[0])

@@ -1,6 +1,7 @@
 """What lies where in the shared memory: flags, slots for collectives, mailboxes for messages.
 
-    flags      two lines a rank and two an ordered pair of ranks; each line has one writer only
+    flags      two lines a rank and two an ordered pair of ranks; each line has one writer only,
+               but for the bells (`patience`)
     slots      DEPTH slots a rank: what it puts into a collective, for all to read
     mailboxes  a ring of cells an ordered pair: what one rank sends to one other
 
@@ -50,6 +51,10 @@ class Layout:
     def taken(self, rank: int) -> int:
         """Index of the word that counts what `rank` has taken; whether it has left follows."""
         return (2 * rank + 1) * LINE
+
+    def bell(self, rank: int) -> int:
+        """Index of the word that says whether `rank` sleeps; the one that others write, too."""
+        return self.taken(rank) + 2
 
     def sent(self, source: int, to: int) -> int:
         """Index of the word that counts the cells filled for a peer; their headers follow."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -77,18 +78,26 @@ class SharedMemoryLink:
         patient = max(timeout, _START)
         self._region = region = Region.meet(store, self._ranks, self._me, layout.size, patient)
         self._words = region.words
+        places = [layout.bell(r) for r in range(self._size)]
+        self._bells = bells = patience.Bells(
+            region.words, region.bytes.data_ptr(), places, self._me
+        )
         fence = None if platform.machine() in _ORDERED else patience.Fence()
         self._slots = Slots(region.bytes, layout, self._me)
         self._plans: dict[Any, Plan] = {}
         self._queue = Queue(
-            region.words, layout, ranks=self._ranks, me=self._me, wait=self._await_word, fence=fence
+            region.words, layout, ranks=self._ranks, me=self._me, wait=self._await_word,
+            bells=bells, fence=fence,
+        )  # fmt: skip
+        self.messages = Messages(
+            region, layout, ranks=self._ranks, me=self._me, bells=bells, fence=fence
         )
-        self.messages = Messages(region, layout, ranks=self._ranks, me=self._me, fence=fence)
         self._nothing = torch.empty(0)
 
     def close(self) -> None:
         """Tell the peers that this rank has left, and let go of the memory."""
         self._words[self._layout.taken(self._me) + 1] = 1
+        self._bells.ring_all()
         self._region.close()
 
     # ------------------------------------------------------------------ collectives
@@ -201,14 +210,16 @@ class SharedMemoryLink:
             self._move_messages()
             return bool(words[word] >= value)
 
-        patience.until(ready, lambda waited: self._watch(ready, peer, name, waited))
+        watch = partial(self._watch, ready, peer, name)
+        patience.until(ready, watch, self._bells)
 
     def _finish(self, message: Message, name: str) -> None:
         def ready() -> bool:
             self._move_messages()
             return message.done
 
-        patience.until(ready, lambda waited: self._watch(ready, message.peer, name, waited))
+        watch = partial(self._watch, ready, message.peer, name)
+        patience.until(ready, watch, self._bells)
 
     def _move_messages(self) -> None:
         for link in self._beside:

@@ -13,6 +13,7 @@ that doesn't fit is refused before a byte of it is written.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -72,6 +73,7 @@ class Ring(NamedTuple):
         cells: the ring's cells, bytes.
         sent: index of the sender's count of cells filled; their headers follow.
         received: index of the receiver's count of cells emptied.
+        wake: wakes the other end, if it sleeps.
         fence: orders values and flags, where the machine doesn't.
     """
 
@@ -79,6 +81,7 @@ class Ring(NamedTuple):
     cells: tuple[Tensor, ...]
     sent: int
     received: int
+    wake: Callable[[], None]
     fence: Fence | None
 
     def header(self, count: int) -> int:
@@ -111,7 +114,7 @@ class Outbox:
             self._waiting.popleft()
 
     def _fill(self, message: Message) -> None:
-        words, cells, sent, _, fence = self._ring
+        words, cells, sent, _, wake, fence = self._ring
         part = message.rest[: self._size]
         cells[self._sent % CELLS][: part.numel()].copy_(part)
         header = self._ring.header(self._sent)
@@ -122,6 +125,7 @@ class Outbox:
             fence()
         self._sent += 1
         words[sent] = self._sent
+        wake()
         message.rest = message.rest[self._size :]
         message.done = message.rest.numel() == 0
 
@@ -157,7 +161,7 @@ class Inbox:
 
     def move(self) -> None:
         """Empty the cells that have come, as far as somebody waits for something."""
-        words, _, sent, _, fence = self._ring
+        words, _, sent, _, _, fence = self._ring
         while words[sent] > self._received:
             if fence is not None:
                 fence()
@@ -183,13 +187,14 @@ class Inbox:
         return aside
 
     def _empty(self, arriving: _Arriving) -> None:
-        words, cells, _, received, fence = self._ring
+        words, cells, _, received, wake, fence = self._ring
         part = arriving.rest[: self._size]
         part.copy_(cells[self._received % CELLS][: part.numel()])
         if fence is not None:
             fence()
         self._received += 1
         words[received] = self._received
+        wake()
         arriving.rest = arriving.rest[self._size :]
         if arriving.rest.numel() == 0:
             self._arriving = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from torch import Tensor
 
 from shardlab.shared_memory.layout import Layout
 from shardlab.shared_memory.mailbox import Inbox, Message, Outbox, Ring
-from shardlab.shared_memory.patience import Fence
+from shardlab.shared_memory.patience import Bells, Fence
 from shardlab.shared_memory.region import Region
 
 Finish = Callable[[Message, str], None]
@@ -38,16 +39,19 @@ class Messages:
         layout: where in it.
         ranks: the ranks' numbers, for errors.
         me: this rank's place among them.
+        bells: wake the other end of a message.
         fence: orders values and flags, where the machine doesn't.
     """
 
     def __init__(
-        self, region: Region, layout: Layout, *, ranks: Sequence[int], me: int, fence: Fence | None
-    ) -> None:
+        self, region: Region, layout: Layout, *, ranks: Sequence[int], me: int, bells: Bells,
+        fence: Fence | None,
+    ) -> None:  # fmt: skip
         self._region = region
         self._layout = layout
         self._ranks = ranks
         self._me = me
+        self._bells = bells
         self._fence = fence
         self._outboxes: dict[int, Outbox] = {}
         self._inboxes: dict[int, Inbox] = {}
@@ -83,5 +87,6 @@ class Messages:
             cells=layout.mailbox(self._region.bytes, source, to).unbind(),
             sent=layout.sent(source, to),
             received=layout.received(source, to),
+            wake=partial(self._bells.ring, to if source == self._me else source),
             fence=self._fence,
         )

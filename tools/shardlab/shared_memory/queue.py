@@ -21,7 +21,7 @@ from torch import Tensor
 
 from shardlab.faults import CollectiveError
 from shardlab.shared_memory.layout import DEPTH, Layout
-from shardlab.shared_memory.patience import Fence
+from shardlab.shared_memory.patience import Bells, Fence
 from shardlab.shared_memory.plans import Plan
 from shardlab.shared_memory.signature import describe
 
@@ -59,14 +59,16 @@ class Queue:
         ranks: the ranks' numbers, for errors.
         me: this rank's place among them.
         wait: waits for a peer's flag.
+        bells: wake the peers that wait for one of this rank's.
         fence: orders values and flags, where the machine doesn't.
     """
 
     def __init__(
         self, words: memoryview, layout: Layout, *, ranks: Sequence[int], me: int, wait: Await,
-        fence: Fence | None,
+        bells: Bells, fence: Fence | None,
     ) -> None:  # fmt: skip
         self._words = words
+        self._bells = bells
         self._ranks = ranks
         self._me = me
         self._wait = wait
@@ -124,6 +126,7 @@ class Queue:
         collective.puts += 1
         self._posted += 1
         self._words[self._my_posted] = self._posted
+        self._bells.ring_all()
 
     def _look_for_room(self) -> bool:
         words = self._words
@@ -154,6 +157,7 @@ class Queue:
         collective.takes += 1
         self._taken = step
         words[self._my_taken] = step
+        self._bells.ring_all()
         if collective.takes == plan.steps:
             self._to_take.popleft()
 
