@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -270,6 +271,16 @@ def test_the_reference_shows_the_help_that_is_printed(scratch: Scratch, language
         check=True,
     )
     assert done.stdout.strip() in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", ["show", "cite"])
+def test_a_file_that_the_lock_knows_is_had_where_the_store_is_still_empty(
+    scratch: Scratch, command: str
+) -> None:
+    shutil.rmtree(scratch.root / "cache")
+    arguments = ["pkg/scaler.py:L14-L15"] if command == "show" else ["up", "Scaler.apply"]
+    done = scratch.run(command, *arguments)
+    assert done.returncode == 0, done
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in sorted(cli.commands))])

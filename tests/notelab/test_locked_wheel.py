@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from notelab import lock as lock_file
+from notelab.check import check_lab
 from notelab.errors import NotelabError
 from notelab.lock import Lock, LockedSource
 from notelab.memo import Memo
 from notelab.relock import Relocked, relock
+from notelab.report import text
 from notelab.sources.blob import blob_id
 from notelab.sources.git_remote import Remote
 from notelab.sources.library import Library
@@ -277,13 +279,26 @@ def test_a_siblings_lock_vouches_for_a_file_where_no_git_host_is(
     assert made.lock.sources["up"].files["pkg/scaler.py"].proof == "git"
 
 
+def test_a_check_says_who_vouched_until_the_lock_knows_itself(
+    published: Scratch, mine: Path
+) -> None:
+    before, after = "", ""
+    for _ in range(2):
+        bench = _bench(published, cache="mine", mirror=False)
+        before, after = after, text.write(check_lab(mine, bench), colour=False)
+        _lock(published, bench, mine)
+    assert "    1 file vouched for by " in before
+    assert "vouched for by" not in after
+    assert after.endswith("0 findings\n")
+
+
 def test_no_sibling_vouches_for_another_commit_or_address(published: Scratch, mine: Path) -> None:
     (published.lab / "up-sha.txt").write_text("2" * 40 + "\n")  # its lock is out of date by now
     made = _lock(published, _bench(published, cache="a", mirror=False), mine)
     assert len(made.skipped) == 2
     (published.lab / "up-sha.txt").write_text(f"{published.commit}\n")
-    text = (mine / "lab.toml").read_text("utf-8").replace("invalid/up.git", "invalid/other.git")
-    (mine / "lab.toml").write_text(text, "utf-8")
+    other = (mine / "lab.toml").read_text("utf-8").replace("invalid/up.git", "invalid/other.git")
+    (mine / "lab.toml").write_text(other, "utf-8")
     made = _lock(published, _bench(published, cache="b", mirror=False), mine)
     assert len(made.skipped) == 2
 
@@ -291,9 +306,9 @@ def test_no_sibling_vouches_for_another_commit_or_address(published: Scratch, mi
 def test_a_sibling_that_is_wrong_gives_way_to_the_commit_itself(
     published: Scratch, mine: Path
 ) -> None:
-    text = published.read("citations.lock")
-    wrong = text.replace(blob_id(UPSTREAM.encode()), "a" * 40)
-    assert wrong != text
+    right = published.read("citations.lock")
+    wrong = right.replace(blob_id(UPSTREAM.encode()), "a" * 40)
+    assert wrong != right
     published.write("citations.lock", wrong)
     made = _lock(published, _bench(published, cache="mine"), mine)
     assert made.skipped == []

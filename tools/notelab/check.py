@@ -172,6 +172,7 @@ def _source_report(book: Workbook, name: str, gathered: list[CitedFile]) -> Sour
     for file in there:
         if file.state is State.PROVED:
             providers[file.provider] = providers.get(file.provider, 0) + 1
+    vouched = Counter(file.vouched for file in there if file.vouched)
     reasons = {reason: None for file in there for reason in file.reasons}
     return SourceReport(
         name=name,
@@ -181,4 +182,5 @@ def _source_report(book: Workbook, name: str, gathered: list[CitedFile]) -> Sour
         proved=sum(file.state is State.PROVED for file in there),
         providers=providers,
         reasons=list(reasons) if any(file.state is State.LOCKED for file in there) else [],
+        vouched=dict(sorted(vouched.items())),
     )

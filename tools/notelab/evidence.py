@@ -74,6 +74,7 @@ class Evidence:
         self._vouched: dict[tuple[str, str], Vouched] = {}
         self._sources: dict[str, Source] = {}
         self._files: dict[tuple[str, str], CitedFile] = {}
+        self._unasked: set[tuple[str, str]] = set()  # of these the store alone was asked
 
     def gather(self, wanted: Iterable[tuple[str, str]], *, store_only: bool = False) -> None:
         """Read every (source, path) wanted, in one batch per source.
@@ -88,7 +89,12 @@ class Evidence:
             if doubted:
                 answers |= self._library.read(source, doubted)
             for path in paths:
-                self._files[source.name, path] = self._cited(source.name, path, answers[path])
+                made = self._cited(source.name, path, answers[path])
+                self._files[source.name, path] = made
+                if store_only and made.state is not State.PROVED:
+                    self._unasked.add((source.name, path))
+                else:
+                    self._unasked.discard((source.name, path))
 
     def questions(
         self, wanted: Iterable[tuple[str, str]], *, store_only: bool = False
@@ -97,7 +103,8 @@ class Evidence:
         asked: dict[str, Wanted] = {}
         for name, path in dict.fromkeys(wanted):
             pin = self._pins.get(name)
-            if pin and pin.commit and (name, path) not in self._files:
+            done = (name, path) in self._files and (store_only or (name, path) not in self._unasked)
+            if pin and pin.commit and not done:
                 known = self._known(name, path, own=store_only)
                 asked.setdefault(name, {})[path] = known.blob if known else None
         return [(self.source(name), paths) for name, paths in asked.items()]

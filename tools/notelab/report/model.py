@@ -23,7 +23,10 @@ class NoteReport(msgspec.Struct):
 
 
 class SourceReport(msgspec.Struct):
-    """How a source's cited files came: by which provider, with which proof."""
+    """How a source's cited files came: by which provider, with which proof.
+
+    `vouched` says how many the lock didn't know, and whose other lab's lock did.
+    """
 
     name: str
     commit: str
@@ -32,6 +35,7 @@ class SourceReport(msgspec.Struct):
     proved: int
     providers: dict[str, int]
     reasons: list[str]
+    vouched: dict[str, int] = {}
 
 
 class LabReport(msgspec.Struct):

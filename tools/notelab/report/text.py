@@ -88,6 +88,9 @@ def _source(source: SourceReport, paint: Painter) -> list[str]:
     by = ", ".join(f"{count} by {name}" for name, count in sorted(source.providers.items()))
     proved = f"{source.proved} of {source.files} cited files at hand" + (f": {by}" if by else "")
     lines = [plain(f"  {source.name:<10} {commit}{release}  {proved}")]
+    for lock, count in source.vouched.items():
+        said = f"    {_count(count, 'file')} vouched for by {lock}"
+        lines.append(paint("dim", plain(said)))
     return lines + [paint("dim", plain(f"    {reason}")) for reason in source.reasons]
 
 
