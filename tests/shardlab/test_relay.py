@@ -99,6 +99,23 @@ def test_relays_exchanges_and_messages_of_one_group_dont_meet(pool: Any) -> None
     pool(4).run(several)
 
 
+def overlapping(world: World, check: bool) -> tuple[float, float]:
+    """Two relays on a crowded host; the second is waited for first, or checked in between."""
+    with patch.object(os, "cpu_count", lambda: 2):
+        axis = World.adopt(check=check).axis("tensor", range(world.size))
+    x = torch.arange(8.0) + world.rank
+    first = axis.start_all_reduce(x, prompt=True)
+    second = axis.start_all_reduce(10 * x, prompt=True)
+    for pending in (first, second) if check else (second, first):
+        pending.wait()
+    return float(first.wait()[0]), float(second.wait()[0])
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_relays_that_are_waited_for_in_another_order_keep_apart(pool: Any, check: bool) -> None:
+    assert pool(4).run(overlapping, check) == [(6.0, 60.0)] * 4
+
+
 # ---------------------------------------------------------------------- when one is used
 
 

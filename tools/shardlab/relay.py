@@ -32,7 +32,8 @@ UP_TO: dict[str, dict[int, float]] = {
     "all_gather": {4: 256 << 10, 8: 512 << 10},
     "reduce_scatter": {4: 512 << 10, 8: 1 << 20},
 }
-_TAG = (1 << 30) + 35  # of our messages, apart from those that an axis sends by itself
+_TAG = 1 << 30  # of our messages, apart from those that an axis sends by itself
+_TAGS = 1 << 20  # relays under way have each a tag of their own, whatever is waited for first
 
 
 class Relay:
@@ -78,7 +79,9 @@ def suits(collective: str, x: Tensor, size: int) -> bool:
     return x.is_cpu and x.nbytes <= table.get(measured, -1)
 
 
-def start_all_reduce(group: Any, x: Tensor, out: Tensor, op: str, patience: timedelta) -> Relay:
+def start_all_reduce(
+    group: Any, x: Tensor, out: Tensor, op: str, patience: timedelta, *, number: int = 0
+) -> Relay:
     """Start an all-reduce of contiguous `x` into `out`, which may be `x`; "mean" only adds.
 
     Args:
@@ -87,35 +90,43 @@ def start_all_reduce(group: Any, x: Tensor, out: Tensor, op: str, patience: time
         out: contiguous, of the shape of `x`.
         op: sum, mean or max.
         patience: how long a message may take.
+        number: of this relay among the group's, the same on every rank.
     """
+    tag = _TAG + number % _TAGS
     if group.rank():
-        return _asks(group, x, out, patience)
+        return _asks(group, x, out, patience, tag)
     rows = [x.view(-1), *torch.empty(group.size() - 1, x.numel(), dtype=x.dtype).unbind()]
 
     def answer() -> list[Any]:
         join(rows, out.view(-1), op)
-        return [_send(group, out, rank) for rank in range(1, group.size())]
+        return [_send(group, out, rank, tag) for rank in range(1, group.size())]
 
-    return Relay(_receives(group, rows), [x, *rows], patience, answer)
+    return Relay(_receives(group, rows, tag), [x, *rows], patience, answer)
 
 
-def start_all_gather(group: Any, x: Tensor, out: Tensor, patience: timedelta) -> Relay:
+def start_all_gather(
+    group: Any, x: Tensor, out: Tensor, patience: timedelta, *, number: int = 0
+) -> Relay:
     """Start an all-gather of contiguous `x` [k, …] into contiguous `out` [n·k, …]."""
+    tag = _TAG + number % _TAGS
     if group.rank():
-        return _asks(group, x, out, patience)
+        return _asks(group, x, out, patience, tag)
     rows = list(out.view(group.size(), x.numel()).unbind())
 
     def answer() -> list[Any]:
         rows[0].copy_(x.view(-1))
-        return [_send(group, out, rank) for rank in range(1, group.size())]
+        return [_send(group, out, rank, tag) for rank in range(1, group.size())]
 
-    return Relay(_receives(group, rows), [x], patience, answer)
+    return Relay(_receives(group, rows, tag), [x], patience, answer)
 
 
-def start_reduce_scatter(group: Any, x: Tensor, out: Tensor, op: str, patience: timedelta) -> Relay:
+def start_reduce_scatter(
+    group: Any, x: Tensor, out: Tensor, op: str, patience: timedelta, *, number: int = 0
+) -> Relay:
     """Start a reduce-scatter of contiguous `x` [n·k, …] into contiguous `out` [k, …]."""
+    tag = _TAG + number % _TAGS
     if group.rank():
-        return _asks(group, x, out, patience)
+        return _asks(group, x, out, patience, tag)
     size = group.size()
     rows = [x.view(-1), *torch.empty(size - 1, x.numel(), dtype=x.dtype).unbind()]
 
@@ -123,21 +134,21 @@ def start_reduce_scatter(group: Any, x: Tensor, out: Tensor, op: str, patience: 
         join(rows, rows[1], op)
         sums_NK = rows[1].view(size, out.numel())
         out.view(-1).copy_(sums_NK[0])
-        return [_send(group, sums_NK[rank], rank) for rank in range(1, size)]
+        return [_send(group, sums_NK[rank], rank, tag) for rank in range(1, size)]
 
-    return Relay(_receives(group, rows), [x, *rows], patience, answer)
+    return Relay(_receives(group, rows, tag), [x, *rows], patience, answer)
 
 
-def _asks(group: Any, x: Tensor, out: Tensor, patience: timedelta) -> Relay:
+def _asks(group: Any, x: Tensor, out: Tensor, patience: timedelta, tag: int) -> Relay:
     # Posted before the sending, so that the answer finds its place. Where `out` is `x`, the answer
     # can't come before all of `x` is there.
-    coming = group.recv([out], 0, _TAG)
-    return Relay([_send(group, x, 0), coming], [x, out], patience)
+    coming = group.recv([out], 0, tag)
+    return Relay([_send(group, x, 0, tag), coming], [x, out], patience)
 
 
-def _send(group: Any, x: Tensor, to: int) -> Any:
-    return group.send([x], to, _TAG)
+def _send(group: Any, x: Tensor, to: int, tag: int) -> Any:
+    return group.send([x], to, tag)
 
 
-def _receives(group: Any, rows: Sequence[Tensor]) -> list[Any]:
-    return [group.recv([rows[rank]], rank, _TAG) for rank in range(1, group.size())]
+def _receives(group: Any, rows: Sequence[Tensor], tag: int) -> list[Any]:
+    return [group.recv([rows[rank]], rank, tag) for rank in range(1, group.size())]

@@ -9,6 +9,7 @@ axis has made already.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -52,6 +53,7 @@ class TorchLink:
         self._size = size
         self._gloo = backend == "gloo"
         self._crowded = crowded
+        self._relays = itertools.count()
         self.groups_exchanges = backend == "nccl"
 
     def way(self, kind: str, x: Tensor, prompt: bool) -> str:
@@ -65,7 +67,9 @@ class TorchLink:
     def start_all_reduce(self, x: Tensor, out: Tensor, op: str, way: str = "") -> Work:
         """All-reduce contiguous `x` into `out`, which may be `x`."""
         if way == "relay":
-            return relay.start_all_reduce(self.group, x, out, op, self._timeout)
+            return relay.start_all_reduce(
+                self.group, x, out, op, self._timeout, number=next(self._relays)
+            )
         if way:
             return exchange.start_all_reduce(self.group, x, out, op)
         if out is not x:
@@ -75,7 +79,9 @@ class TorchLink:
     def start_all_gather(self, x: Tensor, out: Tensor, way: str = "") -> Work:
         """All-gather contiguous `x` into `out`."""
         if way == "relay":
-            return relay.start_all_gather(self.group, x, out, self._timeout)
+            return relay.start_all_gather(
+                self.group, x, out, self._timeout, number=next(self._relays)
+            )
         if way:
             return exchange.start_all_gather(self.group, x, out)
         return self.group._allgather_base(out, x)  # type: ignore[no-any-return]
@@ -83,7 +89,9 @@ class TorchLink:
     def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, way: str = "") -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
         if way == "relay":
-            return relay.start_reduce_scatter(self.group, x, out, op, self._timeout)
+            return relay.start_reduce_scatter(
+                self.group, x, out, op, self._timeout, number=next(self._relays)
+            )
         if way:
             return exchange.start_reduce_scatter(self.group, x, out, op)
         return self.group._reduce_scatter_base(out, x, _SCATTER[op])  # type: ignore[no-any-return]
