@@ -174,6 +174,8 @@ def refuse(world: World) -> None:
     layer = ColumnParallelLinear(4, 8, axis=axis, gradient_accumulation=True)
     with pytest.raises(ValueError, match=r"needs weight.main_grad of shape \(4, 4\), found none"):
         layer(torch.zeros(1, 1, 4))
+    with torch.no_grad():  # an evaluation, by a copy that is an average say, adds to none
+        assert layer(torch.zeros(1, 1, 4)).shape == (1, 1, 4)
     plain = ColumnParallelLinear(4, 8, axis=axis)
     x = torch.zeros(1, 1, 4, requires_grad=True)
     (grad,) = torch.autograd.grad(plain(x).square().sum(), x, create_graph=True)

@@ -172,7 +172,7 @@ def _weight_gradient(grad_NF: Tensor, x: Tensor, main_grad: Tensor | None) -> Te
 
 
 def _main_grad(weight: Tensor) -> Tensor | None:
-    if not weight.requires_grad:  # frozen: nothing will be added
+    if not (weight.requires_grad and torch.is_grad_enabled()):  # nothing will be added
         return None
     main_grad: Tensor | None = getattr(weight, "main_grad", None)
     if main_grad is None or main_grad.shape != weight.shape:
