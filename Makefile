@@ -18,8 +18,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 define set-up
-@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11, 2))' || \
-  { echo "Shardbook needs Python 3.11.2 or newer; $(PYTHON) is $$("$(PYTHON)" -V 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+@is=$$("$(PYTHON)" -c 'import sys; print("Python " + sys.version.split()[0]); sys.exit(sys.version_info < (3, 11, 2))' 2>/dev/null) || \
+  { echo "Shardbook needs Python 3.11.2 or newer; $(PYTHON) is $${is:-none that runs}. Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 @"$(PYTHON)" tools/environment.py $(1) --venv "$(VENV)" --torch '$(TORCH)'
 endef
 
