@@ -1,25 +1,23 @@
-"""torchrun, whose ranks are forked from one process that has imported torch already.
+"""torchrun, but that its ranks are forked from one process that has imported torch already.
 
-`ranks.py SOCKET` serves; `.venv/bin/torchrun` of a page's clone asks. The command line, the agent
-and the rendezvous are torch's own. Ranks that start afresh, as a user's do, are in
-tests/shardlab/test_lab_01.py.
+`ranks.py SOCKET` serves; `.venv/bin/torchrun` of a page's clone asks. The command line is read as
+torch reads it, and the ranks are told what torchrun tells them. torch's own launches, whose ranks
+start afresh as a user's do, are in tests/shardlab/test_lab_01.py.
 """
 
 import json
 import os
 import runpy
+import signal
 import socket
 import sys
 import traceback
-from argparse import Namespace
 from pathlib import Path
 
 import torch._dynamo  # noqa: F401  (an optimizer's first step imports it)
 import torch.distributed.run as launcher
 
 import shardlab.model  # noqa: F401
-
-launch_of = launcher.config_from_args
 
 
 def serve(address: str) -> None:
@@ -45,12 +43,46 @@ def launched(asking: socket.socket) -> int:
     os.chdir(wanted["folder"])
     os.environ.clear()
     os.environ.update(wanted["environment"])
-    sys.argv = ["torchrun", *wanted["arguments"]]
-    launcher.config_from_args = forked
+    asked = launcher.parse_args(wanted["arguments"])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    size = int(asked.nproc_per_node)
+    told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    told |= {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
+    # No thread lives in this process: a fork of one with threads may wait for theirs for ever.
+    ranks = set()
+    for number in range(size):
+        if (pid := os.fork()) == 0:
+            os.environ.update(told, RANK=str(number), LOCAL_RANK=str(number))
+            os._exit(rank(asked.training_script, *asked.training_script_args))
+        ranks.add(pid)
+    return ended(ranks)
+
+
+def ended(ranks: set[int]) -> int:
+    """Wait for all; where one fails, end the others, as torchrun does."""
+    status = 0
+    while ranks:
+        pid, how = os.wait()
+        ranks.discard(pid)
+        if how and not status:
+            status = os.waitstatus_to_exitcode(how) & 255
+            for other in ranks:
+                os.kill(other, signal.SIGTERM)
+    return status
+
+
+def rank(script: str, *arguments: str) -> int:
+    """Be one rank: what `python SCRIPT ARGUMENTS` would be."""
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).parent)
     try:
-        launcher.main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as done:
+        if isinstance(done.code, str):
+            print(done.code, file=sys.stderr)
+        return done.code if isinstance(done.code, int) else int(done.code is not None)
     except BaseException:
         traceback.print_exc()
         return 1
@@ -58,24 +90,6 @@ def launched(asking: socket.socket) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
     return 0
-
-
-def forked(asked: Namespace) -> tuple[object, object, list[str]]:
-    """Return torchrun's own launch, of a function in place of a program."""
-    config, _, _ = launch_of(asked)
-    config.start_method = "fork"
-    return config, rank, [asked.training_script, *asked.training_script_args]
-
-
-def rank(script: str, *arguments: str) -> None:
-    """Be one rank: what `python SCRIPT ARGUMENTS` would be."""
-    sys.argv = [script, *arguments]
-    sys.path[0] = str(Path(script).parent)
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as ended:
-        if ended.code:
-            raise
 
 
 if __name__ == "__main__":
