@@ -29,7 +29,7 @@ PATH = "trial/one.py"
 VERSION_FILE = {"trial/version.py": f"git_version = {COMMIT!r}\n".encode()}
 REQUIREMENT = f"{NAME}=={VERSION}"
 SOURCE = Source("up", "https://git-host.invalid/up.git", COMMIT, wheel=REQUIREMENT)
-OTHERS = "shardbook_trial-1.0-cp312-cp312-win_amd64.whl"
+OTHERS = "shardbook_trial-1.0-cp310-cp310-manylinux_2_28_x86_64.whl"
 
 
 @pytest.fixture(autouse=True)

@@ -28,13 +28,15 @@ class Host:
     """A git host that is asked whether it is there, and answers when a test lets it."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.asked = self.answered = 0
         self.may_answer = threading.Event()
         self.there = False
 
     def reach(self) -> None:
         self.asked += 1
-        assert self.may_answer.wait(LONG)
+        answers = self.may_answer.wait(LONG)
+        self.answered += 1
+        assert answers
         if not self.there:
             raise SourceError("git-host.invalid can't be reached (no such host)")
 
@@ -68,7 +70,7 @@ def test_a_known_file_comes_out_of_the_wheel_while_the_git_host_is_still_silent(
     answer = _read(_library(tmp_path), PATH, blob_id(DATA))
     assert isinstance(answer, Found)
     assert answer.provider == "wheel"
-    assert not host.may_answer.is_set()
+    assert host.answered == 0
 
 
 def test_a_file_that_nobody_knows_waits_for_git_whose_word_is_stronger(
@@ -234,6 +236,8 @@ def test_a_no_counts_for_some_minutes_and_never_from_the_future(tmp_path: Path) 
     now += 1
     assert kept.refusal("git", "up") == ""
     now -= 1e6  # the clock was set back
+    assert kept.refusal("git", "up") == ""
+    kept.put("no", ("git", "up"), ["what another version kept"])
     assert kept.refusal("git", "up") == ""
     kept.refuse("gone", "git", "up")
     kept.refuse("", "git", "up")
