@@ -53,6 +53,14 @@ def test_all_labs_of_the_repository_are_checked_and_none_of_another(spread: Scra
     assert [lab.name for lab in default_labs(spread.book)] == ["one", "01-scratch"]
 
 
+def test_what_git_ignores_is_no_lab(spread: Scratch) -> None:
+    shutil.copytree(spread.lab, spread.book / "site" / "experiments" / "01-scratch")
+    assert len(default_labs(spread.book)) == 3
+    (spread.book / ".gitignore").write_text("*.pyc\n/site/\n")
+    assert [lab.name for lab in default_labs(spread.book)] == ["one", "01-scratch"]
+    assert spread.run("check").returncode == 0
+
+
 def test_outside_of_a_repository_only_what_is_near_is_searched(tmp_path: Path) -> None:
     deep = tmp_path / "a" / "b" / "c"
     deep.mkdir(parents=True)

@@ -119,20 +119,34 @@ def _labs_in(folder: Path) -> list[Path]:
 
 
 def labs_below(root: Path) -> list[Path]:
-    """Return the folders with a lab.toml, but those of another repository or of an installation.
+    """Return the folders with a lab.toml, but those of another repository, an installation, a build.
 
     Outside of a repository only two floors are searched: nobody wants all of a home read.
     """
     labs = []
-    deep = (root / ".git").exists() or repository_root(root) != root
+    top = repository_root(root)
+    deep = (root / ".git").exists() or top != root
+    ignored = _ignored(top)
     for place, folders, files in os.walk(root):
         here = Path(place)
         if LAB_FILE in files:
             labs.append(here)
         if not deep and len(here.relative_to(root).parts) >= 2:
             folders.clear()
-        folders[:] = sorted(name for name in folders if not _is_foreign(here / name))
+        folders[:] = sorted(
+            name for name in folders if name not in ignored and not _is_foreign(here / name)
+        )
     return sorted(labs)
+
+
+def _ignored(root: Path) -> set[str]:
+    """Return the folders that .gitignore names, without a wildcard: a built site holds labs too."""
+    try:
+        lines = (root / ".gitignore").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return set()
+    names = {line.strip().strip("/") for line in lines if not line.startswith(("#", "!"))}
+    return {name for name in names if not set(name) & set("*?[/\\")}
 
 
 def _is_foreign(folder: Path) -> bool:
