@@ -119,9 +119,10 @@ def _labs_in(folder: Path) -> list[Path]:
 
 
 def labs_below(root: Path) -> list[Path]:
-    """Return the folders with a lab.toml, but those of another repository, an installation, a build.
+    """Return the folders with a lab.toml, but those of another repository or of an installation.
 
-    Outside of a repository only two floors are searched: nobody wants all of a home read.
+    What .gitignore names is none of ours either. Outside of a repository only two floors are
+    searched: nobody wants all of a home read.
     """
     labs = []
     top = repository_root(root)
