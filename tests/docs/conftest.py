@@ -59,7 +59,7 @@ def ranks() -> Iterator[str]:
         address = f"{folder}/ranks"
         serving = subprocess.Popen(
             [sys.executable, HERE / "stand_ins/ranks.py", address],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "tools"), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'tools'}:{ROOT}", "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
         )
         assert serving.stdout and serving.stdout.readline() == b"ready\n"

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 import threading
 import zipfile
 from base64 import b64encode, urlsafe_b64encode
@@ -98,6 +99,18 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, *_: Any) -> None:
         """Say nothing: a client that was given up on goes away."""
+
+
+@contextmanager
+def nobody_there() -> Iterator[str]:
+    """Yield the address of an index that refuses every connection.
+
+    The port is bound for as long as it must stay silent: freed, the system may give it to the
+    index of another worker's test, which then answers.
+    """
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}/simple"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from notelab.sources.index.wheel import open_wheel
 from notelab.sources.library import Library
 from notelab.sources.model import Found, Source, SourceError, Unreachable
 from notelab.sources.store import Store
-from tests.notelab.package_index import NAME, VERSION, WHEEL, make_wheel, serving
+from tests.notelab.package_index import NAME, VERSION, WHEEL, make_wheel, nobody_there, serving
 
 pytestmark = pytest.mark.usefixtures("pip_of_its_own")
 PATH, DATA = "trial/one.py", b"def one():\n    return 1\n"
@@ -112,10 +112,8 @@ def test_a_page_of_the_network_leads_to_no_file_of_this_machine(tmp_path: Path) 
 
 
 def test_an_index_that_fails_does_not_hide_one_that_answers(tmp_path: Path) -> None:
-    with serving() as index:
-        gone = index.url
     made = make_wheel(tmp_path, {PATH: DATA}, filler=10)
-    with serving(status=503) as broken, serving(made) as good:
+    with nobody_there() as gone, serving(status=503) as broken, serving(made) as good:
         several = Settings(
             public=False,
             indexes=(gone, broken.url, good.url),

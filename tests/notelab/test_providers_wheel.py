@@ -16,7 +16,15 @@ from notelab.sources.library import Library
 from notelab.sources.model import Absent, Found, Source, SourceError, Unreachable
 from notelab.sources.package import UnreadableMemberError, built_from
 from notelab.sources.store import Store
-from tests.notelab.package_index import INFO, NAME, VERSION, WHEEL, make_wheel, serving
+from tests.notelab.package_index import (
+    INFO,
+    NAME,
+    VERSION,
+    WHEEL,
+    make_wheel,
+    nobody_there,
+    serving,
+)
 
 COMMIT = "1" * 40
 DATA = b"def one():\n    return 1\n"
@@ -136,10 +144,9 @@ def test_a_server_that_knows_no_ranges_is_not_downloaded_from(tmp_path: Path) ->
 def test_an_index_that_is_not_there_is_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving() as index:
-        gone = index.url
-    monkeypatch.setenv("PIP_INDEX_URL", gone)
-    answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
+    with nobody_there() as gone:
+        monkeypatch.setenv("PIP_INDEX_URL", gone)
+        answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
     assert isinstance(answer, Unreachable)
     assert "wheel" in answer.reasons[-1]
 
@@ -147,10 +154,9 @@ def test_an_index_that_is_not_there_is_a_reason(
 def test_credentials_of_the_index_are_never_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving() as index:
-        gone = index.url.replace("//", "//reader:s3cret@")
-    monkeypatch.setenv("PIP_INDEX_URL", gone)
-    answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
+    with nobody_there() as gone:
+        monkeypatch.setenv("PIP_INDEX_URL", gone.replace("//", "//reader:s3cret@"))
+        answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
     assert isinstance(answer, Unreachable)
     assert "s3cret" not in " ".join(answer.reasons)
 

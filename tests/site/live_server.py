@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
+
+from tests.free_port import free_port
 
 REPOSITORY = Path(__file__).parents[2]
 NOTE = "experiments/35-reading-notes/megatron-tp-layers"
@@ -32,9 +33,7 @@ def copied(folder: Path) -> Path:
 @contextmanager
 def live(book: Path) -> Iterator[str]:
     """Run `mkdocs serve` in `book`, on a free port; gives its address once it answers."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with (book / "served.log").open("w") as log:
         server = subprocess.Popen(
             [sys.executable, "-u", "-m", "mkdocs", "serve", "--dev-addr", f"127.0.0.1:{port}"],

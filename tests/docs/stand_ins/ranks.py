@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch._dynamo  # noqa: F401  (an optimizer's first step imports it)
 import torch.distributed.run as launcher
+from tests.free_port import free_port
 
 import shardlab.model  # noqa: F401
 
@@ -44,9 +45,7 @@ def launched(asking: socket.socket) -> int:
     os.environ.clear()
     os.environ.update(wanted["environment"])
     asked = launcher.parse_args(wanted["arguments"])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     size = int(asked.nproc_per_node)
     told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     told |= {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
