@@ -1,7 +1,6 @@
 """What a hook hands over leads to every lab that hangs on it, wherever lab and page lie."""
 
 import shutil
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from notelab.errors import NotelabError
 from notelab.finding_labs import asked, default_labs
 from notelab.lab import load
+from tests.notelab.generated_page import generated_page
 from tests.notelab.scratch import Scratch
 
 BORROWING = """\
@@ -30,8 +30,7 @@ def spread(scratch: Scratch) -> Scratch:
     notes.mkdir()
     notes.joinpath("n.md").write_text("# n\n\nWhat `combine` returns (`pkg/scaler.py:L22-L25`).\n")
     notes.joinpath("inputs.json").write_text("1")
-    made = f"<!-- generated from inputs.json sha256:{sha256(b'1').hexdigest()} -->\n\n# x\n"
-    notes.joinpath("made.md").write_text(made)
+    notes.joinpath("made.md").write_text(generated_page("# x\n", inputs=b"1"))
     assert scratch.run("lock", "courses/one").returncode == 0
     assert scratch.run("check").returncode == 0
     return scratch

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from notelab.finding import Finding
+from tests.notelab.generated_page import generated_page
 from tests.notelab.scratch import Scratch
 
 
@@ -316,21 +317,20 @@ def test_a_link_to_the_results_page_as_a_whole_quotes_nothing_unless_it_shows_a_
     assert sorted(scratch.codes()) == ["N401", "N504"]
 
 
-def generated(scratch: Scratch, digest: str) -> None:
+def generated(scratch: Scratch, data: bytes, body: str = "# x\n") -> None:
     """A page of the lab, in both languages, made from results.json; nothing quotes it."""
     scratch.replace(
         "lab.toml", 'languages = ["en", "es"]', 'languages = ["en", "es"]\npages = ["CLAIMS.md"]'
     )
-    made = f"---\ntitle: x\n---\n\n<!-- generated from results.json sha256:{digest} -->\n\n# x\n"
     for name in ("CLAIMS.md", "CLAIMS.es.md"):
-        scratch.write(name, made)
+        scratch.write(name, generated_page(body, title="x", results=data))
 
 
 def test_a_generated_page_that_nothing_quotes_is_stale_once_its_input_has_changed(
     scratch: Scratch,
 ) -> None:
     scratch.write("results.json", "1")
-    generated(scratch, sha256(b"1").hexdigest())
+    generated(scratch, b"1")
     assert scratch.codes() == []
     scratch.write("results.json", "2")
     findings = scratch.check().findings
@@ -342,8 +342,42 @@ def test_a_generated_page_that_nothing_quotes_is_stale_once_its_input_has_change
     assert scratch.codes("CLAIMS.md") == ["N404", "N404"]
 
 
+def quoting(scratch: Scratch, page: str) -> None:
+    """The note quotes the 2× of RESULTS.md, whose text is `page`."""
+    scratch.write("RESULTS.md", page)
+    scratch.replace("note.md", "In lab 02", "In lab 02 [2×](RESULTS.md#r)")
+
+
+ROW = '| <a id="r"></a>**2×** |\n'
+
+
+def test_a_results_page_edited_by_hand_is_found_though_the_note_agrees_with_it(
+    scratch: Scratch,
+) -> None:
+    scratch.write("results.json", "1")
+    page = generated_page(ROW.replace("2×", "1×"), results=b"1")
+    quoting(scratch, page.replace("1×", "2×"))
+    assert scratch.codes("note.md") == ["N404", "N504"]
+    scratch.write("RESULTS.md", generated_page(ROW, results=b"1"))
+    assert scratch.codes("note.md") == ["N504"]
+
+
+@pytest.mark.parametrize("seals", [0, 2])
+def test_a_generated_page_names_itself_once(scratch: Scratch, seals: int) -> None:
+    scratch.write("results.json", "1")
+    page = generated_page(ROW, results=b"1")
+    own = next(line for line in page.split("\n") if "without this line" in line)
+    quoting(scratch, page.replace(f"{own}\n", f"{own}\n" * seals))
+    assert scratch.codes("note.md") == ["N404", "N504"]
+
+
+def test_a_quoted_results_page_says_what_it_was_generated_from(scratch: Scratch) -> None:
+    quoting(scratch, f"# Results\n\n{ROW}")
+    assert scratch.codes("note.md") == ["N405", "N504"]
+
+
 def test_a_page_that_shows_such_a_header_as_an_example_was_not_generated(scratch: Scratch) -> None:
-    generated(scratch, "0" * 64)
+    generated(scratch, b"no such")
     for name in ("CLAIMS.md", "CLAIMS.es.md"):
         text = scratch.read(name)
         header = next(line for line in text.split("\n") if line.startswith("<!--"))
@@ -355,10 +389,8 @@ def test_a_generated_page_may_show_figures_and_a_note_or_another_page_may_not(
     scratch: Scratch,
 ) -> None:
     scratch.write("results.json", "1")
-    generated(scratch, sha256(b"1").hexdigest())
     figure = "\n![Time against size](figures/time.svg)\n"
-    for name in ("CLAIMS.md", "CLAIMS.es.md"):
-        scratch.write(name, scratch.read(name) + figure)
+    generated(scratch, b"1", f"# x\n{figure}")
     assert scratch.codes() == []
     for name in ("CLAIMS.md", "CLAIMS.es.md"):
         scratch.write(name, f"# x\n{figure}")
@@ -368,9 +400,8 @@ def test_a_generated_page_may_show_figures_and_a_note_or_another_page_may_not(
     scratch.write(
         "note.md", note.replace("# A scratch note", f"{made}\n\n# A scratch note\n{figure}")
     )
-    assert scratch.codes("note.md") == ["N602"]
+    assert scratch.codes("note.md") == ["N404", "N602"]
     scratch.write("note.md", note)
     for name in ("CLAIMS.md", "CLAIMS.es.md"):
-        made = f"<!-- generated from results.json sha256:{sha256(b'1').hexdigest()} -->\n\n"
-        scratch.write(name, f"{made}<img src='figures/time.svg'>\n")
+        scratch.write(name, generated_page("# x\n\n<img src='figures/time.svg'>\n", results=b"1"))
     assert scratch.codes() == ["N602", "N602"]

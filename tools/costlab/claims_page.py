@@ -79,7 +79,7 @@ def text(claims: tuple[Claim, ...], result: Result, lab: Path, language: str) ->
     lines += [intro, "", *_tally(claims, words, language)]
     rows = [_row(claim, words[claim.id], metrics, language) for claim in claims]
     lines += page.table([column.of(language) for column in COLUMNS], "><<<<", rows)
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return page.sealed(lines)
 
 
 def _tally(claims: tuple[Claim, ...], words: Mapping[str, VerdictWord], language: str) -> list[str]:

@@ -36,6 +36,14 @@ def head(title: str, folder: Path, inputs: Iterable[str]) -> list[str]:
     return ["---", f'title: "{title}"', "---", "", *made, "", f"# {title}", ""]
 
 
+def sealed(lines: Iterable[str]) -> str:
+    """Return a page's text, with its own SHA-256 in its first blank line after the inputs."""
+    text = "\n".join(lines).rstrip("\n") + "\n"
+    digest = sha256(text.encode()).hexdigest()
+    before, mark, after = text.partition(" -->\n\n# ")
+    return f"{before} -->\n<!-- this page without this line sha256:{digest}{mark}{after}"
+
+
 def row_of(metric: str) -> str:
     """Return the row's anchor: the metric's id, its dots as dashes."""
     return metric.replace(".", "-")

@@ -140,7 +140,7 @@ def text(result: Result, lab: Path, language: str) -> str:
         rows = [_row([f"`{one.id}`"], one, language) for one in left.values()]
         body = page.table(columns, "<>><", rows)
         lines += page.folded(REST.of(language), body)
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return page.sealed(lines)
 
 
 def _machine(result: Result, language: str) -> list[str]:

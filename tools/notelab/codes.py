@@ -50,6 +50,7 @@ RULES: dict[str, str] = {
     "N402": "number-differs",
     "N403": "number-in-other-language",
     "N404": "results-stale",
+    "N405": "results-without-source",
     # N5xx: languages
     "N501": "translation-missing",
     "N502": "translation-choices",

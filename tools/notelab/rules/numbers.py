@@ -11,6 +11,8 @@ from notelab.note import NumberLink
 from notelab.results_page import Results
 from notelab.view import View, shown
 
+_AGAIN = "generate it again: `tools/bench report --adopt results/reference.json`"
+
 
 class Numbers:
     """Judges the measured numbers of a lab's pages, reading each results page once."""
@@ -39,7 +41,27 @@ class Numbers:
                     Span(row, 1, row, 1),
                     f"the page was generated from another `{name}` than the one here",
                     expected="the SHA-256 of its inputs as they are",
-                    help="generate it again: `tools/bench report --adopt results/reference.json`",
+                    help=_AGAIN,
+                )
+            top = Span(1, 1, 1, 1)
+            if results.edited:
+                yield Finding(
+                    "N404",
+                    shown(path),
+                    top,
+                    "the page is not as it was generated",
+                    expected="one comment with the SHA-256 of the page without that comment",
+                    help=_AGAIN,
+                )
+            if not (results.generated or results.problem):
+                yield Finding(
+                    "N405",
+                    shown(path),
+                    top,
+                    "a quoted results page doesn't say what it was generated from",
+                    expected="`<!-- generated from FILE sha256:… -->` at its top",
+                    help="let a program write it from its data; with ours:"
+                    " `tools/bench report --adopt FILE`",
                 )
 
     def _link(self, view: View, link: NumberLink) -> Iterator[Finding]:
@@ -58,7 +80,7 @@ class Numbers:
             )
             return
         if not path.is_relative_to(self._lab.root):
-            results = Results({}, [], "is outside of the repository")
+            results = Results(problem="is outside of the repository")
         else:
             if path not in self._read:
                 self._read[path] = results_page.read(path)
