@@ -25,7 +25,7 @@ def provenance() -> dict[str, Any]:
         "torch": version("torch"),
         "megatron-core": version("megatron-core"),
         "commit": _git("rev-parse", "HEAD"),
-        "clean": _git("status", "--porcelain", "--untracked-files=no") == "",
+        "clean": _git("status", "--porcelain", "--", "tools", "tests", ".ci/lock") == "",
     }
 
 

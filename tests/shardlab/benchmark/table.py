@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -21,12 +22,13 @@ Words = Mapping[str, str]  # language ("en", "es") to text
 
 ABOUT = {
     "en": "Milliseconds a step, 20th percentile; in brackets how many times that of {base}, least–"
-    "most over launches. {launches} launches, {date}; {processor}, {cores} cores, one thread a "
-    "rank; torch {torch}, megatron-core {megatron-core}; commit `{commit:.10}`.",
+    "most over launches. {launches} launches, {date}; {processor}, {cores} cores, load "
+    "{load-before} before, one thread a rank; torch {torch}, megatron-core {megatron-core}; commit "
+    "`{commit:.10}`.",
     "es": "Milisegundos por paso, percentil 20; entre paréntesis, cuántas veces el de {base}, "
     "mínimo–máximo entre lanzamientos. {launches} lanzamientos, {date}; {processor}, {cores} "
-    "núcleos, un hilo por rank; torch {torch}, megatron-core {megatron-core}; commit "
-    "`{commit:.10}`.",
+    "núcleos, carga previa {load-before}, un hilo por rank; torch {torch}, megatron-core "
+    "{megatron-core}; commit `{commit:.10}`.",
 }
 
 
@@ -53,7 +55,8 @@ def render(result: Mapping[str, Any], layout: Layout, language: str) -> str:
     heads = [layout.row[language], *(words[language] for words in layout.columns.values())]
     lines = [f"| {' | '.join(heads)} |", "|--:" * len(heads) + "|"]
     for case in result["cases"]:
-        cells = [_number(case["settings"][layout.key], language)]
+        setting = case["settings"][layout.key]
+        cells = [_number(setting, language) if isinstance(setting, int) else setting]
         for name in layout.columns:
             cells.append(_cell(case["summary"][name], language, alone=name == base))
         lines.append(f"| {' | '.join(cells)} |")
@@ -77,7 +80,9 @@ def publish(result: Mapping[str, Any], layout: Layout) -> None:
 
 def _cell(summary: Mapping[str, Sequence[float]], language: str, *, alone: bool) -> str:
     milliseconds = 1000 * statistics.median(summary["p20"])
-    shown = f"{milliseconds:.1f}" if milliseconds < 100 else _number(round(milliseconds), language)
+    places = max(0, 2 - math.floor(math.log10(milliseconds)))
+    whole = places == 0
+    shown = _number(round(milliseconds), language) if whole else f"{milliseconds:.{places}f}"
     if alone:
         return shown
     ratios = summary["ratio-p20"]

@@ -41,6 +41,18 @@ PAIR_LAYOUT = table.Layout(
     columns={name: LAYOUT.columns[name] for name in PAIR},
 )
 
+# Where the rest of the model differs too, most of the difference is attention: ours is fused.
+LINEARS = (tp.LINEARS, "ours over gloo")
+LINEARS_LAYOUT = table.Layout(
+    marker="tensor-parallel-linears",
+    key=LAYOUT.key,
+    row=LAYOUT.row,
+    columns={
+        tp.LINEARS: {"en": "megatron-core's linears", "es": "capas lineales de megatron-core"},
+        "ours over gloo": {"en": "ours, gloo", "es": "las nuestras, gloo"},
+    },
+)
+
 # hidden, contestant, base: at most so many times the base's step (issue 3).
 GOALS = [
     *((hidden, "ours over gloo", "megatron-core", 0.95) for hidden in (64, 128, 256)),
@@ -78,6 +90,17 @@ def test_a_large_step_beside_megatron_cores_alone(quick: bool) -> None:
         return
     table.publish(result, PAIR_LAYOUT)
     demand(cases, [(hidden, "ours over gloo", "megatron-core", 1.00) for hidden in LARGE])
+
+
+def test_a_step_that_differs_in_its_linears_alone(quick: bool) -> None:
+    plan = protocol.QUICK if quick else protocol.Plan()
+    sizes = SMALL[:1] if quick else (*SMALL, LARGE[0])
+    settings = [{"hidden": hidden, "contestants": LINEARS} for hidden in sizes]
+    cases = protocol.compare(tp.build, settings, ranks=2, plan=plan)
+    result = protocol.record("tensor-parallel-linears", tp.LINEARS, cases, plan)
+    print(f"\n{table.render(result, LINEARS_LAYOUT, 'en')}")
+    if not quick:
+        table.publish(result, LINEARS_LAYOUT)
 
 
 def demand(cases: list[protocol.Case], goals: list[tuple[int, str, str, float]]) -> None:

@@ -29,6 +29,7 @@ from shardlab.comm import Axis, World
 from shardlab.model import GPT, GPTConfig
 
 BASE = "megatron-core"
+LINEARS = "megatron-core's linears"  # the rest is ours: no other difference than theirs and ours
 ALL = (BASE, "dtensor", "ours over gloo", "ours over shared memory", "alone", "alone on both cores")
 LINKS = {"ours over gloo": "torch", "ours over shared memory": "shared-memory"}
 
@@ -56,7 +57,7 @@ def build(
     tensor = tensor or world.size
     task = Task(tutor.config(hidden), *tutor.batch(world.device), world.device)
     with ExitStack() as stack:
-        if BASE in contestants:  # imported here, since that takes seconds
+        if BASE in contestants or LINEARS in contestants:  # imported here, since that takes seconds
             from costlab.contestants import megatron as mcore
 
             with world.device:  # while it is set up; a step under it would be slower
@@ -75,14 +76,30 @@ def contestant(name: str, task: Task, world: World, tensor: int) -> Step:
         with task.device:
             return _megatrons(task)
     axis = world.axis("tensor", range(tensor), link=LINKS.get(name, "torch"))
+    if name == LINEARS:
+        with task.device:
+            return _with_megatrons_linears(task, axis)
     return _dtensors(task, axis) if name == "dtensor" else ours(task, axis)
 
 
 def ours(task: Task, axis: Axis) -> Step:
     """The step of shardlab's GPT over `axis`."""
-    model = GPT(task.config, tensor=axis, device=task.device)
+    return _training(GPT(task.config, tensor=axis, device=task.device), task)
+
+
+def _training(model: GPT, task: Task) -> Step:
     tokens, targets = task.tokens, task.targets
     return training_step(model.parameters(), lambda: model.loss(model(tokens), targets))
+
+
+def _with_megatrons_linears(task: Task, axis: Axis) -> Step:
+    from costlab.contestants import megatron as mcore
+    from costlab.contestants.megatron_linears import with_megatrons_linears
+
+    config = task.config
+    settings = mcore.config(hidden=config.hidden, heads=config.heads, dtype=config.dtype)
+    model = GPT(config, tensor=axis, device=task.device)
+    return _training(with_megatrons_linears(model, settings), task)
 
 
 def training_step(
