@@ -24,7 +24,7 @@ LOCKS = ROOT / ".ci" / "lock"
 # In the order they lie on each other, with the megabytes that are downloaded.
 LAYERS = {
     "check": ("the checker", 10),
-    "bench": ("what the bench needs", 80),
+    "bench": ("what the bench needs", 90),
     "test": ("what the tests, the site and the linters need", 110),
 }
 NEIGHBOUR = "megatron-core"  # the one locked package with a compiled part and few wheels

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from notelab.cli import cli
 from notelab.codes import RULES
+from notelab.report.model import LabReport, NoteReport, Report
+from notelab.report.text import write
 from tests.notelab.faults import ROOT
 from tests.notelab.scratch import Scratch, git
 
@@ -20,7 +22,7 @@ def test_check_without_a_path_proves_every_lab_and_says_what_was_proved(scratch:
     done = scratch.run("check")
     assert done.returncode == 0, done
     assert "4 citations: 4 proved" in done.stdout
-    assert "experiments/01-scratch/note.es.md" in done.stdout
+    assert "  experiments/01-scratch/\n    note.md " in done.stdout
     assert done.stderr == ""
 
 
@@ -290,3 +292,14 @@ def test_no_help_is_cut_short_in_a_terminal_of_80_columns(command: list[str]) ->
     lines = [line for line in told.output.splitlines() if not line.startswith("Usage: ")]
     assert lines
     assert not [line for line in lines if "..." in line or len(line) > 80]
+
+
+def test_what_was_proved_of_the_workbooks_own_pages_fits_into_80_columns() -> None:
+    pages = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*/*.md")]
+    names = sorted(page.relative_to(ROOT).as_posix() for page in pages)
+    for some in (names[first : first + 40] for first in range(0, len(names), 40)):
+        notes = [NoteReport(name, "lab", "en", 12_000, 99, 999, 888, 111, 20) for name in some]
+        lab = LabReport("A lab", "lab", [], len(some), 999, 888, 111, 20, {}, 0)
+        text = write(Report([], notes, [lab]), colour=False)
+        assert all(f" {name.rpartition('/')[2]} " in text for name in some)
+        assert [line for line in text.splitlines()[:-1] if len(line) > 80] == []

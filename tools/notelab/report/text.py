@@ -1,5 +1,7 @@
 """For a person: a finding a line, what was expected and found under it, then what was proved."""
 
+from collections.abc import Iterable
+
 from notelab.finding import Finding
 from notelab.plain import plain
 from notelab.report.model import LabReport, NoteReport, Report, SourceReport
@@ -51,7 +53,7 @@ def _finding(finding: Finding, paint: Painter) -> list[str]:
 
 
 def _lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list[str]:
-    lines = [paint("place", plain(f"{lab.title}")) + paint("dim", plain(f"  {lab.folder}"))]
+    lines = [paint("place", plain(lab.title)), paint("dim", plain(f"  {lab.folder}/"))]
     for source in lab.sources:
         if source.files or not source.commit:
             lines += _source(source, paint)
@@ -86,33 +88,44 @@ def _source(source: SourceReport, paint: Painter) -> list[str]:
     commit = source.commit[:12] or "no pin"
     release = f" ({source.release})" if source.release else ""
     by = ", ".join(f"{count} by {name}" for name, count in sorted(source.providers.items()))
-    proved = f"{source.proved} of {source.files} cited files at hand" + (f": {by}" if by else "")
+    proved = f"{source.proved} of {source.files} files at hand" + (f": {by}" if by else "")
     lines = [plain(f"  {source.name:<10} {commit}{release}  {proved}")]
     for lock, count in source.vouched.items():
         said = f"    {_count(count, 'file')} vouched for by {lock}"
         lines.append(paint("dim", plain(said)))
-    return lines + [paint("dim", plain(f"    {reason}")) for reason in source.reasons]
+    reasons = (part for reason in source.reasons for part in reason.split("; "))
+    return lines + [paint("dim", plain(f"    {part}")) for part in reasons]
 
 
-_COLUMNS = ("words", "choices", "citations", "proved", "locked", "diagrams")
+# Heading and field; the widest page name of the workbook and these fit into 80 columns.
+_COLUMNS = {
+    "words": "words", "choices": "choices", "cited": "citations", "proved": "proved",
+    "locked": "locked", "diagrams": "diagrams",
+}  # fmt: skip
 
 
 def _table(notes: list[NoteReport], paint: Painter) -> list[str]:
-    width = max(len(note.filename) for note in notes)
-    lines = [paint("dim", "  " + "page".ljust(width) + "".join(f"{name:>11}" for name in _COLUMNS))]
+    """Return a line a page, under its folder's; of many pages their sum."""
+    names = [note.filename.rpartition("/") for note in notes]
+    width = max(len(f"  {name}") for _, _, name in names)
+    width = max(width, *(len(folder) + 1 for folder, _, _ in names), len(f"{len(notes)} pages"))
+
+    def line(what: str, numbers: Iterable[object]) -> str:
+        cells = zip(_COLUMNS, numbers, strict=True)
+        return f"  {plain(what):<{width}}" + "".join(f"{n:>{len(c) + 1}}" for c, n in cells)
+
+    head = paint("dim", line("", _COLUMNS))
     if len(notes) > 40:
-        return [
-            *lines,
-            f"  {len(notes)} pages"
-            + " " * max(width - 6 - len(str(len(notes))), 1)
-            + "".join(f"{sum(getattr(note, name) for note in notes):>11}" for name in _COLUMNS),
-        ]
-    return lines + [
-        "  "
-        + plain(note.filename).ljust(width)
-        + "".join(f"{getattr(note, name):>11}" for name in _COLUMNS)
-        for note in notes
-    ]
+        sums = [sum(getattr(note, field) for note in notes) for field in _COLUMNS.values()]
+        return [head, line(f"{len(notes)} pages", sums)]
+    lines, above = [head], None
+    for note, (folder, slash, name) in zip(notes, names, strict=True):
+        if folder != above:
+            lines.append(f"  {plain(folder + slash)}")
+            above = folder
+        numbers = (getattr(note, field) for field in _COLUMNS.values())
+        lines.append(line(f"  {name}", numbers))
+    return lines
 
 
 def _verdict(report: Report, paint: Painter) -> str:
