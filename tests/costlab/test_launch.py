@@ -3,7 +3,9 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -135,6 +137,29 @@ def test_a_reader_that_stops_early_leaves_no_process() -> None:
     pid = int(next(metrics).value)
     metrics.close()
     assert state_of(pid) == "dead"
+
+
+def goes_on(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Say that it goes on, measure one thing more, and leave word of it in a file."""
+    yield "on"
+    yield count("unread", 1)
+    if world.rank == 0:
+        Path(settings.profile).touch()
+    threading.Event().wait()
+
+
+def test_what_was_measured_but_not_yet_read_outlives_an_interrupt(tmp_path: Path) -> None:
+    word = tmp_path / "word"
+
+    def interrupted(_: str) -> None:
+        while not word.exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    made = launch.run(goes_on, Settings(profile=str(word)), ranks=1, on_progress=interrupted)
+    assert next(made).id == "unread"
+    with pytest.raises(KeyboardInterrupt):
+        next(made)
 
 
 def test_more_ranks_than_gpus_is_said_in_numbers() -> None:

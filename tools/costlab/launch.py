@@ -53,6 +53,7 @@ def run(
 
     Raises:
         LaunchError: a rank raised, died or hangs. What it had measured has been yielded before.
+        KeyboardInterrupt: so has what had come by then.
     """
     launch = _Launch(measure, settings, ranks, timeout)
     try:
@@ -61,6 +62,9 @@ def run(
                 on_progress(item)
             else:
                 yield item
+    except KeyboardInterrupt:
+        yield from launch.come()
+        raise
     finally:
         launch.stop()
 
@@ -119,6 +123,12 @@ class _Launch:
             raise LaunchError(self._cause())
         if self._pipes:
             raise LaunchError(self._silence())
+
+    def come(self) -> Iterator[Metric]:
+        """Yield the metrics that lie in the pipes, unread; wait for none."""
+        for pipe in list(self._pipes):
+            while pipe in self._pipes and pipe.poll():
+                yield from (one for one in self._messages(pipe) if not isinstance(one, str))
 
     def _messages(self, pipe: Any) -> Iterator[Metric | str]:
         """Read one message, or find that the rank is done or gone."""
