@@ -16,7 +16,7 @@ from costlab.launch import LaunchError
 from costlab.result import Metric
 from costlab.settings import Settings
 from shardlab.comm import World
-from shardlab.host import state_of
+from shardlab.comm.host import state_of
 
 
 def count(name: str, value: float) -> Metric:

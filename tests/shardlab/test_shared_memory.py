@@ -19,8 +19,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.comm import CollectiveError, World
-from shardlab.faults import PeerLostError
-from shardlab.host import Card
+from shardlab.comm.faults import PeerLostError
+from shardlab.comm.host import Card
 from shardlab.shared_memory import SharedMemoryLink, patience, region
 
 SLOT = 4096  # bytes: one page

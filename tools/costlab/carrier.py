@@ -36,7 +36,7 @@ def links(world: World) -> tuple[str, ...]:
 
 def one_host(world: World) -> bool:
     """Whether all ranks run on this host."""
-    from shardlab.host import Card
+    from shardlab.comm.host import Card
 
     cards: list[Any] = [None] * world.size
     dist.all_gather_object(cards, Card.own().write())

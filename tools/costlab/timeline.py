@@ -24,9 +24,9 @@ from costlab.result import Metric
 from costlab.settings import Settings
 from costlab.watched_axis import WatchedAxis
 from shardlab.comm import World
+from shardlab.comm.host import Card
 from shardlab.fsdp import FSDP
 from shardlab.fsdp.tensors import on_gradient
-from shardlab.host import Card
 
 HIDDEN = 512
 UNTIMED = 3  # steps before it: the order of units is known after the first

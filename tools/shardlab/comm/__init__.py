@@ -13,8 +13,8 @@ argument, so two grids can live in one process and nothing is global.
 """
 
 from shardlab.comm.axis import Axis
+from shardlab.comm.faults import CollectiveError
 from shardlab.comm.pending import Pending
 from shardlab.comm.world import World
-from shardlab.faults import CollectiveError
 
 __all__ = ["Axis", "CollectiveError", "Pending", "World"]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from shardlab import agreement, ledger
+from shardlab import ledger
+from shardlab.comm import agreement
 from shardlab.comm.pending import Pending
 from shardlab.comm.point_to_point import PointToPoint
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from shardlab import ledger
-from shardlab.announcement import Announcement
+from shardlab.comm.announcement import Announcement
+from shardlab.comm.faults import says_backend
 from shardlab.comm.pending import Pending, Work
-from shardlab.faults import says_backend
 
 if TYPE_CHECKING:
     from shardlab.comm.world import World

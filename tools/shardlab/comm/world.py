@@ -11,10 +11,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from shardlab.announcement import Announcements
+from shardlab.comm.announcement import Announcements
 from shardlab.comm.axis import Axis
+from shardlab.comm.faults import Witness
 from shardlab.comm.torch_link import TorchLink
-from shardlab.faults import Witness
 from shardlab.shared_memory import SharedMemoryLink
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 
-from shardlab.agreement import demand_same
 from shardlab.comm import Axis
+from shardlab.comm.agreement import demand_same
 from shardlab.fsdp.unit import Unit
 
 

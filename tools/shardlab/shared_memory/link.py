@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shardlab.faults import PeerLostError, Store
+from shardlab.comm.faults import PeerLostError, Store
 from shardlab.shared_memory import patience
 from shardlab.shared_memory.layout import Layout
 from shardlab.shared_memory.mailbox import Message

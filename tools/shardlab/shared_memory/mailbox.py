@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from shardlab.faults import CollectiveError
+from shardlab.comm.faults import CollectiveError
 from shardlab.shared_memory.layout import CELLS, HEADER
 from shardlab.shared_memory.patience import Fence
 from shardlab.shared_memory.signature import describe, stem

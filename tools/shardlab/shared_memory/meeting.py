@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from shardlab.faults import CollectiveError, Store
-from shardlab.host import Card
+from shardlab.comm.faults import CollectiveError, Store
+from shardlab.comm.host import Card
 
 
 class Meeting:

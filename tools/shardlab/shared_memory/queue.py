@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from shardlab.faults import CollectiveError
+from shardlab.comm.faults import CollectiveError
 from shardlab.shared_memory.layout import DEPTH, Layout
 from shardlab.shared_memory.patience import Bells, Fence
 from shardlab.shared_memory.plans import Plan

@@ -21,8 +21,8 @@ from typing import BinaryIO
 
 import torch
 
-from shardlab.faults import Store
-from shardlab.host import Card, state_of
+from shardlab.comm.faults import Store
+from shardlab.comm.host import Card, state_of
 from shardlab.shared_memory.meeting import Meeting
 
 _PREFIX = "shardlab-"

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from shardlab.faults import CollectiveError
+from shardlab.comm.faults import CollectiveError
 
 DTYPES = (
     torch.float32,

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from shardlab.faults import CollectiveError, PeerLostError
-from shardlab.faults import Store as _Store
+from shardlab.comm.faults import CollectiveError, PeerLostError
+from shardlab.comm.faults import Store as _Store
 
 
 class Store(_Store, Protocol):

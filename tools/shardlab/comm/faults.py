@@ -17,7 +17,7 @@ from typing import Protocol
 
 import torch.distributed as dist
 
-from shardlab.host import Card, state_of
+from shardlab.comm.host import Card, state_of
 
 
 class CollectiveError(RuntimeError):

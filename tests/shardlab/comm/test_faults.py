@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from shardlab.comm import Axis, CollectiveError, World
-from shardlab.faults import Witness
+from shardlab.comm.faults import Witness
 from shardlab.shared_memory import region
 
 SIZE, VICTIM = 3, 1
