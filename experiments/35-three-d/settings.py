@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import torch
 
 from shardlab.config import GPTConfig
-from shardlab.rules import check_divides, check_pipeline, check_tensor
+from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
 
 ORDERS = {"tp-dp-pp": "tp-cp-ep-dp-pp", "tp-pp-dp": "tp-cp-ep-pp-dp"}
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}

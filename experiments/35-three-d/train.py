@@ -27,7 +27,7 @@ try:
     from shardlab import checkpoint
     from shardlab.checkpoint import CheckpointError
     from shardlab.comm import World
-    from shardlab.grid import Grid
+    from shardlab.grid.grid import Grid
     from shardlab.ledger import Ledger
     from shardlab.model import GPT
     from shardlab.pipeline.run import Microbatch, run

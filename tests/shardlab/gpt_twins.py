@@ -22,7 +22,7 @@ from costlab.contestants.megatron_names import ours_by_theirs, theirs_by_ours
 from shardlab import partial_gradients, sharding
 from shardlab.comm import Axis, World
 from shardlab.data_parallel import DataParallel
-from shardlab.grid import Grid
+from shardlab.grid.grid import Grid
 from shardlab.model import GPT, GPTConfig
 from shardlab.pipeline import run, schedule
 from tests.shardlab.difference import differences, random_like, random_tokens

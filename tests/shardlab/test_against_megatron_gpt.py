@@ -15,7 +15,7 @@ import torch
 from costlab.contestants import megatron as mcore
 from costlab.contestants import megatron_gpt
 from shardlab.comm import World
-from shardlab.grid import Grid
+from shardlab.grid.grid import Grid
 from tests.shardlab.difference import demand_alike, random_tokens
 from tests.shardlab.gpt_twins import (
     HEADS,

@@ -20,7 +20,7 @@ from shardlab import checkpoint
 from shardlab.checkpoint import CheckpointError
 from shardlab.checkpoint.index import Entry, Piece, check, merge, overlap
 from shardlab.comm import World
-from shardlab.grid import Grid
+from shardlab.grid.grid import Grid
 from shardlab.model import GPT, GPTConfig
 from shardlab.sharding import whole
 

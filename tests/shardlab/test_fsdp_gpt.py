@@ -11,7 +11,7 @@ from torch import Tensor
 from shardlab import partial_gradients
 from shardlab.comm import Axis, World
 from shardlab.fsdp import FSDP, ShardingStrategy
-from shardlab.grid import Grid
+from shardlab.grid.grid import Grid
 from shardlab.model import GPT, GPTConfig
 from shardlab.sharding import sharding_of
 from tests.shardlab.its_device import on_its_device

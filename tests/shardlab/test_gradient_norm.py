@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from shardlab.comm import Axis, World
 from shardlab.gradient_norm import clip, counted, gradient_norm
-from shardlab.grid import Grid
+from shardlab.grid.grid import Grid
 from shardlab.sharding import Sharding, mark
 
 F64 = torch.float64

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from shardlab.comm import Axis, World
-from shardlab.layout import Layout
+from shardlab.grid.layout import Layout
 from shardlab.sharding import whole_parameters
 from tests.shardlab.lab_pages import LANGUAGES, TRAIN, page, run, script, shown, table, write
 from tests.shardlab.pool import Pool

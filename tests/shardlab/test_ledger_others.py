@@ -25,7 +25,7 @@ from shardlab import formulas
 from shardlab.collective import Traffic
 from shardlab.comm import World
 from shardlab.config import GPTConfig
-from shardlab.grid import Grid
+from shardlab.grid.grid import Grid
 from shardlab.ledger import Ledger
 from tests.shardlab.fake_world import alone
 

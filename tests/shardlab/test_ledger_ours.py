@@ -27,7 +27,7 @@ from shardlab.data_parallel import DataParallel
 from shardlab.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.formulas import Sizes
 from shardlab.fsdp import FSDP, MixedPrecision, ShardingStrategy
-from shardlab.grid import Grid
+from shardlab.grid.grid import Grid
 from shardlab.init import Init
 from shardlab.ledger import Ledger
 from shardlab.linear import ColumnParallelLinear, RowParallelLinear

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
 from shardlab.comm import Axis, World
-from shardlab.grid import Grid
+from shardlab.grid.grid import Grid
 from shardlab.model import GPT, GPTConfig
 from shardlab.pipeline.action import Schedule
 from shardlab.pipeline.run import run

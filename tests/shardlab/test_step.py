@@ -12,7 +12,7 @@ from torch.optim import SGD
 
 from shardlab import partial_gradients
 from shardlab.comm import Axis, World
-from shardlab.grid import Grid
+from shardlab.grid.grid import Grid
 from shardlab.ledger import Ledger
 from shardlab.model import GPT, GPTConfig
 from shardlab.pipeline.run import run

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from costlab.counted import counted
 from costlab.result import Metric
-from shardlab.layout import Layout
+from shardlab.grid.layout import Layout
 from shardlab.pipeline.schedule import by_name
 from shardlab.pipeline.timeline import bubble, peak_live, simulate
 

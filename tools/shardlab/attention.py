@@ -26,9 +26,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from shardlab.comm import Axis
 from shardlab.config import GPTConfig
 from shardlab.dropout import Dropout
+from shardlab.grid.rules import check_tensor
 from shardlab.init import DEFAULT, Init
 from shardlab.linear import ColumnParallelLinear, RowParallelLinear
-from shardlab.rules import check_tensor
 
 
 class Attention(nn.Module):

@@ -23,9 +23,9 @@ from torch.nn.functional import embedding
 from shardlab.comm import Axis
 from shardlab.copying import CopyableModule
 from shardlab.engine import apply
+from shardlab.grid.rules import padded_vocabulary
 from shardlab.init import DEFAULT, Init
 from shardlab.matmul import column_parallel, product_dtype
-from shardlab.rules import padded_vocabulary
 
 
 class VocabParallelEmbedding(CopyableModule):

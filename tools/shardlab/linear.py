@@ -15,9 +15,9 @@ from torch import Tensor
 from shardlab import ops, partial_gradients
 from shardlab.comm import Axis
 from shardlab.copying import CopyableModule
+from shardlab.grid.rules import check_divides
 from shardlab.init import DEFAULT, Init
 from shardlab.matmul import column_parallel, row_parallel
-from shardlab.rules import check_divides
 
 
 class ColumnParallelLinear(CopyableModule):

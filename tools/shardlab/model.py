@@ -17,9 +17,9 @@ from shardlab.copying import CopyableModule
 from shardlab.cross_entropy import IGNORED, cross_entropy
 from shardlab.dropout import Dropout
 from shardlab.embedding import VocabParallelEmbedding, VocabParallelHead
+from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
 from shardlab.init import Init
 from shardlab.norm import LayerNorm
-from shardlab.rules import check_divides, check_pipeline, check_tensor
 
 __all__ = ["GPT", "GPTConfig"]
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from shardlab import partial_gradients
 from shardlab.data_parallel import DataParallel
 from shardlab.gradient_norm import clip, gradient_norm
-from shardlab.grid import Grid
+from shardlab.grid.grid import Grid
 from shardlab.model import GPT
 
 

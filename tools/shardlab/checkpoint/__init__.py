@@ -44,7 +44,7 @@ from shardlab.checkpoint.held import (
 from shardlab.checkpoint.index import CheckpointError, Entry, Index
 from shardlab.comm import Axis
 from shardlab.dropout import Dropout
-from shardlab.grid import Grid
+from shardlab.grid.grid import Grid
 from shardlab.model import GPT, GPTConfig
 
 __all__ = ["CheckpointError", "load", "save"]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from shardlab.checkpoint.index import CheckpointError, Entry
-from shardlab.grid import Grid
+from shardlab.grid.grid import Grid
 from shardlab.model import GPT
 from shardlab.sharding import sharding_of
 

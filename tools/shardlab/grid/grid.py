@@ -12,8 +12,8 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 
 from shardlab.comm import Axis, World
-from shardlab.layout import NAMES, TOKENS, Layout
-from shardlab.rules import check_world
+from shardlab.grid.layout import NAMES, TOKENS, Layout
+from shardlab.grid.rules import check_world
 
 ORDER = "tp-cp-ep-dp-pp"
 

@@ -16,8 +16,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from shardlab.comm import World
-from shardlab.grid import Grid
-from shardlab.layout import Layout
+from shardlab.grid.grid import Grid
+from shardlab.grid.layout import Layout
 from shardlab.ledger import Ledger
 from tests.shardlab.fake_world import alone
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from costlab.contestants.megatron import parallel_state
-from shardlab import rules
-from shardlab.layout import NAMES, Layout
+from shardlab.grid import rules
+from shardlab.grid.layout import NAMES, Layout
 
 RankGenerator = parallel_state.RankGenerator
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from shardlab.rules import check_world
+from shardlab.grid.rules import check_world
 
 # Megatron's short names in the order in which it appends the ones that `order` leaves out.
 TOKENS = {"tensor": "tp", "pipeline": "pp", "data": "dp", "expert": "ep", "context": "cp"}

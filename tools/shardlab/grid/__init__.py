@@ -1,0 +1,1 @@
+"""Who is who: the arithmetic of ranks, a world of them with its axes, what must divide what."""
