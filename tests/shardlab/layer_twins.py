@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from shardlab import partial_gradients
 from shardlab.comm import World
-from shardlab.init import Init
-from shardlab.sharding import sharding_of
+from shardlab.layers import partial_gradients
+from shardlab.layers.init import Init
+from shardlab.layers.sharding import sharding_of
 from tests.shardlab.difference import random_like
 
 S, B, H, F = 8, 2, 16, 24

@@ -22,8 +22,8 @@ from costlab.contestants import megatron_gpt
 from shardlab.block import Block
 from shardlab.comm import World
 from shardlab.config import GPTConfig
-from shardlab.cross_entropy import cross_entropy
-from shardlab.embedding import VocabParallelEmbedding
+from shardlab.layers.cross_entropy import cross_entropy
+from shardlab.layers.embedding import VocabParallelEmbedding
 from tests.shardlab.difference import (
     demand_alike,
     difference,

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from costlab.contestants import megatron as mcore
-from shardlab import linear
 from shardlab.comm import World
-from shardlab.init import Init
+from shardlab.layers import linear
+from shardlab.layers.init import Init
 from tests.shardlab.difference import demand_alike, differences, random_like
 from tests.shardlab.its_device import its_device
 from tests.shardlab.layer_twins import B, F, Found, H, S, copied, fp64, part, steps_for, trained

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from shardlab import ops, partial_gradients
 from shardlab.attention import Attention
 from shardlab.comm import Axis, World
 from shardlab.config import GPTConfig
-from shardlab.init import Init
-from shardlab.sharding import load_whole, whole
+from shardlab.layers import ops, partial_gradients
+from shardlab.layers.init import Init
+from shardlab.layers.sharding import load_whole, whole
 from tests.shardlab.reference import ReferenceAttention, relative_error
 
 S, B, H = 8, 2, 32

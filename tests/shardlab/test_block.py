@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 import torch
 
-from shardlab import ops, partial_gradients
 from shardlab.block import Block
 from shardlab.comm import World
 from shardlab.config import GPTConfig
-from shardlab.init import Init
+from shardlab.layers import ops, partial_gradients
+from shardlab.layers.init import Init
+from shardlab.layers.sharding import load_whole, whole
 from shardlab.ledger import Ledger
-from shardlab.sharding import load_whole, whole
 from tests.shardlab.reference import ReferenceBlock, relative_error
 
 S, B, H, HEADS = 8, 2, 16, 8

@@ -21,8 +21,8 @@ from shardlab.checkpoint import CheckpointError
 from shardlab.checkpoint.index import Entry, Piece, check, merge, overlap
 from shardlab.comm import World
 from shardlab.grid.grid import Grid
+from shardlab.layers.sharding import whole
 from shardlab.model import GPT, GPTConfig
-from shardlab.sharding import whole
 
 CONFIG = GPTConfig(layers=4, hidden=8, heads=4, kv_heads=4, ffn=8, vocab=10, sequence=4)
 DROPPING = replace(CONFIG, dropout=0.5)

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shardlab import partial_gradients
 from shardlab.comm import Axis, World
 from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.grid.grid import Grid
+from shardlab.layers import partial_gradients
+from shardlab.layers.sharding import sharding_of
 from shardlab.model import GPT, GPTConfig
-from shardlab.sharding import sharding_of
 from tests.shardlab.its_device import on_its_device
 
 Pool = Callable[[int], Any]

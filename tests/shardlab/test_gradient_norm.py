@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from shardlab.comm import Axis, World
 from shardlab.gradient_norm import clip, counted, gradient_norm
 from shardlab.grid.grid import Grid
-from shardlab.sharding import Sharding, mark
+from shardlab.layers.sharding import Sharding, mark
 
 F64 = torch.float64
 ORDERS = [1.0, 2.0, 3.5, math.inf]

@@ -24,10 +24,10 @@ from costlab.contestants.megatron import (
     parallel_state,
     vocab_parallel_cross_entropy,
 )
-from shardlab import linear, ops
 from shardlab.comm import World
-from shardlab.cross_entropy import cross_entropy
-from shardlab.init import Init
+from shardlab.layers import linear, ops
+from shardlab.layers.cross_entropy import cross_entropy
+from shardlab.layers.init import Init
 from tests.shardlab.difference import random_like
 from tests.shardlab.its_device import its_device
 

@@ -22,15 +22,15 @@ from shardlab.block import Block
 from shardlab.collective import Traffic, calls
 from shardlab.comm import World
 from shardlab.config import GPTConfig
-from shardlab.cross_entropy import cross_entropy
 from shardlab.data_parallel import DataParallel
-from shardlab.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.formulas import Sizes
 from shardlab.fsdp import FSDP, MixedPrecision, ShardingStrategy
 from shardlab.grid.grid import Grid
-from shardlab.init import Init
+from shardlab.layers.cross_entropy import cross_entropy
+from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
+from shardlab.layers.init import Init
+from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.ledger import Ledger
-from shardlab.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.model import GPT
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name

@@ -25,11 +25,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from shardlab import ops, partial_gradients
 from shardlab.comm import World
-from shardlab.cross_entropy import cross_entropy
+from shardlab.layers import ops, partial_gradients
+from shardlab.layers.cross_entropy import cross_entropy
+from shardlab.layers.sharding import load_whole, whole
 from shardlab.model import GPT, GPTConfig
-from shardlab.sharding import load_whole, whole
 from tests.shardlab.reference import ReferenceGPT, random_weights, relative_error
 
 SIZES = [1, 2, 4, 8]

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.optim import SGD
 
-from shardlab import partial_gradients
 from shardlab.comm import Axis, World
 from shardlab.grid.grid import Grid
+from shardlab.layers import partial_gradients
+from shardlab.layers.sharding import sharding_of
 from shardlab.ledger import Ledger
 from shardlab.model import GPT, GPTConfig
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
-from shardlab.sharding import sharding_of
 from shardlab.step import StepGradients
 
 CONFIG = GPTConfig(

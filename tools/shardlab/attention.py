@@ -25,10 +25,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from shardlab.comm import Axis
 from shardlab.config import GPTConfig
-from shardlab.dropout import Dropout
 from shardlab.grid.rules import check_tensor
-from shardlab.init import DEFAULT, Init
-from shardlab.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.layers.dropout import Dropout
+from shardlab.layers.init import DEFAULT, Init
+from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 
 
 class Attention(nn.Module):

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from shardlab.attention import Attention
 from shardlab.comm import Axis
 from shardlab.config import GPTConfig
-from shardlab.dropout import Dropout
-from shardlab.init import DEFAULT, Init
+from shardlab.layers.dropout import Dropout
+from shardlab.layers.init import DEFAULT, Init
+from shardlab.layers.norm import LayerNorm
 from shardlab.mlp import MLP
-from shardlab.norm import LayerNorm
 
 
 class Block(nn.Module):

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from shardlab import replicas
 from shardlab.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, Slot, assign
 from shardlab.comm import Axis
-from shardlab.engine import OnFailure
+from shardlab.layers.engine import OnFailure
 
 REDUCTIONS = ("mean", "sum", "tokens")
 STARTS = {"broadcast": replicas.broadcast, "verify": replicas.verify, "trust": lambda *_: None}

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
-from shardlab.sharding import sharding_of
+from shardlab.layers.sharding import sharding_of
 
 SMALLEST = 1e-6  # added to the norm before dividing, as PyTorch and Megatron do
 

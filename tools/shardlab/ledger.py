@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 from shardlab import dispatched
 from shardlab.collective import Call
-from shardlab.engine import inside_backward
+from shardlab.layers.engine import inside_backward
 
 _NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
 

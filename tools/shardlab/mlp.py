@@ -17,8 +17,8 @@ from torch.nn.functional import gelu
 
 from shardlab.comm import Axis
 from shardlab.config import GPTConfig
-from shardlab.init import DEFAULT, Init
-from shardlab.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.layers.init import DEFAULT, Init
+from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 
 
 class MLP(nn.Module):

@@ -9,17 +9,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from shardlab import partial_gradients
 from shardlab.block import Block
 from shardlab.comm import Axis
 from shardlab.config import GPTConfig
-from shardlab.copying import CopyableModule
-from shardlab.cross_entropy import IGNORED, cross_entropy
-from shardlab.dropout import Dropout
-from shardlab.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
-from shardlab.init import Init
-from shardlab.norm import LayerNorm
+from shardlab.layers import partial_gradients
+from shardlab.layers.copying import CopyableModule
+from shardlab.layers.cross_entropy import IGNORED, cross_entropy
+from shardlab.layers.dropout import Dropout
+from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
+from shardlab.layers.init import Init
+from shardlab.layers.norm import LayerNorm
 
 __all__ = ["GPT", "GPTConfig"]
 

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shardlab import partial_gradients
 from shardlab.data_parallel import DataParallel
 from shardlab.gradient_norm import clip, gradient_norm
 from shardlab.grid.grid import Grid
+from shardlab.layers import partial_gradients
 from shardlab.model import GPT
 
 

@@ -43,8 +43,8 @@ from shardlab.checkpoint.held import (
 )
 from shardlab.checkpoint.index import CheckpointError, Entry, Index
 from shardlab.comm import Axis
-from shardlab.dropout import Dropout
 from shardlab.grid.grid import Grid
+from shardlab.layers.dropout import Dropout
 from shardlab.model import GPT, GPTConfig
 
 __all__ = ["CheckpointError", "load", "save"]

@@ -15,8 +15,8 @@ from torch.optim import Optimizer
 
 from shardlab.checkpoint.index import CheckpointError, Entry
 from shardlab.grid.grid import Grid
+from shardlab.layers.sharding import sharding_of
 from shardlab.model import GPT
-from shardlab.sharding import sharding_of
 
 # Which kernels run is the program's choice, not part of what was trained.
 SWITCHES = {"foreach", "fused", "capturable", "differentiable"}

@@ -43,7 +43,6 @@ from torch.autograd import Variable
 from torch.utils.hooks import RemovableHandle
 
 from shardlab.comm import Axis
-from shardlab.engine import inside_backward
 from shardlab.fsdp.backward import Backward
 from shardlab.fsdp.execution_order import ExecutionOrder
 from shardlab.fsdp.flat_gradient import FlatGradient
@@ -52,6 +51,7 @@ from shardlab.fsdp.life_cycle import GradientState
 from shardlab.fsdp.policies import BackwardPrefetch
 from shardlab.fsdp.tensors import before_backward_of, on_gradient, tensors_of
 from shardlab.fsdp.unit import Unit
+from shardlab.layers.engine import inside_backward
 
 
 class Runtime:

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from shardlab import ops
 from shardlab.comm import World
-from shardlab.cross_entropy import cross_entropy
-from shardlab.embedding import VocabParallelEmbedding, VocabParallelHead
-from shardlab.init import Init, draw
-from shardlab.sharding import sharding_of, whole
+from shardlab.layers import ops
+from shardlab.layers.cross_entropy import cross_entropy
+from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
+from shardlab.layers.init import Init, draw
+from shardlab.layers.sharding import sharding_of, whole
 from tests.shardlab.reference import relative_error
 
 S, B, H = 8, 3, 6

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from shardlab import matmul
 from shardlab.comm import World
-from shardlab.init import Init
+from shardlab.layers import matmul
+from shardlab.layers.init import Init
+from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.ledger import Ledger
-from shardlab.linear import ColumnParallelLinear, RowParallelLinear
+from tests.shardlab.layers.test_linear import EXACT, FP64, B, F, H, S, noise
 from tests.shardlab.reference import relative_error
-from tests.shardlab.test_linear import EXACT, FP64, B, F, H, S, noise
 
 
 def order_of_backward(world: World, sequence_parallel: bool) -> list[str]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from shardlab import partial_gradients
-from shardlab.copying import CopyableModule
-from shardlab.init import DEFAULT, Init
+from shardlab.layers import partial_gradients
+from shardlab.layers.copying import CopyableModule
+from shardlab.layers.init import DEFAULT, Init
 
 
 class LayerNorm(CopyableModule):

@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from shardlab import ops, partial_gradients
 from shardlab.comm import Axis, World
-from shardlab.init import Init
-from shardlab.linear import ColumnParallelLinear, RowParallelLinear
-from shardlab.sharding import load_whole, whole
+from shardlab.layers import ops, partial_gradients
+from shardlab.layers.init import Init
+from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.layers.sharding import load_whole, whole
 from tests.shardlab.reference import relative_error
 
 SIZES = [1, 2, 4, 8]

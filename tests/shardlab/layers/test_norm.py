@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from shardlab import ops, partial_gradients
 from shardlab.comm import Axis, World
-from shardlab.init import Init
+from shardlab.layers import ops, partial_gradients
+from shardlab.layers.init import Init
+from shardlab.layers.norm import LayerNorm
 from shardlab.ledger import Ledger
-from shardlab.norm import LayerNorm
 from tests.shardlab.reference import relative_error
 
 S, B, H = 8, 2, 6

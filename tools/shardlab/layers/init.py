@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
-from shardlab.ops import own_slice
-from shardlab.sharding import Sharding, mark
+from shardlab.layers.ops import own_slice
+from shardlab.layers.sharding import Sharding, mark
 
 
 def draw(

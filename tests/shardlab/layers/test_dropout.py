@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from shardlab import partial_gradients
 from shardlab.comm import Axis, World
-from shardlab.dropout import Dropout
+from shardlab.layers import partial_gradients
+from shardlab.layers.dropout import Dropout
 from shardlab.model import GPT, GPTConfig
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from shardlab import ops
 from shardlab.comm import Axis, World
+from shardlab.layers import ops
 
 # name, the call, how many times larger dim 0 of the input must be than 3, input and output relation
 PAIRS: list[tuple[str, Callable[[Tensor, Axis], Tensor], str, str]] = [

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from shardlab import ops
 from shardlab.comm import World
-from shardlab.cross_entropy import cross_entropy
+from shardlab.layers import ops
+from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.ledger import Ledger
 from tests.shardlab.reference import relative_error
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
-from shardlab.ops import gathered, own_slice
+from shardlab.layers.ops import gathered, own_slice
 
 
 @dataclass(frozen=True)

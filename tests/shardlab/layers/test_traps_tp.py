@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from shardlab import ops, partial_gradients
 from shardlab.comm import Axis, World
-from shardlab.cross_entropy import cross_entropy
-from shardlab.embedding import VocabParallelHead
-from shardlab.init import Init
-from shardlab.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.layers import ops, partial_gradients
+from shardlab.layers.cross_entropy import cross_entropy
+from shardlab.layers.embedding import VocabParallelHead
+from shardlab.layers.init import Init
+from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.layers.sharding import whole
 from shardlab.model import GPT, GPTConfig
-from shardlab.sharding import whole
 
 S, B, H, F = 4, 2, 8, 12
 EXACT = 1e-12
@@ -229,7 +229,7 @@ def test_a_vocabulary_that_does_not_divide_is_padded_and_the_padding_counts_for_
 
 def test_no_test_draws_its_cases_from_the_gpus_that_are_there() -> None:
     """Fault: `parametrize("size", range(1, torch.cuda.device_count()))`: no case on a CPU."""
-    for path in sorted(Path(__file__).parent.rglob("test_*.py")):
+    for path in sorted(Path(__file__).parents[1].rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not (isinstance(node, ast.Call) and _is_parametrize(node.func)):
                 continue

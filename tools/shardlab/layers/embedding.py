@@ -21,11 +21,11 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding
 
 from shardlab.comm import Axis
-from shardlab.copying import CopyableModule
-from shardlab.engine import apply
 from shardlab.grid.rules import padded_vocabulary
-from shardlab.init import DEFAULT, Init
-from shardlab.matmul import column_parallel, product_dtype
+from shardlab.layers.copying import CopyableModule
+from shardlab.layers.engine import apply
+from shardlab.layers.init import DEFAULT, Init
+from shardlab.layers.matmul import column_parallel, product_dtype
 
 
 class VocabParallelEmbedding(CopyableModule):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from shardlab.comm import Axis, World
 from shardlab.data_parallel import DataParallel
 from shardlab.grid.grid import Grid
-from shardlab.linear import ColumnParallelLinear
+from shardlab.layers.linear import ColumnParallelLinear
 from shardlab.model import GPT
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from shardlab import partial_gradients, sharding
+from shardlab.layers import partial_gradients, sharding
 
 Module = TypeVar("Module", bound="CopyableModule")
 

@@ -32,7 +32,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from shardlab.comm import Axis
-from shardlab.engine import apply
+from shardlab.layers.engine import apply
 
 
 def column_parallel(

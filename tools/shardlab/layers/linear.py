@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from shardlab import ops, partial_gradients
 from shardlab.comm import Axis
-from shardlab.copying import CopyableModule
 from shardlab.grid.rules import check_divides
-from shardlab.init import DEFAULT, Init
-from shardlab.matmul import column_parallel, row_parallel
+from shardlab.layers import ops, partial_gradients
+from shardlab.layers.copying import CopyableModule
+from shardlab.layers.init import DEFAULT, Init
+from shardlab.layers.matmul import column_parallel, row_parallel
 
 
 class ColumnParallelLinear(CopyableModule):

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis
-from shardlab.engine import apply
+from shardlab.layers.engine import apply
 
 
 def copy_to(x: Tensor, axis: Axis) -> Tensor:

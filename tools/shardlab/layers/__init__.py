@@ -1,0 +1,1 @@
+"""What tensor parallelism cuts: what crosses both ways, linears, vocabulary, and parameters."""
