@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 import torch
 
-from shardlab.config import GPTConfig
+from shardlab.gpt.config import GPTConfig
 from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
 
 ORDERS = {"tp-dp-pp": "tp-cp-ep-dp-pp", "tp-pp-dp": "tp-cp-ep-pp-dp"}

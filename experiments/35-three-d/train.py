@@ -27,9 +27,9 @@ try:
     from shardlab import checkpoint
     from shardlab.checkpoint import CheckpointError
     from shardlab.comm import World
+    from shardlab.gpt.model import GPT
     from shardlab.grid.grid import Grid
     from shardlab.ledger import Ledger
-    from shardlab.model import GPT
     from shardlab.pipeline.run import Microbatch, run
     from shardlab.pipeline.schedule import by_name
     from shardlab.step import StepGradients

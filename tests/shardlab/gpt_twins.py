@@ -21,9 +21,9 @@ from costlab.contestants import megatron_gpt
 from costlab.contestants.megatron_names import ours_by_theirs, theirs_by_ours
 from shardlab.comm import Axis, World
 from shardlab.data_parallel import DataParallel
+from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients, sharding
-from shardlab.model import GPT, GPTConfig
 from shardlab.pipeline import run, schedule
 from tests.shardlab.difference import differences, random_like, random_tokens
 from tests.shardlab.its_device import its_device

@@ -30,9 +30,9 @@ from torch.nn import functional
 
 from costlab.contestants import dtensor
 from shardlab.comm import World
+from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import linear, partial_gradients, sharding
 from shardlab.layers.cross_entropy import cross_entropy
-from shardlab.model import GPT, GPTConfig
 from tests.shardlab.difference import demand_alike, differences, random_like, random_tokens
 from tests.shardlab.gpt_twins import BATCH, HEADS, HIDDEN, SEQUENCE, VOCAB, whole_weights
 from tests.shardlab.its_device import its_device

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from costlab.contestants import megatron as mcore
 from costlab.contestants import megatron_gpt
-from shardlab.block import Block
 from shardlab.comm import World
-from shardlab.config import GPTConfig
+from shardlab.gpt.block import Block
+from shardlab.gpt.config import GPTConfig
 from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.layers.embedding import VocabParallelEmbedding
 from tests.shardlab.difference import (

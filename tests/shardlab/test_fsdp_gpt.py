@@ -10,10 +10,10 @@ from torch import Tensor
 
 from shardlab.comm import Axis, World
 from shardlab.fsdp import FSDP, ShardingStrategy
+from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.sharding import sharding_of
-from shardlab.model import GPT, GPTConfig
 from tests.shardlab.its_device import on_its_device
 
 Pool = Callable[[int], Any]

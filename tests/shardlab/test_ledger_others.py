@@ -24,7 +24,7 @@ from costlab.contestants import megatron_gpt as megatron_model
 from shardlab import formulas
 from shardlab.collective import Traffic
 from shardlab.comm import World
-from shardlab.config import GPTConfig
+from shardlab.gpt.config import GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.ledger import Ledger
 from tests.shardlab.fake_world import alone

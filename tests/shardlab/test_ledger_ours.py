@@ -18,20 +18,20 @@ import torch
 from torch import Tensor, nn
 
 from shardlab import formulas
-from shardlab.block import Block
 from shardlab.collective import Traffic, calls
 from shardlab.comm import World
-from shardlab.config import GPTConfig
 from shardlab.data_parallel import DataParallel
 from shardlab.formulas import Sizes
 from shardlab.fsdp import FSDP, MixedPrecision, ShardingStrategy
+from shardlab.gpt.block import Block
+from shardlab.gpt.config import GPTConfig
+from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.ledger import Ledger
-from shardlab.model import GPT
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 from shardlab.step import StepGradients

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
 from shardlab.comm import Axis, World
+from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import sharding_of
-from shardlab.model import GPT, GPTConfig
 from shardlab.pipeline.action import Schedule
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import gpipe, interleaved, one_forward_one_backward

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.optim import SGD
 
 from shardlab.comm import Axis, World
+from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.sharding import sharding_of
 from shardlab.ledger import Ledger
-from shardlab.model import GPT, GPTConfig
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
 from shardlab.step import StepGradients

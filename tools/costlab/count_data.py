@@ -15,12 +15,12 @@ from torch.nn.parallel import DistributedDataParallel
 from costlab.contestants import tutor
 from costlab.counted import counted
 from costlab.result import Metric
-from shardlab.block import Block
 from shardlab.comm import Axis
-from shardlab.config import GPTConfig
 from shardlab.fsdp import FSDP
+from shardlab.gpt.block import Block
+from shardlab.gpt.config import GPTConfig
+from shardlab.gpt.model import GPT
 from shardlab.ledger import Ledger
-from shardlab.model import GPT
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 

@@ -36,7 +36,7 @@ from costlab.silent_axis import SilentAxis
 from costlab.statistic import percentile, summary
 from costlab.timed import derived, ratio, timed
 from shardlab.comm import Axis, World
-from shardlab.model import GPT
+from shardlab.gpt.model import GPT
 
 SECTION = "fsdp"
 HIDDEN = {"quick": (128, 256), "full": (64, 128, 256, 512)}

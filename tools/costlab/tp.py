@@ -38,7 +38,7 @@ from costlab.silent_axis import SilentAxis
 from costlab.statistic import summary
 from costlab.timed import Detail, derived, ratio, timed
 from shardlab.comm import Axis, World
-from shardlab.model import GPTConfig
+from shardlab.gpt.model import GPTConfig
 from shardlab.shared_memory.patience import cores
 
 SECTION = "tp"

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.data_parallel import DataParallel
+from shardlab.gpt.model import GPT
 from shardlab.gradient_norm import clip, gradient_norm
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
-from shardlab.model import GPT
 
 
 class StepGradients:

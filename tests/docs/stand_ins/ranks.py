@@ -18,7 +18,7 @@ import torch._dynamo  # noqa: F401  (an optimizer's first step imports it)
 import torch.distributed.run as launcher
 from tests.free_port import free_port
 
-import shardlab.model  # noqa: F401
+import shardlab.gpt.model  # noqa: F401
 
 
 def serve(address: str) -> None:

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
+from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import partial_gradients
 from shardlab.layers.dropout import Dropout
-from shardlab.model import GPT, GPTConfig
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
 

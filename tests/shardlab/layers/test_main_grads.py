@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from shardlab.comm import Axis, World
 from shardlab.data_parallel import DataParallel
+from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.linear import ColumnParallelLinear
-from shardlab.model import GPT
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
 from shardlab.step import StepGradients

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis, World
+from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.gradient_norm import gradient_norm
 from shardlab.layers import init, partial_gradients
 from shardlab.layers.init import Init, draw
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.sharding import Sharding, load_whole, sharding_of, whole, whole_parameters
-from shardlab.model import GPT, GPTConfig
 
 CONFIG = GPTConfig(layers=2, hidden=16, heads=8, vocab=13, sequence=8)
 

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis, World
+from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import ops, partial_gradients
 from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.layers.embedding import VocabParallelHead
 from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.sharding import whole
-from shardlab.model import GPT, GPTConfig
 
 S, B, H, F = 4, 2, 8, 12
 EXACT = 1e-12

@@ -20,7 +20,7 @@ from costlab.contestants import tutor
 from costlab.contestants.rounds import Step
 from shardlab.comm import Axis, World
 from shardlab.data_parallel import DataParallel
-from shardlab.model import GPT
+from shardlab.gpt.model import GPT
 
 BASE = "DDP"
 

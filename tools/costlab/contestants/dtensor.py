@@ -23,7 +23,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn import functional
 
-from shardlab.config import GPTConfig
+from shardlab.gpt.config import GPTConfig
 
 
 class WholeAttention(nn.Module):

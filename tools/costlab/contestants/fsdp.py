@@ -21,10 +21,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from costlab.contestants import tutor
 from costlab.contestants.rounds import Step
-from shardlab.block import Block
 from shardlab.comm import Axis, World
 from shardlab.fsdp import FSDP
-from shardlab.model import GPT
+from shardlab.gpt.block import Block
+from shardlab.gpt.model import GPT
 
 BASE = "FSDP2"
 SHARDED = ("FSDP2", "FSDP1", "ours over gloo", "ours over shared memory")

@@ -16,9 +16,9 @@ from costlab.contestants.megatron import (
     TransformerConfig,
 )
 from costlab.contestants.megatron_gpt import load
+from shardlab.gpt.model import GPT
 from shardlab.layers import linear
 from shardlab.layers.sharding import whole_parameters
-from shardlab.model import GPT
 
 THEIRS: Mapping[type[nn.Module], Callable[..., nn.Module]] = {
     linear.ColumnParallelLinear: partial(ColumnParallelLinear, gather_output=False),

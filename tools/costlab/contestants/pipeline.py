@@ -17,7 +17,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from costlab.contestants import tutor
 from costlab.contestants.rounds import Step
 from shardlab.comm import Axis, World
-from shardlab.model import GPT
+from shardlab.gpt.model import GPT
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 

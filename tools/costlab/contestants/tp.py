@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 from costlab.contestants import tutor
 from costlab.contestants.rounds import Step
 from shardlab.comm import Axis, World
-from shardlab.model import GPT, GPTConfig
+from shardlab.gpt.model import GPT, GPTConfig
 
 BASE = "megatron-core"
 LINEARS = "megatron-core's linears"  # the rest is ours: no other difference than theirs and ours

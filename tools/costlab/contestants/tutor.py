@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from shardlab.model import GPTConfig
+from shardlab.gpt.model import GPTConfig
 
 BATCH, SEQUENCE, VOCAB, LAYERS, HEADS = 4, 128, 1024, 4, 4
 HIDDEN = 128  # the tutor's own

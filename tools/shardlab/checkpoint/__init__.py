@@ -43,9 +43,9 @@ from shardlab.checkpoint.held import (
 )
 from shardlab.checkpoint.index import CheckpointError, Entry, Index
 from shardlab.comm import Axis
+from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers.dropout import Dropout
-from shardlab.model import GPT, GPTConfig
 
 __all__ = ["CheckpointError", "load", "save"]
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from shardlab.attention import Attention
 from shardlab.comm import Axis
-from shardlab.config import GPTConfig
+from shardlab.gpt.attention import Attention
+from shardlab.gpt.config import GPTConfig
+from shardlab.gpt.mlp import MLP
 from shardlab.layers.dropout import Dropout
 from shardlab.layers.init import DEFAULT, Init
 from shardlab.layers.norm import LayerNorm
-from shardlab.mlp import MLP
 
 
 class Block(nn.Module):

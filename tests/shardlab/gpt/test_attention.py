@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from shardlab.attention import Attention
 from shardlab.comm import Axis, World
-from shardlab.config import GPTConfig
+from shardlab.gpt.attention import Attention
+from shardlab.gpt.config import GPTConfig
 from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import Init
 from shardlab.layers.sharding import load_whole, whole

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from shardlab.comm import Axis
-from shardlab.config import GPTConfig
+from shardlab.gpt.config import GPTConfig
 from shardlab.grid.rules import check_tensor
 from shardlab.layers.dropout import Dropout
 from shardlab.layers.init import DEFAULT, Init

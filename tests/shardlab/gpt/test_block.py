@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 import torch
 
-from shardlab.block import Block
 from shardlab.comm import World
-from shardlab.config import GPTConfig
+from shardlab.gpt.block import Block
+from shardlab.gpt.config import GPTConfig
 from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import Init
 from shardlab.layers.sharding import load_whole, whole

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from shardlab.comm import Axis
-from shardlab.config import GPTConfig
+from shardlab.gpt.config import GPTConfig
 from shardlab.layers.init import DEFAULT, Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 

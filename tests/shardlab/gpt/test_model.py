@@ -26,10 +26,10 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import World
+from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import ops, partial_gradients
 from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.layers.sharding import load_whole, whole
-from shardlab.model import GPT, GPTConfig
 from tests.shardlab.reference import ReferenceGPT, random_weights, relative_error
 
 SIZES = [1, 2, 4, 8]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from shardlab.block import Block
 from shardlab.comm import Axis
-from shardlab.config import GPTConfig
+from shardlab.gpt.block import Block
+from shardlab.gpt.config import GPTConfig
 from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
 from shardlab.layers import partial_gradients
 from shardlab.layers.copying import CopyableModule

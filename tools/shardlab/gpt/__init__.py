@@ -1,0 +1,1 @@
+"""Attention and feed-forward, a block of them, and a GPT or one stage of it."""
