@@ -20,7 +20,7 @@ from costlab.contestants import megatron as mcore
 from costlab.contestants import megatron_gpt
 from costlab.contestants.megatron_names import ours_by_theirs, theirs_by_ours
 from shardlab.comm import Axis, World
-from shardlab.data_parallel import DataParallel
+from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients, sharding

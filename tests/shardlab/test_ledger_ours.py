@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from shardlab import formulas
 from shardlab.collective import Traffic, calls
 from shardlab.comm import World
-from shardlab.data_parallel import DataParallel
+from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.formulas import Sizes
 from shardlab.fsdp import FSDP, MixedPrecision, ShardingStrategy
 from shardlab.gpt.block import Block

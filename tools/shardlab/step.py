@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shardlab.data_parallel import DataParallel
+from shardlab.data_parallel.data_parallel import DataParallel
+from shardlab.data_parallel.gradient_norm import clip, gradient_norm
 from shardlab.gpt.model import GPT
-from shardlab.gradient_norm import clip, gradient_norm
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis, World
-from shardlab.data_parallel import DataParallel
+from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.linear import ColumnParallelLinear

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis, World
+from shardlab.data_parallel.gradient_norm import gradient_norm
 from shardlab.gpt.model import GPT, GPTConfig
-from shardlab.gradient_norm import gradient_norm
 from shardlab.layers import init, partial_gradients
 from shardlab.layers.init import Init, draw
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from costlab.contestants import tutor
 from costlab.contestants.rounds import Step
 from shardlab.comm import Axis, World
-from shardlab.data_parallel import DataParallel
+from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.gpt.model import GPT
 
 BASE = "DDP"

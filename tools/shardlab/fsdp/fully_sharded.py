@@ -23,13 +23,13 @@ from typing import Any, NoReturn
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
+from shardlab.data_parallel.gradient_norm import clip, gradient_norm
 from shardlab.fsdp.flat_parameter import FlatParameter
 from shardlab.fsdp.mixed_precision import MixedPrecision
 from shardlab.fsdp.policies import BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.runtime import Runtime
 from shardlab.fsdp.unit import Unit
 from shardlab.fsdp.wrap import Group, assign, build
-from shardlab.gradient_norm import clip, gradient_norm
 
 
 class FSDP(nn.Module):

@@ -21,9 +21,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from shardlab import replicas
-from shardlab.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, Slot, assign
 from shardlab.comm import Axis
+from shardlab.data_parallel import replicas
+from shardlab.data_parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, Slot, assign
 from shardlab.layers.engine import OnFailure
 
 REDUCTIONS = ("mean", "sum", "tokens")

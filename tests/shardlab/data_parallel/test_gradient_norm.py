@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis, World
-from shardlab.gradient_norm import clip, counted, gradient_norm
+from shardlab.data_parallel.gradient_norm import clip, counted, gradient_norm
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import Sharding, mark
 

@@ -14,10 +14,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from shardlab.buckets import assign
 from shardlab.comm import Axis, Pending, World
-from shardlab.data_parallel import DataParallel
-from shardlab.replicas import ReplicaError
+from shardlab.data_parallel.buckets import assign
+from shardlab.data_parallel.data_parallel import DataParallel
+from shardlab.data_parallel.replicas import ReplicaError
 
 SHARES = 8  # samples: one a rank on eight ranks, all on one
 F64 = torch.float64
