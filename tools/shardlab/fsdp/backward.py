@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from shardlab.fsdp.flat_gradient import FlatGradient
+from shardlab.fsdp.flat.gradient import FlatGradient
 from shardlab.fsdp.gathers import Gathers
 from shardlab.fsdp.life_cycle import GradientState
 from shardlab.fsdp.policies import BackwardPrefetch

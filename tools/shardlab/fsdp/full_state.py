@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from shardlab.fsdp.flat_parameter import FlatParameter
+from shardlab.fsdp.flat.parameter import FlatParameter
 from shardlab.fsdp.fully_sharded import FSDP
 
 

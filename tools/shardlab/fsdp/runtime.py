@@ -45,7 +45,7 @@ from torch.utils.hooks import RemovableHandle
 from shardlab.comm import Axis
 from shardlab.fsdp.backward import Backward
 from shardlab.fsdp.execution_order import ExecutionOrder
-from shardlab.fsdp.flat_gradient import FlatGradient
+from shardlab.fsdp.flat.gradient import FlatGradient
 from shardlab.fsdp.gathers import Gathers
 from shardlab.fsdp.life_cycle import GradientState
 from shardlab.fsdp.policies import BackwardPrefetch

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from shardlab.fsdp.flat_layout import FlatLayout, Overlap
-from shardlab.fsdp.flat_parameter import FlatParameter
+from shardlab.fsdp.flat.layout import FlatLayout, Overlap
+from shardlab.fsdp.flat.parameter import FlatParameter
 from shardlab.fsdp.full_state import copy
 from shardlab.fsdp.fully_sharded import FSDP
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from shardlab.fsdp.flat_gradient import FlatGradient
-from shardlab.fsdp.flat_parameter import FlatParameter
+from shardlab.fsdp.flat.gradient import FlatGradient
+from shardlab.fsdp.flat.parameter import FlatParameter
 from shardlab.fsdp.life_cycle import PARAMETERS, LifeCycle, ParameterState
 from shardlab.fsdp.placeholder import ShardedParameter
 

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis, Pending
-from shardlab.fsdp.flat_layout import FlatLayout
+from shardlab.fsdp.flat.layout import FlatLayout
 
 
 class FlatParameter:

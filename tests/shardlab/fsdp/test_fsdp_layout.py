@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shardlab.comm import Axis
 from shardlab.fsdp import IllegalTransition, MixedPrecision, ShardingStrategy
-from shardlab.fsdp.flat_layout import ALIGNMENT, FlatLayout
+from shardlab.fsdp.flat.layout import ALIGNMENT, FlatLayout
 from shardlab.fsdp.life_cycle import (
     GRADIENTS,
     PARAMETERS,

@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from shardlab.comm import World
 from shardlab.fsdp import FSDP, BackwardPrefetch, ParameterState, ShardingStrategy
 from shardlab.ledger import Ledger
+from tests.shardlab.fsdp.test_fsdp_runtime import watched
 from tests.shardlab.fsdp_models import (
     Block,
     Transformer,
@@ -30,7 +31,6 @@ from tests.shardlab.fsdp_models import (
     train_whole,
 )
 from tests.shardlab.its_device import on_its_device
-from tests.shardlab.test_fsdp_runtime import watched
 
 Pool = Callable[[int], Any]
 S = ShardingStrategy

@@ -1,0 +1,1 @@
+"""A unit's parameters end to end in one tensor, each rank with its share."""
