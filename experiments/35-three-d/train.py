@@ -24,15 +24,15 @@ try:
     from settings import ORDERS, Settings, parsed
     from torch import Tensor
 
-    from shardlab import checkpoint
-    from shardlab.checkpoint import CheckpointError
     from shardlab.comm import World
     from shardlab.gpt.model import GPT
     from shardlab.grid.grid import Grid
     from shardlab.ledger import Ledger
     from shardlab.pipeline.run import Microbatch, run
     from shardlab.pipeline.schedule import by_name
-    from shardlab.step import StepGradients
+    from shardlab.training import checkpoint
+    from shardlab.training.checkpoint import CheckpointError
+    from shardlab.training.step import StepGradients
 except ModuleNotFoundError as missing:
     sys.exit(
         f"train.py: error: this Python has no {missing.name}: run `make bench-env` once, and "

@@ -15,10 +15,10 @@ import torch.distributed.pipelining  # noqa: E402, F401
 
 import costlab.contestants.dtensor  # noqa: E402
 import costlab.contestants.megatron_gpt  # noqa: E402, F401
-import shardlab.checkpoint  # noqa: E402
 import shardlab.formulas  # noqa: E402
 import shardlab.fsdp  # noqa: E402
-import shardlab.step  # noqa: E402, F401
+import shardlab.training.checkpoint  # noqa: E402
+import shardlab.training.step  # noqa: E402, F401
 
 gc.freeze()  # here to stay: a collection in a worker would walk, and so copy, all of it
 gc.enable()

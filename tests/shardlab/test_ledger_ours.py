@@ -34,7 +34,7 @@ from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.ledger import Ledger
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
-from shardlab.step import StepGradients
+from shardlab.training.step import StepGradients
 from tests.shardlab.fake_world import alone
 
 S, B, H, F, V = 8, 2, 16, 24, 26

@@ -15,8 +15,8 @@ from shardlab.grid.grid import Grid
 from shardlab.layers.linear import ColumnParallelLinear
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
-from shardlab.step import StepGradients
-from tests.shardlab.test_step import CONFIG, tokens
+from shardlab.training.step import StepGradients
+from tests.shardlab.training.test_step import CONFIG, tokens
 
 
 def linears(gradient_accumulation: bool) -> nn.Sequential:

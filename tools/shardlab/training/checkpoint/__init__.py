@@ -31,9 +31,13 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from shardlab.checkpoint import index as indexes
-from shardlab.checkpoint import shards
-from shardlab.checkpoint.held import (
+from shardlab.comm import Axis
+from shardlab.gpt.model import GPT, GPTConfig
+from shardlab.grid.grid import Grid
+from shardlab.layers.dropout import Dropout
+from shardlab.training.checkpoint import index as indexes
+from shardlab.training.checkpoint import shards
+from shardlab.training.checkpoint.held import (
     Held,
     of_optimizer,
     of_parameters,
@@ -41,11 +45,7 @@ from shardlab.checkpoint.held import (
     room_for_optimizer,
     settings,
 )
-from shardlab.checkpoint.index import CheckpointError, Entry, Index
-from shardlab.comm import Axis
-from shardlab.gpt.model import GPT, GPTConfig
-from shardlab.grid.grid import Grid
-from shardlab.layers.dropout import Dropout
+from shardlab.training.checkpoint.index import CheckpointError, Entry, Index
 
 __all__ = ["CheckpointError", "load", "save"]
 

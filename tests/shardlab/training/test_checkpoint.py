@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, AdamW, Optimizer
 
-from shardlab import checkpoint
-from shardlab.checkpoint import CheckpointError
-from shardlab.checkpoint.index import Entry, Piece, check, merge, overlap
 from shardlab.comm import World
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole
+from shardlab.training import checkpoint
+from shardlab.training.checkpoint import CheckpointError
+from shardlab.training.checkpoint.index import Entry, Piece, check, merge, overlap
 
 CONFIG = GPTConfig(layers=4, hidden=8, heads=4, kv_heads=4, ffn=8, vocab=10, sequence=4)
 DROPPING = replace(CONFIG, dropout=0.5)

@@ -22,7 +22,7 @@ from shardlab.layers.sharding import sharding_of
 from shardlab.pipeline.action import Schedule
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import gpipe, interleaved, one_forward_one_backward
-from shardlab.step import StepGradients
+from shardlab.training.step import StepGradients
 
 STEPS = 10
 BATCH = 8  # sequences in a step, of all data ranks together

@@ -18,7 +18,7 @@ from shardlab.layers.sharding import sharding_of
 from shardlab.ledger import Ledger
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
-from shardlab.step import StepGradients
+from shardlab.training.step import StepGradients
 
 CONFIG = GPTConfig(
     layers=2, hidden=8, heads=2, ffn=8, vocab=12, sequence=4, init_std=0.2, dtype=torch.float64

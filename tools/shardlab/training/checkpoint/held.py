@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from shardlab.checkpoint.index import CheckpointError, Entry
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import sharding_of
+from shardlab.training.checkpoint.index import CheckpointError, Entry
 
 # Which kernels run is the program's choice, not part of what was trained.
 SWITCHES = {"foreach", "fused", "capturable", "differentiable"}

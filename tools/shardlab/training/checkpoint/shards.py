@@ -12,8 +12,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from shardlab.checkpoint.held import Held
-from shardlab.checkpoint.index import CheckpointError, Entry, Index, Piece, overlap
+from shardlab.training.checkpoint.held import Held
+from shardlab.training.checkpoint.index import CheckpointError, Entry, Index, Piece, overlap
 
 INDEX = "index.json"
 

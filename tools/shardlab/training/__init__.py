@@ -1,0 +1,1 @@
+"""One training step over a grid, and what another grid can load."""
