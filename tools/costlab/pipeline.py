@@ -20,9 +20,9 @@ from costlab.settings import Settings
 from costlab.statistic import percentile
 from costlab.timed import Detail, derived, ratio, timed
 from shardlab.comm import World
+from shardlab.links.shared_memory.patience import cores
 from shardlab.pipeline.timeline import Timeline
 from shardlab.pipeline.timeline import bubble as idle
-from shardlab.shared_memory.patience import cores
 
 SECTION = "pipeline"
 RANKS = (2, 4)

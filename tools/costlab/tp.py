@@ -39,7 +39,7 @@ from costlab.statistic import summary
 from costlab.timed import Detail, derived, ratio, timed
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPTConfig
-from shardlab.shared_memory.patience import cores
+from shardlab.links.shared_memory.patience import cores
 
 SECTION = "tp"
 # What is measured unless hidden sizes are given: beyond 1,024 a round takes half a minute.

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis, Pending, World
-from shardlab.relay import Relay
+from shardlab.links.gloo.relay import Relay
 
 Clock = Callable[[], float]
 

@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 
 from costlab.contestants.rounds import Step
-from shardlab import exchange, relay
 from shardlab.comm import World
+from shardlab.links.gloo import exchange, relay
 
 SIZES = (1, 16, 64, 256, 512, 1024, 4096, 16384, 65536)
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")

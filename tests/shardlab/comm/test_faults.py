@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from shardlab.comm import Axis, CollectiveError, World
 from shardlab.comm.faults import Witness
-from shardlab.shared_memory import region
+from shardlab.links.shared_memory import region
 
 SIZE, VICTIM = 3, 1
 TIMEOUT = 3.0  # seconds: what a rank may take to give up on one that says nothing, and say why

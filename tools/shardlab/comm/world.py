@@ -15,7 +15,7 @@ from shardlab.comm.announcement import Announcements
 from shardlab.comm.axis import Axis
 from shardlab.comm.faults import Witness
 from shardlab.comm.torch_link import TorchLink
-from shardlab.shared_memory import SharedMemoryLink
+from shardlab.links.shared_memory import SharedMemoryLink
 
 
 class World:

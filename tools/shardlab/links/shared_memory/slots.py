@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Size, Tensor
 
-from shardlab.shared_memory.layout import DEPTH, Layout
+from shardlab.links.shared_memory.layout import DEPTH, Layout
 
 Join = Callable[[Sequence[Tensor], Tensor], None]
 _KEPT = 1000  # sets of views

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from shardlab.shared_memory.slots import Join, Slots
+from shardlab.links.shared_memory.slots import Join, Slots
 
 
 class Plan:

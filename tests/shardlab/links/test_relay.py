@@ -13,11 +13,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shardlab import relay
 from shardlab.comm import World
 from shardlab.comm.torch_link import TorchLink
 from shardlab.ledger import Ledger
-from tests.shardlab.test_exchange import DTYPES, drawn, joined
+from shardlab.links.gloo import relay
+from tests.shardlab.links.test_exchange import DTYPES, drawn, joined
 
 PATIENCE = timedelta(seconds=30)
 

@@ -7,10 +7,10 @@ from functools import partial
 
 from torch import Tensor
 
-from shardlab.shared_memory.layout import Layout
-from shardlab.shared_memory.mailbox import Inbox, Message, Outbox, Ring
-from shardlab.shared_memory.patience import Bells, Fence
-from shardlab.shared_memory.region import Region
+from shardlab.links.shared_memory.layout import Layout
+from shardlab.links.shared_memory.mailbox import Inbox, Message, Outbox, Ring
+from shardlab.links.shared_memory.patience import Bells, Fence
+from shardlab.links.shared_memory.region import Region
 
 Finish = Callable[[Message, str], None]
 

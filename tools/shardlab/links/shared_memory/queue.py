@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from shardlab.comm.faults import CollectiveError
-from shardlab.shared_memory.layout import DEPTH, Layout
-from shardlab.shared_memory.patience import Bells, Fence
-from shardlab.shared_memory.plans import Plan
-from shardlab.shared_memory.signature import describe
+from shardlab.links.shared_memory.layout import DEPTH, Layout
+from shardlab.links.shared_memory.patience import Bells, Fence
+from shardlab.links.shared_memory.plans import Plan
+from shardlab.links.shared_memory.signature import describe
 
 Await = Callable[[int, int, int, str], None]
 """Return once a word has reached a value: (word, value, the peer that writes it, what waits)."""

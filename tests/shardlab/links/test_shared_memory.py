@@ -21,7 +21,7 @@ from torch import Tensor
 from shardlab.comm import CollectiveError, World
 from shardlab.comm.faults import PeerLostError
 from shardlab.comm.host import Card
-from shardlab.shared_memory import SharedMemoryLink, patience, region
+from shardlab.links.shared_memory import SharedMemoryLink, patience, region
 
 SLOT = 4096  # bytes: one page
 DTYPES = (

@@ -23,7 +23,7 @@ import torch
 
 from shardlab.comm.faults import Store
 from shardlab.comm.host import Card, state_of
-from shardlab.shared_memory.meeting import Meeting
+from shardlab.links.shared_memory.meeting import Meeting
 
 _PREFIX = "shardlab-"
 _RAM = Path("/dev/shm")  # noqa: S108  (the file is made there with O_EXCL, for its owner alone)

@@ -4,6 +4,6 @@
 it), `collectives` (what is put in and taken out), `mailbox` (messages), `patience` (waiting).
 """
 
-from shardlab.shared_memory.link import SharedMemoryLink
+from shardlab.links.shared_memory.link import SharedMemoryLink
 
 __all__ = ["SharedMemoryLink"]

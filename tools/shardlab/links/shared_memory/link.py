@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from shardlab.comm.faults import PeerLostError, Store
-from shardlab.shared_memory import patience
-from shardlab.shared_memory.layout import Layout
-from shardlab.shared_memory.mailbox import Message
-from shardlab.shared_memory.messages import Messages, Sent
-from shardlab.shared_memory.plans import (
+from shardlab.links.shared_memory import patience
+from shardlab.links.shared_memory.layout import Layout
+from shardlab.links.shared_memory.mailbox import Message
+from shardlab.links.shared_memory.messages import Messages, Sent
+from shardlab.links.shared_memory.plans import (
     AllGather,
     AllReduce,
     AllToAll,
@@ -32,10 +32,10 @@ from shardlab.shared_memory.plans import (
     Plan,
     ReduceScatter,
 )
-from shardlab.shared_memory.queue import Collective, Queue
-from shardlab.shared_memory.region import Region
-from shardlab.shared_memory.signature import stem
-from shardlab.shared_memory.slots import Slots, add, maximum
+from shardlab.links.shared_memory.queue import Collective, Queue
+from shardlab.links.shared_memory.region import Region
+from shardlab.links.shared_memory.signature import stem
+from shardlab.links.shared_memory.slots import Slots, add, maximum
 
 SLOTS = 4 << 20  # bytes of one slot of every rank together: fewer steps than small ones need
 WHOLE = 64 << 10  # bytes up to which more than two ranks each add everything

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from shardlab.comm.faults import CollectiveError
-from shardlab.shared_memory.layout import CELLS, HEADER
-from shardlab.shared_memory.patience import Fence
-from shardlab.shared_memory.signature import describe, stem
+from shardlab.links.shared_memory.layout import CELLS, HEADER
+from shardlab.links.shared_memory.patience import Fence
+from shardlab.links.shared_memory.signature import describe, stem
 
 
 class Message:

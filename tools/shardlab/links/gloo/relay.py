@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from shardlab import ledger
-from shardlab.exchange import join
+from shardlab.links.gloo.exchange import join
 
 # For each collective and number of ranks: up to how many bytes of x a relay is used on a crowded
 # host. Measured on two cores as exchange.CHOICES is, and by the same benchmark.

@@ -1,0 +1,1 @@
+"""Other ways to carry a message than the backend takes by itself."""

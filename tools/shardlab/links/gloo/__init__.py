@@ -1,0 +1,1 @@
+"""Collectives over gloo, made of exchanges or by way of one rank."""
