@@ -27,9 +27,9 @@ try:
     from shardlab.comm import World
     from shardlab.gpt.model import GPT
     from shardlab.grid.grid import Grid
-    from shardlab.ledger import Ledger
     from shardlab.pipeline.run import Microbatch, run
     from shardlab.pipeline.schedule import by_name
+    from shardlab.proofs.ledger import Ledger
     from shardlab.training import checkpoint
     from shardlab.training.checkpoint import CheckpointError
     from shardlab.training.step import StepGradients

@@ -6,7 +6,7 @@ import pytest
 
 from costlab import count_ring
 from costlab.count_wire import COUNTER
-from shardlab import formulas
+from shardlab.proofs import formulas
 from tests.costlab.tiny_run import counted
 
 

@@ -21,7 +21,7 @@ from costlab.settings import Settings
 from costlab.silent_axis import SilentAxis
 from costlab.timeline import Span
 from shardlab.comm import World
-from shardlab.ledger import Ledger
+from shardlab.proofs.ledger import Ledger
 
 HIDDEN = 64
 MIB = 1 << 20

@@ -22,7 +22,7 @@ from costlab.result import Metric
 from costlab.settings import Settings
 from costlab.statistic import over_launches
 from shardlab.comm import Axis, World
-from shardlab.ledger import Ledger
+from shardlab.proofs.ledger import Ledger
 
 CPU = torch.device("cpu")
 HIDDEN = 16

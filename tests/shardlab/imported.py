@@ -15,8 +15,8 @@ import torch.distributed.pipelining  # noqa: E402, F401
 
 import costlab.contestants.dtensor  # noqa: E402
 import costlab.contestants.megatron_gpt  # noqa: E402, F401
-import shardlab.formulas  # noqa: E402
 import shardlab.fsdp  # noqa: E402
+import shardlab.proofs.formulas  # noqa: E402
 import shardlab.training.checkpoint  # noqa: E402
 import shardlab.training.step  # noqa: E402, F401
 

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import World
-from shardlab.ledger import Ledger
 from shardlab.pipeline.action import Schedule, parts
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import (
     by_name,
     interleaved,
 )
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab import pieces
 from tests.shardlab.difference import beyond, difference, differences
 from tests.shardlab.pieces import BATCH, HIDDEN, chunks_of, named

@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from shardlab.comm import Axis
-from shardlab.ledger import Entry, Ledger
+from shardlab.proofs.ledger import Entry, Ledger
 
 _PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::addmm_", "aten::bmm", "aten::baddbmm"})
 _ATTENTION = "aten::_scaled_dot_product"  # forward and backward of every kernel there is

@@ -20,9 +20,9 @@ from shardlab.fsdp import FSDP
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.model import GPT
-from shardlab.ledger import Ledger
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
+from shardlab.proofs.ledger import Ledger
 
 if TYPE_CHECKING:
     from shardlab.comm import World

@@ -15,14 +15,14 @@ from torch.utils.flop_counter import FlopCounterMode
 from costlab.contestants import tutor
 from costlab.counted import counted
 from costlab.result import Metric
-from shardlab.collective import Call
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.mlp import MLP
 from shardlab.layers import partial_gradients
 from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
-from shardlab.ledger import Ledger
+from shardlab.proofs.collective import Call
+from shardlab.proofs.ledger import Ledger
 
 if TYPE_CHECKING:
     from shardlab.comm import World

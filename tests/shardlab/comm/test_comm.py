@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from shardlab.comm import Axis, CollectiveError, World
-from shardlab.ledger import Ledger
+from shardlab.proofs.ledger import Ledger
 
 LINKS = ["torch", "shared-memory"]
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.int64]

@@ -150,7 +150,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 
 def counted_bytes(world: World) -> tuple[list[str], int]:
-    from shardlab.ledger import Ledger
+    from shardlab.proofs.ledger import Ledger
 
     grid = Grid(world=world, tensor=2, pipeline=2)
     model = grid.axis("tensor", "pipeline")

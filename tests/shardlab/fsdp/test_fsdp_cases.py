@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import World
 from shardlab.fsdp import FSDP, BackwardPrefetch, ParameterState, ShardingStrategy
-from shardlab.ledger import Ledger
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.fsdp.test_fsdp_runtime import watched
 from tests.shardlab.fsdp_models import (
     Block,

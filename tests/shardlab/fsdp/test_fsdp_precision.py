@@ -14,7 +14,7 @@ from torch import Tensor
 
 from shardlab.comm import World
 from shardlab.fsdp import FSDP, MixedPrecision, ShardingStrategy
-from shardlab.ledger import Ledger
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.fsdp_models import (
     Transformer,
     batch,

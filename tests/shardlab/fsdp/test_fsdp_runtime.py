@@ -15,8 +15,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from shardlab import formulas
-from shardlab.collective import Traffic
 from shardlab.comm import CollectiveError, World
 from shardlab.fsdp import (
     FSDP,
@@ -27,7 +25,9 @@ from shardlab.fsdp import (
     ShardingStrategy,
 )
 from shardlab.fsdp.unit import Unit
-from shardlab.ledger import Ledger
+from shardlab.proofs import formulas
+from shardlab.proofs.collective import Traffic
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.fsdp_models import (
     Transformer,
     batch,

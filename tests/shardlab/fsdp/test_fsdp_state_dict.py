@@ -24,7 +24,7 @@ from shardlab.fsdp.full_state import (
     load_full_state_dict,
 )
 from shardlab.fsdp.sharded_state import load_sharded_state_dict, sharded_state_dict
-from shardlab.ledger import Ledger
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.fsdp_models import (
     Transformer,
     batch,

@@ -13,7 +13,7 @@ from shardlab.gpt.config import GPTConfig
 from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import Init
 from shardlab.layers.sharding import load_whole, whole
-from shardlab.ledger import Ledger
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.reference import ReferenceBlock, relative_error
 
 S, B, H, HEADS = 8, 2, 16, 8

@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from shardlab.comm import World
 from shardlab.grid.grid import Grid
 from shardlab.grid.layout import Layout
-from shardlab.ledger import Ledger
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.fake_world import alone
 
 ORDERS = ["tp-cp-ep-dp-pp", "tp-pp-dp", "dp-tp-pp", "pp-dp-tp-cp-ep", "cp-tp-dp-pp-ep"]

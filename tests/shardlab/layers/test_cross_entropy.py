@@ -11,7 +11,7 @@ from torch import Tensor
 from shardlab.comm import World
 from shardlab.layers import ops
 from shardlab.layers.cross_entropy import cross_entropy
-from shardlab.ledger import Ledger
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.reference import relative_error
 
 S, B, V = 4, 3, 16

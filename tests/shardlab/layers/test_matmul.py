@@ -13,7 +13,7 @@ from shardlab.comm import World
 from shardlab.layers import matmul
 from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
-from shardlab.ledger import Ledger
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.layers.test_linear import EXACT, FP64, B, F, H, S, noise
 from tests.shardlab.reference import relative_error
 

@@ -10,7 +10,7 @@ from shardlab.comm import Axis, World
 from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import Init
 from shardlab.layers.norm import LayerNorm
-from shardlab.ledger import Ledger
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.reference import relative_error
 
 S, B, H = 8, 2, 6

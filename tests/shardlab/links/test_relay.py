@@ -15,8 +15,8 @@ from torch import Tensor
 
 from shardlab.comm import World
 from shardlab.comm.torch_link import TorchLink
-from shardlab.ledger import Ledger
 from shardlab.links.gloo import relay
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.links.test_exchange import DTYPES, drawn, joined
 
 PATIENCE = timedelta(seconds=30)

@@ -15,9 +15,9 @@ from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.sharding import sharding_of
-from shardlab.ledger import Ledger
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
+from shardlab.proofs.ledger import Ledger
 from shardlab.training.step import StepGradients
 
 CONFIG = GPTConfig(

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from shardlab import ledger
 from shardlab.comm import agreement
 from shardlab.comm.pending import Pending
 from shardlab.comm.point_to_point import PointToPoint
+from shardlab.proofs import ledger
 
 if TYPE_CHECKING:
     from shardlab.comm.world import World

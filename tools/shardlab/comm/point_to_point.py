@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from shardlab import ledger
 from shardlab.comm.announcement import Announcement
 from shardlab.comm.faults import says_backend
 from shardlab.comm.pending import Pending, Work
+from shardlab.proofs import ledger
 
 if TYPE_CHECKING:
     from shardlab.comm.world import World

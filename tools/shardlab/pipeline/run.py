@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from shardlab import ledger
 from shardlab.comm import Axis
 from shardlab.pipeline.action import (
     Backward,
@@ -32,6 +31,7 @@ from shardlab.pipeline.action import (
 )
 from shardlab.pipeline.p2p import PointToPoint
 from shardlab.pipeline.timeline import Span
+from shardlab.proofs import ledger
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Microbatch = tuple[Tensor | None, Tensor | None]

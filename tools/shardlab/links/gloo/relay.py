@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shardlab import ledger
 from shardlab.links.gloo.exchange import join
+from shardlab.proofs import ledger
 
 # For each collective and number of ranks: up to how many bytes of x a relay is used on a crowded
 # host. Measured on two cores as exchange.CHOICES is, and by the same benchmark.

@@ -7,10 +7,10 @@ runner put them together.
 from dataclasses import dataclass
 from typing import Any
 
-from shardlab.collective import Traffic, calls
-from shardlab.formulas.data_parallel import data_parallel
-from shardlab.formulas.pipeline import pipeline
-from shardlab.formulas.tensor_parallel import (
+from shardlab.proofs.collective import Traffic, calls
+from shardlab.proofs.formulas.data_parallel import data_parallel
+from shardlab.proofs.formulas.pipeline import pipeline
+from shardlab.proofs.formulas.tensor_parallel import (
     block,
     column_parallel,
     cross_entropy,

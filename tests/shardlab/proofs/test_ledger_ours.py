@@ -17,11 +17,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from shardlab import formulas
-from shardlab.collective import Traffic, calls
 from shardlab.comm import World
 from shardlab.data_parallel.data_parallel import DataParallel
-from shardlab.formulas import Sizes
 from shardlab.fsdp import FSDP, MixedPrecision, ShardingStrategy
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
@@ -31,9 +28,12 @@ from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
-from shardlab.ledger import Ledger
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
+from shardlab.proofs import formulas
+from shardlab.proofs.collective import Traffic, calls
+from shardlab.proofs.formulas import Sizes
+from shardlab.proofs.ledger import Ledger
 from shardlab.training.step import StepGradients
 from tests.shardlab.fake_world import alone
 

@@ -6,7 +6,7 @@
 
 from collections import Counter
 
-from shardlab.collective import Traffic, calls
+from shardlab.proofs.collective import Traffic, calls
 
 
 def column_parallel(

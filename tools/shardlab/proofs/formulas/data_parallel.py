@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from shardlab.collective import Call, Traffic, calls
+from shardlab.proofs.collective import Call, Traffic, calls
 
 
 def data_parallel(buckets: Sequence[int], *, ranks: int) -> Traffic:

@@ -4,11 +4,15 @@ Every function returns the `Traffic` of one rank: which collectives, of how many
 many ranks. Over one rank nothing is sent.
 """
 
-from shardlab.formulas.data_parallel import bucket_sizes, data_parallel
-from shardlab.formulas.fully_sharded import flat_elements, fully_sharded, per_parameter_elements
-from shardlab.formulas.gpt import Sizes, micro_batch, step
-from shardlab.formulas.pipeline import pipeline
-from shardlab.formulas.tensor_parallel import (
+from shardlab.proofs.formulas.data_parallel import bucket_sizes, data_parallel
+from shardlab.proofs.formulas.fully_sharded import (
+    flat_elements,
+    fully_sharded,
+    per_parameter_elements,
+)
+from shardlab.proofs.formulas.gpt import Sizes, micro_batch, step
+from shardlab.proofs.formulas.pipeline import pipeline
+from shardlab.proofs.formulas.tensor_parallel import (
     block,
     column_parallel,
     cross_entropy,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
-from shardlab.collective import Call, Traffic, calls
+from shardlab.proofs.collective import Call, Traffic, calls
 
 
 def fully_sharded(

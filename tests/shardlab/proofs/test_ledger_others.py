@@ -21,12 +21,12 @@ from torch.nn.parallel import DistributedDataParallel
 from costlab.contestants import dtensor
 from costlab.contestants import megatron as mcore
 from costlab.contestants import megatron_gpt as megatron_model
-from shardlab import formulas
-from shardlab.collective import Traffic
 from shardlab.comm import World
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.grid import Grid
-from shardlab.ledger import Ledger
+from shardlab.proofs import formulas
+from shardlab.proofs.collective import Traffic
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.fake_world import alone
 
 S, B, H, F, V = 4, 2, 8, 12, 24

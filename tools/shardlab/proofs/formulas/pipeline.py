@@ -1,6 +1,6 @@
 """Pipelines: activations go to the next stage, their gradients come back."""
 
-from shardlab.collective import Traffic, calls
+from shardlab.proofs.collective import Traffic, calls
 
 
 def pipeline(

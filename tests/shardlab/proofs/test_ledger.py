@@ -21,9 +21,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from shardlab import dispatched, ledger
-from shardlab.collective import Call
-from shardlab.ledger import Entry, Ledger, Total
+from shardlab.proofs import dispatched, ledger
+from shardlab.proofs.collective import Call
+from shardlab.proofs.ledger import Entry, Ledger, Total
 
 WORLD = (0, 1, 2, 3)
 PAIR = (1, 3)

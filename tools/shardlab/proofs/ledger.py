@@ -25,9 +25,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from shardlab import dispatched
-from shardlab.collective import Call
 from shardlab.layers.engine import inside_backward
+from shardlab.proofs import dispatched
+from shardlab.proofs.collective import Call
 
 _NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
 

@@ -107,7 +107,7 @@ def _request(func: Any, name: str, given: Mapping[str, Any]) -> Request:
     if form is None:
         raise NotImplementedError(
             f"the ledger does not know {func}, so its count would be wrong; add its form to "
-            "shardlab/dispatched.py, or leave the ledger for this part of the run"
+            "shardlab/proofs/dispatched.py, or leave the ledger for this part of the run"
         )
     op, measured = form
     measured, _, times = measured.partition(" ")

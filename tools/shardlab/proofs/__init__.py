@@ -1,0 +1,1 @@
+"""What was sent, counted where it is dispatched, beside the arithmetic that it must equal."""
