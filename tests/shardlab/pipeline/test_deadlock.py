@@ -21,8 +21,8 @@ from shardlab.pipeline.action import (
 from shardlab.pipeline.deadlock import DeadlockError, Sends, check, deadlock
 from shardlab.pipeline.exchange import with_exchanges
 from shardlab.pipeline.schedule import by_name, forward_only, interleaved, one_forward_one_backward
+from tests.shardlab.pipeline.test_schedule import interleavings
 from tests.shardlab.properties import steady
-from tests.shardlab.test_schedule import interleavings
 
 MACHINES: list[Sends] = ["rendezvous", "buffered"]
 

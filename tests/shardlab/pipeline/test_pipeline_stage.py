@@ -18,7 +18,7 @@ from shardlab.pipeline.schedule import by_name, forward_only, gpipe, one_forward
 from tests.shardlab import pieces
 from tests.shardlab.difference import beyond, difference, differences
 from tests.shardlab.pieces import BATCH, HIDDEN, Piece, chunks_of, named
-from tests.shardlab.test_pipeline_run import Differences
+from tests.shardlab.pipeline.test_pipeline_run import Differences
 
 
 class Saving(torch.autograd.Function):
