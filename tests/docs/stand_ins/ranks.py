@@ -2,7 +2,7 @@
 
 `ranks.py SOCKET` serves; `.venv/bin/torchrun` of a page's clone asks. The command line is read as
 torch reads it, and the ranks are told what torchrun tells them. torch's own launches, whose ranks
-start afresh as a user's do, are in tests/shardlab/test_lab_01.py.
+start afresh as a user's do, are in tests/shardlab/labs/test_lab_01.py.
 """
 
 import json

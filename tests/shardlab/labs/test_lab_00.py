@@ -9,7 +9,16 @@ from types import ModuleType
 import pytest
 import torch
 
-from tests.shardlab.lab_pages import FFN, LANGUAGES, answers, page, python_blocks, run, shown, write
+from tests.shardlab.labs.lab_pages import (
+    FFN,
+    LANGUAGES,
+    answers,
+    page,
+    python_blocks,
+    run,
+    shown,
+    write,
+)
 
 LAB = "00-ffn-by-hand"
 

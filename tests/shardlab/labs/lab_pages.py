@@ -1,7 +1,7 @@
 """What the labs' pages show of a run, between `<!-- NAME -->` and `<!-- /NAME -->`.
 
-Tests hold each block to what a run gives now; `python -m tests.shardlab.lab_pages` writes them all
-anew, in both languages.
+Tests hold each block to what a run gives now; `python -m tests.shardlab.labs.lab_pages` writes
+them all anew, in both languages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LANGUAGES = ("en", "es")
 FFN = ROOT / "experiments" / "35-ffn-by-hand" / "ffn.py"
 TRAIN = ROOT / "experiments" / "35-three-d" / "train.py"
@@ -89,7 +89,7 @@ def _parts(path: Path, block: str) -> tuple[str, str, str]:
 
 def main() -> None:
     """Run the labs and write what they show."""
-    from tests.shardlab import test_lab_00, test_lab_01
+    from tests.shardlab.labs import test_lab_00, test_lab_01
     from tests.shardlab.pool import Pool
 
     pools: dict[int, Pool] = {}

@@ -20,7 +20,7 @@ import torch
 from shardlab.comm import Axis, World
 from shardlab.grid.layout import Layout
 from shardlab.layers.sharding import whole_parameters
-from tests.shardlab.lab_pages import LANGUAGES, TRAIN, page, run, script, shown, table, write
+from tests.shardlab.labs.lab_pages import LANGUAGES, TRAIN, page, run, script, shown, table, write
 from tests.shardlab.pool import Pool
 from tests.shardlab.reference import ReferenceGPT
 
