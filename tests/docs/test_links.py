@@ -1,0 +1,51 @@
+"""A page's links keep to its language: who reads Spanish stays there wherever there is Spanish."""
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from markdown_it import MarkdownIt
+
+from tests.docs.page import ROOT, every_page, spanish
+
+# The README is the door to both languages.
+PAGES = [page for page in every_page() if page != ROOT / "README.md"]
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def pages_linked(page: Path) -> list[str]:
+    """Return the pages of this repository that `page` links to, as it writes them."""
+    found = []
+    # An indented hint is a link's place too; only what stands in a fence or a code span is none.
+    text = re.sub(r"^ {4}(?=.*\S)", "", page.read_text("utf-8"), flags=re.M)
+    for token in MarkdownIt().enable("table").parse(text):
+        for child in token.children or []:
+            address = str(child.attrGet("href") or "").partition("#")[0]
+            if child.type == "link_open" and address.endswith(".md") and "://" not in address:
+                found.append(unquote(address))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_links_to_pages_of_its_own_language(page: Path) -> None:
+    ours = page.name.endswith(".es.md")
+    wrong = [
+        address
+        for address in pages_linked(page)
+        if address.endswith(".es.md") is not ours
+        and (not ours or spanish(page.parent / address).exists())
+    ]
+    assert not wrong, f"{name(page)} leads out of its language: {wrong}"
+
+
+def test_links_are_found_in_paragraphs_tables_and_hints() -> None:
+    for page, address in [
+        ("docs/theory/03-sharded-data-parallelism.es.md", "01-collectives.es.md"),
+        ("docs/labs/03-annotated-reading.es.md", "../reference/rules/N101.es.md"),
+        ("docs/reference/notes.es.md", "rules/N503.es.md"),
+    ]:
+        assert address in pages_linked(ROOT / page)
