@@ -29,7 +29,7 @@ from costlab.point import MIDDLING, MODES, Buffers, Point, finishing, points_of
 from costlab.provenance import cores
 from costlab.result import Metric
 from costlab.settings import Settings
-from costlab.statistic import summary
+from costlab.statistic import middle, percentile
 from shardlab.comm import World
 
 SECTION = "collectives"
@@ -144,25 +144,23 @@ def _most(world: World, values: list[float]) -> list[float]:
 
 
 def _metric(point: Point, world: World) -> Metric:
-    times = summary(point.slowest)
-    skew = summary([slow - fast for slow, fast in zip(point.slowest, point.fastest, strict=True)])
+    times = middle(point.slowest)
+    skew = [slow - fast for slow, fast in zip(point.slowest, point.fastest, strict=True)]
     size = elements(point.size, world.size) * ITEM
-    speed = size / times.typical
+    speed = size / times.value
     return Metric(
         id=Measured(point.link, point.operation.name, world.size, point.size, point.mode).id,
-        value=times.typical,
+        value=times.value,
         unit="s",
-        low=times.p10,
-        high=times.q3,
-        samples=times.samples,
+        low=times.low,
+        high=times.high,
+        samples=len(point.slowest),
+        series=[list(point.slowest)],
         detail={
             "algbw": speed,
             "busbw": speed * float(point.operation.bus_factor(world.size)),
-            "q1": times.q1,
-            "median": times.median,
-            "q3": times.q3,
-            "p95": times.p95,
-            "skew": skew.median,
+            "p95": percentile(point.slowest, 95),
+            "skew": middle(skew).value,
             "verified": True,
             "oversubscribed": world.device.type == "cpu" and world.size > cores(),
         },

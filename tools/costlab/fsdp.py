@@ -33,8 +33,7 @@ from costlab.footprint import Model
 from costlab.result import Metric
 from costlab.settings import Settings
 from costlab.silent_axis import SilentAxis
-from costlab.statistic import percentile, summary
-from costlab.timed import derived, ratio, timed
+from costlab.timed import by_rounds, derived, ratio, timed
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 
@@ -133,28 +132,19 @@ def shares_of(hidden: int, times: Times, ranks: int) -> Iterator[Metric]:
     start = f"fsdp.h{hidden}"
     yield timed(f"{start}.step.silent", times["silent"], ranks=ranks)
     yield timed(f"{start}.communication", times["communication"], ranks=ranks)
-    step, silent = (summary(times[which]).typical for which in ("fsdp", "silent"))
     rounds = [1 - b / a for a, b in zip(times["fsdp"], times["silent"], strict=True)]
-    value = 1 - silent / step
-    yield Metric(
-        id=f"{start}.communication-cost", value=value, unit="ratio", how="derived",
-        samples=len(rounds), low=min(percentile(rounds, 25), value),
-        high=max(percentile(rounds, 75), value),
-    )  # fmt: skip
+    yield by_rounds(f"{start}.communication-cost", rounds, "ratio")
 
 
 def hidden_share(world: World, hidden: int, count: int) -> Iterator[Metric | str]:
-    """The median over `count` steps, with quartiles; of each step the mean over the ranks."""
+    """The median over `count` steps, with its interval; of each step the mean over the ranks."""
     mine = []
     for spans in itertools.islice(timeline.steps(world, hidden), count):
         mine.append(overlap.hidden_share(spans))
         yield f"hidden {hidden}: timeline {len(mine)} of {count}"
     together = torch.tensor(mine, dtype=torch.float64, device=world.device)
     shares = world.whole.all_reduce(together, op="mean").tolist()
-    yield Metric(
-        id=f"fsdp.h{hidden}.hidden-share", value=percentile(shares, 50), unit="ratio",
-        samples=count, low=percentile(shares, 25), high=percentile(shares, 75),
-    )  # fmt: skip
+    yield by_rounds(f"fsdp.h{hidden}.hidden-share", shares, "ratio", how="measured")
 
 
 def memory(world: World, hidden: int) -> Iterator[Metric]:
