@@ -1,0 +1,118 @@
+"""A run keeps what it measured: samples beside the result, an older half until it is equalled."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from costlab import launch, samples, sections
+from costlab.progress import Silent
+from costlab.result import Metric, Result, ResultError, Section, load, save
+from costlab.run import Run
+from costlab.settings import Settings
+from costlab.timed import timed
+
+Item = Metric | str
+MIXED = gzip.compress(b"{}")[:10] + bytes(20)  # its first bytes are a gzip file's
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Run a section of two launches, whose items are given; what it wrote, with its samples."""
+    out = tmp_path / "one.json"
+
+    def run(*launches: Callable[[], Iterator[Item]], before: Result | None = None) -> Result:
+        left = iter(launches)
+        module = SimpleNamespace(measure=None, LAUNCHES=2)
+        monkeypatch.setattr(sections, "load", lambda _: module)
+        monkeypatch.setattr(launch, "run", lambda *_, **__: next(left)())
+        run = Run(Settings(), out, Silent(sys.stderr), {}, before=before)
+        try:
+            run.measure(["tp"])
+        except KeyboardInterrupt:
+            assert run.faults
+        return samples.restored(load(out), out)
+
+    return run
+
+
+def step(name: str, *seconds: float) -> Metric:
+    return timed(f"tp.{name}", list(seconds))
+
+
+def whole(*items: Item) -> Callable[[], Iterator[Item]]:
+    return lambda: (item for item in items)
+
+
+def broken(*items: Item) -> Callable[[], Iterator[Item]]:
+    def measure() -> Iterator[Item]:
+        yield from items
+        raise KeyboardInterrupt
+
+    return measure
+
+
+def test_what_was_timed_is_kept_launch_by_launch(tmp_path: Path, measured: Any) -> None:
+    result = measured(whole(step("a", 1, 2, 3)), whole(step("a", 4.123456, 5)))
+    assert result.metrics()["tp.a"].series == [[1, 2, 3], [4.1235, 5]]
+    with gzip.open(tmp_path / "one.samples.json.gz") as file:  # as the module's docstring says
+        assert json.load(file)["samples"] == {"tp.a": [[1, 2, 3], [4.1235, 5]]}
+    assert b"series" not in (tmp_path / "one.json").read_bytes()
+
+
+def test_two_interruptions_lose_nothing(measured: Any) -> None:
+    """What the first left stays until it is equalled, launch for launch, round for round."""
+    first = measured(whole(step("a", 1, 1), step("b", 2, 2)), broken(step("a", 3, 3, 3)))
+    assert first.sections["tp"].status == "partial"
+    second = measured(broken(step("b", 4)), before=first)
+    assert second.metrics() == first.metrics()
+    third = measured(broken(step("b", 5, 5, 5)), before=second)
+    assert third.metrics()["tp.a"] == first.metrics()["tp.a"]
+    assert third.metrics()["tp.b"].series == [[5, 5, 5]]
+    assert third.sections["tp"].status == "partial"
+
+
+def test_a_whole_section_holds_nothing_of_an_older_half(measured: Any) -> None:
+    first = measured(broken(step("a", 1, 1, 1), step("gone", 2)))
+    second = measured(whole(step("a", 7)), whole(step("a", 9)), before=first)
+    assert {name: one.value for name, one in second.metrics().items()} == {"tp.a": 8}
+    assert second.sections["tp"].status == "complete"
+
+
+def test_no_samples_are_no_fault_and_damaged_ones_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    result = Result(sections={"tp": Section(metrics=[step("a", 1)])})
+    save(result, path)
+    assert samples.load(path) == {}
+    samples.save(result, path)
+    beside = samples.beside(path)
+    assert beside.name == "one.samples.json.gz"
+    for damaged in (b"", b"no gzip", beside.read_bytes()[:-9], MIXED, gzip.compress(b"[]")):
+        beside.write_bytes(damaged)
+        with pytest.raises(ResultError, match=r"one\.samples\.json\.gz holds no samples") as fault:
+            samples.load(path)
+        assert "\n" not in str(fault.value)
+
+
+def test_a_full_disk_leaves_the_older_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "one.json"
+    samples.save(Result(sections={"tp": Section(metrics=[step("a", 1)])}), path)
+
+    def full(_: int) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ResultError, match="No space left on device"):
+        samples.save(Result(sections={"tp": Section(metrics=[step("a", 2)])}), path)
+    assert samples.load(path) == {"tp.a": [[1.0]]}
+    assert [one.name for one in tmp_path.iterdir()] == ["one.samples.json.gz"]
