@@ -87,6 +87,18 @@ def test_a_whole_section_holds_nothing_of_an_older_half(measured: Any) -> None:
     assert second.sections["tp"].status == "complete"
 
 
+def test_what_is_derived_anew_stands_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    derives = SimpleNamespace(derive=lambda _: [Metric(id="fit.a", value=2, unit="s")])
+    monkeypatch.setattr(sections, "load", lambda _: derives)
+    there = Section(status="complete", metrics=[Metric(id="fit.a", value=1, unit="s")])
+    run = Run(
+        Settings(), tmp_path / "one.json", Silent(sys.stderr), {},
+        before=Result(sections={"fit": there}),
+    )  # fmt: skip
+    run.measure(["fit"])
+    assert [metric.value for metric in load(tmp_path / "one.json").sections["fit"].metrics] == [2]
+
+
 def test_no_samples_are_no_fault_and_damaged_ones_are_one_line(tmp_path: Path) -> None:
     path = tmp_path / "one.json"
     result = Result(sections={"tp": Section(metrics=[step("a", 1)])})

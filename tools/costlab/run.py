@@ -116,8 +116,8 @@ class Run:
         return [mine]
 
     def _section(self, name: str, module: Any, worlds: list[tuple[str, int]]) -> None:
-        there = self._there.get(name, Section())
-        section = self.result.sections[name] = Section(note="under way", metrics=there.metrics)
+        there = self._there.get(name, Section()).metrics if worlds else []
+        section = self.result.sections[name] = Section(note="under way", metrics=list(there))
         begin = time.monotonic()
         self._show.begin(name)
         try:
