@@ -17,7 +17,6 @@ of the logits, with which backward begins.
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
@@ -34,6 +33,7 @@ from costlab.result import Metric
 from costlab.settings import Settings
 from costlab.silent_axis import SilentAxis
 from costlab.timed import by_rounds, derived, ratio, timed
+from costlab.watch import Watch
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 
@@ -138,12 +138,15 @@ def shares_of(hidden: int, times: Times, ranks: int) -> Iterator[Metric]:
 
 def hidden_share(world: World, hidden: int, count: int) -> Iterator[Metric | str]:
     """The median over `count` steps, with its interval; of each step the mean over the ranks."""
-    mine = []
-    for spans in itertools.islice(timeline.steps(world, hidden), count):
+    mine, watch, steps = [], Watch(world), iter(timeline.steps(world, hidden))
+    while not watch.enough(count):
+        with watch.round():
+            spans = next(steps)
         mine.append(overlap.hidden_share(spans))
-        yield f"hidden {hidden}: timeline {len(mine)} of {count}"
+        yield f"hidden {hidden}: timeline {watch.clean} of {count}"
+    yield watch.told(count // 2)
     together = torch.tensor(mine, dtype=torch.float64, device=world.device)
-    shares = world.whole.all_reduce(together, op="mean").tolist()
+    shares = watch.kept(count // 2, world.whole.all_reduce(together, op="mean").tolist())
     yield by_rounds(f"fsdp.h{hidden}.hidden-share", shares, "ratio", how="measured")
 
 

@@ -18,6 +18,7 @@ from costlab.contestants.rounds import Rounds, measuring
 from costlab.result import Metric
 from costlab.settings import Settings
 from costlab.timed import Detail, by_rounds, derived, ratio, timed
+from costlab.watch import Watch
 from shardlab.comm import World
 from shardlab.links.shared_memory.patience import cores
 from shardlab.pipeline.timeline import Timeline
@@ -47,12 +48,15 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
         yield from beside_others(world, settings)
 
 
-def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Metric]:
+def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Metric | str]:
     """One schedule's bubble, what theory says of it, and what it holds."""
     kind = "compute" if cores() >= world.size else "wait"
+    watch = Watch(world)
     timelines = bubble.measured(
-        world, kind=kind, schedule=schedule, microbatches=MICROBATCHES, rounds=rounds, seconds=WAIT
-    )
+        world, kind=kind, schedule=schedule, microbatches=MICROBATCHES, rounds=rounds,
+        seconds=WAIT, watch=watch,
+    )  # fmt: skip
+    yield watch.told(rounds // 2)
     yield from metrics(schedule, world.size, MICROBATCHES, timelines, kind=kind)
 
 

@@ -64,17 +64,50 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             )
 
 
+class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What else ran while some rounds were measured (`watch.py`).
+
+    Args:
+        rounds: that were measured; of them
+        dropped: since something else used the cores,
+        spoiled: in the same way, but kept, since too few others were left,
+        unwatched: on a system that doesn't say what else runs.
+        there: seconds of cores in all, of the rounds that were watched; of them
+        foreign: used by something else. The share of the worst round that was not clean is
+        most: 0 where all were.
+        waited: seconds in which some task waited for a core, the ranks' own among them.
+    """
+
+    rounds: int = 0
+    dropped: int = 0
+    spoiled: int = 0
+    unwatched: int = 0
+    there: float = 0.0
+    foreign: float = 0.0
+    most: float = 0.0
+    waited: float = 0.0
+
+    def __add__(self, other: Load) -> Load:
+        """Both together."""
+        both = [
+            (name, getattr(self, name), getattr(other, name)) for name in self.__struct_fields__
+        ]
+        return Load(**{name: max(a, b) if name == "most" else a + b for name, a, b in both})
+
+
 class Section(msgspec.Struct, kw_only=True):
     """A part of the lab: "collectives", "tp", "fsdp", "pipeline", "counts", "one-gpu".
 
     Args:
         status: "complete", or "partial" where it broke off, with the reason in `note`.
         seconds: it took.
+        load: what else ran while its rounds were measured, where it has any.
     """
 
     status: Literal["complete", "partial"] = "partial"
     note: str = ""
     seconds: float = 0.0
+    load: Load | None = None
     metrics: list[Metric] = []
 
 

@@ -19,11 +19,12 @@ import msgspec
 from costlab import asked, launch, samples, sections, torchrun
 from costlab.launch import LaunchError
 from costlab.progress import Display
-from costlab.result import Metric, Result, ResultError, Section, save
+from costlab.result import Load, Metric, Result, ResultError, Section, save
 from costlab.sections import SectionError
 from costlab.settings import Settings
 from costlab.statistic import over_launches
 from costlab.uninterrupted import uninterrupted
+from costlab.watch import Watched
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -60,6 +61,7 @@ class Run:
         self._show = show
         self._world = world
         self._timeout = timeout
+        self._load: Load | None = None  # of the section that is measured
 
     def measure(self, names: list[str], *, whole: bool = False) -> None:
         """Measure some sections, in order.
@@ -152,6 +154,7 @@ class Run:
     def _launches(self, section: Section, module: Any, worlds: list[tuple[str, int]]) -> None:
         """Measure launch after launch; what several of them measured becomes one metric each."""
         there, launched = section.metrics, dict[str, list[Metric]]()
+        section.load = self._load = None
         count = 1 if self._world is not None else sections.launches(module, self._settings)
         for number in range(count):
             latest: dict[str, Metric] = {}  # of this launch: an id said again replaces what it said
@@ -172,6 +175,7 @@ class Run:
                         launched.setdefault(name, []).append(metric)
                     made = [over_launches(same) for same in launched.values()]
                     section.metrics = _no_less(there, made)
+                    section.load = self._load
             self._save()
         section.metrics = made
 
@@ -180,6 +184,8 @@ class Run:
     ) -> Generator[Metric]:
         def progress(line: str) -> None:
             self._show.step(where + line)
+            if isinstance(line, Watched):
+                self._load = line.load + (self._load or Load())
 
         if self._world is not None:
             return torchrun.run(module.measure, settings, self._world, progress)
