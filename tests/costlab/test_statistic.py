@@ -2,13 +2,14 @@
 
 import random
 import statistics
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from costlab.result import Metric
-from costlab.statistic import middle, over_launches, percentile
+from costlab.statistic import Middle, middle, of_calls, over_launches, percentile
 from costlab.timed import by_rounds, ratio, timed
 
 TIMES = st.lists(st.floats(1e-9, 1e4), min_size=1, max_size=200)
@@ -39,22 +40,31 @@ def test_the_interval_is_read_off_the_sorted_values(count: int, low: int, high: 
     assert middle(values) == (statistics.median(values), low, high)
 
 
-@pytest.mark.parametrize("count", [6, 9, 15, 40, 1500])
-def test_the_interval_holds_the_true_median_as_often_as_it_says(count: int) -> None:
+@pytest.mark.parametrize(("statistic", "true"), [(middle, 0.6931), (of_calls, 0.2231)])
+@pytest.mark.parametrize("count", [17, 21, 40, 1100])
+def test_the_interval_holds_the_true_value_as_often_as_it_says(
+    count: int, statistic: Callable[[Sequence[float]], Middle], true: float
+) -> None:
     """Of a distribution with a long tail, as timings have."""
     draw, held, tries = random.Random(count), 0, 2000 if count < 100 else 300
     for _ in range(tries):
-        found = middle([draw.expovariate(1.0) ** 3 for _ in range(count)])
-        held += found.low <= 0.6931**3 <= found.high
+        found = statistic([draw.expovariate(1.0) ** 3 for _ in range(count)])
+        held += found.low <= true**3 <= found.high
     assert held / tries > 0.93
 
 
-def test_what_the_scheduler_does_to_some_calls_moves_the_value_little() -> None:
+def test_of_calls_it_is_the_20th_percentile_where_there_are_enough_to_hold_it() -> None:
+    calls = [float(number) for number in range(1, 18)]
+    assert of_calls(calls) == (4, 1, 8)  # 0.8^17 = 0.0225: one time in 44 none lies below it
+    assert of_calls(calls[:16]) == middle(calls[:16]) == (8.5, 4, 13)
+
+
+def test_what_the_scheduler_does_to_most_calls_moves_their_value_little() -> None:
     quiet = random.Random(1)
     calm = [1e-4 * quiet.uniform(0.98, 1.02) for _ in range(200)]
-    disturbed = [t + (4e-3 if quiet.random() < 0.4 else 0) for t in calm]
-    assert middle(disturbed).value == pytest.approx(middle(calm).value, rel=0.03)
-    assert sum(disturbed) > 10 * sum(calm)
+    disturbed = [t + (4e-3 if quiet.random() < 0.6 else 0) for t in calm]
+    assert of_calls(disturbed).value == pytest.approx(of_calls(calm).value, rel=0.03)
+    assert middle(disturbed).value > 10 * middle(calm).value
 
 
 @given(TIMES, TIMES)
@@ -70,6 +80,8 @@ def test_every_metric_made_of_drawn_rounds_lies_within_its_spread(
         by_rounds("a.saved", [1 - b / a for a, b in zip(one, other, strict=True)], "ratio"),
     ]  # fmt: skip
     made.append(over_launches([timed("a.one", [value]) for value in one]))
+    calls = of_calls(one)
+    assert calls.low <= calls.value <= calls.high
     for metric in made:
         assert metric.low is not None and metric.high is not None
         assert metric.low <= metric.value <= metric.high

@@ -30,7 +30,7 @@ from costlab.point import MIDDLING, MODES, Buffers, Point, finishing, points_of
 from costlab.provenance import cores
 from costlab.result import Metric
 from costlab.settings import Settings
-from costlab.statistic import middle, percentile
+from costlab.statistic import middle, of_calls, percentile
 from costlab.watch import Watch
 from shardlab.comm import World
 
@@ -152,7 +152,7 @@ def _metric(point: Point, world: World, watch: Watch) -> Metric:
         [seconds for taken in watch.kept(LEAST, rounds) for seconds in taken]
         for rounds in (point.slowest, point.fastest)
     )
-    times = middle(slowest)
+    times = of_calls(slowest)
     skew = [slow - fast for slow, fast in zip(slowest, fastest, strict=True)]
     size = elements(point.size, world.size) * ITEM
     speed = size / times.value
@@ -167,6 +167,7 @@ def _metric(point: Point, world: World, watch: Watch) -> Metric:
         detail={
             "algbw": speed,
             "busbw": speed * float(point.operation.bus_factor(world.size)),
+            "median": middle(slowest).value,
             "p95": percentile(slowest, 95),
             "skew": middle(skew).value,
             "verified": True,
