@@ -197,14 +197,14 @@ def breakdown(start: str, end: str, times: Times, ranks: int, backend: str) -> I
 
 def derive(metrics: Mapping[str, Metric]) -> Iterator[Metric]:
     """What all launches together say: the rest of each step, the parts' shares, the crossover."""
-    speedups: dict[str, dict[int, float]] = {}
+    speedups: dict[str, dict[int, Metric]] = {}
     for metric in metrics.values():
         if found := _STEP.fullmatch(metric.id):
             yield from shares(
                 found["start"], found["end"] or "", metrics, str(metric.detail["link"])
             )
         elif found := _SPEEDUP.fullmatch(metric.id):
-            speedups.setdefault(found["link"], {})[int(found["hidden"])] = metric.value
+            speedups.setdefault(found["link"], {})[int(found["hidden"])] = metric
     for link, by_hidden in speedups.items():
         yield from crossover(link, by_hidden)
 
