@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from costlab import launch, samples, sections
+from costlab import launch, samples, sections, summary
+from costlab.disturbed import said
 from costlab.progress import Silent
-from costlab.result import Metric, Result, ResultError, Section, load, save
+from costlab.result import Load, Metric, Result, ResultError, Section, load, save
 from costlab.run import Run
 from costlab.settings import Settings
 from costlab.timed import timed
+from costlab.watch import Watched
 
 Item = Metric | str
 MIXED = gzip.compress(b"{}")[:10] + bytes(20)  # its first bytes are a gzip file's
@@ -66,6 +68,29 @@ def test_what_was_timed_is_kept_launch_by_launch(tmp_path: Path, measured: Any) 
     with gzip.open(tmp_path / "one.samples.json.gz") as file:  # as the module's docstring says
         assert json.load(file)["samples"] == {"tp.a": [[1, 2, 3], [4.1235, 5]]}
     assert b"series" not in (tmp_path / "one.json").read_bytes()
+
+
+def test_what_else_ran_stands_with_the_section_of_all_its_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the ranks say of it goes the way of progress, and is shown above the numbers."""
+    loads = iter([Load(rounds=4, dropped=1, there=8, most=0.3), Load(rounds=5, there=10)])
+
+    def told(*_: object, on_progress: Callable[[str], None], **__: object) -> Iterator[Metric]:
+        one = next(loads)
+        on_progress(Watched(said(one).en, one))
+        yield step("a", 1, 2)
+
+    module = SimpleNamespace(measure=None, LAUNCHES=2)
+    monkeypatch.setattr(sections, "load", lambda _: module)
+    monkeypatch.setattr(launch, "run", told)
+    run = Run(Settings(), tmp_path / "one.json", Silent(sys.stderr), {})
+    run.measure(["tp"])
+    kept = load(tmp_path / "one.json").sections["tp"].load
+    assert kept == Load(rounds=9, dropped=1, there=18, most=0.3)
+    summary.show(run.result, whole=False)
+    shown = capsys.readouterr().out
+    assert 0 < shown.find("tp: 1 of 9 rounds dropped") < shown.find("tp.a")
 
 
 def test_two_interruptions_lose_nothing(measured: Any) -> None:

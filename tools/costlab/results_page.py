@@ -9,8 +9,9 @@ from costlab import page, quantity
 from costlab.claims import Words
 from costlab.disturbed import said
 from costlab.figures import FIGURES, FOLDER
-from costlab.result import SCHEMA, Metric, Result, Section, load
+from costlab.result import Metric, Result, Section, load
 from costlab.results_tables import TABLES, Table
+from costlab.stated_rule import stated
 
 STEM = "RESULTS"
 REFERENCE = "results/reference.json"
@@ -29,34 +30,6 @@ INTRO = Words(
     "parte que no está aquí. Enlaza una fila para citar su valor: `make check` exige que sean "
     "iguales.",
 )
-RULE = Words(
-    "**One rule for every row.** A value is the median of *n* observations, each as long as its "
-    "slowest rank took; after a slash stands from how many launches they are, and then it is the "
-    "median of the launches. The spread is the interval that holds the true median with 95 %, read "
-    "off the sorted observations; of five or fewer it goes from the least to the most. A ratio is "
-    "taken within each round, and its value is the median of those. Rounds in which something else "
-    "used the cores are dropped, and counted. The spread of a fitted line is the 95 % interval of "
-    "its parameter, and of a crossing that of resampled rounds. [More of it]({page}).",
-    "**Una regla para cada fila.** Un valor es la mediana de *n* observaciones, cada una tan larga "
-    "como la de su rank más lento; tras una barra está de cuántos lanzamientos son, y entonces es "
-    "la mediana de los lanzamientos. La dispersión es el intervalo que contiene la mediana "
-    "verdadera con un 95 %, leído en las observaciones ordenadas; con cinco o menos va del mínimo "
-    "al máximo. Un cociente se toma dentro de cada ronda, y su valor es la mediana de ellos. Las "
-    "rondas en que otra cosa usó los núcleos se descartan, y se cuentan. La dispersión de una "
-    "recta ajustada es el intervalo del 95 % de su parámetro; la de un cruce, el de rondas "
-    "remuestreadas. [Más sobre ello]({page}).",
-)
-OLDER = Words(
-    "**An older statistic.** This run is from before the bench took medians: a time is the 20th "
-    "percentile of *n* repeats, each as long as its slowest rank took, of several launches the "
-    "middle one. Its spread is two quantiles, of several launches the least and the most, widened "
-    "where they did not hold the value.",
-    "**Un estadístico anterior.** Esta ejecución es de antes de que el banco tomara medianas: un "
-    "tiempo es el percentil 20 de *n* repeticiones, cada una tan larga como la de su rank más "
-    "lento; de varios lanzamientos, el del medio. Su dispersión son dos cuantiles, o el mínimo y "
-    "el máximo de los lanzamientos, ensanchados donde no contenían el valor.",
-)
-BENCH = Words("../../docs/reference/bench.md", "../../docs/reference/bench.es.md")
 SECTIONS = {
     "collectives": Words("Collectives", "Colectivas"),
     "fit": Words("Latency and bandwidth, piece by piece", "Latencia y ancho de banda, por tramos"),
@@ -144,8 +117,7 @@ def text(result: Result, lab: Path, language: str) -> str:
     drawn = [stem for stem in FIGURES if (lab / FOLDER / f"{stem}-light.svg").is_file()]
     files = [f"{FOLDER}/{stem}-{shade}.svg" for stem in drawn for shade in ("light", "dark")]
     lines = page.head(TITLE.of(language), lab, [REFERENCE, *files])
-    rule = RULE if result.schema == SCHEMA else OLDER
-    lines += [INTRO.of(language), "", rule.of(language).format(page=BENCH.of(language)), ""]
+    lines += [INTRO.of(language), "", stated(result, language), ""]
     lines += [f"## {MACHINE.of(language)}", "", *_machine(result, language)]
     left = {
         name: metric for name, metric in result.metrics().items() if not name.startswith(_DRAWN)
