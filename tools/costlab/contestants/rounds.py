@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 import torch
 
-from costlab.watch import Watch
+from costlab.result import Load
+from costlab.watch import Watch, Watched
 from shardlab.comm import World
 
 # One training step; returns its loss, or None on a rank that takes no part.
@@ -51,19 +52,21 @@ class Rounds:
 
 def measure(
     world: World, steps: Mapping[str, Step], rounds: Rounds, order: random.Random
-) -> dict[str, list[float]]:
-    """Seconds of each step, the slowest rank's, by contestant; round by round.
+) -> tuple[dict[str, list[float]], Load]:
+    """Seconds of each step, the slowest rank's, by contestant, round by round; and what else ran.
 
     Raises:
         RuntimeError: the contestants' first losses differ.
     """
-    under_way = measuring(world, steps, rounds, order)
+    under_way, load = measuring(world, steps, rounds, order), Load()
     while True:
         try:
-            next(under_way)
+            line = next(under_way)
         except StopIteration as end:
             times: dict[str, list[float]] = end.value
-            return times
+            return times, load
+        if isinstance(line, Watched):
+            load += line.load
 
 
 def measuring(
