@@ -14,6 +14,9 @@ RANKS = 2
 
 
 def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+    if os.environ["FAULT"] == "killed at once" and world.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    world.whole.barrier()
     yield Metric(id="count.before", value=1, unit="count", how="counted")
     world.whole.barrier()
     yield "half-way"

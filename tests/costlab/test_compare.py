@@ -125,6 +125,8 @@ def whole_run(name: str, slow: str = "") -> Result:
     for id_, (unit, *values) in runs[name].items():
         factor = 1.2 if family_of(id_) == slow else 1.0
         value, low, high = (v if v is None else v * factor for v in values)
+        if low is not None:  # of the time when a value might lie outside its spread
+            low, high = min(low, value), max(high, value)
         metrics.append(Metric(id=id_, value=value, unit=unit, low=low, high=high))
     return Result(sections={"all": Section(status="complete", metrics=metrics)})
 

@@ -32,7 +32,7 @@ def test_a_ranks_products_are_an_nth_of_a_blocks(ranks: int) -> None:
 def test_efficiency_is_a_whole_blocks_time_over_n_times_a_ranks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seconds = iter([8.0] * 5 + [5.0] * 5)
+    seconds = iter([8.0, 5.0] * 4 + [80.0, 50.0])  # a round that took ten times as long
     monkeypatch.setattr(one_gpu, "_seconds", lambda *_: next(seconds))
     whole, half = one_gpu.efficiencies(CPU, 16, "fp32", tokens=4, tensor=(1, 2), rounds=3)
     assert (whole.id, whole.value) == ("gpu.h16.tp1.fp32.efficiency", 1.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from costlab.quantity import shown, spread
-from costlab.result import Metric
+from costlab.quantity import count, shown, spread
+from costlab.result import How, Metric
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,27 @@ def test_a_value_is_written_so(name: str, value: float, unit: str, text: str) ->
 def test_a_spread_is_written_as_its_value_is_and_only_where_there_is_one() -> None:
     assert spread(Metric(id="a", value=2e-3, unit="s", low=1e-3, high=2.5e-3)) == "1 ms – 2.50 ms"
     assert spread(Metric(id="a", value=2, unit="count")) == ""
+
+
+@pytest.mark.parametrize(
+    ("how", "samples", "launches", "text"),
+    [
+        ("measured", 12, None, "12"),
+        ("measured", 1660, 5, "1,660 / 5"),
+        ("measured", 1, None, "1"),
+        ("counted", 1, None, "–"),
+        ("modelled", 1, None, "–"),
+    ],
+)
+def test_a_row_says_on_how_many_observations_it_stands(
+    how: How, samples: int, launches: int | None, text: str
+) -> None:
+    detail: dict[str, str | float | int | bool] = {"launches": launches} if launches else {}
+    metric = Metric(id="a", value=1, unit="s", how=how, samples=samples, detail=detail)
+    assert count(metric) == text
+
+
+def test_what_is_derived_says_it_where_it_has_a_spread_and_a_dash_where_not() -> None:
+    plain = Metric(id="a", value=1, unit="s", how="derived")
+    assert count(plain) == "–"
+    assert count(Metric(id="a", value=1, unit="s", how="derived", low=1, high=2, samples=7)) == "7"

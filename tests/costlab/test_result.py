@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from costlab.result import Metric, Result, ResultError, Section, load, save
+from costlab.result import SCHEMA, Metric, Result, ResultError, Section, load, save
 
 
 def a_result() -> Result:
@@ -74,6 +74,42 @@ def test_a_full_disk_leaves_the_older_file_and_nothing_else(
     assert "\n" not in str(fault.value)
     assert load(path) == a_result()
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(1.1, 2.0), (0.5, 0.9), (None, 2.0), (0.5, None), (float("nan"), 2.0)]
+)
+def test_a_value_outside_its_own_spread_is_refused(low: float | None, high: float | None) -> None:
+    with pytest.raises(ValueError, match=r"tp\.step is 1, which its own spread, .* does not hold"):
+        Metric(id="tp.step", value=1.0, unit="s", low=low, high=high)
+
+
+def outside(schema: int) -> bytes:
+    """A result whose value lies below its spread, as some did whose value was a 20th percentile."""
+    metric = {"id": "tp.step", "value": 1.0, "unit": "s", "low": 1.1, "high": 2.0}
+    return msgspec.json.encode({"schema": schema, "sections": {"tp": {"metrics": [metric]}}})
+
+
+def test_a_file_that_says_so_is_refused_and_an_older_ones_spread_is_widened(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    path.write_bytes(outside(SCHEMA))
+    with pytest.raises(ResultError, match="does not hold"):
+        load(path)
+    for older in (1, 2):
+        path.write_bytes(outside(older))
+        read = load(path)
+        metric = read.metrics()["tp.step"]
+        assert (metric.low, metric.value, metric.high, read.schema) == (1.0, 1.0, 2.0, older)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_who_may_read_a_result_the_umask_says(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        save(a_result(), tmp_path / "one.json")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "one.json").stat().st_mode & 0o777 == mode
 
 
 def test_numbers_of_numpy_and_torch_are_written_as_numbers(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from costlab import page, quantity, results_page
 from costlab.generate import generate
-from costlab.result import Metric, Result, Section, load, save
+from costlab.result import Load, Metric, Result, Section, save
+from costlab.result import load as load_result
 from costlab.results_tables import TABLES
 from notelab import results_page as rows
 from notelab.check import check_lab
@@ -18,7 +19,7 @@ from notelab.memo import Memo
 from notelab.sources.library import Library
 from notelab.sources.store import Store
 from notelab.workbook import Bench
-from tests.costlab.tiny_run import ROOT, counted, lab, step
+from tests.costlab.tiny_run import LAB, ROOT, counted, lab, step
 
 # What these pages can be wrong in; citations are proved where the sources are, by `make check`.
 OURS = re.compile(r"N[1345]|N6")
@@ -102,7 +103,7 @@ def test_every_metric_has_one_row_with_its_value_in_every_language(
     book: Path, language: str
 ) -> None:
     found = rows.read(book / page.name("RESULTS", language)).values
-    metrics = load(book / results_page.REFERENCE).metrics()
+    metrics = load_result(book / results_page.REFERENCE).metrics()
     quotable = {name: one for name, one in metrics.items() if not name.startswith("timeline.")}
     assert found == {page.row_of(name): [quantity.shown(one)] for name, one in quotable.items()}
 
@@ -123,6 +124,60 @@ def test_the_machine_is_said_and_a_section_that_broke_off_is_too(tmp_path: Path)
     text = results_page.text(result, folder, "en")
     assert "| processor | a processor |" in text
     assert "broke off: rank 1 was killed" in text
+
+
+@pytest.mark.parametrize(
+    ("load", "en", "es"),
+    [
+        (Load(rounds=9, dropped=2, there=90, foreign=9, most=0.41),
+         "\n2 of 9 rounds dropped: something else used up to 41 % of the cores.\n",
+         "\n2 de 9 rondas descartadas: otra cosa usó hasta el 41 % de los núcleos.\n"),
+        (Load(rounds=9, spoiled=7, there=90, foreign=45, most=0.8),
+         "\n**The machine was busy: don't quote this. In 7 of 9 rounds",
+         "\n**La máquina estaba ocupada: no cites esto. En 7 de 9 rondas"),
+    ],
+)  # fmt: skip
+def test_a_section_says_above_its_numbers_what_else_ran(
+    tmp_path: Path, load: Load, en: str, es: str
+) -> None:
+    folder = lab(tmp_path, {})
+    metrics = step(128, "gloo", 0.8)
+    result = Result(sections={"tp": Section(status="complete", load=load, metrics=metrics)})
+    save(result, folder / results_page.REFERENCE)
+    read = load_result(folder / results_page.REFERENCE)
+    for language, words in (("en", en), ("es", es)):
+        text = results_page.text(read, folder, language)
+        assert 0 < text.find(words) < text.find('id="tp-h128')
+
+
+def test_the_rule_is_said_once_and_an_older_run_does_not_claim_it(tmp_path: Path) -> None:
+    folder = lab(tmp_path, {one.id: one for one in step(128, "gloo", 0.8)})
+    result = load_result(folder / results_page.REFERENCE)
+    new = results_page.text(result, folder, "en")
+    assert new.count("One rule for every row") == 1
+    assert "20th percentile of *n* repeats" not in new
+    result.schema = 1
+    old = results_page.text(result, folder, "en")
+    assert old.count("20th percentile of *n* repeats") == 1
+    assert "One rule for every row" not in old
+
+
+def test_every_value_of_the_committed_reference_lies_within_its_spread() -> None:
+    metrics = load_result(LAB / results_page.REFERENCE).metrics()
+    spread = [one for one in metrics.values() if one.low is not None]
+    assert len(spread) > 500
+    assert all(one.low <= one.value <= one.high for one in spread if one.high is not None)
+
+
+def test_every_row_says_its_n(book: Path) -> None:
+    for language in page.LANGUAGES:
+        rows_ = [
+            [cell.strip() for cell in line.strip("| ").split(" | ")]
+            for line in (book / page.name("RESULTS", language)).read_text("utf-8").splitlines()
+            if '<a id="' in line
+        ]
+        assert rows_
+        assert all(re.fullmatch(r"–|[\d,]+( / \d+)?", cells[-2]) for cells in rows_)
 
 
 def test_figures_stand_in_light_and_dark_where_the_result_has_them(book: Path) -> None:
@@ -146,7 +201,7 @@ def test_a_refuted_or_conditional_claim_says_what_is_true_instead(book: Path) ->
 def test_no_pattern_takes_what_another_tables_is_for(book: Path) -> None:
     taken = [
         name
-        for name in load(book / results_page.REFERENCE).metrics()
+        for name in load_result(book / results_page.REFERENCE).metrics()
         for table in TABLES
         if re.fullmatch(table.pattern, name) and not table.folded
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -21,6 +22,7 @@ from costlab.crossover import crossover
 from costlab.result import Metric
 from costlab.settings import Settings
 from costlab.statistic import over_launches
+from costlab.timed import ratio
 from shardlab.comm import Axis, World
 from shardlab.proofs.ledger import Ledger
 
@@ -161,12 +163,54 @@ def test_four_ranks_have_ids_of_their_own() -> None:
 def test_the_crossover_lies_between_the_logarithms_of_the_sizes(
     speedups: dict[int, float], place: float | None, words: str
 ) -> None:
-    found = by_id(crossover("gloo", speedups))
+    found = by_id(crossover("gloo", {h: speedup(h, [one]) for h, one in speedups.items()}))
     exists = found["tp.crossover.gloo.exists"]
     assert (exists.value, exists.detail["found"]) == (float(place is not None), words)
     assert (place is None) == ("tp.crossover.gloo" not in found)
     if place is not None:
         assert found["tp.crossover.gloo"].value == pytest.approx(place)
+
+
+def speedup(hidden: int, *launches: list[float]) -> Metric:
+    made = [ratio(f"tp.h{hidden}.speedup.gloo", one, [1.0] * len(one)) for one in launches]
+    return over_launches(made)
+
+
+def test_a_crossing_has_the_interval_of_its_rounds_drawn_anew() -> None:
+    """Of rounds that differ by 10 %, where the curve rises by the square root of two an octave."""
+    draw = random.Random(1)
+    true = {hidden: (hidden / 200) ** 0.5 for hidden in (64, 128, 256, 512)}
+    widths = []
+    for rounds in (9, 100):
+        speedups = {
+            hidden: speedup(
+                hidden, *([one * draw.lognormvariate(0, 0.1) for _ in range(rounds)] for _ in "123")
+            )
+            for hidden, one in true.items()
+        }
+        (found,) = [one for one in crossover("gloo", speedups) if one.unit == "hidden"]
+        assert found.low is not None and found.high is not None
+        assert found.low <= found.value <= found.high
+        assert found.low < 200 < found.high
+        assert found.samples == 4 * 3 * rounds
+        assert found == next(one for one in crossover("gloo", speedups) if one.unit == "hidden")
+        widths.append(found.high / found.low)
+    assert 1 < widths[1] < widths[0] < 1.6
+
+
+def test_a_crossing_that_rounds_do_not_agree_on_reaches_to_the_last_size() -> None:
+    speedups = {64: speedup(64, [0.5, 0.6, 0.4]), 128: speedup(128, [0.5, 1.1, 1.4])}
+    (found,) = [one for one in crossover("gloo", speedups) if one.unit == "hidden"]
+    assert found.high == 128
+    assert 0 < float(found.detail["beyond"]) < 1
+
+
+def test_without_its_rounds_a_crossing_has_no_interval() -> None:
+    bare = {
+        h: msgspec.structs.replace(speedup(h, [r]), series=[]) for h, r in ((64, 0.5), (128, 2))
+    }
+    (found,) = [one for one in crossover("gloo", bare) if one.unit == "hidden"]
+    assert (found.low, found.high) == (None, None)
 
 
 @pytest.mark.parametrize(("places", "ranks"), [(2, (2,)), (3, (2,)), (4, (2, 4))])

@@ -142,7 +142,7 @@ def _measure(names: list[str], *, whole: bool, **options: Any) -> int:
         if output_format == "json":
             from msgspec import json
 
-            click.echo(json.format(json.encode(run.result), indent=1).decode())
+            click.echo(json.format(json.encode(run.result.bare()), indent=1).decode())
         else:
             from costlab import summary
 

@@ -3,8 +3,9 @@
 Protocol. A *point* is a link, an operation, a size and a mode. Each point is called once untimed
 and its result verified, then warmed up. Then come rounds: each visits every point, in an order
 drawn anew, so that a machine that slows down for a minute slows all sizes a little rather than one
-of them a lot. Before each timed call a barrier; a call takes as long as its slowest rank. At the
-end a quarter of the results, drawn anew, is verified once more.
+of them a lot; a round in which something else used the cores is dropped. Before each timed call a
+barrier; a call takes as long as its slowest rank. At the end a quarter of the results, drawn anew,
+is verified once more.
 
     blocking      one call, and its result is there
     back-to-back  a train of calls started one after another, then waited for; a call's share
@@ -18,7 +19,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import torch
 
@@ -29,7 +30,8 @@ from costlab.point import MIDDLING, MODES, Buffers, Point, finishing, points_of
 from costlab.provenance import cores
 from costlab.result import Metric
 from costlab.settings import Settings
-from costlab.statistic import summary
+from costlab.statistic import middle, of_calls, percentile
+from costlab.watch import Watch
 from shardlab.comm import World
 
 SECTION = "collectives"
@@ -74,11 +76,11 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
     yield "warm-up"
     for point in points:
         point.step(0)
-    yield from _rounds(world, settings, points, line_up)
+    watch = yield from _rounds(world, settings, points, line_up)
     order = random.Random(settings.seed)  # noqa: S311
     for check in order.sample(checks, len(checks) // 4):
         check()
-    yield from (_metric(point, world) for point in points)
+    yield from (_metric(point, world, watch) for point in points)
 
 
 def _modes(operation: Operation, size: int, settings: Settings) -> tuple[str, ...]:
@@ -99,32 +101,34 @@ def _modes(operation: Operation, size: int, settings: Settings) -> tuple[str, ..
 
 def _rounds(
     world: World, settings: Settings, points: list[Point], line_up: Callable[[], None]
-) -> Iterator[Metric | str]:
+) -> Generator[Metric | str, None, Watch]:
     order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
-    rounds, done, turn = LEAST, 0, 0
+    wanted, watch, turn = LEAST, Watch(world), 0
     gc.collect()
     gc.disable()
     try:
-        while done < rounds:
+        while not watch.enough(wanted):
             begin = time.perf_counter()
             taken: list[float] = []
             visited = order.sample(points, len(points))
-            for point in visited:
-                if point.size <= MIDDLING:  # not the first of its kind since a large one
-                    point.step(turn)
-                for _ in range(point.visits):
-                    line_up()
-                    taken.append(point.step(turn))
-                    turn += 1
+            with watch.round():
+                for point in visited:
+                    if point.size <= MIDDLING:  # not the first of its kind since a large one
+                        point.step(turn)
+                    for _ in range(point.visits):
+                        line_up()
+                        taken.append(point.step(turn))
+                        turn += 1
             _exchange(world, visited, taken)
-            done += 1
-            if done == 1:  # the first round says how many the time allows
+            if watch.drawn == 1:  # the first round says how many the time allows
                 spent = _most(world, [time.perf_counter() - begin])[0]
-                rounds = max(LEAST, min(MOST, int(BUDGET[settings.profile] / spent)))
-            yield f"round {done} of {rounds}"
-            yield from (_metric(point, world) for point in points)
+                wanted = max(LEAST, min(MOST, int(BUDGET[settings.profile] / spent)))
+            yield watch.progress(wanted)
+            yield from (_metric(point, world, watch) for point in points)
+        yield watch.told(LEAST)
     finally:
         gc.enable()
+    return watch
 
 
 def _exchange(world: World, visited: list[Point], taken: list[float]) -> None:
@@ -132,8 +136,8 @@ def _exchange(world: World, visited: list[Point], taken: list[float]) -> None:
     slowest, fastest = _most(world, taken), [-t for t in _most(world, [-t for t in taken])]
     place = 0
     for point in visited:
-        point.slowest += slowest[place : place + point.visits]
-        point.fastest += fastest[place : place + point.visits]
+        point.slowest.append(slowest[place : place + point.visits])
+        point.fastest.append(fastest[place : place + point.visits])
         place += point.visits
 
 
@@ -143,26 +147,29 @@ def _most(world: World, values: list[float]) -> list[float]:
     return most
 
 
-def _metric(point: Point, world: World) -> Metric:
-    times = summary(point.slowest)
-    skew = summary([slow - fast for slow, fast in zip(point.slowest, point.fastest, strict=True)])
+def _metric(point: Point, world: World, watch: Watch) -> Metric:
+    slowest, fastest = (
+        [seconds for taken in watch.kept(LEAST, rounds) for seconds in taken]
+        for rounds in (point.slowest, point.fastest)
+    )
+    times = of_calls(slowest)
+    skew = [slow - fast for slow, fast in zip(slowest, fastest, strict=True)]
     size = elements(point.size, world.size) * ITEM
-    speed = size / times.typical
+    speed = size / times.value
     return Metric(
         id=Measured(point.link, point.operation.name, world.size, point.size, point.mode).id,
-        value=times.typical,
+        value=times.value,
         unit="s",
-        low=times.p10,
-        high=times.q3,
-        samples=times.samples,
+        low=times.low,
+        high=times.high,
+        samples=len(slowest),
+        series=[slowest],
         detail={
             "algbw": speed,
             "busbw": speed * float(point.operation.bus_factor(world.size)),
-            "q1": times.q1,
-            "median": times.median,
-            "q3": times.q3,
-            "p95": times.p95,
-            "skew": skew.median,
+            "median": middle(slowest).value,
+            "p95": percentile(slowest, 95),
+            "skew": middle(skew).value,
             "verified": True,
             "oversubscribed": world.device.type == "cpu" and world.size > cores(),
         },

@@ -22,8 +22,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from rich.table import Table
 
+from costlab.disturbed import said
 from costlab.quantity import shown
-from costlab.result import Metric, Result
+from costlab.result import SCHEMA, Metric, Result
 from costlab.terminal import console as terminal
 
 # What a family's change may be by chance, beside the machine's: in repeated runs on two cores the
@@ -182,6 +183,11 @@ def _machines(one: Result, other: Result) -> list[str]:
         load, cores = result.provenance.get("load-before"), result.provenance.get("cores")
         if isinstance(load, float) and isinstance(cores, int) and load > _BUSY * cores:
             lines.append(f"the {which} began on a busy machine: load {load:g} on {cores} cores")
+        for name, section in result.sections.items():
+            if section.load and section.load.spoiled:
+                lines.append(f"the {which}, {name}: {said(section.load).en}")
+    if (one.schema == SCHEMA) != (other.schema == SCHEMA):
+        lines.append("one of them is of an older statistic, 20th percentiles and not medians")
     return lines
 
 

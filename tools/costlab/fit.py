@@ -25,6 +25,7 @@ from costlab.link_model import delays
 from costlab.operation_name import measured
 from costlab.piecewise import LEAST, Curve, one_line, piecewise
 from costlab.result import Metric
+from costlab.statistic import middle
 
 SECTION = "fit"
 LARGE = 1 << 20  # bytes, from which the stricter of the two goals holds
@@ -147,11 +148,11 @@ def _sizes_of(curve: Curve) -> list[float]:
 def _error(
     identity: str, errors: Mapping[int, float], more: Mapping[str, float] | None = None
 ) -> Metric:
-    low, median, high = np.quantile(list(errors.values()), [0.25, 0.5, 0.75]).tolist()
+    found = middle(list(errors.values()))
     worst = max(errors, key=lambda size: errors[size])
     detail = {"worst": errors[worst], "worst-bytes": worst, **(more or {})}
-    spread = (low, high)
-    return _derived(identity, median, "ratio", len(errors), spread=spread, detail=detail)
+    spread = (found.low, found.high)
+    return _derived(identity, found.value, "ratio", len(errors), spread=spread, detail=detail)
 
 
 def _finite(spread: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -17,7 +17,6 @@ of the logits, with which backward begins.
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
@@ -33,8 +32,8 @@ from costlab.footprint import Model
 from costlab.result import Metric
 from costlab.settings import Settings
 from costlab.silent_axis import SilentAxis
-from costlab.statistic import percentile, summary
-from costlab.timed import derived, ratio, timed
+from costlab.timed import by_rounds, derived, ratio, timed
+from costlab.watch import Watch
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 
@@ -133,28 +132,22 @@ def shares_of(hidden: int, times: Times, ranks: int) -> Iterator[Metric]:
     start = f"fsdp.h{hidden}"
     yield timed(f"{start}.step.silent", times["silent"], ranks=ranks)
     yield timed(f"{start}.communication", times["communication"], ranks=ranks)
-    step, silent = (summary(times[which]).typical for which in ("fsdp", "silent"))
     rounds = [1 - b / a for a, b in zip(times["fsdp"], times["silent"], strict=True)]
-    value = 1 - silent / step
-    yield Metric(
-        id=f"{start}.communication-cost", value=value, unit="ratio", how="derived",
-        samples=len(rounds), low=min(percentile(rounds, 25), value),
-        high=max(percentile(rounds, 75), value),
-    )  # fmt: skip
+    yield by_rounds(f"{start}.communication-cost", rounds, "ratio")
 
 
 def hidden_share(world: World, hidden: int, count: int) -> Iterator[Metric | str]:
-    """The median over `count` steps, with quartiles; of each step the mean over the ranks."""
-    mine = []
-    for spans in itertools.islice(timeline.steps(world, hidden), count):
+    """The median over `count` steps, with its interval; of each step the mean over the ranks."""
+    mine, watch, steps = [], Watch(world), iter(timeline.steps(world, hidden))
+    while not watch.enough(count):
+        with watch.round():
+            spans = next(steps)
         mine.append(overlap.hidden_share(spans))
-        yield f"hidden {hidden}: timeline {len(mine)} of {count}"
+        yield f"hidden {hidden}: timeline {watch.clean} of {count}"
+    yield watch.told(count // 2)
     together = torch.tensor(mine, dtype=torch.float64, device=world.device)
-    shares = world.whole.all_reduce(together, op="mean").tolist()
-    yield Metric(
-        id=f"fsdp.h{hidden}.hidden-share", value=percentile(shares, 50), unit="ratio",
-        samples=count, low=percentile(shares, 25), high=percentile(shares, 75),
-    )  # fmt: skip
+    shares = watch.kept(count // 2, world.whole.all_reduce(together, op="mean").tolist())
+    yield by_rounds(f"fsdp.h{hidden}.hidden-share", shares, "ratio", how="measured")
 
 
 def memory(world: World, hidden: int) -> Iterator[Metric]:

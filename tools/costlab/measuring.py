@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from costlab import asked, progress, torchrun
+from costlab import asked, progress, samples, torchrun
 from costlab.compare import MACHINE
 from costlab.provenance import cores, provenance
-from costlab.result import load
+from costlab.result import SCHEMA, Result, load
 from costlab.run import Run
 from costlab.settings import Settings
 
@@ -44,7 +44,7 @@ def measured(
         LaunchError: torchrun's ranks can't meet.
         RunInterruptedError: by Ctrl-C, or a request to end; what was measured is saved.
     """
-    before = load(resume) if resume else None
+    before = _unfinished(resume) if resume else None
     device = asked.device(str(before.settings["device"]) if before else device)
     with contextlib.ExitStack() as stack:
         world: World | None = None
@@ -80,6 +80,17 @@ def measured(
                 kept = f"; what was measured is in {run.kept}" if run.kept else ""
                 raise RunInterruptedError(f"{str(fault) or 'interrupted'}{kept}") from None
         yield run
+
+
+def _unfinished(file: Path) -> Result:
+    """Return a result to go on with, its samples with it."""
+    result = load(file)
+    if result.schema != SCHEMA:
+        raise click.UsageError(
+            f"--resume: {file} is of schema {result.schema}, whose values are other statistics "
+            f"than schema {SCHEMA}'s; measure anew"
+        )
+    return samples.restored(result, file)
 
 
 def _same_machine(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

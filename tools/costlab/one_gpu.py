@@ -16,7 +16,8 @@ import torch
 
 from costlab.result import Metric
 from costlab.settings import Settings
-from costlab.statistic import summary
+from costlab.statistic import middle
+from costlab.timed import by_rounds
 from shardlab.comm import World
 
 SECTION = "one-gpu"
@@ -66,25 +67,22 @@ def efficiencies(
     device: torch.device, hidden: int, dtype: str, *, tokens: int = TOKENS,
     tensor: Sequence[int] = TENSOR, rounds: int = 15,
 ) -> Iterator[Metric]:  # fmt: skip
-    """`gpu.h….tp….….efficiency` for each axis size, the first of which must be 1.
+    """`gpu.h….tp….….efficiency` for each axis size, the first of which must be 1; round by round.
 
     Args:
         device: where to multiply; the metrics are called `gpu.…`, so only a test gives a CPU.
     """
-    whole = 0.0
-    for ranks in tensor:
-        step, flops = block(device, hidden, ranks, DTYPES[dtype], tokens)
-        found = summary([_seconds(device, step) for _ in range(rounds + 2)][2:])
-        whole = found.typical if ranks == 1 else whole
-        yield Metric(
-            id=f"gpu.h{hidden}.tp{ranks}.{dtype}.efficiency",
-            value=whole / (ranks * found.typical),
-            unit="ratio",
-            low=whole / (ranks * found.q3),
-            high=whole / (ranks * found.q1),
-            samples=found.samples,
-            detail={"seconds": found.typical, "flops": flops / found.typical, "tokens": tokens},
-        )
+    blocks = [block(device, hidden, ranks, DTYPES[dtype], tokens) for ranks in tensor]
+    times = [[_seconds(device, step) for step, _ in blocks] for _ in range(rounds + 2)][2:]
+    for place, ranks in enumerate(tensor):
+        mine = [one[place] for one in times]
+        seconds = middle(mine).value
+        yield by_rounds(
+            f"gpu.h{hidden}.tp{ranks}.{dtype}.efficiency",
+            [whole / (ranks * cut) for (whole, *_), cut in zip(times, mine, strict=True)],
+            "ratio", how="measured", seconds=seconds, flops=blocks[place][1] / seconds,
+            tokens=tokens,
+        )  # fmt: skip
 
 
 def block(

@@ -17,8 +17,8 @@ from costlab.contestants import pipeline as contestants
 from costlab.contestants.rounds import Rounds, measuring
 from costlab.result import Metric
 from costlab.settings import Settings
-from costlab.statistic import percentile
-from costlab.timed import Detail, derived, ratio, timed
+from costlab.timed import Detail, by_rounds, derived, ratio, timed
+from costlab.watch import Watch
 from shardlab.comm import World
 from shardlab.links.shared_memory.patience import cores
 from shardlab.pipeline.timeline import Timeline
@@ -48,12 +48,15 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
         yield from beside_others(world, settings)
 
 
-def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Metric]:
+def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Metric | str]:
     """One schedule's bubble, what theory says of it, and what it holds."""
     kind = "compute" if cores() >= world.size else "wait"
+    watch = Watch(world)
     timelines = bubble.measured(
-        world, kind=kind, schedule=schedule, microbatches=MICROBATCHES, rounds=rounds, seconds=WAIT
-    )
+        world, kind=kind, schedule=schedule, microbatches=MICROBATCHES, rounds=rounds,
+        seconds=WAIT, watch=watch,
+    )  # fmt: skip
+    yield watch.told(rounds // 2)
     yield from metrics(schedule, world.size, MICROBATCHES, timelines, kind=kind)
 
 
@@ -63,15 +66,8 @@ def metrics(
     """What some rounds of one schedule say; `kind` is that of `contestants.bubble`."""
     start = f"pipeline.{schedule}.p{stages}.m{microbatches}"
     found = [idle(timeline) for timeline in timelines]
-    yield Metric(
-        id=f"{start}.bubble",
-        value=percentile(found, 50),
-        unit="ratio",
-        low=percentile(found, 25),
-        high=percentile(found, 75),
-        samples=len(found),
-        detail={"stages": "computing" if kind == "compute" else "waiting in place of work"},
-    )
+    stages_do = "computing" if kind == "compute" else "waiting in place of work"
+    yield by_rounds(f"{start}.bubble", found, "ratio", how="measured", stages=stages_do)
     theory = (stages - 1) / (microbatches + stages - 1)
     yield derived(f"{start}.bubble-theory", theory, "ratio")
     live = max(bubble.live(timeline) for timeline in timelines)

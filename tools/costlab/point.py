@@ -31,8 +31,8 @@ class Point:
     size: int
     mode: str
     step: Callable[[int], float]  # of a turn: seconds of one call, on this rank
-    slowest: list[float] = field(default_factory=list)
-    fastest: list[float] = field(default_factory=list)
+    slowest: list[list[float]] = field(default_factory=list)  # round by round
+    fastest: list[list[float]] = field(default_factory=list)
 
     @property
     def visits(self) -> int:

@@ -45,6 +45,17 @@ def spread(metric: Metric) -> str:
     return f"{shown_value(metric, metric.low)} – {shown_value(metric, metric.high)}"
 
 
+def count(metric: Metric) -> str:
+    """Return how many observations a metric stands on, and of how many launches: "660 / 5".
+
+    A dash where there are none: what is counted or modelled is so each time.
+    """
+    if metric.how in ("counted", "modelled") or (metric.how == "derived" and metric.low is None):
+        return "–"
+    launches = metric.detail.get("launches")
+    return f"{metric.samples:,} / {launches}" if launches else f"{metric.samples:,}"
+
+
 def is_part(name: str) -> bool:
     """Tell whether a ratio is a part of a whole, by its id."""
     pieces = name.split(".")

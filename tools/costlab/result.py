@@ -6,14 +6,15 @@ never passes for a measured one. A section that broke off keeps what it had.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-SCHEMA = 1
+from costlab import whole_file
+
+SCHEMA = 3  # 3: a value lies within its spread
+_OLDER = (1, 2)
 How = Literal["measured", "counted", "modelled", "derived"]
 
 
@@ -31,10 +32,15 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         how: "measured" by a clock or a counter of the machine, "counted" by the ledger, "derived"
             by arithmetic from measured metrics, "modelled" from a stated model of a part that is
             not here.
-        low, high: its spread (from the lower or the tenth to the upper quartile of one launch, or
-            from the least to the most of several); None where there is none, as in a count.
+        low, high: its spread, which holds the value: an interval of the median of what was
+            observed (`statistic`), of a line's parameter, of a crossing; None where there is none,
+            as in a count.
         samples: how many observations the value stands on.
+        series: those observations, launch by launch; written beside the result (`samples.py`).
         detail: what else belongs to it, by name.
+
+    Raises:
+        ValueError: the value lies outside its spread.
     """
 
     id: str
@@ -44,7 +50,49 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     low: float | None = None
     high: float | None = None
     samples: int = 1
+    series: list[list[float]] = []
     detail: dict[str, str | float | int | bool] = {}
+
+    def __post_init__(self) -> None:
+        """Refuse a spread that doesn't hold the value: one of the two is of something else."""
+        if self.low is None and self.high is None:
+            return
+        if self.low is None or self.high is None or not self.low <= self.value <= self.high:
+            raise ValueError(
+                f"{self.id} is {self.value:g}, which its own spread, {self.low} to {self.high}, "
+                f"does not hold: take value and spread from one statistic (`statistic.middle`)"
+            )
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What else ran while some rounds were measured (`watch.py`).
+
+    Args:
+        rounds: that were measured; of them
+        dropped: since something else used the cores,
+        spoiled: in the same way, but kept, since too few others were left,
+        unwatched: on a system that doesn't say what else runs.
+        there: seconds of cores in all, of the rounds that were watched; of them
+        foreign: used by something else. The share of the worst round that was not clean is
+        most: 0 where all were.
+        waited: seconds in which some task waited for a core, the ranks' own among them.
+    """
+
+    rounds: int = 0
+    dropped: int = 0
+    spoiled: int = 0
+    unwatched: int = 0
+    there: float = 0.0
+    foreign: float = 0.0
+    most: float = 0.0
+    waited: float = 0.0
+
+    def __add__(self, other: Load) -> Load:
+        """Both together."""
+        both = [
+            (name, getattr(self, name), getattr(other, name)) for name in self.__struct_fields__
+        ]
+        return Load(**{name: max(a, b) if name == "most" else a + b for name, a, b in both})
 
 
 class Section(msgspec.Struct, kw_only=True):
@@ -53,11 +101,13 @@ class Section(msgspec.Struct, kw_only=True):
     Args:
         status: "complete", or "partial" where it broke off, with the reason in `note`.
         seconds: it took.
+        load: what else ran while its rounds were measured, where it has any.
     """
 
     status: Literal["complete", "partial"] = "partial"
     note: str = ""
     seconds: float = 0.0
+    load: Load | None = None
     metrics: list[Metric] = []
 
 
@@ -75,6 +125,17 @@ class Result(msgspec.Struct, kw_only=True):
             metric.id: metric for section in self.sections.values() for metric in section.metrics
         }
 
+    def bare(self) -> Result:
+        """Return it without the series."""
+        sections = {
+            name: msgspec.structs.replace(
+                section,
+                metrics=[msgspec.structs.replace(metric, series=[]) for metric in section.metrics],
+            )
+            for name, section in self.sections.items()
+        }
+        return msgspec.structs.replace(self, sections=sections)
+
 
 def load(path: Path) -> Result:
     """Read a result.
@@ -83,40 +144,45 @@ def load(path: Path) -> Result:
         ResultError: missing, cut short, of another schema, or holding a metric twice.
     """
     try:
-        result = msgspec.json.decode(path.read_bytes(), type=Result)
+        result = msgspec.convert(_held(msgspec.json.decode(path.read_bytes())), Result)
     except OSError as fault:
         raise ResultError(f"{path}: {fault.strerror or fault}") from None
-    except msgspec.DecodeError as fault:
+    except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as fault:
         raise ResultError(
             f"{path} is not a result of this bench ({fault}); if a run was cut short while it was "
             f"written by other means, measure again with tools/bench"
         ) from None
-    if result.schema != SCHEMA:
+    if result.schema not in (*_OLDER, SCHEMA):
         raise ResultError(f"{path} has schema {result.schema}, this bench reads {SCHEMA}")
     if len(result.metrics()) != sum(len(section.metrics) for section in result.sections.values()):
         raise ResultError(f"{path} holds a metric twice")
     return result
 
 
+def _held(read: Any) -> Any:
+    """Widen the spreads of an older schema's metrics until they hold their values.
+
+    There the value was a 20th percentile and the spread, of some, two quartiles.
+    """
+    if isinstance(read, dict) and read.get("schema", 1) in _OLDER:
+        for section in read.get("sections", {}).values():
+            for metric in section.get("metrics", []):
+                if isinstance(metric.get("low"), int | float):
+                    metric["low"] = min(metric["low"], metric["value"])
+                    metric["high"] = max(metric["high"], metric["value"])
+    return read
+
+
 def save(result: Result, path: Path) -> None:
-    """Write a result whole or not at all.
+    """Write a result whole or not at all, but for the series.
 
     Raises:
         ResultError: the folder can't be written, or the disk is full; an older file stays.
     """
-    text = msgspec.json.format(msgspec.json.encode(result, enc_hook=_number), indent=1)
-    temporary = None
+    text = msgspec.json.format(msgspec.json.encode(result.bare(), enc_hook=_number), indent=1)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-            temporary = Path(file.name)
-            file.write(text + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        whole_file.write(path, text + b"\n")
     except OSError as fault:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         raise ResultError(f"{path} can't be written: {fault.strerror or fault}") from None
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from costlab import page, quantity
 from costlab.claims import Words
+from costlab.disturbed import said
 from costlab.figures import FIGURES, FOLDER
-from costlab.result import Metric, Result, load
+from costlab.result import Metric, Result, Section, load
 from costlab.results_tables import TABLES, Table
+from costlab.stated_rule import stated
 
 STEM = "RESULTS"
 REFERENCE = "results/reference.json"
@@ -18,19 +20,15 @@ TITLE = Words("What it costs, measured", "Lo que cuesta, medido")
 INTRO = Words(
     "One run of `tools/bench` on the machine below. Another machine gives other times, and the "
     "same counts: run `make bench`, and see yours beside these.\n\n"
-    "A time is the 20th percentile of its repeats, each as long as its slowest rank took; its "
-    "spread goes from the 10th percentile to the upper quartile, or from the least to the most "
-    "of several launches. *Measured* is by a clock or a counter of the machine, *counted* by the "
-    "ledger, *derived* by arithmetic from those, *modelled* from a stated model of a part that is "
-    "not here. Link to a row to quote its value: `make check` holds the two equal.",
+    "*Measured* is by a clock or a counter of the machine, *counted* by the ledger, *derived* by "
+    "arithmetic from those, *modelled* from a stated model of a part that is not here. Link to a "
+    "row to quote its value: `make check` holds the two equal.",
     "Una ejecución de `tools/bench` en la máquina de abajo. Otra máquina da otros tiempos, y las "
     "mismas cuentas: ejecuta `make bench` y verás las tuyas junto a estas.\n\n"
-    "Un tiempo es el percentil 20 de sus repeticiones, cada una tan larga como la de su rank más "
-    "lento; su dispersión va del percentil 10 al cuartil superior, o del mínimo al máximo de "
-    "varios lanzamientos. *Medido* es por un reloj o un contador de la máquina; *contado*, por el "
-    "libro de cuentas; *derivado*, por aritmética a partir de ellos; *modelado*, con un modelo "
-    "declarado de una parte que no está aquí. Enlaza una fila para citar su valor: `make check` "
-    "exige que sean iguales.",
+    "*Medido* es por un reloj o un contador de la máquina; *contado*, por el libro de cuentas; "
+    "*derivado*, por aritmética a partir de ellos; *modelado*, con un modelo declarado de una "
+    "parte que no está aquí. Enlaza una fila para citar su valor: `make check` exige que sean "
+    "iguales.",
 )
 SECTIONS = {
     "collectives": Words("Collectives", "Colectivas"),
@@ -86,6 +84,7 @@ PARTIAL = Words("This section broke off: {note}.", "Esta sección se interrumpi�
 REST = Words("The rest", "El resto")
 VALUE = Words("value", "valor")
 SPREAD = Words("spread", "dispersión")
+N = "n"
 HOW = Words("how", "cómo")
 METRIC = Words("metric", "métrica")
 # Drawn, each span of it, and not quoted.
@@ -118,7 +117,8 @@ def text(result: Result, lab: Path, language: str) -> str:
     drawn = [stem for stem in FIGURES if (lab / FOLDER / f"{stem}-light.svg").is_file()]
     files = [f"{FOLDER}/{stem}-{shade}.svg" for stem in drawn for shade in ("light", "dark")]
     lines = page.head(TITLE.of(language), lab, [REFERENCE, *files])
-    lines += [INTRO.of(language), "", f"## {MACHINE.of(language)}", "", *_machine(result, language)]
+    lines += [INTRO.of(language), "", stated(result, language), ""]
+    lines += [f"## {MACHINE.of(language)}", "", *_machine(result, language)]
     left = {
         name: metric for name, metric in result.metrics().items() if not name.startswith(_DRAWN)
     }
@@ -133,12 +133,12 @@ def text(result: Result, lab: Path, language: str) -> str:
                 body += _table(table, left, result, language)
         if body:
             note = [NOTES[section].of(language), ""] if section in NOTES else []
-            broken = _broken(result, section, language)
-            lines += [f"## {title.of(language)}", "", *broken, *note, *body]
+            course = _course(result, section, language)
+            lines += [f"## {title.of(language)}", "", *course, *note, *body]
     if left:
-        columns = [METRIC.of(language), VALUE.of(language), SPREAD.of(language), HOW.of(language)]
+        columns = [METRIC.of(language), *_ends(language)]
         rows = [_row([f"`{one.id}`"], one, language) for one in left.values()]
-        body = page.table(columns, "<>><", rows)
+        body = page.table(columns, "<>>><", rows)
         lines += page.folded(REST.of(language), body)
     return page.sealed(lines)
 
@@ -156,11 +156,15 @@ def _machine(result: Result, language: str) -> list[str]:
     return page.table([said, VALUE.of(language)], "<<", rows)
 
 
-def _broken(result: Result, section: str, language: str) -> list[str]:
-    found = result.sections.get(section)
-    if found is None or found.status == "complete":
-        return []
-    return [PARTIAL.of(language).format(note=found.note), ""]
+def _course(result: Result, section: str, language: str) -> list[str]:
+    found = result.sections.get(section, Section(status="complete"))
+    lines = []
+    if found.status != "complete":
+        lines += [PARTIAL.of(language).format(note=found.note), ""]
+    if found.load:
+        line = f"{said(found.load).of(language)}."
+        lines += [f"**{line}**" if found.load.spoiled else line, ""]
+    return lines
 
 
 def _table(table: Table, left: dict[str, Metric], result: Result, language: str) -> list[str]:
@@ -170,9 +174,9 @@ def _table(table: Table, left: dict[str, Metric], result: Result, language: str)
         return []
     metrics = result.metrics()
     columns = [column.title.of(language) for column in table.columns]
-    columns += [VALUE.of(language), SPREAD.of(language), HOW.of(language)]
+    columns += _ends(language)
     groups = sum(bool(column.group) for column in table.columns)
-    align = "<" * groups + ">" * (len(table.columns) - groups) + ">><"
+    align = "<" * groups + ">" * (len(table.columns) - groups) + ">>><"
     rows: list[Sequence[str]] = []
     for match, metric in found:
         del left[metric.id]
@@ -186,4 +190,10 @@ def _table(table: Table, left: dict[str, Metric], result: Result, language: str)
 def _row(cells: Sequence[str], metric: Metric, language: str) -> list[str]:
     anchor = f'<a id="{page.row_of(metric.id)}"></a>'
     value = f"{anchor}**{quantity.shown(metric)}**"
-    return [*cells, value, quantity.spread(metric), page.how(metric, language)]
+    spread, count = quantity.spread(metric), quantity.count(metric)
+    return [*cells, value, spread, count, page.how(metric, language)]
+
+
+def _ends(language: str) -> list[str]:
+    """Return what the columns that end every row are called."""
+    return [VALUE.of(language), SPREAD.of(language), N, HOW.of(language)]

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from costlab import asked, launch, sections, torchrun
+from costlab import asked, launch, samples, sections, torchrun
 from costlab.launch import LaunchError
 from costlab.progress import Display
-from costlab.result import Metric, Result, ResultError, Section, save
+from costlab.result import Load, Metric, Result, ResultError, Section, save
 from costlab.sections import SectionError
 from costlab.settings import Settings
 from costlab.statistic import over_launches
 from costlab.uninterrupted import uninterrupted
+from costlab.watch import Watched
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -60,6 +61,7 @@ class Run:
         self._show = show
         self._world = world
         self._timeout = timeout
+        self._load: Load | None = None  # of the section that is measured
 
     def measure(self, names: list[str], *, whole: bool = False) -> None:
         """Measure some sections, in order.
@@ -116,7 +118,8 @@ class Run:
         return [mine]
 
     def _section(self, name: str, module: Any, worlds: list[tuple[str, int]]) -> None:
-        section = self.result.sections[name] = Section(note="under way")
+        there = self._there.get(name, Section()).metrics if worlds else []
+        section = self.result.sections[name] = Section(note="under way", metrics=list(there))
         begin = time.monotonic()
         self._show.begin(name)
         try:
@@ -150,7 +153,8 @@ class Run:
 
     def _launches(self, section: Section, module: Any, worlds: list[tuple[str, int]]) -> None:
         """Measure launch after launch; what several of them measured becomes one metric each."""
-        launched: dict[str, list[Metric]] = {}
+        there, launched = section.metrics, dict[str, list[Metric]]()
+        section.load = self._load = None
         count = 1 if self._world is not None else sections.launches(module, self._settings)
         for number in range(count):
             latest: dict[str, Metric] = {}  # of this launch: an id said again replaces what it said
@@ -162,21 +166,26 @@ class Run:
                     )  # fmt: skip
                     where = f"launch {number + 1} of {count}: " if count > 1 else ""
                     where += f"{ranks} ranks on {device}: " if len(worlds) > 1 else ""
-                    with contextlib.closing(self._metrics(module, settings, ranks, where)) as made:
-                        for metric in made:
+                    with contextlib.closing(self._metrics(module, settings, ranks, where)) as came:
+                        for metric in came:
                             latest[metric.id] = metric
             finally:
                 with uninterrupted():
                     for name, metric in latest.items():
                         launched.setdefault(name, []).append(metric)
-                    section.metrics = [over_launches(same) for same in launched.values()]
+                    made = [over_launches(same) for same in launched.values()]
+                    section.metrics = _no_less(there, made)
+                    section.load = self._load
             self._save()
+        section.metrics = made
 
     def _metrics(
         self, module: Any, settings: Settings, ranks: int, where: str
     ) -> Generator[Metric]:
         def progress(line: str) -> None:
             self._show.step(where + line)
+            if isinstance(line, Watched):
+                self._load = line.load + (self._load or Load())
 
         if self._world is not None:
             return torchrun.run(module.measure, settings, self._world, progress)
@@ -190,14 +199,35 @@ class Run:
         if self.kept is None:
             return
         try:
-            save(self.result, self.kept)
+            self._write(self.kept)
         except ResultError as fault:
             if not self.result.sections:
                 raise
             other = Path(tempfile.gettempdir(), f"costlab-{self.kept.name}")
             try:
-                save(self.result, other)
+                self._write(other)
             except ResultError:
                 raise fault from None
             self.kept = other
             raise ResultError(f"{fault}; what was measured is in {other}") from None
+
+    def _write(self, path: Path) -> None:
+        save(self.result, path)
+        samples.save(self.result, path)
+
+
+def _no_less(there: list[Metric], made: list[Metric]) -> list[Metric]:
+    """Return what an interrupted section had, each metric until there is one worth as much.
+
+    So whoever goes on with a run and is interrupted again has what the first one left.
+    """
+    kept = {metric.id: metric for metric in there}
+    for metric in made:
+        before = kept.get(metric.id)
+        if before is None or _worth(metric) >= _worth(before):
+            kept[metric.id] = metric
+    return list(kept.values())
+
+
+def _worth(metric: Metric) -> tuple[int, int]:
+    return int(metric.detail.get("launches", 1)), metric.samples

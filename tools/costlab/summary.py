@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from costlab import asked
+from costlab.disturbed import said
 from costlab.operation_name import Measured, measured, size_name
-from costlab.quantity import shown, spread, written
-from costlab.result import Metric, Result, ResultError, load
+from costlab.quantity import count, shown, spread, written
+from costlab.result import Load, Metric, Result, ResultError, load
 from costlab.terminal import console as terminal
 
 # What is worth a line after the whole lab; a section run alone shows all that it has.
@@ -42,6 +43,8 @@ def show(result: Result, *, whole: bool) -> None:
     for name, section in result.sections.items():
         if section.status != "complete":
             console.print(f"[red]{name} broke off: {section.note}[/]")
+        if section.load:  # before any of its numbers
+            _course(console, name, section.load)
         if name == "collectives":
             _collectives(console, section.metrics, only="all_reduce" if whole else "")
             continue
@@ -54,6 +57,12 @@ def show(result: Result, *, whole: bool) -> None:
 
         console.print("\n[bold]claims[/]")
         judging.show(judging.verdicts(result))
+
+
+def _course(console: Console, name: str, load: Load) -> None:
+    """Say what else ran meanwhile: in red where the numbers are not to be quoted."""
+    style = "bold red" if load.spoiled else "yellow" if load.dropped else "dim"
+    console.print(f"\n[{style}]{name}: {said(load).en}[/]")
 
 
 def _reference() -> Mapping[str, Metric]:
@@ -74,13 +83,15 @@ def _lines(
     if not metrics:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left", title=f"\n[bold]{name}[/]")
-    columns = ["", "here", "spread", *(["reference"] if reference else []), ""]
+    columns = ["", "here", "spread", "n", *(["reference"] if reference else []), ""]
     for column in columns:
-        table.add_column(column, justify="right" if column in ("here", "reference") else "left")
+        right = column in ("here", "n", "reference")
+        table.add_column(column, justify="right" if right else "left")
     for metric in metrics:
         there = [_there(reference.get(metric.id))] if reference else []
         how = "" if metric.how == "measured" else metric.how
-        table.add_row(metric.id, shown(metric), f"[dim]{spread(metric)}[/]", *there, how)
+        mine = (shown(metric), f"[dim]{spread(metric)}[/]", count(metric))
+        table.add_row(metric.id, *mine, *there, how)
     console.print(table)
 
 

@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from costlab.result import Metric
-from costlab.statistic import percentile, summary
+import msgspec
+
+from costlab.result import How, Metric
+from costlab.statistic import middle
 
 Detail = dict[str, str | float | int | bool]
 
 
 def timed(name: str, seconds: Sequence[float], **detail: str | float | int | bool) -> Metric:
-    """One contestant's time: its 20th percentile, with the quartiles of its rounds."""
-    found = summary(seconds)
-    return Metric(
-        id=name,
-        value=found.typical,
-        unit="s",
-        low=found.q1,
-        high=found.q3,
-        samples=found.samples,
-        detail={"median": found.median, **detail},
-    )
+    """One contestant's time: the median of its rounds, with its interval."""
+    return by_rounds(name, seconds, "s", how="measured", **detail)
 
 
 def ratio(
     name: str, one: Sequence[float], other: Sequence[float], **detail: str | float | int | bool
 ) -> Metric:
-    """How many times `other` `one` takes: of the 20th percentiles, with the rounds' quartiles.
+    """How many times `other` `one` takes, round by round.
 
     A round runs both within a moment of each other, so its ratio is free of the machine's drift.
+    Medians are taken of logarithms, so that the other way round gives the inverse.
     """
     rounds = [a / b for a, b in zip(one, other, strict=True)]
-    value = summary(one).typical / summary(other).typical
+    value, low, high = map(math.exp, middle([math.log(one) for one in rounds]))
+    found = by_rounds(name, rounds, "ratio", how="measured", **detail)
+    return msgspec.structs.replace(found, value=value, low=low, high=high)
+
+
+def by_rounds(
+    name: str, rounds: Sequence[float], unit: str, *, how: How = "derived",
+    **detail: str | float | int | bool,
+) -> Metric:  # fmt: skip
+    """What each round says by itself: the median of the rounds, with its interval."""
+    found = middle(rounds)
     return Metric(
-        id=name,
-        value=value,
-        unit="ratio",
-        low=min(percentile(rounds, 25), value),
-        high=max(percentile(rounds, 75), value),
-        samples=len(rounds),
-        detail={"median": percentile(rounds, 50), **detail},
-    )
+        id=name, value=found.value, unit=unit, how=how, low=found.low, high=found.high,
+        samples=len(rounds), series=[list(rounds)], detail=detail,
+    )  # fmt: skip
 
 
 def derived(name: str, value: float, unit: str, **detail: str | float | int | bool) -> Metric:

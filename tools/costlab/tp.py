@@ -35,7 +35,7 @@ from costlab.crossover import crossover
 from costlab.result import Metric
 from costlab.settings import Settings
 from costlab.silent_axis import SilentAxis
-from costlab.statistic import summary
+from costlab.statistic import middle
 from costlab.timed import Detail, derived, ratio, timed
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPTConfig
@@ -117,7 +117,7 @@ def rounds(hidden: int, *, full: bool) -> Rounds:
     """Fewer where a step takes seconds: the quick profile has to end."""
     small = hidden <= 256
     if full:
-        return Rounds(seconds=20, least=20 if small else 5, most=100, warmup=2 if small else 0)
+        return Rounds(seconds=20, least=20 if small else 6, most=100, warmup=2 if small else 0)
     least = 6 if small else 4 if hidden <= 512 else 3
     seconds = 3 if small else 6  # in each launch
     return Rounds(seconds=seconds, least=least, most=30, warmup=1 if small else 0)
@@ -186,7 +186,7 @@ def metrics(hidden: int, times: Times, ranks: int, *, backend: str = "gloo") -> 
 
 def breakdown(start: str, end: str, times: Times, ranks: int, backend: str) -> Iterator[Metric]:
     """The parts of the step over the backend's link, in seconds, that a launch measures."""
-    typical = {name: summary(seconds).typical for name, seconds in times.items()}
+    typical = {name: middle(seconds).value for name, seconds in times.items()}
     for part in MEASURED:
         yield timed(f"{start}.part.{part}{end}", times[part], link=backend)
     volume = typical["communication"] - typical["latency"]
@@ -197,14 +197,14 @@ def breakdown(start: str, end: str, times: Times, ranks: int, backend: str) -> I
 
 def derive(metrics: Mapping[str, Metric]) -> Iterator[Metric]:
     """What all launches together say: the rest of each step, the parts' shares, the crossover."""
-    speedups: dict[str, dict[int, float]] = {}
+    speedups: dict[str, dict[int, Metric]] = {}
     for metric in metrics.values():
         if found := _STEP.fullmatch(metric.id):
             yield from shares(
                 found["start"], found["end"] or "", metrics, str(metric.detail["link"])
             )
         elif found := _SPEEDUP.fullmatch(metric.id):
-            speedups.setdefault(found["link"], {})[int(found["hidden"])] = metric.value
+            speedups.setdefault(found["link"], {})[int(found["hidden"])] = metric
     for link, by_hidden in speedups.items():
         yield from crossover(link, by_hidden)
 

@@ -18,11 +18,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
 import torch
 import torch.distributed as dist
 
 from costlab.contestants import rounds
 from costlab.contestants.rounds import Build, Rounds
+from costlab.result import Load
 from shardlab.comm import World
 from tests.shardlab.benchmark.provenance import provenance
 
@@ -59,10 +61,14 @@ QUICK = Plan(launches=1, seconds=2.0, least=3, warmup=1)
 
 @dataclass
 class Case:
-    """One case of a comparison: `launches[i][name]` are the seconds of its steps in launch i."""
+    """One case of a comparison: `launches[i][name]` are the seconds of its steps in launch i.
+
+    `load` is what else ran meanwhile.
+    """
 
     settings: dict[str, Any]
     launches: list[dict[str, list[float]]] = field(default_factory=list)
+    load: Load = field(default_factory=Load)
 
     def typical(self, name: str, *, percentile: int = 20) -> list[float]:
         """Seconds a step at that percentile, one value a launch."""
@@ -100,8 +106,9 @@ def compare(
     results = [Case(dict(case)) for case in cases]
     for launch in range(plan.launches):
         times = _launch(build, [case.settings for case in results], ranks, plan, plan.seed + launch)
-        for case, measured in zip(results, times, strict=True):
+        for case, (measured, load) in zip(results, times, strict=True):
             case.launches.append(measured)
+            case.load += load
     return results
 
 
@@ -125,6 +132,7 @@ def record(what: str, base: str, cases: list[Case], plan: Plan) -> dict[str, Any
                     }
                     for name in case.launches[0]
                 },
+                "load": msgspec.to_builtins(case.load),
                 "launches": case.launches,
             }
             for case in cases
@@ -134,7 +142,7 @@ def record(what: str, base: str, cases: list[Case], plan: Plan) -> dict[str, Any
 
 def _launch(
     build: Build, cases: list[dict[str, Any]], ranks: int, plan: Plan, seed: int
-) -> list[dict[str, list[float]]]:
+) -> list[tuple[dict[str, list[float]], Load]]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +158,7 @@ def _launch(
             worker.start()
         theirs.close()
         try:
-            times: list[dict[str, list[float]]] = ours.recv()
+            times: list[tuple[dict[str, list[float]], Load]] = ours.recv()
             for worker in workers:
                 worker.join()
         except EOFError:

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from costlab.disturbed import said
+from costlab.result import Load
 from tests.shardlab.benchmark.provenance import ROOT
 
 MEASURED = ROOT / "docs/measured"
@@ -65,7 +69,10 @@ def render(result: Mapping[str, Any], layout: Layout, language: str) -> str:
         launches=len(result["cases"][0]["launches"]),
         **(result["provenance"] | {"date": result["provenance"]["date"][:10]}),
     )
-    return "\n".join([*lines, "", about])
+    loads = [msgspec.convert(case.get("load", {}), Load) for case in result["cases"]]
+    load = sum(loads, Load())
+    course = [f"{said(load).of(language)}."] if load.rounds else []
+    return "\n".join([*lines, "", " ".join([about, *course])])
 
 
 def publish(result: Mapping[str, Any], layout: Layout) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from costlab.contestants import rounds
+from costlab.result import Load
+from shardlab.comm import World
 from tests.shardlab.benchmark import protocol, table
 
 LAYOUT = table.Layout(
@@ -46,6 +49,27 @@ def test_the_table_names_the_base_once_and_the_spread_of_the_others() -> None:
     english, spanish = (table.render(result, LAYOUT, language) for language in ("en", "es"))
     assert "| 1,024 | 250 (**2.50**, 1.00–4.00) | 100 |" in english.replace("100.0", "100")
     assert "| 1024 |" in spanish
+
+
+def test_under_the_table_stands_what_else_ran() -> None:
+    busy = case()
+    busy.load = Load(rounds=9, spoiled=7, there=18, foreign=9, most=0.8)
+    result = protocol.record("step", "b", [case(), busy], protocol.Plan())
+    english, spanish = (table.render(result, LAYOUT, language) for language in ("en", "es"))
+    assert "don't quote this. In 7 of 9 rounds something else used the cores" in english
+    assert "no cites esto" in spanish
+    del result["cases"][1]["load"]  # as in tables of before
+    assert "rounds" not in table.render(result, LAYOUT, "en")
+
+
+def quickly(world: World) -> tuple[Any, Load]:
+    plan = protocol.Plan(seconds=0, least=2, most=2, warmup=0).rounds
+    return rounds.measure(world, {"a": lambda: None}, plan, random.Random(1))
+
+
+def test_what_is_measured_comes_with_what_else_ran(pool: Any) -> None:
+    for times, load in pool(2).run(quickly):
+        assert load.rounds - load.dropped == len(times["a"]) >= 2
 
 
 def test_a_table_goes_between_its_markers_and_nowhere_else(tmp_path: Path) -> None:

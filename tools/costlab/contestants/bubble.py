@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from costlab.watch import Watch
 from shardlab.comm import World
 from shardlab.pipeline.action import Backward, Forward
 from shardlab.pipeline.run import run
@@ -63,28 +64,40 @@ def stage(kind: str, seconds: float) -> nn.Module:
 
 
 def measured(
-    world: World, *, kind: str, schedule: str, microbatches: int, rounds: int, seconds: float = 0.01
-) -> list[Timeline]:
-    """Each round's timeline, all stages', on every rank; the first round is not counted."""
+    world: World, *, kind: str, schedule: str, microbatches: int, rounds: int,
+    seconds: float = 0.01, watch: Watch | None = None,
+) -> list[Timeline]:  # fmt: skip
+    """Each round's timeline, all stages', on every rank; the first round is not counted.
+
+    Args:
+        watch: told of the rounds, where somebody asks; half of them are to be clean.
+    """
+    watch = watch or Watch(world)
     module = stage(kind, seconds)
     actions = by_name(schedule, world.size, microbatches)
     x_BH = torch.ones(BATCH, HIDDEN)
-    timelines = []
-    for _ in range(rounds + 1):
+    axis = world.axis("pipeline", range(world.size))
+
+    def once() -> Timeline:
         spans: list[Span] = []
         module.zero_grad()
-        world.whole.barrier()
         run(
             actions,
             module,
             [(x_BH, x_BH)] * microbatches,
             lambda y, _: y.square().mean(),
-            axis=world.axis("pipeline", range(world.size)),
+            axis=axis,
             shape=x_BH.shape,
             record=spans,
         )
-        timelines.append(_gathered(world, spans))
-    return timelines[1:]
+        return _gathered(world, spans)
+
+    once()
+    timelines = []
+    while not watch.enough(rounds):
+        with watch.round():
+            timelines.append(once())
+    return watch.kept(rounds // 2, timelines)
 
 
 def _gathered(world: World, spans: list[Span]) -> Timeline:

@@ -5,7 +5,8 @@ per cent. So all contestants live in the same processes, and:
 
 - each is warmed up; the losses of their first steps must agree, or it is no comparison;
 - a round runs each once, in an order drawn anew (the same on all ranks, seeded);
-- before each step a barrier, and a step takes as long as its slowest rank.
+- before each step a barrier, and a step takes as long as its slowest rank;
+- a round in which something else used the cores is dropped, and another one run (`watch`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 
 import torch
 
+from costlab.result import Load
+from costlab.watch import Watch, Watched
 from shardlab.comm import World
 
 # One training step; returns its loss, or None on a rank that takes no part.
@@ -34,8 +37,8 @@ class Rounds:
 
     Args:
         seconds: of measuring; the number of rounds follows from it,
-        least: but is at least this,
-        most: and at most this.
+        least: but is at least this, or all rounds count, disturbed ones too,
+        most: and at most this, not counting those that are dropped.
         warmup: untimed rounds, after the first step that compares losses.
         tolerance: relative, between the contestants' first losses.
     """
@@ -49,19 +52,21 @@ class Rounds:
 
 def measure(
     world: World, steps: Mapping[str, Step], rounds: Rounds, order: random.Random
-) -> dict[str, list[float]]:
-    """Seconds of each step, the slowest rank's, by contestant; round by round.
+) -> tuple[dict[str, list[float]], Load]:
+    """Seconds of each step, the slowest rank's, by contestant, round by round; and what else ran.
 
     Raises:
         RuntimeError: the contestants' first losses differ.
     """
-    under_way = measuring(world, steps, rounds, order)
+    under_way, load = measuring(world, steps, rounds, order), Load()
     while True:
         try:
-            next(under_way)
+            line = next(under_way)
         except StopIteration as end:
             times: dict[str, list[float]] = end.value
-            return times
+            return times, load
+        if isinstance(line, Watched):
+            load += line.load
 
 
 def measuring(
@@ -73,20 +78,23 @@ def measuring(
     for _ in range(rounds.warmup):
         for step in steps.values():
             step()
-    wanted, drawn, times = 1, 0, {name: list[float]() for name in steps}
-    while drawn < wanted:
+    wanted, watch, times = 1, Watch(world), {name: list[float]() for name in steps}
+    while not watch.enough(wanted):
         gc.disable()
         try:
-            for name in order.sample(list(steps), len(steps)):
-                times[name].append(seconds(world, steps[name]))
+            with watch.round():
+                for name in order.sample(list(steps), len(steps)):
+                    times[name].append(seconds(world, steps[name]))
         finally:
             gc.enable()
-        drawn += 1
-        if drawn == 1:  # the first round says how many the time allows
+        if watch.drawn == 1:  # the first round says how many the time allows
             taken = slowest(world, [sum(t[0] for t in times.values())])[0]
             wanted = max(rounds.least, min(rounds.most, int(rounds.seconds / taken)))
-        yield f"{where}round {drawn} of {wanted}"
-    return {name: slowest(world, values) for name, values in times.items()}
+        yield where + watch.progress(wanted)
+    yield watch.told(rounds.least)
+    return {
+        name: watch.kept(rounds.least, slowest(world, values)) for name, values in times.items()
+    }
 
 
 def seconds(world: World, step: Callable[[], object]) -> float:
