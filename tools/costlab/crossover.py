@@ -13,7 +13,7 @@ from costlab.timed import derived
 def crossover(link: str, speedups: Mapping[int, float]) -> Iterator[Metric]:
     """Where the speed-up crosses 1 for good, interpolated between the logarithms of the sizes."""
     name, _, end = link.partition(".")
-    start, end = f"tp.crossover.{name}", f".{end}" if end else ""
+    start, end = f"tp.crossover.shardlab.{name}", f".{end}" if end else ""
     sizes = sorted(speedups)
     slow = [hidden for hidden in sizes if speedups[hidden] < 1]
     words = "slower everywhere" if slow and slow[-1] == sizes[-1] else ""

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-SCHEMA = 1
+SCHEMA = 2  # 2: ids say whose code it is, and a metric on which device
 How = Literal["measured", "counted", "modelled", "derived"]
 
 
@@ -25,7 +25,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One number.
 
     Args:
-        id: dotted name, unique in a result: "tp.h128.slowdown.gloo".
+        id: dotted name, unique in a result: "tp.h128.slowdown.shardlab.gloo".
         value: in `unit`.
         unit: "s", "B", "B/s", "ratio", "count", "hidden" ….
         how: "measured" by a clock or a counter of the machine, "counted" by the ledger, "derived"
@@ -33,7 +33,8 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             not here.
         low, high: its spread (from the lower or the tenth to the upper quartile of one launch, or
             from the least to the most of several); None where there is none, as in a count.
-        samples: how many observations the value stands on.
+        samples: how many observations the value stands on: rounds, of what is timed.
+        device: where it was measured, "cpu" or "cuda"; none for what was modelled.
         detail: what else belongs to it, by name.
     """
 
@@ -44,7 +45,12 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     low: float | None = None
     high: float | None = None
     samples: int = 1
+    device: str = ""
     detail: dict[str, str | float | int | bool] = {}
+
+    def on(self, device: str) -> Metric:
+        """Return it as measured on a device; what a model says was measured on none."""
+        return self if self.how == "modelled" else msgspec.structs.replace(self, device=device)
 
 
 class Section(msgspec.Struct, kw_only=True):

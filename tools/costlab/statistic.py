@@ -8,9 +8,12 @@ enough to stand on several samples, which the least does not.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from costlab.result import Metric
 
@@ -57,6 +60,27 @@ def summary(seconds: Sequence[float]) -> Summary:
     return Summary(len(seconds), min(seconds), p10, p20, q1, median, q3, p95)
 
 
+def paired(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median of ratios or differences of paired rounds, and an interval about it.
+
+    The interval holds the median of all such rounds in 95 of 100 cases, whatever they are
+    distributed like: each round lies above or below it as a coin falls. Five rounds or fewer can't
+    say so much; theirs goes from the least to the most.
+
+    Raises:
+        ValueError: there are no rounds.
+    """
+    if not values:
+        raise ValueError("no rounds to take a median of")
+    ordered, count = sorted(values), len(values)
+    cut, outside = 0, 1 / 2**count  # so likely are no more than `cut` values below the median
+    while outside <= 0.025:
+        cut += 1
+        outside += math.comb(count, cut) / 2**count
+    ends = ordered[max(0, cut - 1)], ordered[min(count - 1, count - cut)]
+    return statistics.median(ordered), *ends
+
+
 def over_launches(metrics: Sequence[Metric]) -> Metric:
     """Return one metric for the same one of several launches: the middle, from least to most.
 
@@ -67,11 +91,9 @@ def over_launches(metrics: Sequence[Metric]) -> Metric:
         return metrics[0]
     ordered = sorted(metrics, key=lambda metric: metric.value)
     middle = ordered[(len(ordered) - 1) // 2]
-    return Metric(
-        id=middle.id,
+    return msgspec.structs.replace(
+        middle,
         value=statistics.median(metric.value for metric in metrics),
-        unit=middle.unit,
-        how=middle.how,
         low=ordered[0].value,
         high=ordered[-1].value,
         samples=sum(metric.samples for metric in metrics),

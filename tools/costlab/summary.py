@@ -13,18 +13,20 @@ from costlab.operation_name import Measured, measured, size_name
 from costlab.quantity import shown, spread, written
 from costlab.result import Metric, Result, ResultError, load
 from costlab.terminal import console as terminal
+from costlab.whose import whose
 
 # What is worth a line after the whole lab; a section run alone shows all that it has.
 HEADLINES = (
     "fit.*.all_reduce.n?.latency",
     "fit.*.all_reduce.n?.bandwidth",
     "tp.h*.speedup.*",
+    "tp.h*.speedup-over-threads.*",
     "tp.crossover.*",
     "fsdp.h*.ratio.*",
-    "fsdp.h*.hidden-share",
-    "fsdp.h*.communication-cost",
+    "fsdp.h*.hidden-share.*",
+    "fsdp.h*.communication-cost.*",
     "fsdp.h*.peak.*",
-    "pipeline.*.bubble",
+    "pipeline.*.bubble.*",
     "pipeline.ratio.*",
     "gpu.h*.efficiency",
 )
@@ -74,18 +76,23 @@ def _lines(
     if not metrics:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left", title=f"\n[bold]{name}[/]")
-    columns = ["", "here", "spread", *(["reference"] if reference else []), ""]
+    columns = ["", "on", "here", "spread", *(["reference"] if reference else []), ""]
     for column in columns:
         table.add_column(column, justify="right" if column in ("here", "reference") else "left")
     for metric in metrics:
-        there = [_there(reference.get(metric.id))] if reference else []
+        there = [_there(reference.get(metric.id), metric)] if reference else []
         how = "" if metric.how == "measured" else metric.how
-        table.add_row(metric.id, shown(metric), f"[dim]{spread(metric)}[/]", *there, how)
+        device = whose(metric).device
+        table.add_row(metric.id, device, shown(metric), f"[dim]{spread(metric)}[/]", *there, how)
     console.print(table)
 
 
-def _there(metric: Metric | None) -> str:
-    return f"[dim]{shown(metric)}[/]" if metric else ""
+def _there(other: Metric | None, metric: Metric) -> str:
+    """Return the reference's value, and on which device where that is another."""
+    if other is None:
+        return ""
+    elsewhere = "" if other.device == metric.device else f" on {whose(other).device or 'none'}"
+    return f"[dim]{shown(other)}{elsewhere}[/]"
 
 
 def _collectives(console: Console, metrics: list[Metric], *, only: str) -> None:

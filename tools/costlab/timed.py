@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costlab.result import Metric
-from costlab.statistic import percentile, summary
+from costlab.result import How, Metric
+from costlab.statistic import paired, summary
 
 Detail = dict[str, str | float | int | bool]
 
@@ -27,21 +27,24 @@ def timed(name: str, seconds: Sequence[float], **detail: str | float | int | boo
 def ratio(
     name: str, one: Sequence[float], other: Sequence[float], **detail: str | float | int | bool
 ) -> Metric:
-    """How many times `other` `one` takes: of the 20th percentiles, with the rounds' quartiles.
+    """How many times `other` `one` takes, round by round.
 
     A round runs both within a moment of each other, so its ratio is free of the machine's drift.
     """
     rounds = [a / b for a, b in zip(one, other, strict=True)]
-    value = summary(one).typical / summary(other).typical
+    return by_rounds(name, rounds, "ratio", how="measured", **detail)
+
+
+def by_rounds(
+    name: str, rounds: Sequence[float], unit: str, *, how: How = "derived",
+    **detail: str | float | int | bool,
+) -> Metric:  # fmt: skip
+    """What each round says by itself: the median of the rounds, with its interval."""
+    value, low, high = paired(rounds)
     return Metric(
-        id=name,
-        value=value,
-        unit="ratio",
-        low=min(percentile(rounds, 25), value),
-        high=max(percentile(rounds, 75), value),
-        samples=len(rounds),
-        detail={"median": percentile(rounds, 50), **detail},
-    )
+        id=name, value=value, unit=unit, how=how, low=low, high=high, samples=len(rounds),
+        detail=detail,
+    )  # fmt: skip
 
 
 def derived(name: str, value: float, unit: str, **detail: str | float | int | bool) -> Metric:
