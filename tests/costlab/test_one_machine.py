@@ -13,6 +13,7 @@ from costlab import asked, fsdp, measuring, one_gpu, pipeline, sections, tp
 from costlab.claims import Case, Claim, Comparison, Words
 from costlab.compare import compare
 from costlab.progress import Silent
+from costlab.provenance import provenance
 from costlab.result import Metric, Result, Section
 from costlab.run import Run
 from costlab.settings import Settings
@@ -99,3 +100,14 @@ def test_a_cpus_time_is_not_compared_with_a_gpus() -> None:
 
     assert compare(result("cpu"), result("cuda")).missing == {"tp": 1}
     assert compare(result("cpu"), result("cpu")).missing == {}
+
+
+def test_a_cuda_runs_provenance_describes_the_cpu_that_stands_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("costlab.provenance._gpus", lambda: {"gpus": ["a GPU"]})
+    facts = provenance(SETTINGS, [], ranks=None)
+    assert facts["gpus"] == ["a GPU"] and facts["processor"] and facts["cores"] >= 1
+    assert "cuda" in facts["device"] and "cpu" in facts["device"]
+    assert "nccl" in facts["backend"] and "gloo" in facts["backend"]
+    assert provenance(Settings(), [], ranks=None)["device"] == "cpu"
