@@ -117,16 +117,18 @@ def test_what_the_sweep_has_not_reached_it_does_not_say() -> None:
     assert not list(beside_sweep.derive(found, "tp"))
 
 
-@pytest.mark.parametrize(("language", "words"), [("en", "sweep"), ("es", "barrido")])
+@pytest.mark.parametrize(
+    ("language", "words", "times"), [("en", "sweep", "times"), ("es", "barrido", "veces")]
+)
 def test_the_page_says_where_sweep_and_step_disagree_and_where_they_agree(
-    language: str, words: str
+    language: str, words: str, times: str
 ) -> None:
     measured = parts()
     apart = {**measured, **swept()}
     apart |= by_id(beside_sweep.derive(apart, "tp"))
     said = beside_sweep.said(apart, "tp", language)
     ratio = USUAL * 0.25 / (19 * 4e-4 + (18 * 262144 + 12288) * 1e-9)
-    assert words in said and "hidden 128" in said and f"{ratio:.2f}" in said
+    assert words in said and "hidden 128" in said and f" {ratio:.2f} {times} " in said
     assert "bench." in said  # where the reason stands
     alike = {**measured, **swept((USUAL * 0.25 - (18 * 262144 + 12288) * 1e-9) / 19)}
     alike |= by_id(beside_sweep.derive(alike, "tp"))

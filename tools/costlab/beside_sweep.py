@@ -25,16 +25,14 @@ _CALL = re.compile(r"(?P<op>[a-z_]+)\.(?P<bytes>\d+)")
 _MEASURED = re.compile(r"(?P<start>\w+\.h(?P<hidden>\d+)\.)(?:part\.)?communication(?P<end>\..+)")
 
 APART = Words(
-    "The sweep's single calls would have the collectives take something else than they take here, "
-    "beyond the rounds' interval, at hidden {sizes}: {least} to {most} times as long here. Here "
-    "they follow a step or its products, which leave other things in the caches, and one another; "
-    "the sweep lines the ranks up before each call, in buffers just used. [More of "
-    "it]({bench}).",
-    "Las llamadas sueltas del barrido harían tardar a las colectivas otra cosa que la que tardan "
-    "aquí, fuera del intervalo de las rondas, con hidden {sizes}: aquí, de {least} a {most} veces "
-    "tanto. Aquí van tras un paso o sus productos, que dejan otras cosas en las cachés, y unas "
-    "tras otras; el barrido alinea los ranks antes de cada llamada, en búferes recién usados. "
-    "[Más sobre ello]({bench}).",
+    "At hidden {sizes} the step's collectives, run alone, take {times} times what the sweep's "
+    "single calls add up to, beyond the rounds' interval. Here they follow a step or its products, "
+    "which leave other things in the caches, and one another; the sweep lines the ranks up before "
+    "each call, in buffers just used. [More of it]({bench}).",
+    "Con hidden {sizes}, las colectivas del paso, ejecutadas a solas, tardan {times} veces lo que "
+    "suman las llamadas sueltas del barrido, fuera del intervalo de las rondas. Aquí van tras un "
+    "paso o sus productos, que dejan otras cosas en las cachés, y unas tras otras; el barrido "
+    "alinea los ranks antes de cada llamada, en búferes recién usados. [Más sobre ello]({bench}).",
 )
 AGREE = Words(
     "What the sweep's single calls add up to lies within the interval of what the collectives "
@@ -114,7 +112,9 @@ def said(metrics: Mapping[str, Metric], section: str, language: str) -> str:
             apart[int(match["hidden"])] = metric.value / sweep.value
     if not apart:
         return AGREE.of(language) if found else ""
+    least, most = (f"{end(apart.values()):.2f}" for end in (min, max))
+    to = Words(f"{least} to {most}", f"de {least} a {most}").of(language)
     return APART.of(language).format(
-        sizes=", ".join(map(str, sorted(apart))), least=f"{min(apart.values()):.2f}",
-        most=f"{max(apart.values()):.2f}", bench=BENCH.of(language),
+        sizes=", ".join(map(str, sorted(apart))), times=least if least == most else to,
+        bench=BENCH.of(language),
     )  # fmt: skip

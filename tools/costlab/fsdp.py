@@ -48,7 +48,7 @@ HIDDEN = {"quick": (128, 256), "full": (64, 128, 256, 512)}
 STEPS = {"quick": 20, "full": 40}  # whose timelines are looked at
 # A share is a small difference between large times, so there are many rounds.
 PLANS = {
-    "quick": Rounds(seconds=8, least=12, most=60, warmup=1),
+    "quick": Rounds(seconds=6, least=9, most=60, warmup=1),
     "full": Rounds(seconds=30, least=25, most=100, warmup=1),
 }
 SHARED = "shardlab.shared-memory"
