@@ -25,6 +25,7 @@ from shardlab.ledger import Ledger
 
 HIDDEN = 64
 MIB = 1 << 20
+PEAKS = ("shardlab.gloo", "torch-fsdp1.gloo", "torch-ddp.gloo", "formula")
 NAMED = "fsdp.h8.hidden-share.shardlab.gloo"
 
 
@@ -69,6 +70,7 @@ def test_a_silent_step_runs_and_sends_nothing(pool: Any) -> None:
 def held(world: World) -> dict[str, footprint.Footprint]:
     return {
         "fsdp": footprint.measured(world, lambda w, gpt: contestants.ours(w.whole, gpt), HIDDEN),
+        "fsdp1": footprint.measured(world, contestants.fsdp1, HIDDEN),
         "ddp": footprint.measured(world, contestants.ddp, HIDDEN),
     }
 
@@ -76,7 +78,8 @@ def held(world: World) -> dict[str, footprint.Footprint]:
 def test_what_is_held_is_what_the_arithmetic_says(pool: Any) -> None:
     model = fsdp._model(HIDDEN)
     for found in pool(2).run(held):
-        assert found["fsdp"].state == pytest.approx(footprint.sharded(model, 2), rel=0.02)
+        for one in ("fsdp", "fsdp1"):  # ours, and PyTorch's
+            assert found[one].state == pytest.approx(footprint.sharded(model, 2), rel=0.02)
         buckets = 4 * model.parameters
         assert found["ddp"].state == pytest.approx(footprint.replicated(model) + buckets, rel=0.02)
         peak = footprint.sharded_peak(model, 2, found["ddp"].activations + fsdp.LOGITS)
@@ -129,7 +132,7 @@ def test_the_section_has_steps_ratios_memory_and_a_timeline(pool: Any) -> None:
         *(f"fsdp.h8.step.{name}" for name in fsdp.names("gloo")),
         *(f"fsdp.h8.ratio.shardlab.{name}.gloo" for name in fsdp.THEIRS),
         *(f"fsdp.h8.ratio.torch-{name}.torch-ddp.gloo" for name in ("fsdp1", "fsdp2")),
-        *(f"fsdp.h8.peak.{name}" for name in ("shardlab.gloo", "torch-ddp.gloo", "formula")),
+        *(f"fsdp.h8.peak.{name}" for name in PEAKS),
         "fsdp.h8.hidden-share.shardlab.gloo", "fsdp.h8.communication-cost.shardlab.gloo",
         "fsdp.largest.replicated.80GiB", "fsdp.largest.sharded-8.80GiB",
     }  # fmt: skip

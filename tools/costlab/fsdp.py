@@ -162,12 +162,16 @@ def hidden_share(world: World, hidden: int, count: int) -> Iterator[Metric | str
 
 
 def memory(world: World, hidden: int) -> Iterator[Metric]:
-    """Peak and state of our step and DDP's, and what arithmetic makes of them."""
+    """Peak and state of three libraries' steps, and what arithmetic makes of them.
+
+    Not FSDP2's: its DTensors wrap their shards, and would be counted beside them.
+    """
     start = f"fsdp.h{hidden}"
     mine = footprint.measured(world, lambda world, gpt: contestants.ours(world.whole, gpt), hidden)
+    sharded = footprint.measured(world, contestants.fsdp1, hidden)
     theirs = footprint.measured(world, contestants.ddp, hidden)
     by = "torch's allocator" if world.device.type == "cuda" else "live tensors"
-    for code, seen in {"shardlab": mine, "torch-ddp": theirs}.items():
+    for code, seen in {"shardlab": mine, "torch-fsdp1": sharded, "torch-ddp": theirs}.items():
         for part, value in {"peak": seen.peak, "state": seen.state}.items():
             yield Metric(
                 id=f"{start}.{part}.{code}.{world.backend}", value=value, unit="B", how="measured",
