@@ -106,7 +106,9 @@ def test_a_size_is_written_in_binary_units() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["collective.gloo.all_reduce.n2.1024", "tp.h64.step.one", ""])
+@pytest.mark.parametrize(
+    "name", ["collective.gloo.all_reduce.n2.1024", "tp.h64.step.shardlab.one", ""]
+)
 def test_what_is_no_collective_is_named_none(name: str) -> None:
     assert measured(name) is None
 

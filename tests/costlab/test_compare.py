@@ -169,9 +169,9 @@ def test_a_metric_alone_is_judged_by_its_spread() -> None:
     ("name", "family"),
     [
         ("collective.gloo.all_reduce.n2.1024.blocking", "collective.gloo.all_reduce.n2.*.blocking"),
-        ("tp.h128.step.one", "tp.h*.step.one"),
-        ("pipeline.1f1b.p2.m8.bubble", "pipeline.1f1b.p2.m*.bubble"),
-        ("tp.crossover.gloo", "tp.crossover.gloo"),
+        ("tp.h128.step.shardlab.one", "tp.h*.step.shardlab.one"),
+        ("pipeline.1f1b.p2.m8.bubble.shardlab.gloo", "pipeline.1f1b.p2.m*.bubble.shardlab.gloo"),
+        ("tp.crossover.shardlab.gloo", "tp.crossover.shardlab.gloo"),
     ],
 )
 def test_a_family_is_an_id_but_for_its_sizes(name: str, family: str) -> None:

@@ -18,7 +18,7 @@ def result(*metrics: Metric) -> Result:
 
 
 def drawn(folder: Path) -> dict[str, str]:
-    crossover = Metric(id="tp.crossover.gloo", value=180, unit="hidden", how="derived")
+    crossover = Metric(id="tp.crossover.shardlab.gloo", value=180, unit="hidden", how="derived")
     metrics = [*points(), *step(128, "gloo", 0.8), *step(512, "gloo", 1.6), crossover]
     return {path.name: path.read_text("utf-8") for path in figures.write(result(*metrics), folder)}
 

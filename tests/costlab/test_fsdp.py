@@ -25,6 +25,8 @@ from shardlab.proofs.ledger import Ledger
 
 HIDDEN = 64
 MIB = 1 << 20
+PEAKS = ("shardlab.gloo", "torch-fsdp1.gloo", "torch-ddp.gloo", "formula")
+NAMED = "fsdp.h8.hidden-share.shardlab.gloo"
 
 
 def test_live_bytes_rise_with_a_tensor_and_fall_when_it_goes() -> None:
@@ -68,6 +70,7 @@ def test_a_silent_step_runs_and_sends_nothing(pool: Any) -> None:
 def held(world: World) -> dict[str, footprint.Footprint]:
     return {
         "fsdp": footprint.measured(world, lambda w, gpt: contestants.ours(w.whole, gpt), HIDDEN),
+        "fsdp1": footprint.measured(world, contestants.fsdp1, HIDDEN),
         "ddp": footprint.measured(world, contestants.ddp, HIDDEN),
     }
 
@@ -75,7 +78,8 @@ def held(world: World) -> dict[str, footprint.Footprint]:
 def test_what_is_held_is_what_the_arithmetic_says(pool: Any) -> None:
     model = fsdp._model(HIDDEN)
     for found in pool(2).run(held):
-        assert found["fsdp"].state == pytest.approx(footprint.sharded(model, 2), rel=0.02)
+        for one in ("fsdp", "fsdp1"):  # ours, and PyTorch's
+            assert found[one].state == pytest.approx(footprint.sharded(model, 2), rel=0.02)
         buckets = 4 * model.parameters
         assert found["ddp"].state == pytest.approx(footprint.replicated(model) + buckets, rel=0.02)
         peak = footprint.sharded_peak(model, 2, found["ddp"].activations + fsdp.LOGITS)
@@ -87,9 +91,9 @@ def test_what_is_held_is_what_the_arithmetic_says(pool: Any) -> None:
 def test_the_cost_of_communication_is_what_a_step_would_save_without_it(
     step: float, cost: float
 ) -> None:
-    times = {"fsdp": [step] * 3, "silent": [2.0] * 3, "communication": [1.0] * 3}
-    found = {metric.id: metric for metric in fsdp.shares_of(128, times, 2)}
-    saved = found["fsdp.h128.communication-cost"]
+    times = {"shardlab.gloo": [step] * 3, "silent": [2.0] * 3, "communication": [1.0] * 3}
+    found = {metric.id: metric for metric in fsdp.shares_of(128, times, 2, "gloo")}
+    saved = found["fsdp.h128.communication-cost.shardlab.gloo"]
     assert saved.how == "derived"
     assert [saved.low, saved.value, saved.high] == pytest.approx([cost] * 3)
 
@@ -105,7 +109,7 @@ def shared(world: World) -> Any:
 
 def test_the_hidden_share_is_the_mean_over_the_ranks(pool: Any) -> None:
     for found in pool(2).run(shared):
-        assert (found.id, found.how, found.samples) == ("fsdp.h8.hidden-share", "measured", 5)
+        assert (found.id, found.how, found.samples) == (NAMED, "measured", 5)
         assert [found.low, found.value, found.high] == [0.375] * 3
 
 
@@ -113,7 +117,7 @@ def measured(world: World) -> list[str]:
     brief = Rounds(seconds=0, least=2, most=2, warmup=0)
     with (
         patch.object(fsdp, "HIDDEN", {"quick": (8,)}),
-        patch.dict(fsdp.PLANS, quick=(brief, brief)),
+        patch.dict(fsdp.PLANS, quick=brief),
         patch.dict(fsdp.STEPS, quick=2),
         patch.object(timeline, "record", partial(timeline.record, hidden=8)),
     ):
@@ -125,11 +129,12 @@ def test_the_section_has_steps_ratios_memory_and_a_timeline(pool: Any) -> None:
     names, others = pool(2).run(measured)
     assert len(set(names)) == len(names)
     wanted = {
-        *(f"fsdp.h8.step.{name}" for name in fsdp.NAMES.values()),
-        *(f"fsdp.h8.ratio.{name}" for name in ("ddp", "fsdp1", "fsdp2")),
-        *(f"fsdp.h8.peak.{name}" for name in ("fsdp", "ddp", "formula")),
-        "fsdp.h8.hidden-share", "fsdp.h8.communication-cost",
-        "fsdp.largest.ddp.80GiB", "fsdp.largest.fsdp-8.80GiB",
+        *(f"fsdp.h8.step.{name}" for name in fsdp.names("gloo")),
+        *(f"fsdp.h8.ratio.shardlab.{name}.gloo" for name in fsdp.THEIRS),
+        *(f"fsdp.h8.ratio.torch-{name}.torch-ddp.gloo" for name in ("fsdp1", "fsdp2")),
+        *(f"fsdp.h8.peak.{name}" for name in PEAKS),
+        "fsdp.h8.hidden-share.shardlab.gloo", "fsdp.h8.communication-cost.shardlab.gloo",
+        "fsdp.largest.replicated.80GiB", "fsdp.largest.sharded-8.80GiB",
     }  # fmt: skip
     assert wanted <= set(names)
     assert any(name.startswith("timeline.") for name in names)
@@ -149,7 +154,7 @@ def test_the_largest_model_fits_and_the_next_does_not() -> None:
 
 def test_sharding_over_eight_cards_holds_a_larger_model() -> None:
     found = {metric.id: metric for metric in largest.metrics()}
-    alone, eight = (found[f"fsdp.largest.{n}.80GiB"].value for n in ("ddp", "fsdp-8"))
+    alone, eight = (found[f"fsdp.largest.{n}.80GiB"].value for n in ("replicated", "sharded-8"))
     assert 4 < eight / alone < 8  # not eight times: some parameters are whole at any moment
     assert all(metric.how == "modelled" for metric in found.values())
 

@@ -31,10 +31,10 @@ def test_a_schedule_leaves_its_bubble_and_holds_its_micro_batches(
     found, other = ({m.id: m for m in rank} for rank in pool(2).run(waiting, schedule))
     start = f"pipeline.{schedule}.p2.m4"
     assert found[f"{start}.bubble-theory"].value == pytest.approx(1 / 5)
-    assert found[f"{start}.bubble"].value == pytest.approx(1 / 5, abs=0.1)
-    assert found[f"{start}.live"].value == live
-    assert found[f"{start}.live"].how == "counted"
-    assert "waiting" in str(found[f"{start}.bubble"].detail["stages"])
+    assert found[f"{start}.bubble.shardlab.gloo"].value == pytest.approx(1 / 5, abs=0.1)
+    assert found[f"{start}.live.shardlab.gloo"].value == live
+    assert found[f"{start}.live.shardlab.gloo"].how == "counted"
+    assert "waiting" in str(found[f"{start}.bubble.shardlab.gloo"].detail["stages"])
     assert found == other
 
 
@@ -54,7 +54,11 @@ def beside(world: World) -> list[Metric]:
 
 def test_torchs_and_megatrons_pipelines_run_the_same_step(pool: Any) -> None:
     found = {metric.id: metric for metric in pool(2).run(beside, timeout=120)[0]}
-    assert {f"pipeline.ratio.{name}" for name in ("torch", "megatron-core")} < set(found)
-    (ours,), (torchs,) = (found[f"pipeline.step.{name}"].series for name in ("ours", "torch"))
+    assert {
+        f"pipeline.ratio.shardlab.{name}.gloo" for name in ("torch-pipelining", "megatron-core")
+    } < set(found)
+    (ours,), (torchs,) = (
+        found[f"pipeline.step.{code}.gloo"].series for code in ("shardlab", "torch-pipelining")
+    )
     rounds = [one / other for one, other in zip(ours, torchs, strict=True)]
-    assert found["pipeline.ratio.torch"].series == [rounds]
+    assert found["pipeline.ratio.shardlab.torch-pipelining.gloo"].series == [rounds]

@@ -11,7 +11,9 @@ from costlab.result import SCHEMA, Metric, Result, ResultError, Section, load, s
 
 
 def a_result() -> Result:
-    metric = Metric(id="tp.h128.step.one", value=0.01, unit="s", low=0.009, high=0.012, samples=7)
+    metric = Metric(
+        id="tp.h128.step.shardlab.one", value=0.01, unit="s", low=0.009, high=0.012, samples=7
+    )
     return Result(
         provenance={"cores": 2},
         sections={"tp": Section(status="complete", metrics=[metric])},

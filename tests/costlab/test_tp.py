@@ -23,6 +23,7 @@ from costlab.result import Metric
 from costlab.settings import Settings
 from costlab.statistic import over_launches
 from costlab.timed import ratio
+from costlab.tp_metrics import PARTS
 from shardlab.comm import Axis, World
 from shardlab.proofs.ledger import Ledger
 
@@ -88,18 +89,27 @@ def test_every_size_has_its_steps_ratios_and_parts(pool: Any) -> None:
     found += tp.derive(by_id(found))
     names = [metric.id for metric in found]
     assert len(set(names)) == len(names)
-    contestants = ("one", "gloo", "shared-memory", "megatron-core", "dtensor", "one-all-cores")
+    ours = "shardlab.gloo"
+    contestants = (
+        "shardlab.one", ours, "shardlab.shared-memory", "megatron-core.gloo", "torch-dtensor.gloo",
+        "shardlab.one-all-cores",
+    )  # fmt: skip
     for hidden in (8, HIDDEN):
         wanted = {
             *(f"step.{name}" for name in contestants),
-            *(f"{kind}.{link}" for kind in ("speedup", "slowdown") for link in contestants[1:3]),
-            *(f"ratio.{name}" for name in ("megatron-core", "dtensor")),
-            *(f"{kind}.{part}" for kind in ("part", "share") for part in tp.PARTS),
+            *(
+                f"{kind}.{link}"
+                for kind in ("speedup", "slowdown", "speedup-over-threads")
+                for link in contestants[1:3]
+            ),
+            "speedup-of-threads.shardlab",
+            *(f"ratio.shardlab.{name}" for name in contestants[3:5]),
+            *(f"{kind}.{part}.{ours}" for kind in ("part", "share") for part in PARTS),
         }
         assert {f"tp.h{hidden}.{name}" for name in wanted} <= set(names)
     assert {f"tp.crossover.{link}.exists" for link in contestants[1:3]} <= set(names)
     how = {metric.id: metric.how for metric in found}
-    assert [how[f"tp.h8.part.{part}"] for part in tp.PARTS] == [
+    assert [how[f"tp.h8.part.{part}.{ours}"] for part in PARTS] == [
         "measured", "measured", "derived", "measured", "derived",
     ]  # fmt: skip
     assert all(metric.value > 0 for metric in found if ".step." in metric.id)
@@ -125,10 +135,10 @@ def by_id(found: Iterable[Metric]) -> dict[str, Metric]:
 
 def test_a_speedup_is_one_process_over_the_ranks_and_a_slowdown_its_inverse() -> None:
     found = by_id(tp.metrics(128, TIMES, 2))
-    assert found["tp.h128.speedup.gloo"].value == pytest.approx(2.0)
-    assert found["tp.h128.slowdown.gloo"].value == pytest.approx(0.5)
-    assert found["tp.h128.ratio.megatron-core"].value == pytest.approx(0.5)
-    assert found["tp.h128.speedup.gloo"].low == pytest.approx(0.5)  # the disturbed round
+    assert found["tp.h128.speedup.shardlab.gloo"].value == pytest.approx(2.0)
+    assert found["tp.h128.slowdown.shardlab.gloo"].value == pytest.approx(0.5)
+    assert found["tp.h128.ratio.shardlab.megatron-core.gloo"].value == pytest.approx(0.5)
+    assert found["tp.h128.speedup.shardlab.gloo"].low == pytest.approx(0.5)  # the disturbed round
 
 
 def test_the_parts_of_several_launches_add_up_to_the_step() -> None:
@@ -139,12 +149,14 @@ def test_the_parts_of_several_launches_add_up_to_the_step() -> None:
         launches.append(by_id(tp.metrics(128, times, 2)))
     found = {name: over_launches([launch[name] for launch in launches]) for name in launches[0]}
     found |= by_id(tp.derive(found))
-    parts = {part: found[f"tp.h128.part.{part}"].value for part in tp.PARTS}
+    parts = {part: found[f"tp.h128.part.{part}.shardlab.gloo"].value for part in PARTS}
     assert parts == pytest.approx(
         {"matmul": 0.5, "latency": 0.1, "volume": 0.3, "launch": 0.2, "other": 0.9}
     )
-    assert sum(found[f"tp.h128.share.{part}"].value for part in tp.PARTS) == pytest.approx(1)
-    assert found["tp.h128.cut-efficiency"].value == pytest.approx(0.8)
+    assert sum(
+        found[f"tp.h128.share.{part}.shardlab.gloo"].value for part in PARTS
+    ) == pytest.approx(1)
+    assert found["tp.h128.cut-efficiency.shardlab.gloo"].value == pytest.approx(0.8)
 
 
 def test_four_ranks_have_ids_of_their_own() -> None:
@@ -164,15 +176,15 @@ def test_the_crossover_lies_between_the_logarithms_of_the_sizes(
     speedups: dict[int, float], place: float | None, words: str
 ) -> None:
     found = by_id(crossover("gloo", {h: speedup(h, [one]) for h, one in speedups.items()}))
-    exists = found["tp.crossover.gloo.exists"]
+    exists = found["tp.crossover.shardlab.gloo.exists"]
     assert (exists.value, exists.detail["found"]) == (float(place is not None), words)
-    assert (place is None) == ("tp.crossover.gloo" not in found)
+    assert (place is None) == ("tp.crossover.shardlab.gloo" not in found)
     if place is not None:
-        assert found["tp.crossover.gloo"].value == pytest.approx(place)
+        assert found["tp.crossover.shardlab.gloo"].value == pytest.approx(place)
 
 
 def speedup(hidden: int, *launches: list[float]) -> Metric:
-    made = [ratio(f"tp.h{hidden}.speedup.gloo", one, [1.0] * len(one)) for one in launches]
+    made = [ratio(f"tp.h{hidden}.speedup.shardlab.gloo", one, [1.0] * len(one)) for one in launches]
     return over_launches(made)
 
 

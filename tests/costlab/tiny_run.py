@@ -23,10 +23,11 @@ def counted() -> dict[str, Metric]:
 def step(hidden: int, link: str, ratio: float) -> list[Metric]:
     """A point of the speed-up curve, as the section "tp" writes it."""
     start = f"tp.h{hidden}"
+    up, down = (f"{start}.{which}.shardlab.{link}" for which in ("speedup", "slowdown"))
     return [
-        Metric(id=f"{start}.speedup.{link}", value=ratio, unit="ratio", how="derived",
+        Metric(id=up, value=ratio, unit="ratio", how="derived", device="cpu",
                low=ratio * 0.95, high=ratio * 1.05),
-        Metric(id=f"{start}.slowdown.{link}", value=1 / ratio, unit="ratio", how="derived"),
+        Metric(id=down, value=1 / ratio, unit="ratio", how="derived", device="cpu"),
     ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from costlab.claims import Case, Claim, VerdictWord, Words, load
 from costlab.result import Metric, Result
 from costlab.result import load as load_result
 from costlab.verdict import Judged, Outcome, examine, judge, machine, target
+from costlab.whose import whose
 
 STEM = "CLAIMS"
 CLAIMS = "claims.toml"
@@ -75,7 +76,8 @@ def text(claims: tuple[Claim, ...], result: Result, lab: Path, language: str) ->
     words = {one.id: one.verdict for one in judge(claims, metrics, result.provenance)}
     lines = page.head(TITLE.of(language), lab, [CLAIMS, results_page.REFERENCE])
     results = page.name(results_page.STEM, language)
-    intro = INTRO.of(language).format(results=results, machine=machine(result.provenance))
+    devices = {metric.device for metric in metrics.values() if metric.device}
+    intro = INTRO.of(language).format(results=results, machine=machine(result.provenance, devices))
     lines += [intro, "", *_tally(claims, words, language)]
     rows = [_row(claim, words[claim.id], metrics, language) for claim in claims]
     lines += page.table([column.of(language) for column in COLUMNS], "><<<<", rows)
@@ -104,7 +106,7 @@ def _row(
     evidence += [
         f"{' '.join(f'`{name}`' for name in cite.names)} `{cite.lines}`" for cite in claim.cite
     ]
-    seen = [_link(metrics[name], language) for name in claim.see if name in metrics]
+    seen = [_seen(metrics[name], language) for name in claim.see if name in metrics]
     if seen:
         evidence.append(f"{SEE.of(language)} {', '.join(seen)}")
     return [
@@ -130,7 +132,8 @@ def _lines(case: Case, judged: list[Judged], language: str) -> list[str]:
         ]
         if named:
             claimed = _claimed(alike[0], language)
-            lines.append(f"{mark} {', '.join(named)}; {claimed}")
+            words = f"{case.words.of(language)}: " if case.words else ""
+            lines.append(f"{mark} {words}{', '.join(named)}; {claimed}")
     return lines
 
 
@@ -163,6 +166,12 @@ def _claimed(outcome: Outcome, language: str) -> str:
     """Return what the claim would have it be."""
     other = _link(outcome.other, language) if outcome.other else target(outcome)
     return f"{CLAIMED.of(language)} {SIGNS[outcome.test.op]}{other}"
+
+
+def _seen(metric: Metric, language: str) -> str:
+    """Return a metric worth reading beside a claim, and whose it is: the claim isn't about that."""
+    owner = str(whose(metric))
+    return f"{_link(metric, language)} ({owner})" if owner else _link(metric, language)
 
 
 def _link(metric: Metric, language: str) -> str:

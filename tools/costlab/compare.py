@@ -66,7 +66,8 @@ class Compared(msgspec.Struct, frozen=True):
         whole: the change of all times together; `whole_beyond` whether that is more than noise.
         families: of measured metrics.
         counts: ids of what was counted and differs.
-        missing: how many metrics only one of them has, by the first part of their ids.
+        missing: how many metrics only one of them has, or has on that device, by the first part
+            of their ids.
         machines: what differs of the machines, or makes a run of little worth, a line each.
         differs: whether there is any difference beyond noise.
     """
@@ -83,7 +84,11 @@ class Compared(msgspec.Struct, frozen=True):
 def compare(one: Result, other: Result) -> Compared:
     """Put two results side by side."""
     mine, theirs = one.metrics(), other.metrics()
-    common = [(mine[name], theirs[name]) for name in mine if name in theirs]
+    common = [
+        (mine[name], theirs[name])
+        for name in mine
+        if name in theirs and mine[name].device == theirs[name].device
+    ]
     whole = _whole(common)
     whole_beyond = abs(math.log(whole)) > math.log1p(WHOLE)
     families = [
@@ -95,7 +100,10 @@ def compare(one: Result, other: Result) -> Compared:
         for a, b in common
         if a.how == "counted" and a.unit in ("count", "B") and a.value != b.value
     ]
-    missing = Counter(name.partition(".")[0] for name in mine.keys() ^ theirs.keys())
+    both = {one.id for one, _ in common}
+    missing = Counter(
+        name.partition(".")[0] for name in mine.keys() | theirs.keys() if name not in both
+    )
     return Compared(
         whole=whole,
         whole_beyond=whole_beyond,

@@ -32,7 +32,7 @@ def crossover(link: str, speedups: Mapping[int, Metric]) -> Iterator[Metric]:
             crossing has no interval.
     """
     name, _, end = link.partition(".")
-    start, end = f"tp.crossover.{name}", f".{end}" if end else ""
+    start, end = f"tp.crossover.shardlab.{name}", f".{end}" if end else ""
     sizes = sorted(speedups)
     logs = [math.log(speedups[hidden].value) for hidden in sizes]
     place = crossing(sizes, logs)

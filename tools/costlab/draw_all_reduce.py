@@ -13,6 +13,7 @@ from costlab import piecewise
 from costlab.plotting import Shade
 from costlab.quantity import written
 from costlab.result import Metric
+from costlab.whose import whose
 
 _POINT = re.compile(r"collective\.([\w-]+)\.all_reduce\.n(\d+)\.(\d+)\.blocking")
 NAMES = {"gloo": "gloo", "shared-memory": "shared memory", "nccl": "NCCL"}
@@ -32,7 +33,7 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
         axes.errorbar(
             sizes, seconds, yerr=[np.maximum(lows, 0), np.maximum(highs, 0)], fmt=MARKS[place],
             color=colour, markersize=5, elinewidth=1, capsize=0, zorder=3,
-            label=NAMES.get(link, link),
+            label=named(link, points[0][1]),
         )  # fmt: skip
         if len(points) >= LEAST:
             _fits(axes, colour, sizes, seconds, last=place == len(links) - 1)
@@ -50,6 +51,12 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
     order = sorted(range(len(labels)), key=lambda place: "squares" in labels[place])
     axes.legend([handles[i] for i in order], [labels[i] for i in order], loc="upper left")
     return True
+
+
+def named(link: str, metric: Metric) -> str:
+    """Return what a link's line is called: "gloo, CPU"."""
+    device = whose(metric).device
+    return f"{NAMES.get(link, link)}, {device}" if device else NAMES.get(link, link)
 
 
 def marked(sizes: list[int]) -> list[int]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from costlab.plotting import Shade
 from costlab.result import Metric
+from costlab.whose import whose
 
 _PREFIX = "timeline."
 TRACKS = ("compute", "communication")
@@ -35,6 +36,10 @@ def spans(metrics: Mapping[str, Metric]) -> list[Span]:
             start = float(metric.detail["start"])
             found.append(Span(track, str(metric.detail["name"]), start, metric.value))
     return found
+
+
+def _of_step(metric: Metric) -> bool:
+    return metric.id.startswith(_PREFIX) and bool(metric.device)
 
 
 def kind(span: Span) -> int:
@@ -82,7 +87,8 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
     axes.set_ylim(top + 0.6, 1.5)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel("milliseconds")
+    device = next((f", on a {whose(one).device}" for one in metrics.values() if _of_step(one)), "")
+    axes.set_xlabel(f"milliseconds{device}")
     _legend(axes, shade)
     return True
 

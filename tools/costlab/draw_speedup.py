@@ -1,4 +1,7 @@
-"""Tensor parallelism's speed-up against the hidden size, over each link, and the crossover."""
+"""Tensor parallelism's speed-up against the hidden size, over each link, and the crossover.
+
+Beside it the speed-up of one process that is given as many threads as there are ranks.
+"""
 
 from __future__ import annotations
 
@@ -13,44 +16,48 @@ from costlab.draw_all_reduce import MARKS, NAMES
 from costlab.plotting import Shade
 from costlab.quantity import shown
 from costlab.result import Metric
+from costlab.whose import whose
 
-_POINT = re.compile(r"tp\.h(\d+)\.speedup\.([\w-]+)")
+_POINT = re.compile(r"tp\.h(\d+)\.speedup(?:-of-(threads))?\.shardlab(?:\.([\w-]+))?")
 IDEAL = 2.0
 TUTOR = 128  # its hidden size
+THREADS = "threads"
+Points = list[tuple[int, Metric]]
+
+
+def lines(metrics: Mapping[str, Metric]) -> dict[str, Points]:
+    """Return the points of each line by hidden size: two ranks a link, then one process' threads.
+
+    All are over one process kept to one thread, as each of two ranks is.
+    """
+    found: dict[str, Points] = defaultdict(list)
+    for name, metric in metrics.items():
+        if match := _POINT.fullmatch(name):
+            found[match[2] or match[3]].append((int(match[1]), metric))
+    order = sorted(found, key=lambda line: (line == THREADS, line))
+    return {line: sorted(found[line], key=lambda point: point[0]) for line in order}
 
 
 def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
-    """Draw a line a link; tell whether there was any."""
-    links: dict[str, list[tuple[int, Metric]]] = defaultdict(list)
-    for name, metric in metrics.items():
-        if match := _POINT.fullmatch(name):
-            links[match[2]].append((int(match[1]), metric))
-    if not links:
+    """Draw a line a link, and one process' threads; tell whether there was any."""
+    drawn = lines(metrics)
+    if not drawn:
         return False
-    every = sorted({hidden for points in links.values() for hidden, _ in points})
+    every = sorted({hidden for points in drawn.values() for hidden, _ in points})
     axes.axhline(1, color=shade.ink, linewidth=1)
     axes.axhline(IDEAL, color=shade.ink, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.6)
     axes.annotate(
         "twice as fast: nothing but compute", (every[0], IDEAL), (0, 4),
         textcoords="offset points", fontsize=9, alpha=0.8,
     )  # fmt: skip
-    for place, (link, points) in enumerate(sorted(links.items())):
-        points.sort(key=lambda point: point[0])
-        hidden = [size for size, _ in points]
-        values = np.array([one.value for _, one in points])
-        low = np.array([one.low if one.low is not None else one.value for _, one in points])
-        high = np.array([one.high if one.high is not None else one.value for _, one in points])
-        colour = shade.series[place]
-        axes.errorbar(
-            hidden, values, yerr=[np.maximum(values - low, 0), np.maximum(high - values, 0)],
-            fmt=f"-{MARKS[place]}", color=colour, markersize=6, linewidth=1.8, elinewidth=1.2,
-            label=NAMES.get(link, link), zorder=3,
-        )  # fmt: skip
-        _crossover(axes, shade, colour, metrics.get(f"tp.crossover.{link}"))
+    for place, (line, points) in enumerate(drawn.items()):
+        _line(axes, shade.series[place], MARKS[place], line, points)
+        _crossover(axes, shade, shade.series[place], metrics.get(f"tp.crossover.shardlab.{line}"))
     axes.set_xscale("log", base=2)
     axes.set_xticks(every, [f"{size:,}" for size in every])
     axes.set_xlabel("hidden size")
-    axes.set_ylabel("speed-up of two ranks over one")
+    device = "".join(sorted({f", on a {whose(one).device}" for one in _every(drawn)}))
+    axes.set_ylabel(f"speed-up over one process, one thread{device}".removesuffix(", on a "))
     axes.set_ylim(0, max(IDEAL * 1.12, axes.get_ylim()[1]))
     if TUTOR in every:
         axes.annotate(
@@ -60,6 +67,24 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
     axes.legend(loc="lower right")
     return True
+
+
+def _every(drawn: Mapping[str, Points]) -> list[Metric]:
+    return [metric for points in drawn.values() for _, metric in points]
+
+
+def _line(axes: Any, colour: str, mark: str, line: str, points: Points) -> None:
+    values = np.array([one.value for _, one in points])
+    low = np.array([one.low if one.low is not None else one.value for _, one in points])
+    high = np.array([one.high if one.high is not None else one.value for _, one in points])
+    threads = line == THREADS
+    axes.errorbar(
+        [size for size, _ in points], values,
+        yerr=[np.maximum(values - low, 0), np.maximum(high - values, 0)], marker=mark,
+        linestyle=(0, (5, 2)) if threads else "-", color=colour, markersize=6, linewidth=1.8,
+        elinewidth=1.2, zorder=3,
+        label="one process, as many threads" if threads else f"two ranks, {NAMES.get(line, line)}",
+    )  # fmt: skip
 
 
 def _crossover(axes: Any, shade: Shade, colour: str, metric: Metric | None) -> None:

@@ -1,7 +1,7 @@
 """The figures of the results page, drawn from a result: SVG, in light and in dark.
 
 all-reduce   time against size, over each link, with the pieces of its fit and the plain line
-speed-up     two ranks against one, by hidden size, over each link, and where they cross
+speed-up     two ranks, and one process' threads, against one thread, by hidden size
 overlap      one fully sharded step: what rank 0 computes, and what it communicates meanwhile
 """
 
@@ -53,13 +53,19 @@ FIGURES = {
     "speed-up": Drawing(
         "tp",
         Words(
-            "Speed-up of two tensor-parallel ranks over one, against the hidden size",
-            "Aceleración de dos ranks con paralelismo tensorial frente a uno, según hidden",
+            "Speed-up of two tensor-parallel ranks, and of one process on as many threads, over "
+            "one process on one thread, against the hidden size",
+            "Aceleración de dos ranks con paralelismo tensorial, y de un proceso con otros tantos "
+            "hilos, frente a un proceso con un hilo, según hidden",
         ),
         Words(
-            "Above 1 two ranks are faster than one. Bars are the spread over launches.",
-            "Por encima de 1, dos ranks son más rápidos que uno. Las barras son la dispersión "
-            "entre lanzamientos.",
+            "Above 1 two ranks of shardlab are faster than one process kept to one thread, as "
+            "each of them is. Dashed: what that one process gains from as many threads; where it "
+            "lies above the ranks, cutting doesn't pay on this machine. Bars are the spread.",
+            "Por encima de 1, dos ranks de shardlab son más rápidos que un proceso limitado a un "
+            "hilo, como lo está cada uno. A trazos: lo que ese proceso gana con otros tantos "
+            "hilos; donde queda por encima de los ranks, cortar no compensa en esta máquina. Las "
+            "barras son la dispersión.",
         ),
         draw_speedup.draw,
     ),
@@ -70,10 +76,10 @@ FIGURES = {
             "Un paso todo fragmentado del rank 0: arriba el cómputo, abajo la comunicación",
         ),
         Words(
-            "One step as it happened. Communication below compute is hidden; below a gap it costs "
-            "time.",
-            "Un paso tal como ocurrió. La comunicación bajo cómputo queda oculta; bajo un hueco "
-            "cuesta tiempo.",
+            "One step of shardlab's mini-FSDP as it happened. Communication below compute is "
+            "hidden; below a gap it costs time.",
+            "Un paso del mini-FSDP de shardlab tal como ocurrió. La comunicación bajo cómputo "
+            "queda oculta; bajo un hueco cuesta tiempo.",
         ),
         draw_overlap.draw,
         height=3.4,

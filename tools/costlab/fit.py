@@ -41,6 +41,7 @@ class Sweep:
         ranks: how many took part.
         sizes: bytes, as nccl-tests counts them.
         seconds: what one call took.
+        device: on which it was measured.
     """
 
     link: str
@@ -48,6 +49,7 @@ class Sweep:
     ranks: int
     sizes: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    device: str = ""
 
     @property
     def name(self) -> str:
@@ -59,18 +61,26 @@ class Sweep:
         return piecewise(self.sizes, self.seconds)
 
 
-def sweeps(metrics: Mapping[str, Metric]) -> dict[str, Sweep]:
-    """Find the sweeps of blocking calls among metrics, by `Sweep.name`."""
+def sweeps(metrics: Mapping[str, Metric], statistic: str = "") -> dict[str, Sweep]:
+    """Find the sweeps of blocking calls among metrics, by `Sweep.name`.
+
+    Args:
+        metrics: of the section "collectives", and maybe others.
+        statistic: a name in their detail, "median", to take in place of their value.
+    """
     points: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
+    devices: dict[str, str] = {}
     for metric in metrics.values():
         found = measured(metric.id)
         if found and found.mode == "blocking":
-            point = (found.size, metric.value)
+            point = (found.size, float(metric.detail.get(statistic, metric.value)))
             points.setdefault((found.link, found.operation, found.ranks), []).append(point)
+            devices[found.link] = metric.device
     result = {}
     for (link, op, ranks), pairs in points.items():
         pairs.sort()
-        sweep = Sweep(link, op, ranks, [size for size, _ in pairs], [time for _, time in pairs])
+        sizes, seconds = [size for size, _ in pairs], [time for _, time in pairs]
+        sweep = Sweep(link, op, ranks, sizes, seconds, devices[link])
         result[sweep.name] = sweep
     return result
 
@@ -97,7 +107,7 @@ def derive(metrics: Mapping[str, Metric]) -> Iterator[Metric]:
     """
     for name, sweep in sorted(sweeps(metrics).items()):
         if len(sweep.sizes) >= 2 * LEAST:
-            yield from _of(name, sweep)
+            yield from (metric.on(sweep.device) for metric in _of(name, sweep))
 
 
 def _of(name: str, sweep: Sweep) -> Iterator[Metric]:

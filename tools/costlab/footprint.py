@@ -8,6 +8,7 @@ begins, with every activation and as yet no gradient, or when it ends, the other
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 
 import torch
@@ -50,18 +51,23 @@ class Model:
 
 
 def measured(world: World, wrap: Wrap, hidden: int) -> Footprint:
-    """A second step's footprint, AdamW's moments being there; on CUDA its allocator's."""
+    """A second step's footprint, AdamW's moments being there; on CUDA its allocator's.
+
+    What lies in reference cycles until the collector comes by is no state, and is collected first.
+    """
     if world.device.type == "cuda":
         return _allocated(world, wrap, hidden)
     live = LiveBytes()
     with live:
         training = Training(world, wrap, hidden)
         training.step()
+        gc.collect()
         live.reset()
         before = live.now
         loss = training.loss()
         activations = live.now - before
         loss.backward()  # type: ignore[no-untyped-call]
+        gc.collect()
         state = live.now
         training.finish()
         return Footprint(live.peak, state, activations)

@@ -33,11 +33,11 @@ def largest(fits: Callable[[Model], bool]) -> Model:
 
 
 def metrics() -> Iterator[Metric]:
-    """`fsdp.largest.ddp.80GiB`, `fsdp.largest.fsdp-8.80GiB` …: parameters."""
+    """`fsdp.largest.replicated.80GiB`, `fsdp.largest.sharded-8.80GiB` …: parameters."""
     for card, size in CARDS.items():
         ways: dict[str, Callable[[Model], int]] = {
-            "ddp": replicated,
-            f"fsdp-{RANKS}": lambda model: sharded_peak(model, RANKS, 0),
+            "replicated": replicated,
+            f"sharded-{RANKS}": lambda model: sharded_peak(model, RANKS, 0),
         }
         for name, bytes_of in ways.items():
             model = largest(lambda model, held=bytes_of, size=size: held(model) <= size)  # type: ignore[misc]

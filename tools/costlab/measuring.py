@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from costlab import asked, progress, samples, torchrun
+from costlab import asked, progress, samples, sections, torchrun
 from costlab.compare import MACHINE
 from costlab.provenance import cores, provenance
 from costlab.result import SCHEMA, Result, load
 from costlab.run import Run
+from costlab.sections import SectionError
 from costlab.settings import Settings
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def measured(
             click.echo(
                 f"note: {settings.ranks} ranks on {cores()} cores: they take turns", err=True
             )
+        if speaks and device == "cuda" and world is None and (line := alone(names, settings)):
+            click.echo(line, err=True)
         with progress.display(names, speaks=speaks) as show:
             path = (out or resume or asked.new_file()) if speaks else None
             run = Run(settings, path, show, facts, world=world, timeout=timeout, before=before)
@@ -91,6 +94,23 @@ def _unfinished(file: Path) -> Result:
             f"than schema {SCHEMA}'s; measure anew"
         )
     return samples.restored(result, file)
+
+
+def alone(names: list[str], settings: Settings) -> str:
+    """Say what wants more ranks than there are GPUs, and so stands on the CPU; or nothing."""
+    there, short = asked.gpus(), list[str]()
+    for name in names:
+        with contextlib.suppress(SectionError):
+            module = sections.load(name)
+            if hasattr(module, "measure") and "cuda" in sections.devices(module, settings):
+                wanted = sections.ranks(module, settings)
+                short += [f"{name} on {ranks} ranks" for ranks in wanted if ranks > there]
+    if not short:
+        return ""
+    return (
+        f"note: {there} GPU{'s' * (there != 1)}: {', '.join(short)} measured on the CPU, each row "
+        f"says so; to shard or to cut takes two ranks at least, each on a GPU of its own"
+    )
 
 
 def _same_machine(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -33,7 +33,9 @@ PLANS = {
     "quick": Rounds(seconds=4, least=7, most=60, warmup=1),
     "full": Rounds(seconds=12, least=20, most=60, warmup=1),
 }
-NAMES = {"ours": "ours", "torch pipelining": "torch", contestants.BASE: "megatron-core"}
+NAMES = {
+    "ours": "shardlab", "torch pipelining": "torch-pipelining", contestants.BASE: "megatron-core",
+}  # fmt: skip
 
 
 def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
@@ -57,21 +59,30 @@ def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Metric | st
         seconds=WAIT, watch=watch,
     )  # fmt: skip
     yield watch.told(rounds // 2)
-    yield from metrics(schedule, world.size, MICROBATCHES, timelines, kind=kind)
+    yield from metrics(
+        schedule, world.size, MICROBATCHES, timelines, kind=kind, backend=world.backend
+    )
 
 
 def metrics(
-    schedule: str, stages: int, microbatches: int, timelines: Sequence[Timeline], *, kind: str
+    schedule: str,
+    stages: int,
+    microbatches: int,
+    timelines: Sequence[Timeline],
+    *,
+    kind: str,
+    backend: str = "gloo",
 ) -> Iterator[Metric]:
     """What some rounds of one schedule say; `kind` is that of `contestants.bubble`."""
     start = f"pipeline.{schedule}.p{stages}.m{microbatches}"
     found = [idle(timeline) for timeline in timelines]
     stages_do = "computing" if kind == "compute" else "waiting in place of work"
-    yield by_rounds(f"{start}.bubble", found, "ratio", how="measured", stages=stages_do)
+    name = f"{start}.bubble.shardlab.{backend}"
+    yield by_rounds(name, found, "ratio", how="measured", stages=stages_do)
     theory = (stages - 1) / (microbatches + stages - 1)
     yield derived(f"{start}.bubble-theory", theory, "ratio")
     live = max(bubble.live(timeline) for timeline in timelines)
-    yield Metric(id=f"{start}.live", value=live, unit="count", how="counted")
+    yield Metric(id=f"{start}.live.shardlab.{backend}", value=live, unit="count", how="counted")
 
 
 def beside_others(world: World, settings: Settings) -> Iterator[Metric | str]:
@@ -83,7 +94,8 @@ def beside_others(world: World, settings: Settings) -> Iterator[Metric | str]:
         times = yield from measuring(world, steps, plan, order)
     about: Detail = {"hidden": tutor.HIDDEN, "microbatches": MICROBATCHES, "schedule": "1f1b"}
     for name, shown in NAMES.items():
-        yield timed(f"pipeline.step.{shown}", times[name], **about)
+        yield timed(f"pipeline.step.{shown}.{world.backend}", times[name], **about)
     for name, shown in NAMES.items():
         if name != "ours":
-            yield ratio(f"pipeline.ratio.{shown}", times["ours"], times[name], **about)
+            which = f"pipeline.ratio.shardlab.{shown}.{world.backend}"
+            yield ratio(which, times["ours"], times[name], **about)

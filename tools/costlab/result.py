@@ -13,7 +13,8 @@ import msgspec
 
 from costlab import whole_file
 
-SCHEMA = 3  # 3: a value lies within its spread
+# 2: ids say whose code it is, and a metric on which device; 3: a value lies within its spread
+SCHEMA = 3
 _OLDER = (1, 2)
 How = Literal["measured", "counted", "modelled", "derived"]
 
@@ -26,7 +27,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One number.
 
     Args:
-        id: dotted name, unique in a result: "tp.h128.slowdown.gloo".
+        id: dotted name, unique in a result: "tp.h128.slowdown.shardlab.gloo".
         value: in `unit`.
         unit: "s", "B", "B/s", "ratio", "count", "hidden" ….
         how: "measured" by a clock or a counter of the machine, "counted" by the ledger, "derived"
@@ -37,6 +38,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             as in a count.
         samples: how many observations the value stands on.
         series: those observations, launch by launch; written beside the result (`samples.py`).
+        device: where it was measured, "cpu" or "cuda"; none for what was modelled.
         detail: what else belongs to it, by name.
 
     Raises:
@@ -51,6 +53,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     high: float | None = None
     samples: int = 1
     series: list[list[float]] = []
+    device: str = ""
     detail: dict[str, str | float | int | bool] = {}
 
     def __post_init__(self) -> None:
@@ -62,6 +65,10 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 f"{self.id} is {self.value:g}, which its own spread, {self.low} to {self.high}, "
                 f"does not hold: take value and spread from one statistic (`statistic.middle`)"
             )
+
+    def on(self, device: str) -> Metric:
+        """Return it as measured on a device; what a model says was measured on none."""
+        return self if self.how == "modelled" else msgspec.structs.replace(self, device=device)
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from costlab import page, quantity
+from costlab import beside_sweep, page, quantity
 from costlab.claims import Words
 from costlab.disturbed import said
 from costlab.figures import FIGURES, FOLDER
 from costlab.result import Metric, Result, Section, load
-from costlab.results_tables import TABLES, Table
+from costlab.results_tables import TABLES
 from costlab.stated_rule import stated
+from costlab.tabulated import Table
+from costlab.whose import OWNERS, WHOSE
+from costlab.whose import whose as belongs
 
 STEM = "RESULTS"
 REFERENCE = "results/reference.json"
@@ -58,9 +61,29 @@ NOTES = {
     ),
     "tp": Words(
         "A step is forward, loss, backward and the optimizer, of the course's GPT at each hidden "
-        "size; at 128 it is the grammar tutor. One thread a rank.",
+        "size; at 128 it is the grammar tutor. One thread a rank. A part is the median of its "
+        "rounds and its share that of the same rounds' steps. `other` is a residual, what is left "
+        "of a round's step when the other parts, each run alone in the same round, are taken off: "
+        "norms, optimizer, waiting, and that nothing takes within a step what it takes alone; "
+        "where its spread includes 0 there may be nothing left.",
         "Un paso es forward, pérdida, backward y optimizador, del GPT del curso con cada tamaño "
-        "hidden; con 128 es el tutor de gramática. Un hilo por rank.",
+        "hidden; con 128 es el tutor de gramática. Un hilo por rank. Una parte es la mediana de "
+        "sus rondas, y su fracción, la de los pasos de esas rondas. `other` es un residuo, lo que "
+        "queda del paso de una ronda al quitarle las demás partes, cada una ejecutada a solas en "
+        "la misma ronda: normas, optimizador, esperas, y que nada tarda dentro de un paso lo que "
+        "tarda a solas; donde su dispersión incluye el 0, puede que no quede nada.",
+    ),
+    "fsdp": Words(
+        "`silent` is our step over a link that sends nothing, `communication` our step's "
+        "collectives run alone, `communication-cost` what the first would save of the step, round "
+        "by round; where its spread includes 0 it can't be told from noise. `hidden-share` says "
+        "how much of the communication lay beneath compute, of our mini-FSDP: PyTorch's FSDP is "
+        "not looked into, only timed.",
+        "`silent` es nuestro paso sobre un enlace que no envía nada; `communication`, las "
+        "colectivas de nuestro paso a solas; `communication-cost`, lo que lo primero ahorraría del "
+        "paso, ronda a ronda; donde su dispersión incluye el 0, no se distingue del ruido. "
+        "`hidden-share` dice cuánta comunicación quedó bajo el cómputo, en nuestro mini-FSDP: en "
+        "el FSDP de PyTorch no se mira dentro, solo se cronometra.",
     ),
     "one-gpu": Words(
         "One card measures the matrices that TP leaves to a rank. The all-reduce between cards "
@@ -117,7 +140,7 @@ def text(result: Result, lab: Path, language: str) -> str:
     drawn = [stem for stem in FIGURES if (lab / FOLDER / f"{stem}-light.svg").is_file()]
     files = [f"{FOLDER}/{stem}-{shade}.svg" for stem in drawn for shade in ("light", "dark")]
     lines = page.head(TITLE.of(language), lab, [REFERENCE, *files])
-    lines += [INTRO.of(language), "", stated(result, language), ""]
+    lines += [INTRO.of(language), "", WHOSE.of(language), "", stated(result, language), ""]
     lines += [f"## {MACHINE.of(language)}", "", *_machine(result, language)]
     left = {
         name: metric for name, metric in result.metrics().items() if not name.startswith(_DRAWN)
@@ -136,9 +159,8 @@ def text(result: Result, lab: Path, language: str) -> str:
             course = _course(result, section, language)
             lines += [f"## {title.of(language)}", "", *course, *note, *body]
     if left:
-        columns = [METRIC.of(language), *_ends(language)]
-        rows = [_row([f"`{one.id}`"], one, language) for one in left.values()]
-        body = page.table(columns, "<>>><", rows)
+        found = [([f"`{one.id}`"], one) for one in left.values()]
+        body = _rows([METRIC.of(language)], "<", found, language)
         lines += page.folded(REST.of(language), body)
     return page.sealed(lines)
 
@@ -173,18 +195,38 @@ def _table(table: Table, left: dict[str, Metric], result: Result, language: str)
     if not found:
         return []
     metrics = result.metrics()
-    columns = [column.title.of(language) for column in table.columns]
-    columns += _ends(language)
-    groups = sum(bool(column.group) for column in table.columns)
-    align = "<" * groups + ">" * (len(table.columns) - groups) + ">>><"
-    rows: list[Sequence[str]] = []
+    groups = [column for column in table.columns if column.group]
+    others = [column for column in table.columns if not column.group]
+    cells = []
     for match, metric in found:
         del left[metric.id]
-        cells = [table.cell(column, match, metric, metrics) for column in table.columns]
-        rows.append(_row(cells, metric, language))
-    body = page.table(columns, align, rows)
+        cells.append(
+            ([table.cell(column, match, metric, metrics) for column in groups + others], metric)
+        )
+    titles = [column.title.of(language) for column in groups + others]
+    align = "<" * len(groups) + ">" * len(others)
+    body = _rows(titles, align, cells, language)
+    if table.swept and (said := beside_sweep.said(metrics, table.section, language)):
+        body += [said, ""]
     title = table.title.of(language)
     return page.folded(title, body) if table.folded else [f"### {title}", "", *body]
+
+
+def _rows(
+    titles: Sequence[str], align: str, found: Sequence[tuple[Sequence[str], Metric]],
+    language: str,
+) -> list[str]:  # fmt: skip
+    """Return a table: given cells, whose each number is, the number, its spread, how it was had."""
+    whose = [belongs(one) for _, one in found]
+    kept = [place for place in range(len(OWNERS)) if any(cells[place] for cells in whose)]
+    columns = [*titles, *(OWNERS[place].of(language) for place in kept)]
+    columns += [VALUE.of(language), SPREAD.of(language), N, HOW.of(language)]
+    align += "<" * len(kept) + ">>><"
+    rows = [
+        _row([*cells, *(mine[place] for place in kept)], metric, language)
+        for (cells, metric), mine in zip(found, whose, strict=True)
+    ]
+    return page.table(columns, align, rows)
 
 
 def _row(cells: Sequence[str], metric: Metric, language: str) -> list[str]:
@@ -192,8 +234,3 @@ def _row(cells: Sequence[str], metric: Metric, language: str) -> list[str]:
     value = f"{anchor}**{quantity.shown(metric)}**"
     spread, count = quantity.spread(metric), quantity.count(metric)
     return [*cells, value, spread, count, page.how(metric, language)]
-
-
-def _ends(language: str) -> list[str]:
-    """Return what the columns that end every row are called."""
-    return [VALUE.of(language), SPREAD.of(language), N, HOW.of(language)]

@@ -1,95 +1,10 @@
-"""The tables of the results page: which metrics go where, and what stands beside each value.
-
-A table takes the metrics whose ids fit its pattern and that no table before it took; its columns
-come from the pattern's named groups. Each metric has one row, since a row has one quotable value.
-"""
+"""The tables of the results page, in the order in which they take metrics (`costlab.tabulated`)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-
-import msgspec
-
-from costlab import quantity
 from costlab.claims import Words
-from costlab.result import Metric
+from costlab.tabulated import Column, Table
 
-Metrics = Mapping[str, Metric]
-
-
-class Column(msgspec.Struct, frozen=True):
-    """A column beside the value: a named group of the pattern, or something in the detail."""
-
-    title: Words
-    group: str = ""
-    detail: str = ""
-    unit: str = ""
-    other: str = ""  # another metric's id, with the groups in braces
-
-
-class Table(msgspec.Struct, frozen=True):
-    """One table. `folded` hides it behind its title until it is asked for."""
-
-    title: Words
-    pattern: str
-    columns: tuple[Column, ...]
-    section: str
-    folded: bool = False
-
-    def rows(self, metrics: Metrics) -> list[tuple[re.Match[str], Metric]]:
-        """Return the metrics that fit, by their groups in natural order."""
-        found = [
-            (match, metric)
-            for name, metric in metrics.items()
-            if (match := re.fullmatch(self.pattern, name))
-        ]
-        return sorted(found, key=lambda one: [_natural(group) for group in one[0].groups()])
-
-    def cell(self, column: Column, match: re.Match[str], metric: Metric, metrics: Metrics) -> str:
-        """Return what stands in a column of a metric's row; nothing where there is nothing."""
-        if column.group:
-            said = match[column.group] or ""
-            return GROUPS.get(column.group, _plain)(said)
-        if column.detail:
-            value = metric.detail.get(column.detail)
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                return quantity.written(float(value), column.unit)
-            return str(value) if value is not None else ""
-        beside = metrics.get(column.other.format(**match.groupdict()))
-        return quantity.shown(beside) if beside else ""
-
-
-def _natural(text: str | None) -> tuple[tuple[int, str], ...]:
-    return tuple(
-        (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text or "")
-    )
-
-
-def _plain(said: str) -> str:
-    return said
-
-
-def _bytes(said: str) -> str:
-    return quantity.written(float(said), "B")
-
-
-def _hyphened(said: str) -> str:
-    return said.replace("_", "-")
-
-
-def _code(said: str) -> str:
-    return f"`{said.lstrip('.')}`" if said else ""
-
-
-GROUPS: dict[str, Callable[[str], str]] = {
-    "bytes": _bytes,
-    "op": _hyphened,
-    "what": _code,
-    "who": _code,
-}
-
-_LINK = Column(Words("link", "enlace"), group="link")
 _SIZE = Column(Words("size", "tamaño"), group="bytes")
 _RANKS = Column(Words("ranks", "ranks"), group="ranks")
 _MODE = Column(Words("mode", "modo"), group="mode")
@@ -101,6 +16,21 @@ _ALGBW = Column(Words("algbw", "algbw"), detail="algbw", unit="B/s")
 _BUSBW = Column(Words("busbw", "busbw"), detail="busbw", unit="B/s")
 _P95 = Column(Words("95th percentile", "percentil 95"), detail="p95", unit="s")
 
+_ONE = Column(
+    Words("one process, one thread", "un proceso, un hilo"), other="tp.h{hidden}.step.shardlab.one"
+)
+_THREADS = Column(
+    Words("one process, as many threads", "un proceso, otros tantos hilos"),
+    other="tp.h{hidden}.step.shardlab.one-all-cores",
+)
+_TWO = Column(Words("two ranks", "dos ranks"), other="tp.h{hidden}.step.shardlab.{link}")
+_HERE = Column(
+    Words("alone, here", "a solas, aquí"), other="tp.h{hidden}.part.{what}.shardlab.{link}"
+)
+_SWEPT = Column(
+    Words("by the sweep", "según el barrido"), other="tp.h{hidden}.sweep.{what}.shardlab.{link}"
+)
+_LINK = r"(?P<link>[\w-]+)"
 _PIPELINE = "pipeline.{who}.p{p}.m{m}."
 _COLLECTIVE = (
     r"collective\.(?P<link>[\w-]+)\.(?P<op>%s)\.n(?P<ranks>\d+)\.(?P<bytes>\d+)\.(?P<mode>%s)"
@@ -110,82 +40,119 @@ TABLES = (
     Table(
         Words("An all-reduce, one at a time", "Un all-reduce, de uno en uno"),
         _COLLECTIVE % ("all_reduce", "blocking"),
-        (_LINK, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives",
+        (_RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives",
     ),
     Table(
         Words("The other collectives, one at a time", "Las demás colectivas, de una en una"),
         _COLLECTIVE % (r"\w+", "blocking"),
-        (_LINK, _OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives", folded=True,
+        (_OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives", folded=True,
     ),
     Table(
         Words("Back to back, a call's share", "Seguidos, la parte de una llamada"),
         _COLLECTIVE % (r"\w+", "back-to-back"),
-        (_LINK, _OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives", folded=True,
+        (_OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives", folded=True,
     ),
     Table(
         Words("The fit", "El ajuste"),
         r"fit\.(?P<link>[\w-]+)\.(?P<op>all_reduce)\.n(?P<ranks>\d+)\.(?P<what>[\w-]+)",
-        (_LINK, _RANKS, _WHAT), "fit",
+        (_RANKS, _WHAT), "fit",
     ),
     Table(
         Words("The fit of the other collectives", "El ajuste de las demás colectivas"),
         r"fit\.(?P<link>[\w-]+)\.(?P<op>\w+)\.n(?P<ranks>\d+)\.(?P<what>[\w-]+)",
-        (_LINK, _OP, _RANKS, _WHAT), "fit", folded=True,
+        (_OP, _RANKS, _WHAT), "fit", folded=True,
     ),
     Table(
-        Words("Speed-up of two ranks over one", "Aceleración de dos ranks frente a uno"),
-        r"tp\.h(?P<hidden>\d+)\.speedup\.(?P<link>[\w-]+)",
-        (
-            _HIDDEN, _LINK,
-            Column(Words("one rank's step", "paso de un rank"), other="tp.h{hidden}.step.one"),
-            Column(Words("two ranks' step", "paso de dos ranks"), other="tp.h{hidden}.step.{link}"),
+        Words(
+            "Speed-up of two ranks over one process kept to one thread",
+            "Aceleración de dos ranks frente a un proceso limitado a un hilo",
         ),
-        "tp",
+        rf"tp\.h(?P<hidden>\d+)\.speedup\.shardlab\.{_LINK}", (_HIDDEN, _ONE, _TWO), "tp",
     ),
     Table(
-        Words("Where they cross", "Dónde se cruzan"),
-        r"tp\.crossover\.(?P<link>[\w-]+?)(?P<what>\.exists)?",
-        (_LINK, _WHAT), "tp",
+        Words(
+            "Speed-up of two ranks over one process on as many threads",
+            "Aceleración de dos ranks frente a un proceso con otros tantos hilos",
+        ),
+        rf"tp\.h(?P<hidden>\d+)\.speedup-over-threads\.shardlab\.{_LINK}",
+        (_HIDDEN, _THREADS, _TWO), "tp",
+    ),
+    Table(
+        Words(
+            "Speed-up of one process by as many threads as there are ranks",
+            "Aceleración de un proceso con tantos hilos como ranks",
+        ),
+        r"tp\.h(?P<hidden>\d+)\.speedup-of-threads\.shardlab", (_HIDDEN, _ONE, _THREADS), "tp",
+    ),
+    Table(
+        Words(
+            "Where two ranks overtake one process kept to one thread",
+            "Dónde adelantan dos ranks a un proceso limitado a un hilo",
+        ),
+        r"tp\.crossover\.shardlab\.(?P<link>[\w-]+?)(?P<what>\.exists)?", (_WHAT,), "tp",
     ),
     Table(
         Words("Slow-down, its inverse", "Frenada, su inversa"),
-        r"tp\.h(?P<hidden>\d+)\.slowdown\.(?P<link>[\w-]+)", (_HIDDEN, _LINK), "tp",
+        rf"tp\.h(?P<hidden>\d+)\.slowdown\.shardlab\.{_LINK}", (_HIDDEN,), "tp",
     ),
     Table(
         Words("Where a step's time goes", "Adónde va el tiempo de un paso"),
-        r"tp\.h(?P<hidden>\d+)\.share\.(?P<what>[\w.-]+)",
-        (_HIDDEN, _WHAT, Column(Words("time", "tiempo"), other="tp.h{hidden}.part.{what}")),
-        "tp",
+        rf"tp\.h(?P<hidden>\d+)\.share\.(?P<what>[\w-]+)\.shardlab\.{_LINK}",
+        (_HIDDEN, _WHAT, _HERE, _SWEPT), "tp", swept=True,
     ),
     Table(
         Words("The same in seconds", "Lo mismo en segundos"),
-        r"tp\.h(?P<hidden>\d+)\.part\.(?P<what>[\w.-]+)", (_HIDDEN, _WHAT), "tp", folded=True,
+        rf"tp\.h(?P<hidden>\d+)\.part\.(?P<what>[\w-]+)\.shardlab\.{_LINK}",
+        (_HIDDEN, _WHAT), "tp", folded=True,
+    ),
+    Table(
+        Words(
+            "The step's collectives, by the sweep of single calls",
+            "Las colectivas del paso, según el barrido de llamadas sueltas",
+        ),
+        rf"tp\.h(?P<hidden>\d+)\.sweep\.(?P<what>[\w-]+)\.shardlab\.{_LINK}",
+        (_HIDDEN, _WHAT, _HERE), "tp", folded=True,
     ),
     Table(
         Words("Beside the others", "Junto a los demás"),
-        r"tp\.h(?P<hidden>\d+)\.ratio\.(?P<who>[\w-]+)",
+        rf"tp\.h(?P<hidden>\d+)\.ratio\.shardlab\.(?P<who>[\w-]+)\.{_LINK}",
         (
             _HIDDEN, Column(Words("ours against", "lo nuestro frente a"), group="who"),
-            Column(Words("its step", "su paso"), other="tp.h{hidden}.step.{who}"),
+            Column(Words("its step", "su paso"), other="tp.h{hidden}.step.{who}.{link}"),
         ),
         "tp",
     ),
     Table(
         Words("A step", "Un paso"),
-        r"tp\.h(?P<hidden>\d+)\.step\.(?P<who>[\w-]+)", (_HIDDEN, _WHO), "tp", folded=True,
+        r"tp\.h(?P<hidden>\d+)\.step\.(?P<code>[\w-]+)"
+        r"\.(?:(?P<what>one[\w-]*)|(?P<link>[\w-]+))",
+        (_HIDDEN, _WHAT), "tp", folded=True,
     ),
     Table(
         Words("A step, fully sharded", "Un paso, todo fragmentado"),
-        r"fsdp\.h(?P<hidden>\d+)\.step\.(?P<who>[\w-]+)", (_HIDDEN, _WHO), "fsdp",
+        rf"fsdp\.h(?P<hidden>\d+)\.step\.(?P<code>[\w-]+)\.{_LINK}", (_HIDDEN,), "fsdp",
     ),
     Table(
-        Words("Hidden communication, and ratios", "Comunicación oculta, y proporciones"),
-        r"fsdp\.h(?P<hidden>\d+)\.(?P<what>hidden-share|communication-cost|ratio\.[\w.-]+)",
-        (_HIDDEN, _WHAT), "fsdp",
+        Words("One's step over another's", "El paso de uno frente al de otro"),
+        rf"fsdp\.h(?P<hidden>\d+)\.ratio\.(?P<one>[\w-]+)\.(?P<other>[\w-]+)\.{_LINK}",
+        (_HIDDEN,), "fsdp",
+    ),
+    Table(
+        Words("What communication costs", "Lo que cuesta la comunicación"),
+        r"fsdp\.h(?P<hidden>\d+)\.(?P<what>silent|communication|communication-cost|hidden-share"
+        r"|sweep\.\w+)\.shardlab(?:\.(?P<link>[\w-]+))?",
+        (
+            _HIDDEN, _WHAT,
+            Column(
+                Words("the step, same rounds", "el paso, mismas rondas"), detail="step", unit="s"
+            ),
+        ),
+        "fsdp", swept=True,
     ),
     Table(
         Words("Most memory at once, a rank", "Memoria máxima, por rank"),
-        r"fsdp\.h(?P<hidden>\d+)\.peak\.(?P<who>[\w.-]+)", (_HIDDEN, _WHO), "fsdp",
+        rf"fsdp\.h(?P<hidden>\d+)\.peak\.(?:(?P<what>formula)|(?P<code>[\w-]+)\.{_LINK})",
+        (_HIDDEN, _WHAT), "fsdp",
     ),
     Table(
         Words("The largest model that fits", "El modelo más grande que cabe"),
@@ -194,13 +161,16 @@ TABLES = (
     ),
     Table(
         Words("Bubble", "Burbuja"),
-        r"pipeline\.(?P<who>[\w-]+)\.p(?P<p>\d+)\.m(?P<m>\d+)\.bubble",
+        rf"pipeline\.(?P<who>[\w-]+)\.p(?P<p>\d+)\.m(?P<m>\d+)\.bubble\.shardlab\.{_LINK}",
         (
             Column(Words("schedule", "orden"), group="who"),
             Column(Words("stages", "etapas"), group="p"),
             Column(Words("micro-batches", "microlotes"), group="m"),
             Column(Words("by the formula", "según la fórmula"), other=f"{_PIPELINE}bubble-theory"),
-            Column(Words("live micro-batches", "microlotes vivos"), other=f"{_PIPELINE}live"),
+            Column(
+                Words("live micro-batches", "microlotes vivos"),
+                other=f"{_PIPELINE}live.shardlab.{{link}}",
+            ),
         ),
         "pipeline",
     ),

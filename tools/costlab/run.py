@@ -168,7 +168,7 @@ class Run:
                     where += f"{ranks} ranks on {device}: " if len(worlds) > 1 else ""
                     with contextlib.closing(self._metrics(module, settings, ranks, where)) as came:
                         for metric in came:
-                            latest[metric.id] = metric
+                            latest[metric.id] = metric.on(device)
             finally:
                 with uninterrupted():
                     for name, metric in latest.items():

@@ -1,6 +1,6 @@
 """The timings behind a result, in a file beside it: NAME.samples.json.gz for NAME.json.
 
-    {"schema": 1, "samples": {"tp.h128.step.one": [[0.0412, …], …]}}
+    {"schema": 1, "samples": {"tp.h128.step.shardlab.one": [[0.0412, …], …]}}
 
 By metric the launches, by launch the rounds in the order in which they ran, or the calls; rounds
 that were dropped are not among them. In the metric's unit, to five digits. What ran in the same

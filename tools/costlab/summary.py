@@ -14,18 +14,20 @@ from costlab.operation_name import Measured, measured, size_name
 from costlab.quantity import count, shown, spread, written
 from costlab.result import Load, Metric, Result, ResultError, load
 from costlab.terminal import console as terminal
+from costlab.whose import whose
 
 # What is worth a line after the whole lab; a section run alone shows all that it has.
 HEADLINES = (
     "fit.*.all_reduce.n?.latency",
     "fit.*.all_reduce.n?.bandwidth",
     "tp.h*.speedup.*",
+    "tp.h*.speedup-over-threads.*",
     "tp.crossover.*",
     "fsdp.h*.ratio.*",
-    "fsdp.h*.hidden-share",
-    "fsdp.h*.communication-cost",
+    "fsdp.h*.hidden-share.*",
+    "fsdp.h*.communication-cost.*",
     "fsdp.h*.peak.*",
-    "pipeline.*.bubble",
+    "pipeline.*.bubble.*",
     "pipeline.ratio.*",
     "gpu.h*.efficiency",
 )
@@ -83,20 +85,24 @@ def _lines(
     if not metrics:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left", title=f"\n[bold]{name}[/]")
-    columns = ["", "here", "spread", "n", *(["reference"] if reference else []), ""]
+    columns = ["", "on", "here", "spread", "n", *(["reference"] if reference else []), ""]
     for column in columns:
         right = column in ("here", "n", "reference")
         table.add_column(column, justify="right" if right else "left")
     for metric in metrics:
-        there = [_there(reference.get(metric.id))] if reference else []
+        there = [_there(reference.get(metric.id), metric)] if reference else []
         how = "" if metric.how == "measured" else metric.how
         mine = (shown(metric), f"[dim]{spread(metric)}[/]", count(metric))
-        table.add_row(metric.id, *mine, *there, how)
+        table.add_row(metric.id, whose(metric).device, *mine, *there, how)
     console.print(table)
 
 
-def _there(metric: Metric | None) -> str:
-    return f"[dim]{shown(metric)}[/]" if metric else ""
+def _there(other: Metric | None, metric: Metric) -> str:
+    """Return the reference's value, and on which device where that is another."""
+    if other is None:
+        return ""
+    elsewhere = "" if other.device == metric.device else f" on {whose(other).device or 'none'}"
+    return f"[dim]{shown(other)}{elsewhere}[/]"
 
 
 def _collectives(console: Console, metrics: list[Metric], *, only: str) -> None:

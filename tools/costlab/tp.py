@@ -1,17 +1,24 @@
 """Tensor parallelism: the grammar tutor's step, and the same step at other hidden sizes.
 
-One process against n ranks, over each link there is, with megatron-core and DTensor beside. Then
-the step over the backend's link taken apart:
+One process against n ranks, over each link there is, with megatron-core and DTensor beside, and
+one process with a thread for each rank. Then our step over the backend's link taken apart; every
+piece is run once in every round, so that what is subtracted was measured within a moment:
 
 - `matmul`: the step's own matrix products and attention kernels, forward and backward, run alone on
   all ranks at once (measured).
 - `latency`: as many collectives as the step has, of one element each, run alone (measured).
-- `volume`: the step's collectives at their own sizes run alone, less `latency` (derived).
+- `communication`: the same collectives at their own sizes, run alone (measured).
+- `volume`: `communication` less `latency`, of the same round (derived).
 - `launch`: what the host does to get a step going: Python, autograd, the dispatcher. It is the same
   rank's step of a model so small (two tokens, 8 features) that arithmetic vanishes, over an axis
   that sends nothing (measured). On a GPU the host runs ahead, so there it is a bound.
-- `other`: what is left of the step: norms, GELU, loss, optimizer, waiting for the slower rank, less
-  what overlaps; below zero where overlap is more (derived).
+- `other`: a residual: what is left of a round's step when its other parts are taken off. In it are
+  norms, GELU, loss, optimizer, waiting for the slower rank, and that a part within a step does not
+  take what it takes alone; less what overlaps. Its interval may include 0 (derived).
+
+A part is the median of its rounds, with an interval, and so is its share of the same round's step;
+medians need not add up to the last digit. `sweep.…` is what the section "collectives" would have
+the step's collectives take (beside_sweep.py).
 
 Besides, `cut-efficiency`: the whole step's matrix work over n times a rank's. Below 1, smaller
 matrices run at fewer operations a second.
@@ -21,11 +28,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 
 import torch
 
+from costlab import beside_sweep
+from costlab.beside_sweep import Calls
 from costlab.breakdown import replay, watched
 from costlab.contestants import tp as contestants
 from costlab.contestants import tutor
@@ -35,8 +44,7 @@ from costlab.crossover import crossover
 from costlab.result import Metric
 from costlab.settings import Settings
 from costlab.silent_axis import SilentAxis
-from costlab.statistic import middle
-from costlab.timed import Detail, derived, ratio, timed
+from costlab.tp_metrics import Times, metrics
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPTConfig
 from shardlab.links.shared_memory.patience import cores
@@ -46,11 +54,7 @@ SECTION = "tp"
 HIDDEN = {"quick": (64, 128, 256, 512, 1024), "full": (64, 128, 256, 512, 1024, 2048)}
 REPEATED = {"quick": 128, "full": 512}  # hidden: up to here every launch measures it
 OTHERS_UP_TO = {"quick": 512, "full": 1024}  # hidden: megatron-core and DTensor stop here
-PARTS = ("matmul", "latency", "volume", "launch", "other")
-MEASURED = ("matmul", "latency", "launch")
-_STEP = re.compile(r"(?P<start>tp\.h\d+)\.part\.matmul(?P<end>\.tp\d+)?")
-_SPEEDUP = re.compile(r"tp\.h(?P<hidden>\d+)\.speedup\.(?P<link>[\w-]+(\.tp\d+)?)")
-Times = Mapping[str, Sequence[float]]
+_SPEEDUP = re.compile(r"tp\.h(?P<hidden>\d+)\.speedup\.shardlab\.(?P<link>[\w-]+(\.tp\d+)?)")
 
 
 def RANKS(settings: Settings) -> tuple[int, ...]:  # noqa: N802  (the contract's name)
@@ -80,15 +84,16 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
     sizes = repeated(settings) if settings.launch else hidden_sizes(settings)
     for number, hidden in enumerate(sizes, 1):
         where = f"hidden {hidden} ({number} of {len(sizes)})"
-        times = yield from _timed(world, settings, hidden, order, where)
-        yield from metrics(hidden, times, world.size, backend=world.backend)
+        times, calls = yield from _timed(world, settings, hidden, order, where)
+        yield from metrics(hidden, times, world.size, backend=world.backend, calls=calls)
 
 
 def _timed(
     world: World, settings: Settings, hidden: int, order: random.Random, where: str
-) -> Generator[str, None, dict[str, list[float]]]:
-    """Seconds of each contestant's and each part's steps at one size."""
+) -> Generator[str, None, tuple[dict[str, list[float]], Calls]]:
+    """Seconds of each contestant's and each part's steps at one size; the step's collectives."""
     others = hidden <= OTHERS_UP_TO[settings.profile]
+    calls: Calls = {}
     with ExitStack() as stack:
         names = chosen(world.device.type, others=others)
         steps = dict(
@@ -96,10 +101,11 @@ def _timed(
         )
         yield f"{where}: {len(steps)} contestants"
         if others or settings.profile == "full":
-            steps |= parts(world, hidden)
+            pieces, calls = parts(world, hidden)
+            steps |= pieces
         plan = rounds(hidden, full=settings.profile == "full")
         times = yield from measuring(world, steps, plan, order, f"{where}: ")
-        return _named(times, world.backend)
+        return _named(times, world.backend), calls
 
 
 def chosen(device: str, *, others: bool) -> list[str]:
@@ -123,21 +129,22 @@ def rounds(hidden: int, *, full: bool) -> Rounds:
     return Rounds(seconds=seconds, least=least, most=30, warmup=1 if small else 0)
 
 
-def parts(world: World, hidden: int) -> dict[str, Step]:
-    """The step's parts, each as a step of its own."""
+def parts(world: World, hidden: int) -> tuple[dict[str, Step], Calls]:
+    """The step's parts, each as a step of its own; and its collectives, counted by size."""
     axis = world.axis("tensor", range(world.size))
     task = Task(tutor.config(hidden), *tutor.batch(world.device), world.device)
     products, entries = watched(contestants.ours(task, axis))
     whole = watched(contestants.ours(task, Axis.alone()))[0] if world.rank == 0 else None
     silent = SilentAxis(world.size, world.rank)
     least = contestants.ours(tiny(world.device), silent)
-    return {
+    pieces: dict[str, Step] = {
         "matmul": products.replay,
         "matmul-whole": lambda: whole.replay() if whole else None,
         "communication": replay(axis, entries, world.device),
         "latency": replay(axis, entries, world.device, elements=1),
         "launch": lambda: _unsaid(least),  # its loss is another
     }
+    return pieces, beside_sweep.calls(entries)
 
 
 def _unsaid(step: Step) -> None:
@@ -164,56 +171,14 @@ def _named(times: Times, backend: str) -> dict[str, list[float]]:
     return {names.get(name, name): list(seconds) for name, seconds in times.items()}
 
 
-def metrics(hidden: int, times: Times, ranks: int, *, backend: str = "gloo") -> Iterator[Metric]:
-    """What one size's times say; ids end in `.tp4` for four ranks."""
-    start, end = f"tp.h{hidden}", "" if ranks == 2 else f".tp{ranks}"
-    about: Detail = {
-        "ranks": ranks, "batch": tutor.BATCH, "sequence": tutor.SEQUENCE, "layers": tutor.LAYERS,
-    }  # fmt: skip
-    links = [link for link in (backend, "shared-memory") if link in times]
-    others = [name for name in ("megatron-core", "dtensor") if name in times]
-    for name in ("one", "one-all-cores", *links, *others):
-        if name in times:
-            yield timed(f"{start}.step.{name}{end}", times[name], **about)
-    for link in links:
-        yield ratio(f"{start}.speedup.{link}{end}", times["one"], times[link], **about)
-        yield ratio(f"{start}.slowdown.{link}{end}", times[link], times["one"], **about)
-    for name in others:
-        yield ratio(f"{start}.ratio.{name}{end}", times[backend], times[name], link=backend)
-    if "matmul" in times:
-        yield from breakdown(start, end, times, ranks, backend)
-
-
-def breakdown(start: str, end: str, times: Times, ranks: int, backend: str) -> Iterator[Metric]:
-    """The parts of the step over the backend's link, in seconds, that a launch measures."""
-    typical = {name: middle(seconds).value for name, seconds in times.items()}
-    for part in MEASURED:
-        yield timed(f"{start}.part.{part}{end}", times[part], link=backend)
-    volume = typical["communication"] - typical["latency"]
-    yield derived(f"{start}.part.volume{end}", volume, "s", link=backend)
-    efficiency = typical["matmul-whole"] / (ranks * typical["matmul"])
-    yield derived(f"{start}.cut-efficiency{end}", efficiency, "ratio", ranks=ranks)
-
-
-def derive(metrics: Mapping[str, Metric]) -> Iterator[Metric]:
-    """What all launches together say: the rest of each step, the parts' shares, the crossover."""
+def derive(found: Mapping[str, Metric]) -> Iterator[Metric]:
+    """What all launches together say: the crossover, and what the sweep says of the collectives."""
     speedups: dict[str, dict[int, Metric]] = {}
-    for metric in metrics.values():
-        if found := _STEP.fullmatch(metric.id):
-            yield from shares(
-                found["start"], found["end"] or "", metrics, str(metric.detail["link"])
-            )
-        elif found := _SPEEDUP.fullmatch(metric.id):
-            speedups.setdefault(found["link"], {})[int(found["hidden"])] = metric
+    devices: dict[str, str] = {}
+    for metric in found.values():
+        if match := _SPEEDUP.fullmatch(metric.id):
+            speedups.setdefault(match["link"], {})[int(match["hidden"])] = metric
+            devices[match["link"]] = metric.device
     for link, by_hidden in speedups.items():
-        yield from crossover(link, by_hidden)
-
-
-def shares(start: str, end: str, metrics: Mapping[str, Metric], link: str) -> Iterator[Metric]:
-    """The part of a step that no other part explains, and each part's share of it."""
-    step = metrics[f"{start}.step.{link}{end}"].value
-    value = {part: metrics[f"{start}.part.{part}{end}"].value for part in (*MEASURED, "volume")}
-    value["other"] = step - sum(value.values())
-    yield derived(f"{start}.part.other{end}", value["other"], "s", link=link)
-    for part in PARTS:
-        yield derived(f"{start}.share.{part}{end}", value[part] / step, "ratio", link=link)
+        yield from (metric.on(devices[link]) for metric in crossover(link, by_hidden))
+    yield from beside_sweep.derive(found, "tp")

@@ -86,7 +86,7 @@ def _verdict(claim: Claim, metrics: Mapping[str, Metric], provenance: Provenance
     word: VerdictWord = "not measurable here" if lacking else of_cases(cases)
     said = [f"needs {need}" for need in lacking] or [_said(one) for one in cases]
     if claim.machine_bound and not lacking:
-        said.append(f"on {machine(provenance)}")
+        said.append(f"on {machine(provenance, _devices(cases))}")
     return Verdict(claim.number, claim.id, word, "; ".join([*said, *([cited] if cited else [])]))
 
 
@@ -183,10 +183,26 @@ def offers(provenance: Provenance) -> set[str]:
     return {name for name, there in offered.items() if there}
 
 
-def machine(provenance: Provenance) -> str:
-    """Return the machine's name: its GPUs, or its processor and cores."""
+def _devices(cases: Iterable[Judged]) -> set[str]:
+    """Return the devices of everything that the cases compare."""
+    compared = [outcome for case in cases for outcome in case.outcomes]
+    metrics = [metric for one in compared for metric in (one.metric, one.other) if metric]
+    return {metric.device for metric in metrics if metric.device}
+
+
+def machine(provenance: Provenance, devices: Iterable[str] = ()) -> str:
+    """Return the names of the devices that numbers are from: GPUs, processor and cores, or both.
+
+    Args:
+        provenance: of the run.
+        devices: "cpu", "cuda"; where none is said, the run's GPUs if it has any.
+    """
     gpus = provenance.get("gpus")
-    if isinstance(gpus, list) and gpus:
-        return f"{len(gpus)} × {gpus[0]}"
+    gpus = gpus if isinstance(gpus, list) else []
     name = provenance.get("processor", "an unnamed processor")
-    return f"{name}, {provenance.get('cores', '?')} cores"
+    names = {
+        "cpu": f"{name}, {provenance.get('cores', '?')} cores",
+        "cuda": f"{len(gpus)} × {gpus[0]}" if gpus else "GPUs unnamed",
+    }
+    wanted = set(devices) or {"cuda" if gpus else "cpu"}
+    return "; ".join(names.get(device, device) for device in sorted(wanted))

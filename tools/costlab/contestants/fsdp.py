@@ -42,7 +42,7 @@ def build(
     """One step of each contestant, at one width and with one form of AdamW."""
     wraps: dict[str, Wrap] = {
         "FSDP2": _fsdp2,
-        "FSDP1": _fsdp1,
+        "FSDP1": fsdp1,
         "DDP": ddp,
         "ours over gloo": lambda world, gpt: ours(world.whole, gpt),
         "ours over shared memory": _ours_in_shared_memory,
@@ -100,7 +100,8 @@ def _ours_in_shared_memory(world: World, gpt: GPT) -> nn.Module:
     return ours(world.axis("data", range(world.size), link="shared-memory"), gpt)
 
 
-def _fsdp1(world: World, gpt: GPT) -> nn.Module:
+def fsdp1(world: World, gpt: GPT) -> nn.Module:
+    """PyTorch's FullyShardedDataParallel, prefetching in both directions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its deprecation
         return FullyShardedDataParallel(

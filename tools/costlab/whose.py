@@ -1,0 +1,71 @@
+"""Whose number it is: the code that a metric's id names, the link it ran over, and the device.
+
+An id ends with whose code it is and over which link: `fsdp.h128.step.torch-fsdp1.gloo` is a step of
+PyTorch's FSDP1 over gloo, `fsdp.h128.ratio.shardlab.torch-ddp.gloo` how many of DDP's steps one of
+ours takes. A collective's link says whose it is: over gloo and NCCL they are torch's own functions,
+over shared memory ours. The device stands on the metric, since one id is measured on either.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from costlab.claims import Words
+from costlab.result import Metric
+
+CODES = frozenset({
+    "shardlab", "megatron-core", "torch", "torch-ddp", "torch-dtensor", "torch-fsdp1",
+    "torch-fsdp2", "torch-pipelining",
+})  # fmt: skip
+LINKS = frozenset({"gloo", "nccl", "axis", "shared-memory"})
+DEVICES = {"cpu": "CPU", "cuda": "GPU"}
+_TORCHS_OWN = ("gloo", "nccl")
+_BY_LINK = ("collective", "fit")
+
+# Beside each number: whose it is, in the order of `Whose`.
+OWNERS = (Words("code", "código"), Words("link", "enlace"), Words("on", "en"))
+WHOSE = Words(
+    "A row says whose number it is. *Code*: `shardlab` is this workbook's own kernels, its "
+    "mini-FSDP among them; `torch-ddp`, `torch-fsdp1`, `torch-fsdp2`, `torch-dtensor` and "
+    "`torch-pipelining` are PyTorch's; `torch` its functions alone; `megatron-core` Megatron's; of "
+    "a ratio, one's over the other's. *On*: the device of the machine below. *Link*: what carried "
+    "the messages.",
+    "Cada fila dice de quién es el número. *Código*: `shardlab` son los kernels de este cuaderno, "
+    "su mini-FSDP entre ellos; `torch-ddp`, `torch-fsdp1`, `torch-fsdp2`, `torch-dtensor` y "
+    "`torch-pipelining` son de PyTorch; `torch`, sus funciones a solas; `megatron-core`, de "
+    "Megatron; en una proporción, lo de uno entre lo del otro. *En*: el dispositivo de la máquina "
+    "de abajo. *Enlace*: lo que llevó los mensajes.",
+)
+
+
+class Whose(NamedTuple):
+    """Whose a number is; what doesn't apply is empty.
+
+    Attributes:
+        code: "shardlab", or of a ratio "shardlab / torch-ddp".
+        link: "gloo", "shared-memory", "nccl" ….
+        device: "CPU" or "GPU".
+    """
+
+    code: str
+    link: str
+    device: str
+
+    def __str__(self) -> str:
+        """One after another: "shardlab, gloo, CPU"."""
+        return ", ".join(part for part in self if part)
+
+
+def whose(metric: Metric) -> Whose:
+    """Read a metric's id; what was counted alike on every machine has no device."""
+    section, *pieces = metric.id.split(".")
+    device = DEVICES.get(metric.device, metric.device)
+    if section == "count":  # its ids name links and libraries as subjects
+        return Whose("", "", "")
+    code = " / ".join(piece for piece in pieces if piece in CODES)
+    link = next((piece for piece in pieces if piece in LINKS), "")
+    if section in _BY_LINK:
+        code = "torch" if link in _TORCHS_OWN else "shardlab"
+    elif section == "gpu" or "sweep" in pieces:  # a rank's products; a step's calls, by the sweep
+        code = "torch"
+    return Whose(code, link, device)
