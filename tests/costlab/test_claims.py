@@ -86,6 +86,7 @@ def test_both_forms_of_claim_are_read(tmp_path: Path) -> None:
         ),
         (ONE.replace("value = 2", 'than = "b.*"'), "another number of `*`"),
         (ONE.replace('"=="', '"<"'), "compares count.a with 2, which somebody chose"),
+        (CITED.replace('en = "c"', 'en = "Holds only if c"'), "in both languages or in none"),
         (CITED.replace('"stale"', '"holds only if"'), "`instead` begins with 'Holds only if'"),
         (CITED.replace('en = "c"', 'en = "Holds only if c"').replace(
             'es = "d"', 'es = "Solo vale si d"'), "claim 'one' is 'stale'; `instead` begins"),
@@ -108,10 +109,10 @@ def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 def test_every_count_that_a_claim_names_is_counted() -> None:
     found = counted()
     for claim in load(LAB / "claims.toml"):
-        named = [test for case in claim.case if not case.optional for test in case.tests]
+        named = [test for case in claim.case for test in case.tests]
         names = [name for test in named for name in (test.metric, test.than)] + list(claim.see)
         for name in names:
-            if name.startswith("count."):
+            if name.startswith("count.") and not name.startswith("count.wire."):  # Linux counts it
                 assert name in found, f"claim {claim.number}"
 
 
@@ -130,13 +131,12 @@ def found_here() -> dict[str, Metric]:
 
 
 def test_no_verdict_hangs_on_a_constant_that_somebody_chose() -> None:
-    """A fifth more or less of a tolerance, or of a bound that nothing defines, changes nothing."""
-    provenance = load_result(LAB / "results/reference.json").provenance
-    claims = load(LAB / "claims.toml")
-    here = judge(claims, found_here(), provenance)
-    for factor in (0.8, 1.2):
-        moved = judge([_moved(claim, factor) for claim in claims], found_here(), provenance)
-        assert [one.verdict for one in moved] == [one.verdict for one in here]
+    """A fifth more or less of a tolerance, or of a bound that nothing defines, changes no case."""
+    for claim in load(LAB / "claims.toml"):
+        here = [case.passed for case in examine(claim, found_here())]
+        for factor in (0.8, 1.2):
+            moved = examine(_moved(claim, factor), found_here())
+            assert [case.passed for case in moved] == here, f"claim {claim.number}"
 
 
 def _moved(claim: Claim, factor: float) -> Claim:

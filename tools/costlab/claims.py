@@ -117,9 +117,15 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def conditional(self) -> bool:
-        """Whether what is true instead is a condition, in both languages."""
+        """Whether what is true instead is a condition."""
+        return any(self.conditions)
+
+    @property
+    def conditions(self) -> tuple[bool, bool]:
+        """Whether it is one in English, and in Spanish."""
         texts = (self.instead.en, self.instead.es) if self.instead else ("", "")
-        return all(map(str.startswith, texts, CONDITION))
+        english, spanish = map(str.startswith, texts, CONDITION)
+        return english, spanish
 
     @property
     def machine_bound(self) -> bool:
@@ -178,13 +184,23 @@ def _problem(claim: Claim) -> str:
         return f"{name} states a verdict and no `because`: say what the cited lines settle"
     if claim.verdict in QUALIFIED and not claim.instead:
         return f"{name} is {claim.verdict!r} and has no `instead`: say what is true"
+    ill_conditioned = _condition(name, claim)
+    return ill_conditioned or next(
+        (said for case in claim.case if (said := _misfit(name, case))), ""
+    )
+
+
+def _condition(name: str, claim: Claim) -> str:
+    """Hold a claim to the words of a condition: both languages or none, and only where one is."""
+    words = " and ".join(map(repr, CONDITION))
+    if len(set(claim.conditions)) > 1:
+        return f"{name}: `instead` begins with {words} in both languages or in none"
     if claim.verdict and (claim.verdict == "holds only if") != claim.conditional:
-        words = " and ".join(map(repr, CONDITION))
         return (
             f"{name} is {claim.verdict!r}; `instead` begins with {words} where a claim holds only "
             f"if something is so, and nowhere else"
         )
-    return next((said for case in claim.case if (said := _misfit(name, case))), "")
+    return ""
 
 
 def _misfit(name: str, case: Case) -> str:
