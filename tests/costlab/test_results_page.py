@@ -149,7 +149,10 @@ def test_a_refuted_or_conditional_claim_says_what_is_true_instead(book: Path) ->
 def test_the_claims_say_at_their_top_what_a_proof_covers_and_which_verdicts_are_read(
     book: Path,
 ) -> None:
-    for language, title in (("en", "**What a proof covers.**"), ("es", "**Qué abarca una prueba")):
+    for language, title in (
+        ("en", "**What a proof covers.**"),
+        ("es", "**Qué cubre una demostración"),
+    ):
         text = (book / page.name("CLAIMS", language)).read_text("utf-8")
         assert text.index("# ") < text.index(title) < text.index("| --- |")
         for claim in load_claims(book / "claims.toml"):

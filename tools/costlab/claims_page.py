@@ -41,10 +41,10 @@ COVERS = Words(
     "at that commit, and that the name beside it stands in them. It does not say that a sentence "
     "is true. Nobody but a reader can tell what lines mean: so each claim says *how* its verdict "
     "came about.",
-    "**Qué abarca una prueba.** Que una cita esté probada quiere decir que esas líneas son el "
-    "texto de ese archivo en ese commit, y que en ellas está el nombre que la acompaña. No quiere "
-    "decir que una frase sea cierta. Lo que unas líneas significan solo lo sabe quien las lee: por "
-    "eso cada afirmación dice *cómo* se llegó a su veredicto.",
+    "**Qué cubre una demostración.** Que una cita esté demostrada quiere decir que esas líneas son "
+    "el texto de ese archivo en ese commit, y que en ellas está el nombre que la acompaña. No "
+    "quiere decir que una frase sea cierta. Lo que unas líneas significan solo lo sabe quien las "
+    "lee: por eso cada afirmación dice *cómo* se llegó a su veredicto.",
 )
 VERDICTS: dict[VerdictWord, Words] = {
     "holds": Words("holds", "se cumple"),
