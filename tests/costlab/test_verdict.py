@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from costlab import judging
 from costlab.claims import Case, Cite, Claim, Comparison, Words, load
-from costlab.result import Metric
+from costlab.result import Metric, Result, Section, save
 from costlab.verdict import Verdict, judge
 from tests.costlab.tiny_run import LAB, counted, step
 
@@ -163,3 +165,18 @@ def test_the_claim_on_throughput_holds_only_where_the_link_is_fast_enough() -> N
 def test_verdicts_are_json_with_the_four_fields() -> None:
     found = msgspec.to_builtins(judged(claim(case("a", "==", 2)), metric("a", 2)))
     assert list(found) == ["number", "id", "verdict", "evidence"]
+
+
+def test_a_result_without_megatron_differs_from_the_reference_in_no_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Result(sections={"counts": Section(metrics=list(counted().values()))})
+    save(whole, tmp_path / "reference.json")
+    monkeypatch.setattr("costlab.asked.REFERENCE", tmp_path / "reference.json")
+    without = [one for name, one in counted().items() if "megatron" not in name]
+    assert judging.differing(Result(sections={"counts": Section(metrics=without)})) == []
+    wrong = [msgspec.structs.replace(one, value=one.value + 1) for one in counted().values()]
+    found = judging.differing(Result(sections={"counts": Section(metrics=wrong)}))
+    assert any(
+        line.startswith("claim 1 (block-two-all-reduces-forward): refuted here") for line in found
+    )
