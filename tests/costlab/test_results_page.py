@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from costlab import page, quantity, results_page
+from costlab.claims import load as load_claims
 from costlab.generate import generate
 from costlab.result import Load, Metric, Result, Section, save
 from costlab.result import load as load_result
 from costlab.results_tables import TABLES
+from costlab.ways import HOWS
 from notelab import results_page as rows
 from notelab.check import check_lab
 from notelab.memo import Memo
@@ -198,8 +200,23 @@ def test_a_refuted_or_conditional_claim_says_what_is_true_instead(book: Path) ->
         claims = [line for line in text.splitlines() if line.startswith('| <a id="claim-')]
         assert len(claims) >= 37
         for line in claims:
-            *_, verdict, evidence, true = [cell.strip() for cell in line.strip("| ").split(" | ")]
-            assert verdict and evidence and true, line
+            cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
+            *_, verdict, how, evidence, true = cells
+            assert verdict and how and evidence and true, line
+
+
+def test_the_claims_say_at_their_top_what_a_proof_covers_and_which_verdicts_are_read(
+    book: Path,
+) -> None:
+    for language, title in (
+        ("en", "**What a proof covers.**"),
+        ("es", "**Qué cubre una demostración"),
+    ):
+        text = (book / page.name("CLAIMS", language)).read_text("utf-8")
+        assert text.index("# ") < text.index(title) < text.index("| --- |")
+        for claim in load_claims(book / "claims.toml"):
+            row = next(line for line in text.splitlines() if f'"claim-{claim.number}"' in line)
+            assert (f"*{HOWS['read'].of(language)}*" in row) == (not claim.case), row
 
 
 def test_no_pattern_takes_what_another_tables_is_for(book: Path) -> None:

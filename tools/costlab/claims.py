@@ -20,6 +20,7 @@ Op = Literal["==", "!=", "<", "<=", ">", ">="]
 Need = Literal["gpu", "gpus", "nvlink"]
 # What can't stand unqualified; a reader is owed what is true.
 QUALIFIED = ("holds only if", "refuted", "stale")
+CONDITION = ("Holds only if", "Solo vale si")
 
 _INDEX = re.compile(r"\$\.claim\[(\d+)\]\.?(.*)")
 
@@ -45,21 +46,20 @@ class Comparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         metric: an id; with `*` it stands for each metric that matches, and each is a case.
         op: how it must compare.
-        value: in the metric's unit.
-        than: another metric's id, in place of `value`.
-        tolerance: relative, for "==" and "!=".
+        value: in the metric's unit; after "==" the number that the claim itself names.
+        than: another metric's id, in place of `value`; a `*` is what the metric's stands for.
+        definition: what makes a value after "<" or ">" no choice of ours. None but 0 goes without.
+        tolerance: relative, for "==" and "!="; a fifth more or less must leave every verdict.
         field: what of the metric: its value, or a name in its detail.
-        spread: whether it must hold at the ends of the spread too; not where that is a range of
-            sizes, say, rather than what repeats differ by.
     """
 
     metric: str
     op: Op
     value: float | None = None
     than: str = ""
+    definition: Words | None = None
     tolerance: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     field: str = "value"
-    spread: bool = True
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +86,9 @@ class Cite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A claim.
 
+    Where all its cases pass it holds, where none does it is refuted, where some do it *holds only
+    if*, and then `instead` says on what condition, in these words.
+
     Args:
         number: in LABS.md's list; those above 37 are the workbook's own.
         id: kebab-case.
@@ -94,7 +97,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         needs: what a machine must have to judge it.
         case: how it is tested.
         cite: lines that bear on it.
-        verdict: what the citations settle, where there are no cases.
+        verdict: what the citations settle, where there are no cases: read, not computed.
         because: why, in a sentence or two.
         instead: what is true, where the claim is not.
         see: metrics worth reading beside it.
@@ -111,6 +114,18 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     because: Words | None = None
     instead: Words | None = None
     see: tuple[str, ...] = ()
+
+    @property
+    def conditional(self) -> bool:
+        """Whether what is true instead is a condition."""
+        return any(self.conditions)
+
+    @property
+    def conditions(self) -> tuple[bool, bool]:
+        """Whether it is one in English, and in Spanish."""
+        texts = (self.instead.en, self.instead.es) if self.instead else ("", "")
+        english, spanish = map(str.startswith, texts, CONDITION)
+        return english, spanish
 
     @property
     def machine_bound(self) -> bool:
@@ -169,15 +184,37 @@ def _problem(claim: Claim) -> str:
         return f"{name} states a verdict and no `because`: say what the cited lines settle"
     if claim.verdict in QUALIFIED and not claim.instead:
         return f"{name} is {claim.verdict!r} and has no `instead`: say what is true"
-    return next((said for case in claim.case if (said := _misfit(name, case))), "")
+    ill_conditioned = _condition(name, claim)
+    return ill_conditioned or next(
+        (said for case in claim.case if (said := _misfit(name, case))), ""
+    )
+
+
+def _condition(name: str, claim: Claim) -> str:
+    """Hold a claim to the words of a condition: both languages or none, and only where one is."""
+    words = " and ".join(map(repr, CONDITION))
+    if len(set(claim.conditions)) > 1:
+        return f"{name}: `instead` begins with {words} in both languages or in none"
+    if claim.verdict and (claim.verdict == "holds only if") != claim.conditional:
+        return (
+            f"{name} is {claim.verdict!r}; `instead` begins with {words} where a claim holds only "
+            f"if something is so, and nowhere else"
+        )
+    return ""
 
 
 def _misfit(name: str, case: Case) -> str:
-    for place, test in enumerate(case.tests):
+    for test in case.tests:
         if (test.value is None) == (not test.than):
             return f"{name} compares {test.metric} with neither or both of `value` and `than`"
-        if "*" in test.metric and place:
-            return f"{name}: only the first test of a case may have `*`, found {test.metric}"
+        stars = case.tests[0].metric.count("*")
+        if any(one.count("*") not in (0, stars) for one in (test.metric, test.than)):
+            return f"{name}: {test.metric} has another number of `*` than its case's first metric"
+        if test.op not in ("==", "!=") and test.value and not test.definition:
+            return (
+                f"{name} compares {test.metric} with {test.value:g}, which somebody chose: name a "
+                f"metric in `than`, or say in `definition` what makes it no choice"
+            )
     return ""
 
 

@@ -16,6 +16,7 @@ from costlab.claims import Case, Claim, VerdictWord, Words, load
 from costlab.result import Metric, Result
 from costlab.result import load as load_result
 from costlab.verdict import Judged, Outcome, examine, judge, machine, target
+from costlab.ways import HOWS, MEANINGS, ways
 from costlab.whose import whose
 
 STEM = "CLAIMS"
@@ -28,11 +29,23 @@ INTRO = Words(
     "What is said about sharded training, held against the source at the pin and against "
     "[measurement]({results}). What is counted comes out alike on every machine; where a verdict "
     "stands on times, they are those of {machine}. ✓ and ✗ say whether a case of the claim came "
-    "out as it says. Judge them on yours: `tools/bench claims`.",
+    "out as it says: where all do it holds, where none does it is refuted, where some do it holds "
+    "only if. Judge them on yours: `tools/bench claims`.",
     "Lo que se dice del entrenamiento fragmentado, frente a la fuente en su pin y frente a "
     "[la medición]({results}). Lo contado sale igual en toda máquina; donde un veredicto depende "
     "de tiempos, son los de {machine}. ✓ y ✗ dicen si un caso de la afirmación salió como ella "
-    "dice. Júzgalas en la tuya: `tools/bench claims`.",
+    "dice: si salen todos se cumple, si no sale ninguno queda refutada, si salen algunos se cumple "
+    "solo si. Júzgalas en la tuya: `tools/bench claims`.",
+)
+COVERS = Words(
+    "**What a proof covers.** A citation that is proved says that those lines are that file's text "
+    "at that commit, and that the name beside it stands in them. It does not say that a sentence "
+    "is true. Nobody but a reader can tell what lines mean: so each claim says *how* its verdict "
+    "came about.",
+    "**Qué cubre una demostración.** Que una cita esté demostrada quiere decir que esas líneas son "
+    "el texto de ese archivo en ese commit, y que en ellas está el nombre que la acompaña. No "
+    "quiere decir que una frase sea cierta. Lo que unas líneas significan solo lo sabe quien las "
+    "lee: por eso cada afirmación dice *cómo* se llegó a su veredicto.",
 )
 VERDICTS: dict[VerdictWord, Words] = {
     "holds": Words("holds", "se cumple"),
@@ -45,10 +58,12 @@ COLUMNS = (
     Words("no.", "n.º"),
     Words("claim", "afirmación"),
     Words("verdict", "veredicto"),
+    Words("how", "cómo"),
     Words("evidence", "pruebas"),
     Words("what is true", "lo cierto"),
 )
 TALLY = (Words("verdict", "veredicto"), Words("claims", "afirmaciones"))
+WAYS = (Words("how", "cómo"), Words("which means", "qué significa"), TALLY[1])
 SEE = Words("see", "véase")
 CLAIMED = Words("claimed", "se afirma")
 
@@ -78,9 +93,10 @@ def text(claims: tuple[Claim, ...], result: Result, lab: Path, language: str) ->
     results = page.name(results_page.STEM, language)
     devices = {metric.device for metric in metrics.values() if metric.device}
     intro = INTRO.of(language).format(results=results, machine=machine(result.provenance, devices))
-    lines += [intro, "", *_tally(claims, words, language)]
+    lines += [intro, "", COVERS.of(language), "", *_tally(claims, words, language)]
+    lines += _ways(claims, metrics, language)
     rows = [_row(claim, words[claim.id], metrics, language) for claim in claims]
-    lines += page.table([column.of(language) for column in COLUMNS], "><<<<", rows)
+    lines += page.table([column.of(language) for column in COLUMNS], "><<<<<", rows)
     return page.sealed(lines)
 
 
@@ -90,9 +106,23 @@ def _tally(claims: tuple[Claim, ...], words: Mapping[str, VerdictWord], language
     for word in get_args(VerdictWord):
         found = [claim.number for claim in claims if words[claim.id] == word]
         if found:
-            links = ", ".join(f"[{number}](#claim-{number})" for number in found)
-            rows.append((f"**{VERDICTS[word].of(language)}** ({len(found)})", links))
+            rows.append((f"**{VERDICTS[word].of(language)}** ({len(found)})", _links(found)))
     return page.table([column.of(language) for column in TALLY], "<<", rows)
+
+
+def _ways(claims: tuple[Claim, ...], metrics: Mapping[str, Metric], language: str) -> list[str]:
+    """Return what each way to a verdict means, and which claims came by it."""
+    rows = []
+    for way, name in HOWS.items():
+        found = [claim.number for claim in claims if way in ways(claim, metrics)]
+        if found:
+            rows.append((f"*{name.of(language)}* ({len(found)})", MEANINGS[way].of(language),
+                         _links(found)))  # fmt: skip
+    return page.table([column.of(language) for column in WAYS], "<<<", rows)
+
+
+def _links(numbers: list[int]) -> str:
+    return ", ".join(f"[{number}](#claim-{number})" for number in numbers)
 
 
 def _row(
@@ -106,13 +136,14 @@ def _row(
     evidence += [
         f"{' '.join(f'`{name}`' for name in cite.names)} `{cite.lines}`" for cite in claim.cite
     ]
-    seen = [_seen(metrics[name], language) for name in claim.see if name in metrics]
+    seen = [f"*{name}* {_seen(metrics[name], language)}" for name in claim.see if name in metrics]
     if seen:
         evidence.append(f"{SEE.of(language)} {', '.join(seen)}")
     return [
         f'<a id="claim-{claim.number}"></a>{claim.number}',
         f"{claim.words.of(language)}<br>*{claim.where.of(language)}*",
         f"**{VERDICTS[verdict].of(language)}**",
+        ", ".join(f"*{HOWS[way].of(language)}*" for way in ways(claim, metrics)) or "–",
         "<br>".join(evidence),
         true.of(language) if true else "",
     ]
@@ -128,24 +159,28 @@ def _lines(case: Case, judged: list[Judged], language: str) -> list[str]:
         alike = [one.outcomes[0] for one in mine if one.passed is passed]
         named = [
             f"{_which(case.tests[0].metric, one.test.metric)} {_found(one, language)}"
+            + (f", {_claimed(one, language)}" if one.other else "")
             for one in alike
         ]
         if named:
-            claimed = _claimed(alike[0], language)
-            words = f"{case.words.of(language)}: " if case.words else ""
-            lines.append(f"{mark} {words}{', '.join(named)}; {claimed}")
+            one_for_all = "" if alike[0].other else f"; {_claimed(alike[0], language)}"
+            lines.append(f"{mark} {_situation(case, language)}{', '.join(named)}{one_for_all}")
     return lines
 
 
 def _line(judged: Judged, language: str) -> str:
-    said = "; ".join(
+    said = (
         f"{_found(one, language)}, {_claimed(one, language)}"
         if one.metric
         else f"`{one.missing}` –"
         for one in judged.outcomes
     )
-    words = judged.case.words
-    return f"{MARKS[judged.passed]} {words.of(language) + ': ' if words else ''}{said}"
+    each = "; ".join(dict.fromkeys(said))
+    return f"{MARKS[judged.passed]} {_situation(judged.case, language)}{each}"
+
+
+def _situation(case: Case, language: str) -> str:
+    return f"{case.words.of(language)}: " if case.words else ""
 
 
 def _which(pattern: str, metric: str) -> str:
@@ -165,7 +200,8 @@ def _found(outcome: Outcome, language: str) -> str:
 def _claimed(outcome: Outcome, language: str) -> str:
     """Return what the claim would have it be."""
     other = _link(outcome.other, language) if outcome.other else target(outcome)
-    return f"{CLAIMED.of(language)} {SIGNS[outcome.test.op]}{other}"
+    meaning = f" ({outcome.test.definition.of(language)})" if outcome.test.definition else ""
+    return f"{CLAIMED.of(language)} {SIGNS[outcome.test.op]}{other}{meaning}"
 
 
 def _seen(metric: Metric, language: str) -> str:

@@ -180,7 +180,7 @@ def claims(file: Path | None, output_format: str) -> int:
         click.echo(json.format(json.encode(verdicts), indent=1).decode())
     else:
         judging.show(verdicts)
-    differing = judging.differing(verdicts)
+    differing = judging.differing(result)
     for line in differing:
         click.echo(f"error: {line}", err=True)
     return BROKE_OFF if differing else 0

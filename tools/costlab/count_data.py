@@ -1,4 +1,4 @@
-"""Replicas, shards and stages counted: DDP's buckets, FSDP's gathers, a pipeline's messages."""
+"""Replicas, shards and stages counted: DDP's buckets, our shards, a pipeline's messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
-from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.nn.parallel import DistributedDataParallel
 
 from costlab.contestants import tutor
@@ -54,7 +52,7 @@ def replicas(world: World) -> Iterator[Metric]:
 
 
 def shards(world: World) -> Iterator[Metric]:
-    """A sharded step against replicas; ours, which asks for what FSDP1 and FSDP2 do."""
+    """Our sharded step against replicas; PyTorch's own are in count_fsdp."""
     x = torch.ones(2, WIDTH)
     for name, wrap_root in (("units", True), ("root", False)):
         whole = [nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH)]
@@ -67,27 +65,6 @@ def shards(world: World) -> Iterator[Metric]:
                 sharded(x).sum().backward()
         replicated = 2 * (world.size - 1) / world.size * payload
         yield counted(f"fsdp.{name}.wire-ratio", ledger.total().wire / replicated, "ratio")
-
-
-def inference(world: World) -> Iterator[Metric]:
-    """What PyTorch's FSDP1 gathers in a second forward without gradients, by strategy."""
-    strategies = {"reshard": ShardingStrategy.FULL_SHARD, "keep": ShardingStrategy.SHARD_GRAD_OP}
-    x = torch.ones(2, WIDTH, device=world.device)
-    for name, strategy in strategies.items():
-        # Units of their own, none left to the root, which stays whole whatever the strategy.
-        model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH))).to(world.device)
-        payload = sum(parameter.nbytes for parameter in model.parameters())
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # deprecations, of torch in torch
-            sharded = FullyShardedDataParallel(
-                model, sharding_strategy=strategy, device_id=world.device,
-                auto_wrap_policy=ModuleWrapPolicy({nn.Linear}),
-            )  # fmt: skip
-            sharded(x)
-            with Ledger() as ledger:
-                sharded(x)
-        gathered = ledger.total("all_gather").payload / payload
-        yield counted(f"fsdp.inference.{name}.gathered-share", gathered, "ratio")
 
 
 def pipeline(world: World) -> Iterator[Metric]:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+import torch
+from torch.utils.data import DistributedSampler
+
+from costlab.contestants import tutor
+from costlab.contestants.dtensor import WholeGPT
 from costlab.counted import counted
 from costlab.result import Metric
-from shardlab.grid.layout import Layout
 from shardlab.pipeline.schedule import by_name
 from shardlab.pipeline.timeline import bubble, peak_live, simulate
 
@@ -19,7 +24,9 @@ OFTEN_GIVEN = {
 }
 # fp32 weights and gradients, and Adam's two moments: 4 bytes each (arXiv 1910.02054, section 3).
 BYTES_A_PARAMETER = 4 + 4 + 4 + 4
-CARDS = (8, 24, 80)
+CARDS = (8, 16, 24, 80)
+# More parameters than the largest of these cards holds: 12·H² a layer.
+WIDE, DEEP = 8192, 8
 
 
 def schedules() -> Iterator[Metric]:
@@ -45,16 +52,34 @@ def groups() -> Iterator[Metric]:
         same = [axis for axis, given in OFTEN_GIVEN.items() if ranks.get_ranks(axis) == given]
         short = order.replace("cp-ep-", "")
         yield counted(f"groups.{short}.as-often-given", len(same), axes=", ".join(same))
-    layout = Layout(tensor=2, data=2, pipeline=2)
-    share = {rank: layout.coordinates(rank)["data"] for rank in range(8)}
-    group = max(len({share[rank] for rank in group}) for group in layout.groups("dp"))
-    yield counted("batch-shares.data-group", group)
-    replica = max(len({share[rank] for rank in group}) for group in layout.groups("tp-pp"))
-    yield counted("batch-shares.replica", replica)
+    yield from _shares(ranks.get_ranks("dp"), ranks.get_ranks("tp-pp"))
+
+
+def _shares(data: list[list[int]], replicas: list[list[int]]) -> Iterator[Metric]:
+    """Different samples that the ranks of a group draw, by Megatron's groups and torch's sampler.
+
+    A rank's place in its data group is what a data loader shares out by.
+    """
+    drawn: dict[int, tuple[int, ...]] = {
+        rank: tuple(DistributedSampler(range(8), len(group), place, shuffle=False))  # type: ignore[arg-type]
+        for group in data
+        for place, rank in enumerate(group)
+    }
+    for name, groups in (("data-group", data), ("replica", replicas)):
+        most = max(len({drawn[rank] for rank in group}) for group in groups)
+        yield counted(f"batch-shares.{name}", most)
 
 
 def memory() -> Iterator[Metric]:
-    """How many parameters fill a card with states alone, replicated and in fp32."""
+    """How many parameters fill a card with states alone, replicated and in fp32.
+
+    And how many a wide model has whose vocabulary is the tutor's.
+    """
     for card in CARDS:
         most = card * 1e9 / BYTES_A_PARAMETER
         yield counted(f"replicated.{card}gb.parameters", most, "parameters", how="derived")
+    config = replace(tutor.config(WIDE), layers=DEEP)
+    with torch.device("meta"):
+        model = WholeGPT(config)
+    total = sum(parameter.numel() for parameter in model.parameters())
+    yield counted("tutors-vocabulary.wide-model", total, "parameters", vocabulary=config.vocab)

@@ -1,4 +1,4 @@
-"""Tensor parallelism counted: what a block, its pieces and Megatron's ask for over the tensor axis.
+"""Tensor parallelism counted: what a block of ours and its pieces ask for over the tensor axis.
 
 Dimensions: S sequence, B batch, H hidden, V vocabulary; s, v: this rank's share.
 """
@@ -84,17 +84,19 @@ def pieces(world: World) -> Iterator[Metric]:
     yield from passes("row-sp", scattered)
     found = scattered.total("reduce_scatter", phase="").count
     yield counted("row-sp.forward.reduce_scatter", found)
-    yield counted("weight-gradients.collectives", _for_weights(MLP(_SMALL, "mlp", axis=axis)))
+    mlp = MLP(_SMALL, "mlp", axis=axis)
+    asked = collectives_for_weights(mlp, lambda module: module(ones(S, B, H)))
+    yield counted("weight-gradients.collectives", asked)
     tokens = torch.zeros(S, B, dtype=torch.int64)
     loss = watched(lambda: cross_entropy(ones(S, B, V // n), tokens, axis=axis))
     numbers = loss.total("all_gather", phase="").payload / (n * S * B * 4)
     yield counted("cross-entropy.numbers-a-token", numbers)
 
 
-def _for_weights(module: nn.Module) -> int:
-    """Count the collectives that are there only because weights want gradients."""
-    trained = len(watched(lambda: module(ones(S, B, H))).entries)
-    frozen = len(watched(lambda: module.requires_grad_(False)(ones(S, B, H))).entries)
+def collectives_for_weights(module: nn.Module, call: Callable[[nn.Module], Tensor]) -> int:
+    """Count the collectives that are there only because a module's weights want gradients."""
+    trained = len(watched(lambda: call(module)).entries)
+    frozen = len(watched(lambda: call(module.requires_grad_(False))).entries)
     return trained - frozen
 
 
@@ -112,35 +114,3 @@ def intensity(world: World) -> Iterator[Metric]:
         yield counted(f"tutor.h{hidden}.bytes-per-flop", asked / done, "B/FLOP", flop=done)
         each = ledger.total("all_reduce").payload // ledger.total("all_reduce").count
         yield counted(f"tutor.h{hidden}.all-reduce", each, "B")
-
-
-def megatron(world: World) -> Iterator[Metric | str]:
-    """The same of megatron-core's own layers; nothing where it isn't installed."""
-    try:
-        from costlab.contestants import megatron as core
-        from costlab.contestants.megatron_gpt import causal_mask, transformer_layer
-    except ImportError as fault:
-        yield f"left out: {fault}"
-        return
-    with core.megatron(tensor=world.size):
-        config = core.config(hidden=H, heads=4, dtype=torch.float32)
-        layer = transformer_layer(config)
-        mask = causal_mask(S)
-        yield from passes(
-            "block-megatron", watched(lambda: layer(ones(S, B, H), attention_mask=mask)[0])
-        )
-        common = {"config": config, "init_method": nn.init.ones_, "bias": True}
-        column = core.ColumnParallelLinear(H, 4 * H, gather_output=False, **common)
-        row = core.RowParallelLinear(
-            4 * H, H, input_is_parallel=True, skip_bias_add=False, **common
-        )
-        for name, linear, whole in (("column", column, 4 * H), ("row", row, H)):
-            yield counted(f"{name}-megatron.bias-share", linear.bias.numel() / whole, "ratio")
-        x_SBh = ones(S, B, 4 * H // world.size)
-        yield from passes("row-megatron", watched(lambda: row(x_SBh)[0]))
-        first = watched(lambda: column(ones(S, B, H))[0])
-        yield from passes("column-megatron", first)
-        logits = ones(S, B, V // world.size)
-        tokens = torch.zeros(S, B, dtype=torch.int64)
-        loss = watched(lambda: core.vocab_parallel_cross_entropy(logits, tokens))
-        yield from passes("cross-entropy-megatron", loss)

@@ -23,23 +23,28 @@ def verdicts(result: Result) -> list[Verdict]:
     return judge(claims.load(asked.LAB / "claims.toml"), result.metrics(), result.provenance)
 
 
-def differing(found: list[Verdict]) -> list[str]:
+def differing(result: Result) -> list[str]:
     """Return a line for each claim that no machine may bear on and that is judged otherwise here.
 
-    The measure is the committed reference; where there is none, nothing differs.
+    The measure is the committed reference; where there is none, nothing differs. Both are judged on
+    what both counted: without megatron-core, say, its cases decide nothing on either side.
     """
     if not asked.REFERENCE.exists():
         return []
-    bound = {c.number for c in claims.load(asked.LAB / "claims.toml") if c.machine_bound}
-    there = {verdict.number: verdict for verdict in verdicts(load(asked.REFERENCE))}
+    listed = claims.load(asked.LAB / "claims.toml")
+    reference = load(asked.REFERENCE)
+    shared = result.metrics().keys() & reference.metrics().keys()
+    here, there = (
+        judge(listed, {name: found.metrics()[name] for name in shared}, found.provenance)
+        for found in (result, reference)
+    )
     return [
-        f"claim {one.number} ({one.id}): {one.verdict} here, "
-        f"{there[one.number].verdict} in the reference: {one.evidence}"
-        for one in found
-        if one.number not in bound
-        and one.number in there
-        and "not measurable here" not in (one.verdict, there[one.number].verdict)
-        and one.verdict != there[one.number].verdict
+        f"claim {mine.number} ({mine.id}): {mine.verdict} here, "
+        f"{theirs.verdict} in the reference: {mine.evidence}"
+        for claim, mine, theirs in zip(listed, here, there, strict=True)
+        if not claim.machine_bound
+        and "not measurable here" not in (mine.verdict, theirs.verdict)
+        and mine.verdict != theirs.verdict
     ]
 
 

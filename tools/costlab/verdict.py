@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -80,7 +79,7 @@ def judge(
 def _verdict(claim: Claim, metrics: Mapping[str, Metric], provenance: Provenance) -> Verdict:
     cited = "; ".join(cite.lines for cite in claim.cite)
     if claim.verdict:
-        return Verdict(claim.number, claim.id, claim.verdict, cited)
+        return Verdict(claim.number, claim.id, claim.verdict, f"read in {cited}")
     cases = examine(claim, metrics)
     lacking = [need for need in claim.needs if need not in offers(provenance)]
     word: VerdictWord = "not measurable here" if lacking else of_cases(cases)
@@ -105,19 +104,33 @@ def examine(claim: Claim, metrics: Mapping[str, Metric]) -> list[Judged]:
     """Judge a claim's cases, one for each metric that a `*` matches."""
     judged = []
     for case in claim.case:
-        first, *others = case.tests
-        names = _matching(first.metric, metrics) if "*" in first.metric else []
-        for name in names or [first.metric]:
-            tests = (msgspec.structs.replace(first, metric=name), *others)
+        for found in _matching(case.tests[0].metric, metrics) or [()]:
+            tests = (
+                msgspec.structs.replace(
+                    test, metric=_filled(test.metric, found), than=_filled(test.than, found)
+                )
+                for test in case.tests
+            )
             judged.append(Judged(case, tuple(_compared(test, metrics) for test in tests)))
     return judged
 
 
-def _matching(pattern: str, metrics: Mapping[str, Metric]) -> list[str]:
-    found = [name for name in metrics if fnmatchcase(name, pattern)]
-    return sorted(
+def _matching(pattern: str, metrics: Mapping[str, Metric]) -> list[tuple[str, ...]]:
+    """Return what the `*`s of a pattern stand for in each metric that it matches, in order."""
+    if "*" not in pattern:
+        return []
+    form = re.compile("(.+)".join(map(re.escape, pattern.split("*"))))
+    found = {name: match.groups() for name in metrics if (match := form.fullmatch(name))}
+    order = sorted(
         found, key=lambda name: [int(x) if x.isdigit() else x for x in _PARTS.split(name)]
     )
+    return [found[name] for name in order]
+
+
+def _filled(pattern: str, stars: tuple[str, ...]) -> str:
+    for star in stars:
+        pattern = pattern.replace("*", star, 1)
+    return pattern
 
 
 def _compared(test: Comparison, metrics: Mapping[str, Metric]) -> Outcome:
@@ -139,8 +152,7 @@ def _ends(metric: Metric, test: Comparison) -> tuple[float, ...]:
     if test.field != "value":
         value = metric.detail.get(test.field)
         return (float(value),) if isinstance(value, int | float) else ()
-    ends = (metric.value, metric.low, metric.high) if test.spread else (metric.value,)
-    return tuple(end for end in ends if end is not None)
+    return tuple(end for end in (metric.value, metric.low, metric.high) if end is not None)
 
 
 def _holds(test: Comparison, one: float, two: float) -> bool:

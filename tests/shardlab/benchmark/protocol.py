@@ -3,7 +3,7 @@
 Contestants run side by side, as `costlab.contestants.rounds` says. Here is what stands around:
 
 - a launch starts fresh processes, one per rank, one thread each, over gloo;
-- a launch yields each one's 20th percentile and median, and its ratio to a named base;
+- a launch yields the median of each one's rounds, and of their ratios to a named base;
 - three launches or more show how far a ratio repeats.
 """
 
@@ -18,13 +18,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import msgspec
 import torch
 import torch.distributed as dist
 
 from costlab.contestants import rounds
 from costlab.contestants.rounds import Build, Rounds
 from costlab.result import Load
+from costlab.statistic import middle
+from costlab.timed import ratio
 from shardlab.comm import World
 from tests.shardlab.benchmark.provenance import provenance
 
@@ -70,28 +71,17 @@ class Case:
     launches: list[dict[str, list[float]]] = field(default_factory=list)
     load: Load = field(default_factory=Load)
 
-    def typical(self, name: str, *, percentile: int = 20) -> list[float]:
-        """Seconds a step at that percentile, one value a launch."""
-        return [at(percentile, launch[name]) for launch in self.launches]
+    def typical(self, name: str) -> list[float]:
+        """Seconds a step, the median of each launch's rounds."""
+        return [middle(launch[name]).value for launch in self.launches]
 
-    def ratios(self, name: str, base: str, *, percentile: int = 20) -> list[float]:
-        """Ratio of `name` to `base` (below 1: faster), one value a launch."""
-        pairs = zip(
-            self.typical(name, percentile=percentile),
-            self.typical(base, percentile=percentile),
-            strict=True,
-        )
-        return [one / other for one, other in pairs]
+    def ratios(self, name: str, base: str) -> list[float]:
+        """Ratio of `name` to `base` (below 1: faster), taken within each round, of each launch."""
+        return [ratio("", launch[name], launch[base]).value for launch in self.launches]
 
     def ratio(self, name: str, base: str) -> float:
-        """The middle launch's ratio at the 20th percentile: what a goal is judged on."""
+        """The middle launch's ratio: what a goal is judged on."""
         return statistics.median(self.ratios(name, base))
-
-
-def at(percentile: int, values: Iterable[float]) -> float:
-    """Nearest-rank percentile of some values."""
-    ordered = sorted(values)
-    return ordered[max(0, -(-len(ordered) * percentile // 100) - 1)]
 
 
 def compare(
@@ -113,7 +103,7 @@ def compare(
 
 
 def record(what: str, base: str, cases: list[Case], plan: Plan) -> dict[str, Any]:
-    """The JSON of a comparison: every step's seconds, a summary, and what it was measured on."""
+    """The JSON of a comparison: every step's seconds, and what it was measured on."""
     return {
         "schema": 1,
         "what": what,
@@ -123,16 +113,6 @@ def record(what: str, base: str, cases: list[Case], plan: Plan) -> dict[str, Any
         "cases": [
             {
                 "settings": case.settings,
-                "summary": {
-                    name: {
-                        "p20": case.typical(name),
-                        "median": case.typical(name, percentile=50),
-                        "ratio-p20": case.ratios(name, base),
-                        "ratio-median": case.ratios(name, base, percentile=50),
-                    }
-                    for name in case.launches[0]
-                },
-                "load": msgspec.to_builtins(case.load),
                 "launches": case.launches,
             }
             for case in cases

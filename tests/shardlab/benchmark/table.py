@@ -6,7 +6,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import msgspec
 
 from costlab.disturbed import said
 from costlab.result import Load
+from tests.shardlab.benchmark.protocol import Case
 from tests.shardlab.benchmark.provenance import ROOT
 
 MEASURED = ROOT / "docs/measured"
@@ -25,14 +26,14 @@ PAGES = {
 Words = Mapping[str, str]  # language ("en", "es") to text
 
 ABOUT = {
-    "en": "Milliseconds a step, 20th percentile; in brackets how many times that of {base}, least–"
-    "most over launches. {launches} launches, {date}; {processor}, {cores} cores, load "
-    "{load-before} before, one thread a rank; torch {torch}, megatron-core {megatron-core}; commit "
-    "`{commit:.10}`.",
-    "es": "Milisegundos por paso, percentil 20; entre paréntesis, cuántas veces el de {base}, "
-    "mínimo–máximo entre lanzamientos. {launches} lanzamientos, {date}; {processor}, {cores} "
-    "núcleos, carga previa {load-before}, un hilo por rank; torch {torch}, megatron-core "
-    "{megatron-core}; commit `{commit:.10}`.",
+    "en": "Milliseconds a step, the median of its rounds; in brackets how many times that of "
+    "{base}, taken within each round: the median, least–most over launches. {launches} launches, "
+    "{date}; {processor}, {cores} cores, load {load-before} before, one thread a rank; torch "
+    "{torch}, megatron-core {megatron-core}; commit `{commit:.10}`.",
+    "es": "Milisegundos por paso, mediana de sus rondas; entre paréntesis, cuántas veces el de "
+    "{base}, tomado dentro de cada ronda: mediana, mínimo–máximo entre lanzamientos. {launches} "
+    "lanzamientos, {date}; {processor}, {cores} núcleos, carga previa {load-before}, un hilo por "
+    "rank; torch {torch}, megatron-core {megatron-core}; commit `{commit:.10}`.",
 }
 
 
@@ -61,8 +62,9 @@ def render(result: Mapping[str, Any], layout: Layout, language: str) -> str:
     for case in result["cases"]:
         setting = case["settings"][layout.key]
         cells = [_number(setting, language) if isinstance(setting, int) else setting]
+        measured = Case(case["settings"], case["launches"])
         for name in layout.columns:
-            cells.append(_cell(case["summary"][name], language, alone=name == base))
+            cells.append(_cell(measured, name, base, language))
         lines.append(f"| {' | '.join(cells)} |")
     about = ABOUT[language].format(
         base=layout.columns[base][language],
@@ -85,14 +87,14 @@ def publish(result: Mapping[str, Any], layout: Layout) -> None:
         fill(page, layout, render(result, layout, language))
 
 
-def _cell(summary: Mapping[str, Sequence[float]], language: str, *, alone: bool) -> str:
-    milliseconds = 1000 * statistics.median(summary["p20"])
+def _cell(case: Case, name: str, base: str, language: str) -> str:
+    milliseconds = 1000 * statistics.median(case.typical(name))
     places = max(0, 2 - math.floor(math.log10(milliseconds)))
     whole = places == 0
     shown = _number(round(milliseconds), language) if whole else f"{milliseconds:.{places}f}"
-    if alone:
+    if name == base:
         return shown
-    ratios = summary["ratio-p20"]
+    ratios = case.ratios(name, base)
     return f"{shown} (**{statistics.median(ratios):.2f}**, {min(ratios):.2f}–{max(ratios):.2f})"
 
 

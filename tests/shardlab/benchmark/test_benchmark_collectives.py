@@ -79,7 +79,7 @@ def test_each_way_beside_gloos_own(quick: bool, ranks: int) -> None:
         )
         for name in case.launches[0]:
             typical = min(case.typical(name)) * 1e6
-            middle = case.ratios(name, collectives.BASE, percentile=50)
+            middle = case.ratios(name, collectives.BASE)
             shown = " ".join(f"{ratio:.2f}" for ratio in middle)
             print(
                 f" {name} {case.ratio(name, collectives.BASE):.2f} [{shown}] {typical:.0f} µs;",

@@ -13,7 +13,7 @@ from tests.shardlab.benchmark import protocol, table
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
 # Of the large, a round of all contestants takes up to half a minute. Five say how they compare, but
-# the least of five is no percentile: the goal is judged on more rounds of the two that it names.
+# they spread far: the goal is judged on more rounds of the two that it names.
 SMALL, LARGE = (64, 128, 256, 512), (1024, 2048)
 HIDDEN = SMALL + LARGE
 LAYOUT = table.Layout(
