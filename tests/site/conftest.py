@@ -74,10 +74,10 @@ def drawings(browser: Any, served: str) -> Drawings:
     """What every diagram looks like in a language, at a width, in a palette: looked at once."""
 
     @cache
-    def seen(language: str, width: int, scheme: str) -> list[Drawn]:
-        return look(browser, served, language, width, scheme)
+    def seen(language: str, width: int) -> dict[str, list[Drawn]]:
+        return look(browser, served, language, width)
 
-    return seen
+    return lambda language, width, scheme: seen(language, width)[scheme]
 
 
 @pytest.fixture(scope="session")

@@ -25,22 +25,25 @@ class Drawn(NamedTuple):
 Drawings = Callable[[str, int, str], list[Drawn]]
 
 
-def look(browser: Any, served: str, language: str, width: int, scheme: str) -> list[Drawn]:
-    """Open every page of a language that has diagrams; return them as they stand there."""
+def look(browser: Any, served: str, language: str, width: int) -> dict[str, list[Drawn]]:
+    """Open every page of a language that has diagrams; return them as they stand in each palette."""
     size = {"width": width, "height": WIDTHS[width]}
-    reader = Reader(browser, served, viewport=size, color_scheme=scheme)
+    reader = Reader(browser, served, viewport=size)
     # What stays above the page while it scrolls would be what a look at a letter's paper meets.
     quiet = ".md-header, .md-top, .md-skip { display: none !important; }"
-    seen = []
+    seen: dict[str, list[Drawn]] = {scheme: [] for scheme in SCHEMES}
     for address, wanted, *_ in places():
         if not wanted or address.startswith("es/") is not (language == "es"):
             continue
+        reader.page.emulate_media(color_scheme=SCHEMES[0])
         page = reader.read(address)
-        assert reader.drawn(scheme) == len(wanted), address
         page.add_style_tag(content=quiet)
-        elements = page.locator("div.mermaid").element_handles()
-        for element, text in zip(elements, wanted, strict=True):
-            seen.append(Drawn(address, text, page.evaluate(FACTS, element)))
+        for scheme, drawings in seen.items():
+            reader.painted(scheme)
+            assert reader.drawn(scheme) == len(wanted), address
+            elements = page.locator("div.mermaid").element_handles()
+            for element, text in zip(elements, wanted, strict=True):
+                drawings.append(Drawn(address, text, page.evaluate(FACTS, element)))
     reader.context.close()
     assert not reader.wrong, reader.wrong
     return seen
