@@ -26,7 +26,7 @@ Drawings = Callable[[str, int, str], list[Drawn]]
 
 
 def look(browser: Any, served: str, language: str, width: int) -> dict[str, list[Drawn]]:
-    """Open every page of a language that has diagrams; return them as they stand in each palette."""
+    """Open every page of a language that has diagrams; return them as each palette shows them."""
     size = {"width": width, "height": WIDTHS[width]}
     reader = Reader(browser, served, viewport=size)
     # What stays above the page while it scrolls would be what a look at a letter's paper meets.

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
 import torch
 import torch.distributed as dist
 
@@ -113,6 +114,7 @@ def record(what: str, base: str, cases: list[Case], plan: Plan) -> dict[str, Any
         "cases": [
             {
                 "settings": case.settings,
+                "load": msgspec.to_builtins(case.load),
                 "launches": case.launches,
             }
             for case in cases

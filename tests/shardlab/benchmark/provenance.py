@@ -14,12 +14,11 @@ ROOT = Path(__file__).parents[3]
 
 
 def provenance() -> dict[str, Any]:
-    """Processor, cores, load before the start, versions, commit (and whether the tree was it)."""
+    """Processor, cores, versions, commit (and whether the tree was it)."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": _processor(),
         "cores": _cores(),
-        "load-before": round(os.getloadavg()[0], 2),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "torch": version("torch"),

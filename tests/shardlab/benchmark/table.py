@@ -28,12 +28,16 @@ Words = Mapping[str, str]  # language ("en", "es") to text
 ABOUT = {
     "en": "Milliseconds a step, the median of its rounds; in brackets how many times that of "
     "{base}, taken within each round: the median, least–most over launches. {launches} launches, "
-    "{date}; {processor}, {cores} cores, load {load-before} before, one thread a rank; torch "
-    "{torch}, megatron-core {megatron-core}; commit `{commit:.10}`.",
+    "{date}; {processor}, {cores} cores, one thread a rank; torch {torch}, megatron-core "
+    "{megatron-core}; commit `{commit:.10}`. ",
     "es": "Milisegundos por paso, mediana de sus rondas; entre paréntesis, cuántas veces el de "
     "{base}, tomado dentro de cada ronda: mediana, mínimo–máximo entre lanzamientos. {launches} "
-    "lanzamientos, {date}; {processor}, {cores} núcleos, carga previa {load-before}, un hilo por "
-    "rank; torch {torch}, megatron-core {megatron-core}; commit `{commit:.10}`.",
+    "lanzamientos, {date}; {processor}, {cores} núcleos, un hilo por rank; torch {torch}, "
+    "megatron-core {megatron-core}; commit `{commit:.10}`. ",
+}
+UNWATCHED = {
+    "en": "What else ran was not watched then.",
+    "es": "Entonces no se vigilaba qué más se ejecutaba.",
 }
 
 
@@ -73,8 +77,8 @@ def render(result: Mapping[str, Any], layout: Layout, language: str) -> str:
     )
     loads = [msgspec.convert(case.get("load", {}), Load) for case in result["cases"]]
     load = sum(loads, Load())
-    course = [f"{said(load).of(language)}."] if load.rounds else []
-    return "\n".join([*lines, "", " ".join([about, *course])])
+    course = f"{said(load).of(language)}." if load.rounds else UNWATCHED[language]
+    return "\n".join([*lines, "", about + course])
 
 
 def publish(result: Mapping[str, Any], layout: Layout) -> None:

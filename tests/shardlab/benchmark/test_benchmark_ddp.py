@@ -12,7 +12,7 @@ from tests.shardlab.benchmark import protocol, table
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
-HIDDEN = (64, 128, 256, 512, 1024)
+HIDDEN = (64, 128, 256, 512)
 LAYOUT = table.Layout(
     marker="data-parallel",
     key="hidden",

@@ -64,7 +64,7 @@ def test_under_the_table_stands_what_else_ran() -> None:
     assert "don't quote this. In 7 of 9 rounds something else used the cores" in english
     assert "no cites esto" in spanish
     del result["cases"][1]["load"]  # as in tables of before
-    assert "rounds" not in table.render(result, LAYOUT, "en")
+    assert table.UNWATCHED["en"] in table.render(result, LAYOUT, "en")
 
 
 def quickly(world: World) -> tuple[Any, Load]:
