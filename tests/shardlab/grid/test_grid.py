@@ -195,6 +195,7 @@ def left_and_joined_again(world: World) -> None:
         pair = Grid(world=again, tensor=2).tensor
         mine = torch.ones(1, device=world.device) * world.rank
         assert pair.all_reduce(mine).item() == [1, 1, 5, 5][world.rank]
+        again.whole.barrier()  # whoever left now would hang up on one who still joins another group
         again.close()
 
 
