@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,9 +36,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def served(site: Path) -> Iterator[str]:
+def searched(site: Path) -> Iterator[str]:
     """The site's address on this machine."""
     with serving(site) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def served(site: Path) -> Iterator[str]:
+    """The site's address, for who does not search: each page builds the index of all, unasked.
+
+    That costs the browser as much as all else on a page.
+    """
+    empty = {}
+    for index in site.rglob("search_index.json"):
+        of = json.loads(index.read_text("utf-8")) | {"docs": []}
+        empty[f"/{index.relative_to(site).as_posix()}"] = json.dumps(of).encode()
+    with serving(site, empty) as address:
         yield address
 
 

@@ -84,14 +84,18 @@ def test_the_language_switch_stays_on_the_page(wide: Reader) -> None:
 
 
 @pytest.mark.parametrize(("language", "word"), [("", "citation"), ("es/", "cita")])
-def test_search_finds_a_word_in_its_own_language(wide: Reader, language: str, word: str) -> None:
-    wide.read(language)
-    found = wide.search(word)
+def test_search_finds_a_word_in_its_own_language(
+    browser: Any, searched: str, language: str, word: str
+) -> None:
+    reader = Reader(browser, searched, viewport={"width": 1440, "height": 900})
+    reader.read(language)
+    found = reader.search(word)
     assert found
     for address in found:
-        assert address.startswith(wide.served + language), address
-        assert language or not address.startswith(wide.served + "es/"), address
-    assert not wide.wrong
+        assert address.startswith(searched + language), address
+        assert language or not address.startswith(searched + "es/"), address
+    assert not reader.wrong
+    reader.context.close()
 
 
 def test_the_page_and_its_diagrams_follow_the_systems_palette(wide: Reader) -> None:
