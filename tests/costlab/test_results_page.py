@@ -15,9 +15,9 @@ from costlab.result import Load, Metric, Result, Section, save
 from costlab.result import load as load_result
 from costlab.results_tables import TABLES
 from costlab.ways import HOWS
-from notelab import results_page as rows
 from notelab.check import check_lab
 from notelab.memo import Memo
+from notelab.page import results_page as rows
 from notelab.sources.library import Library
 from notelab.sources.store import Store
 from notelab.workbook import Bench

@@ -19,10 +19,10 @@ import msgspec
 
 from notelab import lock as lock_file
 from notelab.check import check_lab
-from notelab.citation import Citation, Span, looks_like_citation, parse, written
 from notelab.evidence import CitedFile, State
 from notelab.fitting import ends_well
 from notelab.outline import FUNCTION
+from notelab.page.citation import Citation, Span, looks_like_citation, parse, written
 from notelab.relock import relock
 from notelab.report.model import Report
 from notelab.workbook import Bench, Workbook, open_lab

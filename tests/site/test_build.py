@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from notelab import reading
+from notelab.page import reading
 from sitelab import workbook_pages
 
 REPOSITORY = Path(__file__).parents[2]

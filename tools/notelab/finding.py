@@ -2,8 +2,8 @@
 
 import msgspec
 
-from notelab.citation import Span
 from notelab.codes import RULES
+from notelab.page.citation import Span
 
 
 class Finding(msgspec.Struct, frozen=True):

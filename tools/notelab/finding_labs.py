@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from notelab import pages as lab_pages
-from notelab import results_page
 from notelab.errors import NotelabError
 from notelab.lab import LAB_FILE, Lab, repository_root
+from notelab.page import results_page
 from notelab.view import shown
 
 _NOT_OURS = {"node_modules", "site-packages", "__pycache__"}

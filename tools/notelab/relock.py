@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from notelab import lock as lock_file
-from notelab.citation import Citation
 from notelab.evidence import CitedFile, State
 from notelab.lock import Lock, LockedCitation, LockedFile, LockedSource
-from notelab.note import Cell
 from notelab.outline import is_anchor
+from notelab.page.citation import Citation
+from notelab.page.note import Cell
 from notelab.resolve import Resolved
 from notelab.sources.model import SourceError, Wheel
 from notelab.workbook import Workbook, usable

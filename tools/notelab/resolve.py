@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from notelab.citation import Citation
 from notelab.evidence import CitedFile, Evidence, State
 from notelab.lab import Lab
 from notelab.lock import Lock
-from notelab.permalink import repository_of
+from notelab.page.citation import Citation
+from notelab.page.permalink import repository_of
 from notelab.pins import Pin
 
 

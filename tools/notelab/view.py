@@ -5,10 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import pages, reading
+from notelab import pages
 from notelab.code_version import code_version
 from notelab.memo import Memo, key_of
-from notelab.note import Note
+from notelab.page import reading
+from notelab.page.note import Note
 from notelab.pages import Page
 
 

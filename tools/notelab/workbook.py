@@ -8,11 +8,11 @@ import msgspec
 from notelab import lab as lab_file
 from notelab import lock as lock_file
 from notelab import pages, pins, view
-from notelab.citation import Citation
 from notelab.evidence import Evidence
 from notelab.lab import Lab
 from notelab.lock import Lock
 from notelab.memo import Memo
+from notelab.page.citation import Citation
 from notelab.resolve import Resolver
 from notelab.sources.library import Library
 from notelab.view import View

@@ -14,7 +14,7 @@ import msgspec
 from notelab.evidence import CitedFile
 from notelab.finding_labs import labs_below
 from notelab.memo import Memo
-from notelab.note import Note
+from notelab.page.note import Note
 from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
 from notelab.workbook import Bench, Workbook, open_lab, usable

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from notelab import fitting
-from notelab.citation import written
 from notelab.evidence import CitedFile
+from notelab.page.citation import written
 
 NOTES, WORDS, CITATIONS, FILES = 1000, 500, 6, 7
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.citation import Citation, Span, looks_like_citation, parse
 from notelab.errors import NotelabError
 from notelab.evidence import CitedFile, State
+from notelab.page.citation import Citation, Span, looks_like_citation, parse
 from notelab.plain import plain
 from notelab.workbook import Bench, open_lab
 

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from notelab.citation import Citation
 from notelab.finding import Finding
-from notelab.note import Cell
 from notelab.outline import is_anchor
+from notelab.page.citation import Citation
+from notelab.page.note import Cell
 from notelab.view import View
 
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from notelab.citation import written
 from notelab.evidence import CitedFile, Evidence, State
 from notelab.finding import Finding
 from notelab.lab import Lab
 from notelab.lock import Lock
-from notelab.permalink import repository_of
+from notelab.page.citation import written
+from notelab.page.permalink import repository_of
 from notelab.pins import Pin
 from notelab.resolve import Resolver
 from notelab.rules import fit

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from notelab import results_page, tokens
-from notelab.citation import Span
 from notelab.evidence import CitedFile
 from notelab.finding import Finding
+from notelab.page import results_page, tokens
+from notelab.page.citation import Span
 from notelab.view import View
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from notelab.citation import Span
 from notelab.finding import TOP, Finding
 from notelab.lab import ExpectedDiagram
 from notelab.memo import Memo, key_of
 from notelab.mermaid import fingerprint
 from notelab.mermaid.model import EngineMissing, Parsed
-from notelab.note import Diagram
+from notelab.page.citation import Span
+from notelab.page.note import Diagram
 from notelab.rules import gantt
 from notelab.view import View
 

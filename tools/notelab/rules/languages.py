@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from notelab.citation import Span
 from notelab.finding import TOP, Finding
-from notelab.note import Cell, Note
+from notelab.page.citation import Span
+from notelab.page.note import Cell, Note
 from notelab.view import View
 
 

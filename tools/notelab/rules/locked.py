@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from notelab.citation import Citation, Span
 from notelab.evidence import CitedFile, Evidence, State
 from notelab.finding import TOP, Finding
 from notelab.lab import Lab
 from notelab.lock import LOCK_FILE, Lock, LockedCitation
+from notelab.page.citation import Citation, Span
 from notelab.pins import Pin
 from notelab.rules.case import Case, listed
 from notelab.rules.fit import not_anchored

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from notelab import results_page
-from notelab.citation import Span
 from notelab.finding import Finding
 from notelab.lab import Lab
-from notelab.note import NumberLink
-from notelab.results_page import Results
+from notelab.page import results_page
+from notelab.page.citation import Span
+from notelab.page.note import NumberLink
+from notelab.page.results_page import Results
 from notelab.view import View, shown
 
 _AGAIN = "generate it again: `tools/bench report --adopt results/reference.json`"

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from notelab.citation import Span
 from notelab.finding import TOP, Finding
 from notelab.lab import LAB_FILE, Lab
+from notelab.page.citation import Span
 from notelab.view import View, shown
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from notelab.reading import read
+from notelab.page.reading import read
 from tests.notelab.scratch import Scratch
 
 FRONT = "---\ntitle: x\n---\n\n"

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from notelab import reading
+from notelab.page import reading
 
 
 def words(body: str) -> int:

@@ -7,8 +7,8 @@ space of no width, and a bidirectional override shows a path backwards.
 import re
 import unicodedata
 
-from notelab.citation import Span
-from notelab.note import Hidden
+from notelab.page.citation import Span
+from notelab.page.note import Hidden
 
 _HIDDEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from notelab import reading
+from notelab.page import reading
 from tests.notelab.scratch import Scratch
 
 

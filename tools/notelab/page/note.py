@@ -2,7 +2,7 @@
 
 import msgspec
 
-from notelab.citation import Citation, Span
+from notelab.page.citation import Citation, Span
 
 
 class Cell(msgspec.Struct, frozen=True, array_like=True):

@@ -6,8 +6,8 @@ from html import unescape
 import pytest
 from markdown import markdown
 
-from notelab import reading
-from notelab.inline import count_words
+from notelab.page import reading
+from notelab.page.inline import count_words
 from tests.notelab.scratch import Scratch
 
 EXTENSIONS = ["admonition", "pymdownx.details", "pymdownx.tabbed", "pymdownx.superfences"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notelab.citation import Span, looks_like_citation, parse, written
+from notelab.page.citation import Span, looks_like_citation, parse, written
 
 HERE = Span(1, 1, 1, 1)
 

@@ -3,10 +3,17 @@
 import re
 from typing import TYPE_CHECKING
 
-from notelab import admonition, embedded_html, front_matter, hidden, tokens, waiver
-from notelab.citation import Citation, Span, in_plain_text
-from notelab.inline import Inline, Places, cited_by_link, count_words, not_in_code_font, number_link
-from notelab.note import Cell, Diagram, Heading, Image, Note, NumberLink, Unread
+from notelab.page import admonition, embedded_html, front_matter, hidden, tokens, waiver
+from notelab.page.citation import Citation, Span, in_plain_text
+from notelab.page.inline import (
+    Inline,
+    Places,
+    cited_by_link,
+    count_words,
+    not_in_code_font,
+    number_link,
+)
+from notelab.page.note import Cell, Diagram, Heading, Image, Note, NumberLink, Unread
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

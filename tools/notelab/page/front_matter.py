@@ -1,7 +1,7 @@
 """Front matter: a title, and the commit table that says which versions were read."""
 
-from notelab.citation import Span
-from notelab.note import CommitPrefix, FrontMatter
+from notelab.page.citation import Span
+from notelab.page.note import CommitPrefix, FrontMatter
 
 _MAX_CHARACTERS = 20_000
 

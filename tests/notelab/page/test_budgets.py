@@ -5,7 +5,7 @@ import pytest
 from notelab.memo import Memo
 from notelab.mermaid.engine import Engine
 from notelab.mermaid.model import Parsed
-from notelab.reading import read
+from notelab.page.reading import read
 from notelab.rules import diagrams
 from notelab.rules.diagrams import Diagrams
 from tests.notelab.scratch import Scratch

@@ -5,10 +5,17 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from notelab import embedded_html, permalink
-from notelab.citation import Citation, Span, in_plain_text, looks_like_citation, parse, split_in_two
 from notelab.cited.names import names_in
-from notelab.note import Image, NumberLink
+from notelab.page import embedded_html, permalink
+from notelab.page.citation import (
+    Citation,
+    Span,
+    in_plain_text,
+    looks_like_citation,
+    parse,
+    split_in_two,
+)
+from notelab.page.note import Image, NumberLink
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

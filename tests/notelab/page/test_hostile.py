@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from notelab import embedded_html, pins, reading, tokens
+from notelab import pins
 from notelab.memo import Memo
+from notelab.page import embedded_html, reading, tokens
 from tests.notelab.scratch import UPSTREAM, Scratch
 
 SIZE = 256 * 1024 - 64

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
-from notelab.citation import Citation, Span, number, path_problem
+from notelab.page.citation import Citation, Span, number, path_problem
 
 # GitHub and GitLab (`blob`, `blame`), Gitea and Forgejo (`src/commit`), Bitbucket (`src`).
 _PERMALINK = re.compile(
