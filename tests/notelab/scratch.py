@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from notelab import lock as lock_file
 from notelab.check import check_lab
+from notelab.lab import lock as lock_file
 from notelab.memo import Memo
 from notelab.relock import Relocked, relock
 from notelab.report.model import Report

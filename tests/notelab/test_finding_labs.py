@@ -7,7 +7,7 @@ import pytest
 
 from notelab.errors import NotelabError
 from notelab.finding_labs import asked, default_labs
-from notelab.lab import load
+from notelab.lab.lab import load
 from tests.notelab.generated_page import generated_page
 from tests.notelab.scratch import Scratch
 

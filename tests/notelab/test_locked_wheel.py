@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from notelab import lock as lock_file
 from notelab.check import check_lab
 from notelab.errors import NotelabError
-from notelab.lock import Lock, LockedSource
+from notelab.lab import lock as lock_file
+from notelab.lab.lock import Lock, LockedSource
 from notelab.memo import Memo
 from notelab.relock import Relocked, relock
 from notelab.report import text

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from notelab import lock as lock_file
 from notelab.check import check_lab
 from notelab.commands import showing
 from notelab.errors import NotelabError
+from notelab.lab import lock as lock_file
 from notelab.memo import Memo
 from notelab.relock import Relocked, relock
 from notelab.report.model import Report

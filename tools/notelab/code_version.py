@@ -21,7 +21,7 @@ _MODULES = (
     "page/front_matter",
     "page/hidden",
     "page/inline",
-    "lab",
+    "lab/lab",
     "page/note",
     "outline",
     "page/permalink",

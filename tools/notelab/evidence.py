@@ -8,12 +8,12 @@ import msgspec
 
 from notelab import outline
 from notelab.code_version import code_version
-from notelab.lab import Lab
-from notelab.lock import Lock, LockedFile
+from notelab.lab.lab import Lab
+from notelab.lab.lock import Lock, LockedFile
+from notelab.lab.pins import Pin
 from notelab.memo import Memo, key_of
 from notelab.outline import Outline
 from notelab.page import tokens
-from notelab.pins import Pin
 from notelab.sources.library import Library
 from notelab.sources.model import Absent, Found, Source, Unreachable, Wanted, Wheel
 from notelab.vouching import Siblings, Vouched

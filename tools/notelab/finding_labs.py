@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from notelab import pages as lab_pages
 from notelab.errors import NotelabError
-from notelab.lab import LAB_FILE, Lab, repository_root
+from notelab.lab import pages as lab_pages
+from notelab.lab.lab import LAB_FILE, Lab, repository_root
 from notelab.page import results_page
 from notelab.view import shown
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import lock as lock_file
 from notelab.evidence import CitedFile, State
-from notelab.lock import Lock, LockedCitation, LockedFile, LockedSource
+from notelab.lab import lock as lock_file
+from notelab.lab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.outline import is_anchor
 from notelab.page.citation import Citation
 from notelab.page.note import Cell

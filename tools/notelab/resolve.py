@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from notelab.evidence import CitedFile, Evidence, State
-from notelab.lab import Lab
-from notelab.lock import Lock
+from notelab.lab.lab import Lab
+from notelab.lab.lock import Lock
+from notelab.lab.pins import Pin
 from notelab.page.citation import Citation
 from notelab.page.permalink import repository_of
-from notelab.pins import Pin
 
 
 class Resolved(msgspec.Struct):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import pages
 from notelab.code_version import code_version
+from notelab.lab import pages
+from notelab.lab.pages import Page
 from notelab.memo import Memo, key_of
 from notelab.page import reading
 from notelab.page.note import Note
-from notelab.pages import Page
 
 
 class View(msgspec.Struct):

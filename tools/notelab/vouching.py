@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import lock as lock_file
-from notelab import pins
 from notelab.errors import NotelabError
 from notelab.finding_labs import labs_below
-from notelab.lab import Lab
-from notelab.lock import LockedFile, LockedSource
+from notelab.lab import lock as lock_file
+from notelab.lab import pins
+from notelab.lab.lab import Lab
+from notelab.lab.lock import LockedFile, LockedSource
 from notelab.sources.model import Source, Wheel
 from notelab.view import shown
 

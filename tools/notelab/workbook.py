@@ -5,12 +5,13 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import lab as lab_file
-from notelab import lock as lock_file
-from notelab import pages, pins, view
+from notelab import view
 from notelab.evidence import Evidence
-from notelab.lab import Lab
-from notelab.lock import Lock
+from notelab.lab import lab as lab_file
+from notelab.lab import lock as lock_file
+from notelab.lab import pages, pins
+from notelab.lab.lab import Lab
+from notelab.lab.lock import Lock
 from notelab.memo import Memo
 from notelab.page.citation import Citation
 from notelab.resolve import Resolver

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab import lock as lock_file
+from notelab.lab import lock as lock_file
 from notelab.memo import Memo
 from notelab.relock import relock
 from notelab.workbook import Bench, open_lab

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab import pins
+from notelab.lab import pins
 from notelab.memo import Memo
 from notelab.page import embedded_html, reading, tokens
 from tests.notelab.scratch import UPSTREAM, Scratch

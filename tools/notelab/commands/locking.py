@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from notelab import lock as lock_file
 from notelab.errors import NotelabError
+from notelab.lab import lock as lock_file
 from notelab.relock import Relocked, path_of, relock, write_together
 from notelab.view import shown
 from notelab.workbook import Bench, Workbook, open_labs

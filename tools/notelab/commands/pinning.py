@@ -4,10 +4,10 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import lock as lock_file
-from notelab import pins
 from notelab.errors import NotelabError
-from notelab.lock import Lock
+from notelab.lab import lock as lock_file
+from notelab.lab import pins
+from notelab.lab.lock import Lock
 from notelab.relock import path_of, relock, write_together
 from notelab.resolve import Resolver
 from notelab.sources.model import Source

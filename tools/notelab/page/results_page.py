@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import pages
+from notelab.lab import pages
 
 _ROW = re.compile(r"""<a\s+id=["']([A-Za-z0-9_.-]+)["']\s*>""")
 _VALUE = re.compile(r"\*\*(.+?)\*\*")

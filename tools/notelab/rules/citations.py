@@ -7,11 +7,11 @@ import msgspec
 
 from notelab.evidence import CitedFile, Evidence, State
 from notelab.finding import Finding
-from notelab.lab import Lab
-from notelab.lock import Lock
+from notelab.lab.lab import Lab
+from notelab.lab.lock import Lock
+from notelab.lab.pins import Pin
 from notelab.page.citation import written
 from notelab.page.permalink import repository_of
-from notelab.pins import Pin
 from notelab.resolve import Resolver
 from notelab.rules import fit
 from notelab.rules.case import Case

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from notelab.finding import TOP, Finding
-from notelab.lab import ExpectedDiagram
+from notelab.lab.lab import ExpectedDiagram
 from notelab.memo import Memo, key_of
 from notelab.mermaid import fingerprint
 from notelab.mermaid.model import EngineMissing, Parsed

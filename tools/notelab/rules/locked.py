@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from notelab.evidence import CitedFile, Evidence, State
 from notelab.finding import TOP, Finding
-from notelab.lab import Lab
-from notelab.lock import LOCK_FILE, Lock, LockedCitation
+from notelab.lab.lab import Lab
+from notelab.lab.lock import LOCK_FILE, Lock, LockedCitation
+from notelab.lab.pins import Pin
 from notelab.page.citation import Citation, Span
-from notelab.pins import Pin
 from notelab.rules.case import Case, listed
 from notelab.rules.fit import not_anchored
 from notelab.view import shown

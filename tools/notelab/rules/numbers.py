@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from notelab.finding import Finding
-from notelab.lab import Lab
+from notelab.lab.lab import Lab
 from notelab.page import results_page
 from notelab.page.citation import Span
 from notelab.page.note import NumberLink

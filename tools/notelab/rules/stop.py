@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from notelab.finding import TOP, Finding
-from notelab.lab import Lab
+from notelab.lab.lab import Lab
+from notelab.lab.pins import Pin
 from notelab.page.citation import Span
 from notelab.page.note import Cell, Heading, Note
-from notelab.pins import Pin
 from notelab.view import View, shown
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from notelab.finding import TOP, Finding
-from notelab.lab import LAB_FILE, Lab
+from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.citation import Span
 from notelab.view import View, shown
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from notelab import lock as lock_file
 from notelab.check import check_lab
 from notelab.errors import NotelabError
-from notelab.lock import Lock, LockedCitation, LockedFile, LockedSource
+from notelab.lab import lock as lock_file
+from notelab.lab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.relock import relock
 from notelab.workbook import open_lab
 from tests.notelab.scratch import UPSTREAM, Scratch

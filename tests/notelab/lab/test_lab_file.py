@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from notelab import lab
 from notelab.errors import NotelabError
+from notelab.lab.lab import lab
 from tests.notelab.scratch import Scratch
 
 
