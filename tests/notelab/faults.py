@@ -18,10 +18,10 @@ from pathlib import Path
 import msgspec
 
 from notelab.check import check_lab
+from notelab.cited.fitting import ends_well
+from notelab.cited.outline import FUNCTION
 from notelab.evidence import CitedFile, State
-from notelab.fitting import ends_well
 from notelab.lab import lock as lock_file
-from notelab.outline import FUNCTION
 from notelab.page.citation import Citation, Span, looks_like_citation, parse, written
 from notelab.relock import relock
 from notelab.report.model import Report

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from notelab import fitting, outline
+from notelab.cited import fitting, outline
 from notelab.commands.parts import parts_of
 from tests.notelab.scratch import Scratch, git
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from notelab import fitting, outline
+from notelab.cited import fitting, outline
 from tests.notelab.scratch import Scratch, git
 
 SOURCE = "def run(state):\n" + "".join(f"    state = step_{n}(state, common)\n" for n in range(30))

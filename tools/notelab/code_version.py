@@ -23,7 +23,7 @@ _MODULES = (
     "page/inline",
     "lab/lab",
     "page/note",
-    "outline",
+    "cited/outline",
     "page/permalink",
     "page/reading",
     "page/tokens",

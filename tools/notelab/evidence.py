@@ -6,13 +6,13 @@ from hashlib import sha256
 
 import msgspec
 
-from notelab import outline
+from notelab.cited import outline
+from notelab.cited.outline import Outline
 from notelab.code_version import code_version
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
 from notelab.memo import Memo, key_of
-from notelab.outline import Outline
 from notelab.page import tokens
 from notelab.sources.library import Library
 from notelab.sources.model import Absent, Found, Source, Unreachable, Wanted, Wheel

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.cited.outline import is_anchor
 from notelab.evidence import CitedFile, State
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedCitation, LockedFile, LockedSource
-from notelab.outline import is_anchor
 from notelab.page.citation import Citation
 from notelab.page.note import Cell
 from notelab.resolve import Resolved

@@ -5,7 +5,7 @@ import random
 import shutil
 from pathlib import Path
 
-from notelab import fitting
+from notelab.cited import fitting
 from notelab.evidence import CitedFile
 from notelab.page.citation import written
 

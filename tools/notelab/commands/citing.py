@@ -3,11 +3,11 @@
 from difflib import get_close_matches
 from pathlib import Path
 
+from notelab.cited.fitting import class_or_function
+from notelab.cited.outline import Symbol
 from notelab.commands.parts import Part, parts_of
 from notelab.errors import NotelabError
 from notelab.evidence import CitedFile, State
-from notelab.fitting import class_or_function
-from notelab.outline import Symbol
 from notelab.page.citation import written
 from notelab.workbook import Bench, Workbook, open_lab
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
+from notelab.cited.outline import is_anchor
 from notelab.finding import Finding
-from notelab.outline import is_anchor
 from notelab.page.citation import Citation
 from notelab.page.note import Cell
 from notelab.view import View

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from notelab import fitting, outline
+from notelab.cited import fitting, outline
 
 SOURCE = textwrap.dedent(
     '''\

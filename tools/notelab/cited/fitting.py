@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from notelab.outline import FUNCTION, Outline, Symbol
+from notelab.cited.outline import FUNCTION, Outline, Symbol
 
 _REACH = 80  # lines to either side within which a better range is looked for
 # A name in more than this share of the statements within so many lines tells none of them apart.

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from notelab import fitting, outline
+from notelab.cited import fitting, outline
 from tests.notelab.scratch import Scratch, git
 
 CUDA = textwrap.dedent(
