@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.evidence import State
+from notelab.book.evidence import State
 from tests.notelab import faults
 from tests.notelab.faults import Book
 from tests.notelab.real import real_bench

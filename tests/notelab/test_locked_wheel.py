@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from notelab.book.relock import Relocked, relock
+from notelab.book.workbook import Bench, open_lab
 from notelab.check import check_lab
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedSource
 from notelab.memo import Memo
-from notelab.relock import Relocked, relock
 from notelab.report import text
 from notelab.sources.blob import blob_id
 from notelab.sources.git_remote import Remote
 from notelab.sources.library import Library
 from notelab.sources.model import Found, Source, SourceError, Unreachable, Wheel
 from notelab.sources.store import Store
-from notelab.workbook import Bench, open_lab
 from tests.notelab.package_index import NAME, VERSION, WHEEL, Index, make_wheel, serving
 from tests.notelab.scratch import UPSTREAM, Scratch
 

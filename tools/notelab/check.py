@@ -6,8 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import view
-from notelab.evidence import CitedFile, State
+from notelab.book import view
+from notelab.book.evidence import CitedFile, State
+from notelab.book.view import View
+from notelab.book.workbook import Bench, Workbook, open_labs
 from notelab.finding import TOP, Finding
 from notelab.report.model import LabReport, NoteReport, Report, SourceReport
 from notelab.rules import constraints, languages, stop
@@ -17,8 +19,6 @@ from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
 from notelab.rules.numbers import Numbers
 from notelab.rules.waivers import Waivers
-from notelab.view import View
-from notelab.workbook import Bench, Workbook, open_labs
 
 
 def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Report:

@@ -17,8 +17,8 @@ from notelab.errors import NotelabError
 from notelab.plain import plain
 
 if TYPE_CHECKING:
+    from notelab.book.workbook import Bench
     from notelab.report.model import Report
-    from notelab.workbook import Bench
 
 FINDINGS, FAULT = 1, 2
 
@@ -105,8 +105,8 @@ def check(
 
     A PATH is a lab's folder, one of its pages, or any file that a lab hangs on.
     """
+    from notelab.book.finding_labs import asked, default_labs
     from notelab.check import check_labs
-    from notelab.finding_labs import asked, default_labs
 
     # A check lives for a second and leaves no cycles worth collecting: not looking for them saves
     # a tenth of its time over a thousand notes.
@@ -155,10 +155,10 @@ def _bench(mirrors: tuple[str, ...], *, offline: bool = False, anew: bool = Fals
 
     With `anew` whoever said no some minutes ago is asked again.
     """
+    from notelab.book.workbook import Bench
     from notelab.memo import Memo
     from notelab.sources.library import Library
     from notelab.sources.store import Store, default_root
-    from notelab.workbook import Bench
 
     asked = os.environ.get("SHARDBOOK_CACHE")
     root = Path(asked).expanduser().absolute() if asked else default_root()
@@ -235,8 +235,8 @@ def fetch(
 
     check and show need no network afterwards.
     """
+    from notelab.book.finding_labs import asked, default_labs
     from notelab.commands import fetching
-    from notelab.finding_labs import asked, default_labs
 
     bench = _bench(mirrors, anew=True)
     labs = list(asked(list(paths), bench.lab)[0]) if paths else default_labs(Path.cwd())
@@ -273,8 +273,8 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 @_offline
 def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> int:
     """Record in citations.lock whatever resolves; judge nothing."""
+    from notelab.book.finding_labs import asked, default_labs
     from notelab.commands import locking
-    from notelab.finding_labs import asked, default_labs
 
     bench = _bench(mirrors, offline=offline)
     labs = list(asked(list(paths), bench.lab)[0]) if paths else default_labs(Path.cwd())
@@ -321,8 +321,8 @@ def show(
     context: int,
 ) -> None:
     """Print the lines of CITATION, with their numbers."""
+    from notelab.book.finding_labs import default_labs
     from notelab.commands import showing
-    from notelab.finding_labs import default_labs
 
     labs = [lab_folder.resolve()] if lab_folder else default_labs(Path.cwd())
     shown = showing.find(labs, citation, _bench(mirrors, offline=offline))

@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from notelab.evidence import CitedFile
-from notelab.finding_labs import labs_below
+from notelab.book.evidence import CitedFile
+from notelab.book.finding_labs import labs_below
+from notelab.book.workbook import Bench, Workbook, open_lab, usable
 from notelab.memo import Memo
 from notelab.page.note import Note
 from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
-from notelab.workbook import Bench, Workbook, open_lab, usable
 
 Text = tuple[str, ...]  # a file's lines
 

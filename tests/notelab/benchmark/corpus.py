@@ -5,8 +5,8 @@ import random
 import shutil
 from pathlib import Path
 
+from notelab.book.evidence import CitedFile
 from notelab.cited import fitting
-from notelab.evidence import CitedFile
 from notelab.page.citation import written
 
 NOTES, WORDS, CITATIONS, FILES = 1000, 500, 6, 7

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from notelab.book.relock import relock
+from notelab.book.workbook import open_lab
 from notelab.check import check_lab
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedCitation, LockedFile, LockedSource
-from notelab.relock import relock
-from notelab.workbook import open_lab
 from tests.notelab.scratch import UPSTREAM, Scratch
 
 

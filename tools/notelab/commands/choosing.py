@@ -3,8 +3,8 @@
 from difflib import get_close_matches
 from pathlib import Path
 
+from notelab.book.finding_labs import default_labs
 from notelab.errors import NotelabError
-from notelab.finding_labs import default_labs
 from notelab.lab import lab as lab_file
 
 

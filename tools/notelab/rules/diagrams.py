@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from notelab.book.view import View
 from notelab.finding import TOP, Finding
 from notelab.lab.lab import ExpectedDiagram
 from notelab.memo import Memo, key_of
@@ -15,7 +16,6 @@ from notelab.mermaid.model import EngineMissing, Parsed
 from notelab.page.citation import Span
 from notelab.page.note import Diagram
 from notelab.rules import gantt
-from notelab.view import View
 
 # What a run may spend on diagrams that it parses for the first time: so many seconds, a little more
 # for each diagram (one costs about a fiftieth of a second), and never more than the last.

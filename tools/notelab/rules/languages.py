@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from notelab.book.view import View
 from notelab.finding import TOP, Finding
 from notelab.page.citation import Span
 from notelab.page.note import Cell, Note
-from notelab.view import View
 
 
 def findings(original: View, translation: View) -> Iterator[Finding]:

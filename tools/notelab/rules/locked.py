@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from notelab.evidence import CitedFile, Evidence, State
+from notelab.book.evidence import CitedFile, Evidence, State
+from notelab.book.view import shown
 from notelab.finding import TOP, Finding
 from notelab.lab.lab import Lab
 from notelab.lab.lock import LOCK_FILE, Lock, LockedCitation
@@ -11,7 +12,6 @@ from notelab.lab.pins import Pin
 from notelab.page.citation import Citation, Span
 from notelab.rules.case import Case, listed
 from notelab.rules.fit import not_anchored
-from notelab.view import shown
 
 # A citation as the lock counts it: source, written form, page.
 Use = tuple[str, str, str]

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from notelab.book.view import View, shown
 from notelab.finding import TOP, Finding
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin
 from notelab.page.citation import Span
 from notelab.page.note import Cell, Heading, Note
-from notelab.view import View, shown
 
 
 def pin_findings(pins: dict[str, Pin]) -> Iterator[Finding]:

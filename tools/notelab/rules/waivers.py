@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from notelab.book.view import View, shown
 from notelab.finding import TOP, Finding
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.citation import Span
-from notelab.view import View, shown
 
 
 class Waivers:

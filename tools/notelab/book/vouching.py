@@ -9,18 +9,18 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.book.finding_labs import labs_below
+from notelab.book.view import shown
 from notelab.errors import NotelabError
-from notelab.finding_labs import labs_below
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import Lab
 from notelab.lab.lock import LockedFile, LockedSource
 from notelab.sources.model import Source, Wheel
-from notelab.view import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from notelab.workbook import Bench
+    from notelab.book.workbook import Bench
 
 
 class Vouched(msgspec.Struct, frozen=True):

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import view
-from notelab.evidence import Evidence
+from notelab.book import view
+from notelab.book.evidence import Evidence
+from notelab.book.resolve import Resolver
+from notelab.book.view import View
+from notelab.book.vouching import Siblings
 from notelab.lab import lab as lab_file
 from notelab.lab import lock as lock_file
 from notelab.lab import pages, pins
@@ -14,10 +17,7 @@ from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.memo import Memo
 from notelab.page.citation import Citation
-from notelab.resolve import Resolver
 from notelab.sources.library import Library
-from notelab.view import View
-from notelab.vouching import Siblings
 
 
 class Bench(msgspec.Struct):

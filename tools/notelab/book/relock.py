@@ -7,15 +7,15 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.book.evidence import CitedFile, State
+from notelab.book.resolve import Resolved
+from notelab.book.workbook import Workbook, usable
 from notelab.cited.outline import is_anchor
-from notelab.evidence import CitedFile, State
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.page.citation import Citation
 from notelab.page.note import Cell
-from notelab.resolve import Resolved
 from notelab.sources.model import SourceError, Wheel
-from notelab.workbook import Workbook, usable
 
 
 class Relocked(msgspec.Struct):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from notelab.book.finding_labs import asked, default_labs
 from notelab.errors import NotelabError
-from notelab.finding_labs import asked, default_labs
 from notelab.lab.lab import load
 from tests.notelab.generated_page import generated_page
 from tests.notelab.scratch import Scratch

@@ -6,6 +6,7 @@ from hashlib import sha256
 
 import msgspec
 
+from notelab.book.vouching import Siblings, Vouched
 from notelab.cited import outline
 from notelab.cited.outline import Outline
 from notelab.code_version import code_version
@@ -16,7 +17,6 @@ from notelab.memo import Memo, key_of
 from notelab.page import tokens
 from notelab.sources.library import Library
 from notelab.sources.model import Absent, Found, Source, Unreachable, Wanted, Wheel
-from notelab.vouching import Siblings, Vouched
 
 
 class State(StrEnum):

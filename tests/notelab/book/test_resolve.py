@@ -5,16 +5,16 @@ import sys
 
 import pytest
 
+from notelab.book.relock import Relocked, relock
+from notelab.book.workbook import Bench, open_lab
 from notelab.check import check_lab
 from notelab.commands import showing
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.memo import Memo
-from notelab.relock import Relocked, relock
 from notelab.report.model import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from notelab.workbook import Bench, open_lab
 from tests.notelab.scratch import Scratch, git
 
 BARE = "pkg/scaler.py:L22-L25"

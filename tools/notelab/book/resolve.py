@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from notelab.evidence import CitedFile, Evidence, State
+from notelab.book.evidence import CitedFile, Evidence, State
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin

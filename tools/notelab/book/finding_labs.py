@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from notelab.book.view import shown
 from notelab.errors import NotelabError
 from notelab.lab import pages as lab_pages
 from notelab.lab.lab import LAB_FILE, Lab, repository_root
 from notelab.page import results_page
-from notelab.view import shown
 
 _NOT_OURS = {"node_modules", "site-packages", "__pycache__"}
 _QUOTED = re.compile(r"RESULTS(?:\.[a-z]{2})?\.md\Z")
