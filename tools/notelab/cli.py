@@ -210,7 +210,7 @@ def _print(text: str, *, aside: bool = False) -> None:
 def explain(rule: str | None, language: str) -> None:
     """Explain RULE (a code or a name); without it, list all rules."""
     from notelab import explain as pages
-    from notelab.codes import RULES
+    from notelab.rules.codes import RULES
 
     if rule is None:
         for code, name in RULES.items():

@@ -12,7 +12,7 @@ _HERE = Path(__file__).parent
 _MODULES = (
     "page/admonition",
     "page/citation",
-    "codes",
+    "rules/codes",
     "cited/grammars",
     "cited/names",
     "cited/python",

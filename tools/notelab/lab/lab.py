@@ -9,9 +9,9 @@ from typing import Annotated
 import msgspec
 
 from notelab.code_version import code_version
-from notelab.codes import RULES
 from notelab.errors import NotelabError
 from notelab.memo import Memo, key_of
+from notelab.rules.codes import RULES
 
 LAB_FILE = "lab.toml"
 _MAX_BYTES = 1_000_000

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from notelab import explain
-from notelab.codes import RULES
+from notelab.rules.codes import RULES
 
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference" / "rules"
+PAGES = Path(__file__).resolve().parents[3] / "docs" / "reference" / "rules"
 SECTIONS = {
     "en": ["What it says", "Why", "Example", "Mend"],
     "es": ["Qué dice", "Por qué", "Ejemplo", "Remedio"],
