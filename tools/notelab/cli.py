@@ -209,7 +209,7 @@ def _print(text: str, *, aside: bool = False) -> None:
 @click.option("--language", default="en", show_default=True, help="The page's language: en, es.")
 def explain(rule: str | None, language: str) -> None:
     """Explain RULE (a code or a name); without it, list all rules."""
-    from notelab import explain as pages
+    from notelab.commands import explain as pages
     from notelab.rules.codes import RULES
 
     if rule is None:

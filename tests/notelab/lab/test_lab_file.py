@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from notelab.errors import NotelabError
-from notelab.lab.lab import lab
+from notelab.lab import lab
 from tests.notelab.scratch import Scratch
 
 

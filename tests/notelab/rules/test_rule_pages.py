@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab import explain
+from notelab.commands import explain
 from notelab.rules.codes import RULES
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "reference" / "rules"

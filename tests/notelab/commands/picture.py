@@ -1,6 +1,7 @@
 """The README's picture: what `shardbook check` really prints when a citation has slipped.
 
-`python -m tests.notelab.picture` plants the fault in a copy of lab 03 and draws the terminal.
+`python -m tests.notelab.commands.picture` plants the fault in a copy of lab 03 and draws the
+terminal.
 """
 
 import html

@@ -7,7 +7,7 @@ from pathlib import Path
 from notelab.errors import NotelabError
 from notelab.rules.codes import RULES
 
-_HERE = Path(__file__).resolve().parent
+_HERE = Path(__file__).resolve().parents[1]
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n\s*", re.DOTALL)
 _PLACES = (_HERE / "rules" / "pages", _HERE.parents[1] / "docs" / "reference" / "rules")
 
