@@ -25,7 +25,7 @@ from notelab.cited.fitting import ends_well
 from notelab.cited.outline import FUNCTION
 from notelab.lab import lock as lock_file
 from notelab.page.citation import Citation, Span, looks_like_citation, parse, written
-from notelab.report.model import Report
+from notelab.report.outcome import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = Path("experiments/35-reading-notes")

@@ -11,7 +11,7 @@ from notelab.book.workbook import Bench, open_lab
 from notelab.check import check_lab
 from notelab.lab import lock as lock_file
 from notelab.memo import Memo
-from notelab.report.model import Report
+from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
 

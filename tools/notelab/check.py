@@ -10,8 +10,8 @@ from notelab.book import view
 from notelab.book.evidence import CitedFile, State
 from notelab.book.view import View
 from notelab.book.workbook import Bench, Workbook, open_labs
-from notelab.finding import TOP, Finding
-from notelab.report.model import LabReport, NoteReport, Report, SourceReport
+from notelab.report.finding import TOP, Finding
+from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
 from notelab.rules import constraints, languages, stop
 from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import Diagrams

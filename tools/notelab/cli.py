@@ -18,7 +18,7 @@ from notelab.plain import plain
 
 if TYPE_CHECKING:
     from notelab.book.workbook import Bench
-    from notelab.report.model import Report
+    from notelab.report.outcome import Report
 
 FINDINGS, FAULT = 1, 2
 

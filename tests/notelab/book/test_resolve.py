@@ -12,7 +12,7 @@ from notelab.commands import showing
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.memo import Memo
-from notelab.report.model import Report
+from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
 from tests.notelab.scratch import Scratch, git

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from notelab.cli import cli
-from notelab.report.model import LabReport, NoteReport, Report
+from notelab.report.outcome import LabReport, NoteReport, Report
 from notelab.report.text import write
 from notelab.rules.codes import RULES
 from tests.notelab.faults import ROOT

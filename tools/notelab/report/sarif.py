@@ -5,8 +5,8 @@ from typing import Any
 from urllib.parse import quote
 
 from notelab import __version__
-from notelab.finding import Finding
-from notelab.report.model import Report
+from notelab.report.finding import Finding
+from notelab.report.outcome import Report
 from notelab.rules.codes import RULES
 
 

@@ -4,9 +4,9 @@ import msgspec
 
 from notelab.book.view import View
 from notelab.cited.outline import is_anchor
-from notelab.finding import Finding
 from notelab.page.citation import Citation
 from notelab.page.note import Cell
+from notelab.report.finding import Finding
 
 
 class Case(msgspec.Struct):

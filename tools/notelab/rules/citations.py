@@ -8,12 +8,12 @@ import msgspec
 from notelab.book.evidence import CitedFile, Evidence, State
 from notelab.book.resolve import Resolver
 from notelab.book.view import View
-from notelab.finding import Finding
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
 from notelab.page.citation import written
 from notelab.page.permalink import repository_of
+from notelab.report.finding import Finding
 from notelab.rules import fit
 from notelab.rules.case import Case
 from notelab.rules.locked import LockJudge

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from notelab.book.evidence import CitedFile
 from notelab.book.view import View
-from notelab.finding import Finding
 from notelab.page import results_page, tokens
 from notelab.page.citation import Span
+from notelab.report.finding import Finding
 
 
 class Pinned:

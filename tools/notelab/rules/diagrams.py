@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import msgspec
 
 from notelab.book.view import View
-from notelab.finding import TOP, Finding
 from notelab.lab.lab import ExpectedDiagram
 from notelab.memo import Memo, key_of
 from notelab.mermaid import fingerprint
 from notelab.mermaid.model import EngineMissing, Parsed
 from notelab.page.citation import Span
 from notelab.page.note import Diagram
+from notelab.report.finding import TOP, Finding
 from notelab.rules import gantt
 
 # What a run may spend on diagrams that it parses for the first time: so many seconds, a little more

@@ -3,8 +3,8 @@
 from notelab.book.evidence import CitedFile
 from notelab.cited import fitting
 from notelab.cited.outline import Outline
-from notelab.finding import Finding
 from notelab.page.citation import Citation, written
+from notelab.report.finding import Finding
 from notelab.rules.case import Case, listed
 
 

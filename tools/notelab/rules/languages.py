@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from notelab.book.view import View
-from notelab.finding import TOP, Finding
 from notelab.page.citation import Span
 from notelab.page.note import Cell, Note
+from notelab.report.finding import TOP, Finding
 
 
 def findings(original: View, translation: View) -> Iterator[Finding]:

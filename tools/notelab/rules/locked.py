@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from notelab.book.evidence import CitedFile, Evidence, State
 from notelab.book.view import shown
-from notelab.finding import TOP, Finding
 from notelab.lab.lab import Lab
 from notelab.lab.lock import LOCK_FILE, Lock, LockedCitation
 from notelab.lab.pins import Pin
 from notelab.page.citation import Citation, Span
+from notelab.report.finding import TOP, Finding
 from notelab.rules.case import Case, listed
 from notelab.rules.fit import not_anchored
 

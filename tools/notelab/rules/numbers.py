@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from notelab.book.view import View, shown
-from notelab.finding import Finding
 from notelab.lab.lab import Lab
 from notelab.page import results_page
 from notelab.page.citation import Span
 from notelab.page.note import NumberLink
 from notelab.page.results_page import Results
+from notelab.report.finding import Finding
 
 _AGAIN = "generate it again: `tools/bench report --adopt results/reference.json`"
 

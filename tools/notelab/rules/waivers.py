@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from notelab.book.view import View, shown
-from notelab.finding import TOP, Finding
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.citation import Span
+from notelab.report.finding import TOP, Finding
 
 
 class Waivers:
