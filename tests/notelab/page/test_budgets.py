@@ -4,7 +4,7 @@ import pytest
 
 from notelab.memo import Memo
 from notelab.mermaid.engine import Engine
-from notelab.mermaid.model import Parsed
+from notelab.mermaid.parsed import Parsed
 from notelab.page.reading import read
 from notelab.rules import diagrams
 from notelab.rules.diagrams import Diagrams

@@ -11,7 +11,7 @@ from notelab.book.view import View
 from notelab.lab.lab import ExpectedDiagram
 from notelab.memo import Memo, key_of
 from notelab.mermaid import fingerprint
-from notelab.mermaid.model import EngineMissing, Parsed
+from notelab.mermaid.parsed import EngineMissing, Parsed
 from notelab.page.citation import Span
 from notelab.page.note import Diagram
 from notelab.report.finding import TOP, Finding

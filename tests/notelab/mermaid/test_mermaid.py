@@ -11,8 +11,8 @@ import pytest
 from notelab.mermaid import engine as engine_module
 from notelab.mermaid import fingerprint, version
 from notelab.mermaid.engine import MAX_CHARACTERS, Engine
-from notelab.mermaid.model import EngineMissing, Parsed
-from tests.notelab.diagram_corpus import BROKEN, VALID
+from notelab.mermaid.parsed import EngineMissing, Parsed
+from tests.notelab.mermaid.diagram_corpus import BROKEN, VALID
 
 SMALL = "flowchart TD\n a-->|x|b\n"
 
