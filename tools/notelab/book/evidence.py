@@ -15,8 +15,8 @@ from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
 from notelab.memo import Memo, key_of
 from notelab.page import tokens
+from notelab.sources.answers import Absent, Found, Source, Unreachable, Wanted, Wheel
 from notelab.sources.library import Library
-from notelab.sources.model import Absent, Found, Source, Unreachable, Wanted, Wheel
 
 
 class State(StrEnum):

@@ -15,7 +15,7 @@ from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.page.citation import Citation
 from notelab.page.note import Cell
-from notelab.sources.model import SourceError, Wheel
+from notelab.sources.answers import SourceError, Wheel
 
 
 class Relocked(msgspec.Struct):

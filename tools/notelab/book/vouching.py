@@ -16,7 +16,7 @@ from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import Lab
 from notelab.lab.lock import LockedFile, LockedSource
-from notelab.sources.model import Source, Wheel
+from notelab.sources.answers import Source, Wheel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lock import Lock
-from notelab.sources.model import Source
+from notelab.sources.answers import Source
 
 
 def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:

@@ -214,7 +214,7 @@ def _nearest_key(message: str) -> str:
 
 
 def _check(folder: Path, root: Path, file: LabFile) -> None:
-    from notelab.sources.git_url import check_url
+    from notelab.sources.git.url import check_url
 
     where = _shown(folder / LAB_FILE)
     languages = file.lab.languages

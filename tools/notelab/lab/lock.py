@@ -27,7 +27,7 @@ from typing import Literal
 import msgspec
 
 from notelab.errors import NotelabError
-from notelab.sources.model import Wheel
+from notelab.sources.answers import Wheel
 
 LOCK_FILE = "citations.lock"
 VERSION = 2

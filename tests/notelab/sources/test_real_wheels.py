@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from notelab.sources.answers import Found, Source
 from notelab.sources.library import Library
-from notelab.sources.model import Found, Source
 from notelab.sources.store import Store
 
 MEGATRON = Source(

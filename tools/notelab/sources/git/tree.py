@@ -1,8 +1,8 @@
 """Reading files out of a git repository at one commit."""
 
+from notelab.sources.answers import MAX_FILE_BYTES, Absent, Answers, Offered, Refused
 from notelab.sources.blob import blob_id
-from notelab.sources.git_command import GitCommand, Ran
-from notelab.sources.model import MAX_FILE_BYTES, Absent, Answers, Offered, Refused
+from notelab.sources.git.command import GitCommand, Ran
 from notelab.sources.near import nearest
 
 _REGULAR = ("100644", "100755", "100664")

@@ -5,11 +5,11 @@ import stat
 import subprocess
 from pathlib import Path
 
+from notelab.sources.answers import Found
 from notelab.sources.blob import blob_id
 from notelab.sources.library import Library
-from notelab.sources.model import Found
 from notelab.sources.store import Store
-from tests.notelab.upstream import make_upstream
+from tests.notelab.sources.upstream import make_upstream
 
 
 def _files(root: Path) -> list[Path]:

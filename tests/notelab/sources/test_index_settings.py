@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from notelab.sources.answers import Found, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
 from notelab.sources.index import settings
 from notelab.sources.index.address import Address, find
@@ -13,9 +14,15 @@ from notelab.sources.index.session import Session, said
 from notelab.sources.index.settings import Settings
 from notelab.sources.index.wheel import open_wheel
 from notelab.sources.library import Library
-from notelab.sources.model import Found, Source, SourceError, Unreachable
 from notelab.sources.store import Store
-from tests.notelab.package_index import NAME, VERSION, WHEEL, make_wheel, nobody_there, serving
+from tests.notelab.sources.package_index import (
+    NAME,
+    VERSION,
+    WHEEL,
+    make_wheel,
+    nobody_there,
+    serving,
+)
 
 pytestmark = pytest.mark.usefixtures("pip_of_its_own")
 PATH, DATA = "trial/one.py", b"def one():\n    return 1\n"

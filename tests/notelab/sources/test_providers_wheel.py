@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from notelab.sources.answers import Absent, Found, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
 from notelab.sources.index import wheel as wheel_provider
 from notelab.sources.index.address import Address
 from notelab.sources.index.settings import Settings
 from notelab.sources.index.wheel import open_wheel
 from notelab.sources.library import Library
-from notelab.sources.model import Absent, Found, Source, SourceError, Unreachable
 from notelab.sources.package import UnreadableMemberError, built_from
 from notelab.sources.store import Store
-from tests.notelab.package_index import (
+from tests.notelab.sources.package_index import (
     INFO,
     NAME,
     VERSION,

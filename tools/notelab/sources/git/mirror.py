@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from notelab.sources import git_tree
-from notelab.sources.git_command import GitCommand
-from notelab.sources.model import Answers, Refused, Source, UnknownCommitError, Wanted
+from notelab.sources.answers import Answers, Refused, Source, UnknownCommitError, Wanted
+from notelab.sources.git import tree as git_tree
+from notelab.sources.git.command import GitCommand
 
 _GITDIR = "gitdir:"
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryFile
 
 import msgspec
 
-from notelab.sources.model import SourceError
+from notelab.sources.answers import SourceError
 
 # What a repository's own configuration could make git run, switched off for every command.
 _QUIET = (

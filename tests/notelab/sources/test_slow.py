@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from notelab.sources import slow
+from notelab.sources.answers import SourceError
 from notelab.sources.in_time import all_of, begin, within
-from notelab.sources.model import SourceError
 from notelab.sources.slow import told_if_slow
 
 LONG = 60  # seconds that a test waits for an event before it fails

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from notelab.sources.model import Source
+from notelab.sources.answers import Source
 from tests.notelab.scratch import git
 
 ONE = "pkg/deep/one.py"

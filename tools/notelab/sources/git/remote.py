@@ -9,10 +9,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
 
-from notelab.sources import git_tree
-from notelab.sources.git_command import GitCommand
-from notelab.sources.git_url import check_url, endpoint, shown
-from notelab.sources.model import (
+from notelab.sources.answers import (
     Answers,
     Refused,
     Source,
@@ -21,8 +18,11 @@ from notelab.sources.model import (
     Wanted,
     is_commit,
 )
+from notelab.sources.git import tree as git_tree
+from notelab.sources.git.command import GitCommand
+from notelab.sources.git.reach import Reach
+from notelab.sources.git.url import check_url, endpoint, shown
 from notelab.sources.process_lock import only_one
-from notelab.sources.reach import Reach
 
 __all__ = ["Remote", "check_url"]
 _TRANSPORTS = "https:ssh:file"

@@ -5,9 +5,9 @@ import queue
 import socket
 import threading
 
-from notelab.sources.git_command import GitCommand
-from notelab.sources.git_url import endpoint
-from notelab.sources.model import SourceError
+from notelab.sources.answers import SourceError
+from notelab.sources.git.command import GitCommand
+from notelab.sources.git.url import endpoint
 
 _SECONDS = 10
 _OWN_WAYS = (

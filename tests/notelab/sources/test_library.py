@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from notelab.sources.answers import Absent, Found, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
 from notelab.sources.library import Library
-from notelab.sources.model import Absent, Found, Source, SourceError, Unreachable
 from notelab.sources.store import Store
 from tests.notelab.scratch import git
-from tests.notelab.upstream import ONE, TWO, make_upstream
+from tests.notelab.sources.upstream import ONE, TWO, make_upstream
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ _FROM_STORE = """
 import sys
 from pathlib import Path
 from notelab.sources.library import Library
-from notelab.sources.model import Source
+from notelab.sources.answers import Source
 from notelab.sources.store import Store
 root, *blobs = sys.argv[1:]
 library = Library(Store(Path(root)), {})

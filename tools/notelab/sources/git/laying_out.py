@@ -5,12 +5,12 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 
-from notelab.sources import git_tree
-from notelab.sources.git_command import GitCommand
-from notelab.sources.git_url import check_url
-from notelab.sources.mirror import git_dir_of
-from notelab.sources.model import Source, SourceError
-from notelab.sources.reach import Reach
+from notelab.sources.answers import Source, SourceError
+from notelab.sources.git import tree as git_tree
+from notelab.sources.git.command import GitCommand
+from notelab.sources.git.mirror import git_dir_of
+from notelab.sources.git.reach import Reach
+from notelab.sources.git.url import check_url
 
 _SECONDS = 1800  # a whole tree can be hundreds of megabytes
 

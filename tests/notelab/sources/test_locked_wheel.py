@@ -15,13 +15,13 @@ from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedSource
 from notelab.memo import Memo
 from notelab.report import text
+from notelab.sources.answers import Found, Source, SourceError, Unreachable, Wheel
 from notelab.sources.blob import blob_id
-from notelab.sources.git_remote import Remote
+from notelab.sources.git.remote import Remote
 from notelab.sources.library import Library
-from notelab.sources.model import Found, Source, SourceError, Unreachable, Wheel
 from notelab.sources.store import Store
-from tests.notelab.package_index import NAME, VERSION, WHEEL, Index, make_wheel, serving
 from tests.notelab.scratch import UPSTREAM, Scratch
+from tests.notelab.sources.package_index import NAME, VERSION, WHEEL, Index, make_wheel, serving
 
 COMMIT = "1" * 40
 DATA, FORGED = b"def one():\n    return 1\n", b"def one():\n    return 666\n"

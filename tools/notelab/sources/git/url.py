@@ -3,7 +3,7 @@
 import re
 from urllib.parse import urlsplit
 
-from notelab.sources.model import SourceError
+from notelab.sources.answers import SourceError
 
 _SCP = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*@([A-Za-z0-9][A-Za-z0-9.-]*):[A-Za-z0-9_~./][^:]*$")
 _UNFIT = re.compile(r"[\x00-\x20\x7f]")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from notelab.sources.answers import Absent, Found, Offered, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
-from notelab.sources.git_remote import Remote
+from notelab.sources.git.remote import Remote
 from notelab.sources.index import address, published
 from notelab.sources.kept import MINUTES, Kept
 from notelab.sources.library import Library
-from notelab.sources.model import Absent, Found, Offered, Source, SourceError, Unreachable
 from notelab.sources.store import Store
-from tests.notelab.package_index import NAME, VERSION, WHEEL, Index, make_wheel, serving
+from tests.notelab.sources.package_index import NAME, VERSION, WHEEL, Index, make_wheel, serving
 
 pytestmark = pytest.mark.usefixtures("pip_of_its_own")
 LONG = 60  # seconds that a test waits for an event before it fails

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from notelab.sources.answers import Absent, Found, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
-from notelab.sources.git_remote import check_url
+from notelab.sources.git.reach import Reach
+from notelab.sources.git.remote import check_url
 from notelab.sources.library import Library
-from notelab.sources.model import Absent, Found, Source, SourceError, Unreachable
-from notelab.sources.reach import Reach
 from notelab.sources.store import Store
 from tests.notelab.scratch import git
-from tests.notelab.upstream import ONE, TWO, make_upstream
+from tests.notelab.sources.upstream import ONE, TWO, make_upstream
 
 
 @pytest.fixture
@@ -327,7 +327,7 @@ _READ = """
 import sys
 from pathlib import Path
 from notelab.sources.library import Library
-from notelab.sources.model import Source
+from notelab.sources.answers import Source
 from notelab.sources.store import Store
 url, commit, cache, path = sys.argv[1:]
 found = Library(Store(Path(cache)), {}).read(Source("up", url, commit), {path: None})
