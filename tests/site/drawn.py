@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.site.places import places
+from tests.site.pages.places import places
 from tests.site.reader import Reader
 
 FACTS = Path(__file__).with_name("drawn.js").read_text("utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from notelab.page import reading
-from sitelab import workbook_pages
+from sitelab.pages import workbook_pages
 
 REPOSITORY = Path(__file__).parents[2]
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}

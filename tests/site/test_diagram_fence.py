@@ -7,8 +7,9 @@ from html import unescape
 import pytest
 from markdown import Markdown
 
-from sitelab import allowed_html, mermaid_scripts
+from sitelab import mermaid_scripts
 from sitelab.diagram_fence import fence
+from sitelab.pages import allowed_html
 
 
 @pytest.mark.parametrize(

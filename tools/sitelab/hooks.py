@@ -20,26 +20,22 @@ from mkdocs_autorefs import AutorefsExtension
 
 from notelab.mermaid import BUNDLE
 from sitelab import (
-    allowed_html,
     cited,
     content_policy,
-    edit_links,
     formulas,
     katex,
     live_citations,
     mermaid_scripts,
-    plain_title,
     search_index,
     theme_faults,
-    untranslated,
-    workbook_pages,
 )
 from sitelab.card import Highlighted
 from sitelab.cited import Cited
 from sitelab.compiled_templates import CompiledTemplates
 from sitelab.katex import Formulas
-from sitelab.rendered import Renderings
-from sitelab.repository_links import RepositoryLinks
+from sitelab.pages import allowed_html, edit_links, plain_title, untranslated, workbook_pages
+from sitelab.pages.rendered import Renderings
+from sitelab.pages.repository_links import RepositoryLinks
 from sitelab.search_entries import SearchEntries
 
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings

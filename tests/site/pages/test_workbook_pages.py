@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sitelab import workbook_pages
-from sitelab.repository_links import in_site
+from sitelab.pages import workbook_pages
+from sitelab.pages.repository_links import in_site
 from tests.notelab.scratch import Scratch
 from tests.site.scratch_site import build, furnish
 

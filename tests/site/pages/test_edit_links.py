@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from sitelab import edit_links
+from sitelab.pages import edit_links
 from tests.notelab.scratch import Scratch
 from tests.site.scratch_site import build, furnish
 

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
 
-from sitelab.workbook_pages import FOLDERS
+from sitelab.pages.workbook_pages import FOLDERS
 
 
 def in_site(link: str, page: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sitelab import allowed_html, plain_title
+from sitelab.pages import allowed_html, plain_title
 
 
 @pytest.mark.parametrize(
