@@ -150,7 +150,7 @@ def test_the_site_shows_no_card_of_a_file_that_may_be_another(two: Two) -> None:
     two.lock()
     two.check()
     code = (
-        "import os, sys; from pathlib import Path; from sitelab.cited import by_page;"
+        "import os, sys; from pathlib import Path; from sitelab.citations.cited import by_page;"
         "print([(text, one.source) for page in by_page(Path(sys.argv[1])).values()"
         " for text, one in page.items()])"
     )

@@ -13,7 +13,7 @@ from pygments.lexers import get_lexer_for_filename
 from pygments.lexers.special import TextLexer
 from pygments.util import ClassNotFound
 
-from sitelab.cited import Cited
+from sitelab.citations.cited import Cited
 
 WORDS = {
     "en": {

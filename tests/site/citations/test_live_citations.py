@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sitelab import card, live_citations
-from sitelab.card import Highlighted
-from sitelab.cited import Cited, by_page, permalink
+from sitelab.citations import card, live_citations
+from sitelab.citations.card import Highlighted
+from sitelab.citations.cited import Cited, by_page, permalink
 
 REPOSITORY = Path(__file__).parents[2]
 CITED = Cited(

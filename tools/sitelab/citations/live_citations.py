@@ -7,9 +7,9 @@ from pathlib import Path
 
 from mkdocs.utils import get_relative_url
 
-from sitelab import card
-from sitelab.card import Highlighted
-from sitelab.cited import Cited
+from sitelab.citations import card
+from sitelab.citations.card import Highlighted
+from sitelab.citations.cited import Cited
 
 FOLDER = "assets/citations"
 # A code block's content is left alone; so is code that stands in a link already.
