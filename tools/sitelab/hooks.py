@@ -19,11 +19,12 @@ from mkdocs.utils import get_relative_url
 from mkdocs_autorefs import AutorefsExtension
 
 from notelab.mermaid import BUNDLE
-from sitelab import content_policy, formulas, katex, mermaid_scripts, search_index, theme_faults
+from sitelab import content_policy, katex, search_index, theme_faults
 from sitelab.citations import cited, live_citations
 from sitelab.citations.card import Highlighted
 from sitelab.citations.cited import Cited
 from sitelab.compiled_templates import CompiledTemplates
+from sitelab.drawing import formulas, mermaid_scripts
 from sitelab.katex import Formulas
 from sitelab.pages import allowed_html, edit_links, plain_title, untranslated, workbook_pages
 from sitelab.pages.rendered import Renderings

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.site.drawn import SCHEMES, WIDTHS
+from tests.site.drawing.drawn import SCHEMES, WIDTHS
 from tests.site.reader import Reader
 
 SMALLEST = 11.0  # px on the screen

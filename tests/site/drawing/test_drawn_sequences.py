@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.site.drawn import WIDTHS, Drawings
+from tests.site.drawing.drawn import WIDTHS, Drawings
 
 _ACTOR = re.compile(r"^\s*participant (\w+) as (.+)$", re.MULTILINE)
 _MESSAGE = re.compile(r"^\s*(\w+)->>(\w+): (.+)$", re.MULTILINE)

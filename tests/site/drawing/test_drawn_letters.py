@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.site.drawn import SCHEMES, WIDTHS, Drawings
+from tests.site.drawing.drawn import SCHEMES, WIDTHS, Drawings
 from tests.site.reader import Reader
 
 SMALLEST = 11.0  # px on the screen, whatever the drawing was shrunk by

@@ -7,8 +7,8 @@ from html import unescape
 import pytest
 from markdown import Markdown
 
-from sitelab import mermaid_scripts
-from sitelab.diagram_fence import fence
+from sitelab.drawing import mermaid_scripts
+from sitelab.drawing.diagram_fence import fence
 from sitelab.pages import allowed_html
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sitelab import formulas, katex
+from sitelab import katex
+from sitelab.drawing import formulas
 from sitelab.katex import Drawn, Formulas
 
 

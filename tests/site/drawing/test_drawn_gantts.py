@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.site.drawn import WIDTHS, Drawings
+from tests.site.drawing.drawn import WIDTHS, Drawings
 
 # How many milliseconds one is, in the source and on the axis.
 SOURCE = {"x": 1, "X": 1000}
