@@ -19,17 +19,18 @@ from mkdocs.utils import get_relative_url
 from mkdocs_autorefs import AutorefsExtension
 
 from notelab.mermaid import BUNDLE
-from sitelab import content_policy, katex, search_index, theme_faults
+from sitelab import katex
 from sitelab.citations import cited, live_citations
 from sitelab.citations.card import Highlighted
 from sitelab.citations.cited import Cited
-from sitelab.compiled_templates import CompiledTemplates
 from sitelab.drawing import formulas, mermaid_scripts
 from sitelab.katex import Formulas
 from sitelab.pages import allowed_html, edit_links, plain_title, untranslated, workbook_pages
 from sitelab.pages.rendered import Renderings
 from sitelab.pages.repository_links import RepositoryLinks
-from sitelab.search_entries import SearchEntries
+from sitelab.theme import content_policy, search_index, theme_faults
+from sitelab.theme.compiled_templates import CompiledTemplates
+from sitelab.theme.search_entries import SearchEntries
 
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 _links = RepositoryLinks()
