@@ -207,7 +207,7 @@ def test_nothing_that_a_repository_holds_breaks_the_reader(path: str, junk: byte
 
 def test_python_alone_loads_no_grammar() -> None:
     code = (
-        "import sys; from notelab import outline; outline.of_file('a.py', b'x = 1\\n');"
+        "import sys; from notelab.cited import outline; outline.of_file('a.py', b'x = 1\\n');"
         "outline.of_file('a.md', b'x\\n'); print([m for m in sys.modules if 'tree_sitter' in m])"
     )
     done = subprocess.run(

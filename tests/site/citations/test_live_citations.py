@@ -12,7 +12,7 @@ from sitelab.citations import card, live_citations
 from sitelab.citations.card import Highlighted
 from sitelab.citations.cited import Cited, by_page, permalink
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 CITED = Cited(
     source="megatron",
     path="megatron/core/a.py",
