@@ -165,7 +165,7 @@ def _bench(mirrors: tuple[str, ...], *, offline: bool = False, anew: bool = Fals
     library = Library(
         Store(root), _mirrors(mirrors), offline=offline, anew=anew, progress=_progress
     )
-    return Bench(Memo(root / "memo"), library)
+    return Bench(Memo(root / "memo"), library, _count)
 
 
 def _mirrors(given: tuple[str, ...]) -> dict[str, Path]:
@@ -188,6 +188,13 @@ def _mirrors(given: tuple[str, ...]) -> dict[str, Path]:
 
 def _progress(text: str) -> None:
     _say(text, aside=True)
+
+
+def _count(what: str, done: int, of: int) -> None:
+    """Write how far something is over what was written before; a terminal alone is told."""
+    if sys.stderr and sys.stderr.isatty():
+        end = "\r" if done < of else "\n"
+        _print(f"{done:,} of {of:,} {what}{end}", aside=True)
 
 
 def _say(text: str, *, aside: bool = False) -> None:

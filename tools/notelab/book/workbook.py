@@ -16,15 +16,17 @@ from notelab.lab import pages, pins
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.memo import Memo
+from notelab.mermaid.diagrams import Progress
 from notelab.page.citation import Citation
 from notelab.sources.library import Library
 
 
 class Bench(msgspec.Struct):
-    """What a check works with: the content cache, and who makes a library of sources."""
+    """What a check works with: the content cache, the library of sources, and who is told."""
 
     memo: Memo
     library: Library
+    progress: Progress = lambda what, done, of: None
 
     def lab(self, folder: Path) -> Lab:
         """Read a lab's file, once however often it is asked for.
