@@ -15,12 +15,12 @@ from costlab.result import Load, Metric, Result, Section, save
 from costlab.result import load as load_result
 from costlab.results_tables import TABLES
 from costlab.ways import HOWS
-from notelab import results_page as rows
+from notelab.book.workbook import Bench
 from notelab.check import check_lab
 from notelab.memo import Memo
+from notelab.page import results_page as rows
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from notelab.workbook import Bench
 from tests.costlab.tiny_run import LAB, ROOT, counted, lab, step
 
 # What these pages can be wrong in; citations are proved where the sources are, by `make check`.

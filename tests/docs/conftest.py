@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from notelab.evidence import State
+from notelab.book.evidence import State
+from notelab.book.workbook import open_lab
 from notelab.sources.store import default_root
-from notelab.workbook import open_lab
 from tests.docs.page import ROOT
 from tests.notelab.faults import OUTSIDE_THE_WHEELS
 from tests.notelab.real import real_bench

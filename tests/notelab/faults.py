@@ -17,15 +17,15 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import lock as lock_file
+from notelab.book.evidence import CitedFile, State
+from notelab.book.relock import relock
+from notelab.book.workbook import Bench, Workbook, open_lab
 from notelab.check import check_lab
-from notelab.citation import Citation, Span, looks_like_citation, parse, written
-from notelab.evidence import CitedFile, State
-from notelab.fitting import ends_well
-from notelab.outline import FUNCTION
-from notelab.relock import relock
-from notelab.report.model import Report
-from notelab.workbook import Bench, Workbook, open_lab
+from notelab.cited.fitting import ends_well
+from notelab.cited.outline import FUNCTION
+from notelab.lab import lock as lock_file
+from notelab.page.citation import Citation, Span, looks_like_citation, parse, written
+from notelab.report.outcome import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = Path("experiments/35-reading-notes")

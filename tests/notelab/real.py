@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
+from notelab.book.workbook import Bench
 from notelab.memo import Memo
 from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
-from notelab.workbook import Bench
 
 
 def real_bench() -> Bench:

@@ -6,14 +6,14 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from notelab import lock as lock_file
+from notelab.book.relock import Relocked, relock
+from notelab.book.workbook import Bench, open_lab
 from notelab.check import check_lab
+from notelab.lab import lock as lock_file
 from notelab.memo import Memo
-from notelab.relock import Relocked, relock
-from notelab.report.model import Report
+from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from notelab.workbook import Bench, open_lab
 
 UPSTREAM = '''\
 """A module that the scratch lab cites."""

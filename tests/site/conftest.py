@@ -14,7 +14,7 @@ import axe_playwright_python
 import pytest
 
 from tests.site.chromium import HOW, launched, program
-from tests.site.drawn import Drawings, Drawn, look
+from tests.site.drawing.drawn import Drawings, Drawn, look
 from tests.site.serving import serving
 
 REPOSITORY = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from notelab import reading
-from sitelab import workbook_pages
+from notelab.page import reading
+from sitelab.pages import workbook_pages
 
 REPOSITORY = Path(__file__).parents[2]
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import view
-from notelab.evidence import CitedFile, State
-from notelab.finding import TOP, Finding
-from notelab.report.model import LabReport, NoteReport, Report, SourceReport
+from notelab.book import view
+from notelab.book.evidence import CitedFile, State
+from notelab.book.view import View
+from notelab.book.workbook import Bench, Workbook, open_labs
+from notelab.mermaid.diagrams import Diagrams
+from notelab.report.finding import TOP, Finding
+from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
 from notelab.rules import constraints, languages, stop
 from notelab.rules.citations import Judge, Verdict
-from notelab.rules.diagrams import Diagrams
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
 from notelab.rules.numbers import Numbers
 from notelab.rules.waivers import Waivers
-from notelab.view import View
-from notelab.workbook import Bench, Workbook, open_labs
 
 
 def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Report:
@@ -37,7 +37,11 @@ def check_labs(wanted: Mapping[Path, set[Path] | None], bench: Bench) -> Report:
         NotelabError: a lab.toml or a lock cannot be read.
     """
     report = Report()
-    for book, only in zip(open_labs(wanted, bench), wanted.values(), strict=True):
+    books = open_labs(wanted, bench)
+    read = (one.note for book in books for one in book.views if one.note)
+    texts = (diagram.text for note in read for diagram in note.diagrams)
+    Diagrams.of_this_run(bench.memo).ahead(texts, bench.progress)
+    for book, only in zip(books, wanted.values(), strict=True):
         report.add(_judged(book, bench, whole=only is None))
     return report
 

@@ -17,8 +17,8 @@ from notelab.errors import NotelabError
 from notelab.plain import plain
 
 if TYPE_CHECKING:
-    from notelab.report.model import Report
-    from notelab.workbook import Bench
+    from notelab.book.workbook import Bench
+    from notelab.report.outcome import Report
 
 FINDINGS, FAULT = 1, 2
 
@@ -105,8 +105,8 @@ def check(
 
     A PATH is a lab's folder, one of its pages, or any file that a lab hangs on.
     """
+    from notelab.book.finding_labs import asked, default_labs
     from notelab.check import check_labs
-    from notelab.finding_labs import asked, default_labs
 
     # A check lives for a second and leaves no cycles worth collecting: not looking for them saves
     # a tenth of its time over a thousand notes.
@@ -155,17 +155,17 @@ def _bench(mirrors: tuple[str, ...], *, offline: bool = False, anew: bool = Fals
 
     With `anew` whoever said no some minutes ago is asked again.
     """
+    from notelab.book.workbook import Bench
     from notelab.memo import Memo
     from notelab.sources.library import Library
     from notelab.sources.store import Store, default_root
-    from notelab.workbook import Bench
 
     asked = os.environ.get("SHARDBOOK_CACHE")
     root = Path(asked).expanduser().absolute() if asked else default_root()
     library = Library(
         Store(root), _mirrors(mirrors), offline=offline, anew=anew, progress=_progress
     )
-    return Bench(Memo(root / "memo"), library)
+    return Bench(Memo(root / "memo"), library, _count)
 
 
 def _mirrors(given: tuple[str, ...]) -> dict[str, Path]:
@@ -190,6 +190,13 @@ def _progress(text: str) -> None:
     _say(text, aside=True)
 
 
+def _count(what: str, done: int, of: int) -> None:
+    """Write how far something is over what was written before; a terminal alone is told."""
+    if sys.stderr and sys.stderr.isatty():
+        end = "\r" if done < of else "\n"
+        _print(f"{done:,} of {of:,} {what}{end}", aside=True)
+
+
 def _say(text: str, *, aside: bool = False) -> None:
     """Print a line that may hold a note's or a remote's words, on standard error if an aside."""
     _print(f"{plain(text)}\n", aside=aside)
@@ -209,8 +216,8 @@ def _print(text: str, *, aside: bool = False) -> None:
 @click.option("--language", default="en", show_default=True, help="The page's language: en, es.")
 def explain(rule: str | None, language: str) -> None:
     """Explain RULE (a code or a name); without it, list all rules."""
-    from notelab import explain as pages
-    from notelab.codes import RULES
+    from notelab.commands import explain as pages
+    from notelab.rules.codes import RULES
 
     if rule is None:
         for code, name in RULES.items():
@@ -235,8 +242,8 @@ def fetch(
 
     check and show need no network afterwards.
     """
+    from notelab.book.finding_labs import asked, default_labs
     from notelab.commands import fetching
-    from notelab.finding_labs import asked, default_labs
 
     bench = _bench(mirrors, anew=True)
     labs = list(asked(list(paths), bench.lab)[0]) if paths else default_labs(Path.cwd())
@@ -273,8 +280,8 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 @_offline
 def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> int:
     """Record in citations.lock whatever resolves; judge nothing."""
+    from notelab.book.finding_labs import asked, default_labs
     from notelab.commands import locking
-    from notelab.finding_labs import asked, default_labs
 
     bench = _bench(mirrors, offline=offline)
     labs = list(asked(list(paths), bench.lab)[0]) if paths else default_labs(Path.cwd())
@@ -321,8 +328,8 @@ def show(
     context: int,
 ) -> None:
     """Print the lines of CITATION, with their numbers."""
+    from notelab.book.finding_labs import default_labs
     from notelab.commands import showing
-    from notelab.finding_labs import default_labs
 
     labs = [lab_folder.resolve()] if lab_folder else default_labs(Path.cwd())
     shown = showing.find(labs, citation, _bench(mirrors, offline=offline))

@@ -10,24 +10,24 @@ from notelab import __version__
 _HERE = Path(__file__).parent
 # What is remembered by content depends on the content and on these.
 _MODULES = (
-    "admonition",
-    "citation",
-    "codes",
+    "page/admonition",
+    "page/citation",
+    "rules/codes",
     "cited/grammars",
     "cited/names",
     "cited/python",
     "cited/structure",
-    "embedded_html",
-    "front_matter",
-    "hidden",
-    "inline",
-    "lab",
-    "note",
-    "outline",
-    "permalink",
-    "reading",
-    "tokens",
-    "waiver",
+    "page/embedded_html",
+    "page/front_matter",
+    "page/hidden",
+    "page/inline",
+    "lab/lab",
+    "page/note",
+    "cited/outline",
+    "page/permalink",
+    "page/reading",
+    "page/tokens",
+    "page/waiver",
 )
 
 

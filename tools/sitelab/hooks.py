@@ -19,28 +19,18 @@ from mkdocs.utils import get_relative_url
 from mkdocs_autorefs import AutorefsExtension
 
 from notelab.mermaid import BUNDLE
-from sitelab import (
-    allowed_html,
-    cited,
-    content_policy,
-    edit_links,
-    formulas,
-    katex,
-    live_citations,
-    mermaid_scripts,
-    plain_title,
-    search_index,
-    theme_faults,
-    untranslated,
-    workbook_pages,
-)
-from sitelab.card import Highlighted
-from sitelab.cited import Cited
-from sitelab.compiled_templates import CompiledTemplates
+from sitelab import katex
+from sitelab.citations import cited, live_citations
+from sitelab.citations.card import Highlighted
+from sitelab.citations.cited import Cited
+from sitelab.drawing import formulas, mermaid_scripts
 from sitelab.katex import Formulas
-from sitelab.rendered import Renderings
-from sitelab.repository_links import RepositoryLinks
-from sitelab.search_entries import SearchEntries
+from sitelab.pages import allowed_html, edit_links, plain_title, untranslated, workbook_pages
+from sitelab.pages.rendered import Renderings
+from sitelab.pages.repository_links import RepositoryLinks
+from sitelab.theme import content_policy, search_index, theme_faults
+from sitelab.theme.compiled_templates import CompiledTemplates
+from sitelab.theme.search_entries import SearchEntries
 
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 _links = RepositoryLinks()

@@ -5,9 +5,9 @@ import random
 import shutil
 from pathlib import Path
 
-from notelab import fitting
-from notelab.citation import written
-from notelab.evidence import CitedFile
+from notelab.book.evidence import CitedFile
+from notelab.cited import fitting
+from notelab.page.citation import written
 
 NOTES, WORDS, CITATIONS, FILES = 1000, 500, 6, 7
 

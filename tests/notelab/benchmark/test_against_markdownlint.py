@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from notelab import lock as lock_file
+from notelab.book.relock import relock
+from notelab.book.workbook import Bench, open_lab
+from notelab.lab import lock as lock_file
 from notelab.memo import Memo
-from notelab.relock import relock
-from notelab.workbook import Bench, open_lab
 from tests.notelab import faults
 from tests.notelab.benchmark import corpus
 from tests.notelab.real import real_bench

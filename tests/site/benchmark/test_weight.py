@@ -18,8 +18,8 @@ import pytest
 
 from tests.shardlab.benchmark.provenance import provenance
 from tests.site.live_server import copied, live, seconds_to_page
+from tests.site.pages.test_every_page import Place, places
 from tests.site.reader import Reader
-from tests.site.test_every_page import Place, places
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 

@@ -3,9 +3,9 @@
 from difflib import get_close_matches
 from pathlib import Path
 
-from notelab import lab as lab_file
+from notelab.book.finding_labs import default_labs
 from notelab.errors import NotelabError
-from notelab.finding_labs import default_labs
+from notelab.lab import lab as lab_file
 
 
 def lab_with(source: str, folder: Path | None, here: Path) -> Path:

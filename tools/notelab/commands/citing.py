@@ -3,13 +3,13 @@
 from difflib import get_close_matches
 from pathlib import Path
 
-from notelab.citation import written
+from notelab.book.evidence import CitedFile, State
+from notelab.book.workbook import Bench, Workbook, open_lab
+from notelab.cited.fitting import class_or_function
+from notelab.cited.outline import Symbol
 from notelab.commands.parts import Part, parts_of
 from notelab.errors import NotelabError
-from notelab.evidence import CitedFile, State
-from notelab.fitting import class_or_function
-from notelab.outline import Symbol
-from notelab.workbook import Bench, Workbook, open_lab
+from notelab.page.citation import written
 
 _WORDS = 40  # characters of a part's first line
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from notelab.book.evidence import State
+from notelab.book.view import shown
+from notelab.book.workbook import Bench, open_lab, open_labs
 from notelab.errors import NotelabError
-from notelab.evidence import State
-from notelab.view import shown
-from notelab.workbook import Bench, open_lab, open_labs
 
 
 def fetch(labs: list[Path], bench: Bench) -> tuple[list[str], bool]:

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from notelab import lock as lock_file
+from notelab.book.relock import Relocked, path_of, relock, write_together
+from notelab.book.view import shown
+from notelab.book.workbook import Bench, Workbook, open_labs
 from notelab.errors import NotelabError
-from notelab.relock import Relocked, path_of, relock, write_together
-from notelab.view import shown
-from notelab.workbook import Bench, Workbook, open_labs
+from notelab.lab import lock as lock_file
 
 
 def lock(folders: list[Path], bench: Bench) -> tuple[list[str], bool]:

@@ -4,8 +4,8 @@ from bisect import bisect_right
 
 import msgspec
 
-from notelab import fitting
-from notelab.outline import Outline, Symbol
+from notelab.cited import fitting
+from notelab.cited.outline import Outline, Symbol
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import msgspec
 
-from notelab import lock as lock_file
-from notelab import pins
+from notelab.book.relock import path_of, relock, write_together
+from notelab.book.resolve import Resolver
+from notelab.book.view import shown
+from notelab.book.workbook import Bench, evidence_at, open_lab
 from notelab.errors import NotelabError
-from notelab.lock import Lock
-from notelab.relock import path_of, relock, write_together
-from notelab.resolve import Resolver
-from notelab.sources.model import Source
-from notelab.view import shown
-from notelab.workbook import Bench, evidence_at, open_lab
+from notelab.lab import lock as lock_file
+from notelab.lab import pins
+from notelab.lab.lock import Lock
+from notelab.sources.answers import Source
 
 
 def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from notelab.mermaid import BUNDLE, HERE, version
-from notelab.mermaid.model import EngineMissing, Parsed
+from notelab.mermaid.parsed import EngineMissing, Parsed
 
 # mermaid's own `maxTextSize`: longer diagrams draw a notice instead of themselves.
 MAX_CHARACTERS = 50_000

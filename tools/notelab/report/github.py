@@ -1,7 +1,7 @@
 """For a code host's own checks: one workflow command a finding."""
 
 from notelab.plain import plain
-from notelab.report.model import Report
+from notelab.report.outcome import Report
 
 
 def write(report: Report) -> str:

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from notelab.finding import Finding
-from notelab.report.model import Report
+from notelab.report.finding import Finding
+from notelab.report.outcome import Report
 
 
 def as_data(report: Report) -> dict[str, Any]:

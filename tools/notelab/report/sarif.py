@@ -5,9 +5,9 @@ from typing import Any
 from urllib.parse import quote
 
 from notelab import __version__
-from notelab.codes import RULES
-from notelab.finding import Finding
-from notelab.report.model import Report
+from notelab.report.finding import Finding
+from notelab.report.outcome import Report
+from notelab.rules.codes import RULES
 
 
 def write(report: Report) -> str:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from notelab.finding import Finding
 from notelab.plain import plain
-from notelab.report.model import LabReport, NoteReport, Report, SourceReport
+from notelab.report.finding import Finding
+from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
 
 _RESET = "\x1b[0m"
 _STYLES = {"place": "\x1b[1m", "code": "\x1b[31;1m", "dim": "\x1b[2m", "good": "\x1b[32;1m"}

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from notelab.citation import Citation
-from notelab.finding import Finding
-from notelab.note import Cell
-from notelab.outline import is_anchor
-from notelab.view import View
+from notelab.book.view import View
+from notelab.cited.outline import is_anchor
+from notelab.page.citation import Citation
+from notelab.page.note import Cell
+from notelab.report.finding import Finding
 
 
 class Case(msgspec.Struct):

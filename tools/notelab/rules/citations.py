@@ -5,18 +5,18 @@ from collections.abc import Iterator
 
 import msgspec
 
-from notelab.citation import written
-from notelab.evidence import CitedFile, Evidence, State
-from notelab.finding import Finding
-from notelab.lab import Lab
-from notelab.lock import Lock
-from notelab.permalink import repository_of
-from notelab.pins import Pin
-from notelab.resolve import Resolver
+from notelab.book.evidence import CitedFile, Evidence, State
+from notelab.book.resolve import Resolver
+from notelab.book.view import View
+from notelab.lab.lab import Lab
+from notelab.lab.lock import Lock
+from notelab.lab.pins import Pin
+from notelab.page.citation import written
+from notelab.page.permalink import repository_of
+from notelab.report.finding import Finding
 from notelab.rules import fit
 from notelab.rules.case import Case
 from notelab.rules.locked import LockJudge
-from notelab.view import View
 
 
 class Verdict(msgspec.Struct):

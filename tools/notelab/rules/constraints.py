@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
-from notelab import results_page, tokens
-from notelab.citation import Span
-from notelab.evidence import CitedFile
-from notelab.finding import Finding
-from notelab.view import View
+from notelab.book.evidence import CitedFile
+from notelab.book.view import View
+from notelab.page import results_page, tokens
+from notelab.page.citation import Span
+from notelab.report.finding import Finding
 
 
 class Pinned:

@@ -1,71 +1,16 @@
 """N3xx: does each diagram draw, and does each expected one mark what it must?"""
 
-import contextlib
-import time
 from collections import Counter
 from collections.abc import Iterator
 
-import msgspec
-
-from notelab.citation import Span
-from notelab.finding import TOP, Finding
-from notelab.lab import ExpectedDiagram
-from notelab.memo import Memo, key_of
-from notelab.mermaid import fingerprint
-from notelab.mermaid.model import EngineMissing, Parsed
-from notelab.note import Diagram
+from notelab.book.view import View
+from notelab.lab.lab import ExpectedDiagram
+from notelab.mermaid.diagrams import Diagrams
+from notelab.mermaid.parsed import Parsed
+from notelab.page.citation import Span
+from notelab.page.note import Diagram
+from notelab.report.finding import TOP, Finding
 from notelab.rules import gantt
-from notelab.view import View
-
-# What a run may spend on diagrams that it parses for the first time: so many seconds, a little more
-# for each diagram (one costs about a fiftieth of a second), and never more than the last.
-_AT_ONCE, _EACH, _ALTOGETHER = 4.0, 0.25, 60.0
-
-
-class Diagrams:
-    """Parses diagrams with mermaid itself, each text once and for all."""
-
-    def __init__(self, memo: Memo) -> None:
-        """Start no engine yet: most checks find every diagram in the content cache."""
-        self._memo = memo
-        self._engine: object | None = None
-        self._spent = 0.0
-        self.missing = ""
-        self.parsed = 0
-
-    @classmethod
-    def of_this_run(cls, memo: Memo) -> "Diagrams":
-        """Return the one that all labs of a run share, its engine and its time."""
-        return memo.once("diagrams", "", lambda: cls(memo))
-
-    def parse(self, text: str) -> Parsed | None:
-        """Parse one diagram; None where no script engine can be had (`missing` says why)."""
-        key = key_of(fingerprint(), text)
-        kept = self._memo.get("diagram", key)
-        if kept is not None:
-            with contextlib.suppress(msgspec.DecodeError):
-                self.parsed += 1
-                return msgspec.msgpack.decode(kept, type=Parsed)
-        if self.missing:
-            return None
-        from notelab.mermaid.engine import Engine
-
-        if self._spent > min(_AT_ONCE + _EACH * self.parsed, _ALTOGETHER):
-            self.missing = f"this run has spent {self._spent:.0f} s on diagrams; mend the slow ones"
-            return None
-        try:
-            engine = self._engine = self._engine or Engine()
-            assert isinstance(engine, Engine)
-            began = time.process_time()
-            parsed = engine.parse(text)
-            self._spent += time.process_time() - began
-        except EngineMissing as fault:
-            self.missing = f"{fault}" + (f"; {fault.hint}" if fault.hint else "")
-            return None
-        if parsed.settled:
-            self._memo.put("diagram", key, msgspec.msgpack.encode(parsed))
-        self.parsed += 1
-        return parsed
 
 
 def findings(view: View, diagrams: Diagrams) -> Iterator[Finding]:

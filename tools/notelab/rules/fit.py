@@ -1,10 +1,10 @@
 """N205 to N209: does a range fit the file it cites, and name what it shows?"""
 
-from notelab import fitting
-from notelab.citation import Citation, written
-from notelab.evidence import CitedFile
-from notelab.finding import Finding
-from notelab.outline import Outline
+from notelab.book.evidence import CitedFile
+from notelab.cited import fitting
+from notelab.cited.outline import Outline
+from notelab.page.citation import Citation, written
+from notelab.report.finding import Finding
 from notelab.rules.case import Case, listed
 
 

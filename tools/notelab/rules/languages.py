@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from notelab.citation import Span
-from notelab.finding import TOP, Finding
-from notelab.note import Cell, Note
-from notelab.view import View
+from notelab.book.view import View
+from notelab.page.citation import Span
+from notelab.page.note import Cell, Note
+from notelab.report.finding import TOP, Finding
 
 
 def findings(original: View, translation: View) -> Iterator[Finding]:

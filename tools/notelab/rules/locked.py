@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from notelab.citation import Citation, Span
-from notelab.evidence import CitedFile, Evidence, State
-from notelab.finding import TOP, Finding
-from notelab.lab import Lab
-from notelab.lock import LOCK_FILE, Lock, LockedCitation
-from notelab.pins import Pin
+from notelab.book.evidence import CitedFile, Evidence, State
+from notelab.book.view import shown
+from notelab.lab.lab import Lab
+from notelab.lab.lock import LOCK_FILE, Lock, LockedCitation
+from notelab.lab.pins import Pin
+from notelab.page.citation import Citation, Span
+from notelab.report.finding import TOP, Finding
 from notelab.rules.case import Case, listed
 from notelab.rules.fit import not_anchored
-from notelab.view import shown
 
 # A citation as the lock counts it: source, written form, page.
 Use = tuple[str, str, str]

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from notelab import results_page
-from notelab.citation import Span
-from notelab.finding import Finding
-from notelab.lab import Lab
-from notelab.note import NumberLink
-from notelab.results_page import Results
-from notelab.view import View, shown
+from notelab.book.view import View, shown
+from notelab.lab.lab import Lab
+from notelab.page import results_page
+from notelab.page.citation import Span
+from notelab.page.note import NumberLink
+from notelab.page.results_page import Results
+from notelab.report.finding import Finding
 
 _AGAIN = "generate it again: `tools/bench report --adopt results/reference.json`"
 

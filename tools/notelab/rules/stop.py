@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from notelab.citation import Span
-from notelab.finding import TOP, Finding
-from notelab.lab import Lab
-from notelab.note import Cell, Heading, Note
-from notelab.pins import Pin
-from notelab.view import View, shown
+from notelab.book.view import View, shown
+from notelab.lab.lab import Lab
+from notelab.lab.pins import Pin
+from notelab.page.citation import Span
+from notelab.page.note import Cell, Heading, Note
+from notelab.report.finding import TOP, Finding
 
 
 def pin_findings(pins: dict[str, Pin]) -> Iterator[Finding]:

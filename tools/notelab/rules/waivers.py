@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from notelab.citation import Span
-from notelab.finding import TOP, Finding
-from notelab.lab import LAB_FILE, Lab
-from notelab.view import View, shown
+from notelab.book.view import View, shown
+from notelab.lab.lab import LAB_FILE, Lab
+from notelab.page.citation import Span
+from notelab.report.finding import TOP, Finding
 
 
 class Waivers:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-from notelab.sources.model import SourceError
+from notelab.sources.answers import SourceError
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def begin(work: Callable[[], T]) -> "Future[T]":
 
 def all_of(works: Sequence[Callable[[], object]]) -> None:
     """Do all of `works` at the same time; whatever ends the wait ends what they run, too."""
-    from notelab.sources.git_command import end_all
+    from notelab.sources.git.command import end_all
 
     begun = [begin(work) for work in works]
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from notelab.sources import package
-from notelab.sources.model import MAX_FILE_BYTES, Answers, Refused, Source, Wanted
+from notelab.sources.answers import MAX_FILE_BYTES, Answers, Refused, Source, Wanted
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution

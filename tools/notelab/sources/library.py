@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from notelab.sources.model import Answers, Source, SourceError, Wanted, Wheel, is_commit
+from notelab.sources.answers import Answers, Source, SourceError, Wanted, Wheel, is_commit
 from notelab.sources.pending import Answer, Pending
 from notelab.sources.slow import told_if_slow
 from notelab.sources.store import Store
@@ -119,9 +119,9 @@ class Library:
         Raises:
             SourceError: there is no such ref, its digits are ambiguous, or nobody could be asked.
         """
-        from notelab.sources.git_command import GitCommand
-        from notelab.sources.mirror import git_dir_of
-        from notelab.sources.ref import at_remote, check_ref, in_repository
+        from notelab.sources.git.command import GitCommand
+        from notelab.sources.git.mirror import git_dir_of
+        from notelab.sources.git.ref import at_remote, check_ref, in_repository
 
         check_ref(ref)
         mirror = self._mirrors.get(_key(source.name))
@@ -147,7 +147,7 @@ class Library:
         Raises:
             SourceError: the folder is in use, or nobody hands the whole tree over.
         """
-        from notelab.sources import laying_out
+        from notelab.sources.git import laying_out
 
         if not is_commit(source.commit):
             raise SourceError(f"{source.name} has no usable pin")
@@ -187,7 +187,7 @@ class Library:
     def _remotes(self) -> "Remotes":
         with self._making:
             if self._made is None:
-                from notelab.sources.git_remote import Remote
+                from notelab.sources.git.remote import Remote
                 from notelab.sources.index.published import Published
                 from notelab.sources.kept import Kept
                 from notelab.sources.remotes import Remotes
@@ -211,7 +211,7 @@ def _files(wanted: Wanted) -> str:
 
 
 def _ask_mirror(folder: Path, source: Source, wanted: Wanted) -> Answers:
-    from notelab.sources import mirror
+    from notelab.sources.git import mirror
 
     return mirror.offer(folder, source, wanted)
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection
 from typing import Protocol
 
-from notelab.sources.model import Absent, Answers, Offered, Proof, Refused, Source, Wanted
+from notelab.sources.answers import Absent, Answers, Offered, Proof, Refused, Source, Wanted
 from notelab.sources.near import nearest
 
 _VERSION_FILE = re.compile(r"^[^/]+/version\.py$")

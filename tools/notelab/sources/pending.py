@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from notelab.sources.blob import blob_id
-from notelab.sources.model import (
+from notelab.sources.answers import (
     Absent,
     Answers,
     Found,
@@ -17,6 +16,7 @@ from notelab.sources.model import (
     is_commit,
     path_problem,
 )
+from notelab.sources.blob import blob_id
 from notelab.sources.store import Store
 
 Answer = Found | Absent | Unreachable

@@ -5,8 +5,8 @@ import os
 import secrets
 from pathlib import Path
 
+from notelab.sources.answers import MAX_FILE_BYTES, is_commit
 from notelab.sources.blob import blob_id
-from notelab.sources.model import MAX_FILE_BYTES, is_commit
 
 
 def default_root() -> Path:

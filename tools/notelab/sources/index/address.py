@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from notelab.sources.answers import SourceError
 from notelab.sources.in_time import begin
 from notelab.sources.index.settings import Settings
-from notelab.sources.model import SourceError
 
 _SECONDS = 60  # for all the indexes together
 _SHA256 = re.compile(r"[0-9a-f]{64}")

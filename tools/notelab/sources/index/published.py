@@ -8,9 +8,9 @@ from typing import TypeVar
 import msgspec
 
 from notelab.sources import package
+from notelab.sources.answers import Answers, Refused, Source, SourceError, Wanted, Wheel
 from notelab.sources.in_time import within
 from notelab.sources.kept import Kept
-from notelab.sources.model import Answers, Refused, Source, SourceError, Wanted, Wheel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

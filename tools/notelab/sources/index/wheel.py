@@ -9,9 +9,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from notelab.sources.answers import MAX_FILE_BYTES, SourceError, Wheel
 from notelab.sources.index.address import Address
 from notelab.sources.index.settings import Settings
-from notelab.sources.model import MAX_FILE_BYTES, SourceError, Wheel
 from notelab.sources.package import UnreadableMemberError
 
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)

@@ -1,0 +1,181 @@
+"""Which file a citation means: one answer, and never another one in silence."""
+
+import subprocess
+import sys
+
+import pytest
+
+from notelab.book.relock import Relocked, relock
+from notelab.book.workbook import Bench, open_lab
+from notelab.check import check_lab
+from notelab.commands import showing
+from notelab.errors import NotelabError
+from notelab.lab import lock as lock_file
+from notelab.memo import Memo
+from notelab.report.outcome import Report
+from notelab.sources.library import Library
+from notelab.sources.store import Store
+from tests.notelab.scratch import Scratch, git
+
+BARE = "pkg/scaler.py:L22-L25"
+LAB = """\
+[lab]
+title = "Two"
+
+[sources.up]
+url = "https://example.invalid/up.git"
+pin = "up-sha.txt"
+
+[sources.other]
+url = "https://example.invalid/other.git"
+pin = "other-sha.txt"
+
+[notes."note.md"]
+"""
+NOTE = f"""\
+---
+title: Two sources
+commit: {{{{up: {{up}}, other: {{other}}}}}}
+---
+
+What `combine` returns is a length (`{BARE}`).
+"""
+
+
+class Two:
+    """A lab of two sources; `other` gains, at its second commit, a path that `up` has."""
+
+    def __init__(self, scratch: Scratch) -> None:
+        self.scratch, self.other = scratch, scratch.root / "other"
+        self.other.joinpath("pkg").mkdir(parents=True)
+        self.other.joinpath("pkg/else.py").write_text("nothing = 0\n")
+        git(self.other, "init", "-q", "-b", "main")
+        self.pin_other("one")
+        scratch.write("lab.toml", LAB)
+        self.say("")
+        scratch.lab.joinpath("note.es.md").unlink()
+        self.lock()
+
+    def pin_other(self, message: str) -> None:
+        git(self.other, "add", ".")
+        git(self.other, "commit", "-q", "-m", message)
+        self.commit = git(self.other, "rev-parse", "HEAD")
+        self.scratch.write("other-sha.txt", f"{self.commit}\n")
+
+    def gain(self) -> None:
+        """Let `other` have the path too, at the commit that is pinned now; write the note anew."""
+        text = self.scratch.upstream.joinpath("pkg/scaler.py").read_text()
+        self.other.joinpath("pkg/scaler.py").write_text(text)
+        self.pin_other("two")
+
+    def say(self, more: str) -> None:
+        self.scratch.write(
+            "note.md", NOTE.format(up=self.scratch.commit[:12], other=self.commit[:12]) + more
+        )
+
+    @property
+    def bench(self) -> Bench:
+        cache = self.scratch.root / "cache"
+        mirrors = {"up": self.scratch.upstream, "other": self.other}
+        return Bench(Memo(cache / "memo"), Library(Store(cache), mirrors, offline=True))
+
+    def lock(self) -> Relocked:
+        made = relock(open_lab(self.scratch.lab, self.bench))
+        self.scratch.write("citations.lock", lock_file.dump(made.lock))
+        return made
+
+    def check(self) -> Report:
+        return check_lab(self.scratch.lab, self.bench)
+
+
+@pytest.fixture
+def two(scratch: Scratch) -> Two:
+    return Two(scratch)
+
+
+def test_a_bare_citation_is_proved_in_the_one_source_that_has_the_path(two: Two) -> None:
+    assert [finding.code for finding in two.check().findings] == []
+
+
+def test_a_bare_citation_never_becomes_another_sources_however_often_it_is_locked(
+    two: Two,
+) -> None:
+    two.gain()
+    two.say(f"\nAnd there `combine` is the same (`other:{BARE}`).\n")
+    for _ in range(3):
+        skipped = two.lock().skipped
+        assert [text for text, _ in skipped] == [BARE]
+        assert "N204" in {finding.code for finding in two.check().findings}
+
+
+def test_a_pin_that_gains_the_path_makes_the_bare_citation_ambiguous_at_once(two: Two) -> None:
+    two.gain()
+    two.say("")
+    assert "N204" in {finding.code for finding in two.check().findings}
+
+
+def test_each_written_with_its_source_is_proved_in_its_own(two: Two) -> None:
+    two.gain()
+    two.say("")
+    text = two.scratch.read("note.md").replace(BARE, f"up:{BARE}")
+    two.scratch.write("note.md", f"{text}\nAnd there `combine` is the same (`other:{BARE}`).\n")
+    assert two.lock().skipped == []
+    report = two.check()
+    assert report.findings == []
+    assert [note.proved for note in report.notes] == [2]
+
+
+def test_a_prefix_taken_away_is_unknown_to_the_lock_or_ambiguous(two: Two) -> None:
+    two.gain()
+    two.say("")
+    text = two.scratch.read("note.md")
+    two.scratch.write("note.md", text.replace(BARE, f"other:{BARE}"))
+    two.lock()
+    two.scratch.write("note.md", text)
+    assert {finding.code for finding in two.check().findings} >= {"N204"}
+
+
+def test_show_asks_which_source_is_meant_and_shows_the_one_named(two: Two) -> None:
+    two.gain()
+    with pytest.raises(NotelabError) as raised:
+        showing.find([two.scratch.lab], BARE, two.bench)
+    assert f"other:{BARE}" in raised.value.hint
+    shown = showing.find([two.scratch.lab], f"other:{BARE}", two.bench)
+    assert (shown.file.source, shown.commit) == ("other", two.commit)
+
+
+def test_the_site_shows_no_card_of_a_file_that_may_be_another(two: Two) -> None:
+    two.gain()
+    two.say(f"\nAnd there `combine` is the same (`other:{BARE}`).\n")
+    two.lock()
+    two.check()
+    code = (
+        "import os, sys; from pathlib import Path; from sitelab.citations.cited import by_page;"
+        "print([(text, one.source) for page in by_page(Path(sys.argv[1])).values()"
+        " for text, one in page.items()])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(two.scratch.book)],
+        env={"SHARDBOOK_CACHE": str(two.scratch.root / "cache"), "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == str([(f"other:{BARE}", "other")])
+
+
+def test_a_source_that_could_not_be_asked_makes_a_new_bare_citation_doubtful(two: Two) -> None:
+    two.gain()
+    two.say("")
+    text = two.scratch.read("note.md")
+    two.scratch.lab.joinpath("citations.lock").unlink()
+    two.scratch.root.joinpath("upstream").rename(two.scratch.root / "away")
+    two.scratch.root.joinpath("cache").rename(two.scratch.root / "forgotten")
+    two.scratch.upstream.mkdir()
+    assert [text for text, _ in two.lock().skipped] == [BARE]
+    finding = next(one for one in two.check().findings if one.code == "N213")
+    assert f"`other:{BARE}`" in finding.help
+    two.scratch.write("note.md", text.replace(BARE, f"other:{BARE}"))
+    two.lock()
+    assert two.check().findings == []

@@ -1,0 +1,266 @@
+"""C, C++, CUDA and Rust have symbols and statements too; a text has lines and names."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from notelab.cited import fitting, outline
+from tests.notelab.scratch import Scratch, git
+
+CUDA = textwrap.dedent(
+    """\
+    // Why the block
+    // has this size.
+    #define BLOCK 256
+
+    namespace ring {
+
+    // Adds up.
+    template <typename T, int N>
+    __global__ void __launch_bounds__(BLOCK)
+        reduce_kernel(const T* in,
+                      T* out)
+    {
+        T sum = 0;
+        for (int i = threadIdx.x; i < N;
+             i += blockDim.x) {
+            sum += in[i];
+        }
+        if (sum > 0) {
+            out[0] = sum;
+        } else if (sum < 0) {
+            out[1] = sum;
+        } else {
+            out[2] = 0;
+        }
+        switch (N) {
+        case 7:
+            out[3] = 1;
+            break;
+        default:
+            break;
+        }
+        reduce_kernel<float, 2><<<N, BLOCK>>>(
+            in,
+            out);
+    }
+
+    struct Channel {
+        int rank;
+        void send(int to) { post(to); }
+        ~Channel() { close(); }
+    };
+
+    enum Kind {
+        RING,
+        TREE,
+    };
+
+    #ifdef USE_NVLS
+    int nvls() { return 1; }
+    #else
+    int nvls() { return 0; }
+    #endif
+
+    void Channel::launch(int n)
+    {
+        try {
+            go(n);
+        } catch (Error& error) {
+            report(error);
+        }
+    }
+
+    }  // namespace ring
+    """
+)
+RUST = textwrap.dedent(
+    """\
+    /// A ring.
+    #[derive(Debug)]
+    pub struct Ring {
+        pub rank: usize,
+    }
+
+    impl Ring {
+        /// Sends.
+        #[inline]
+        pub fn send(&self, to: usize) -> usize {
+            let frame = build(
+                to,
+                self.rank,
+            );
+            match frame {
+                Some(it) => {
+                    push(it)
+                }
+                None => {}
+            }
+            if to > 0 {
+                one();
+            } else {
+                two();
+            }
+            to
+        }
+    }
+
+    fn after() {}
+    """
+)
+FILES = {"a.cu": CUDA, "a.rs": RUST}
+
+
+def accepted(path: str, first: str, last: str) -> bool:
+    file = outline.of_file(path, FILES[path].encode())
+    lines = [line.strip() for line in FILES[path].split("\n")]
+    begin = next(n for n, line in enumerate(lines, 1) if line.startswith(first))
+    end = next(n for n, line in enumerate(lines, 1) if n >= begin and line.startswith(last))
+    return fitting.is_whole(file, begin, end) and fitting.straddles(file, begin, end) is None
+
+
+def test_symbols_are_found_in_templates_structs_and_impls() -> None:
+    names = {
+        path: [(one.name, one.kind) for one in outline.of_file(path, text.encode()).symbols]
+        for path, text in FILES.items()
+    }
+    assert names == {
+        "a.cu": [
+            ("reduce_kernel", "function"),
+            ("Channel", "class"),
+            ("Channel.send", "function"),
+            ("Channel.~Channel", "function"),
+            ("nvls", "function"),
+            ("nvls", "function"),
+            ("Channel.launch", "function"),
+        ],
+        "a.rs": [
+            ("Ring", "class"),
+            ("Ring", "class"),
+            ("Ring.send", "function"),
+            ("after", "function"),
+        ],
+    }
+
+
+@pytest.mark.parametrize("path", ["a.c", "a.h", "a.hpp", "a.cc", "a.cpp", "a.cu", "a.cuh"])
+def test_every_ending_of_the_family_is_read(path: str) -> None:
+    file = outline.of_file(path, b"int one(int a)\n{\n    return a;\n}\n")
+    assert file.structured
+    assert [(one.name, one.line, one.last) for one in file.symbols] == [("one", 1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "last"),
+    [
+        pytest.param("a.cu", "T sum = 0", "T sum = 0", id="a statement"),
+        pytest.param("a.cu", "for (int", "}", id="a loop"),
+        pytest.param("a.cu", "for (int", "i += blockDim", id="a loop's header"),
+        pytest.param("a.cu", "template", "T* out)", id="a template's signature"),
+        pytest.param("a.cu", "__global__", "T* out)", id="a signature without its template"),
+        pytest.param("a.cu", "T* out)", "T* out)", id="a parameter"),
+        pytest.param("a.cu", "} else if", "out[1]", id="a branch up to its last statement"),
+        pytest.param("a.cu", "} else {", "out[2]", id="the last branch"),
+        pytest.param("a.cu", "case 7", "break;", id="a case"),
+        pytest.param("a.cu", "RING", "RING", id="an enumerator"),
+        pytest.param("a.cu", "// Why", "// has", id="a comment block"),
+        pytest.param("a.cu", "// Why", "#define", id="a macro with its comment"),
+        pytest.param("a.cu", "} catch", "report(error)", id="a handler"),
+        pytest.param("a.cu", "#ifdef", "#endif", id="a conditional part"),
+        pytest.param("a.cu", "struct Channel", "int rank", id="the head of a struct"),
+        pytest.param("a.rs", "#[derive", "}", id="a struct with its attribute"),
+        pytest.param("a.rs", "/// A ring", "}", id="a struct with its comment"),
+        pytest.param("a.rs", "pub fn send", "pub fn send", id="a signature"),
+        pytest.param("a.rs", "let frame", ");", id="a let"),
+        pytest.param("a.rs", "self.rank", "self.rank", id="an argument"),
+        pytest.param("a.rs", "Some(it)", "}", id="an arm"),
+        pytest.param("a.rs", "} else {", "two()", id="an else"),
+    ],
+)  # fmt: skip
+def test_what_a_careful_reader_cites_is_accepted(path: str, first: str, last: str) -> None:
+    assert accepted(path, first, last)
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "last"),
+    [
+        pytest.param("a.cu", "i += blockDim", "sum += in", id="from the midst of a header"),
+        pytest.param("a.cu", "out[2]", "int rank", id="from one symbol into another"),
+        pytest.param("a.cu", "T sum = 0", "for (int", id="half a header"),
+        pytest.param("a.cu", "int rank", "void send", id="a field and a method"),
+        pytest.param("a.cu", "reduce_kernel<", "in,", id="half a call"),
+        pytest.param("a.rs", "to,", "match frame", id="from an argument into a match"),
+        pytest.param("a.rs", "two()", "fn after", id="from one function into another"),
+    ],
+)  # fmt: skip
+def test_what_no_reader_takes_for_a_unit_is_refused(path: str, first: str, last: str) -> None:
+    assert not accepted(path, first, last)
+
+
+@pytest.mark.parametrize("junk", [b"", b"\x00\xff" * 50, b"(" * 90_000, b"{" * 9_000, b"}\n" * 9])
+@pytest.mark.parametrize("path", ["a.c", "a.cpp", "a.cu", "a.rs"])
+def test_nothing_that_a_repository_holds_breaks_the_reader(path: str, junk: bytes) -> None:
+    outline.of_file(path, junk)
+
+
+def test_python_alone_loads_no_grammar() -> None:
+    code = (
+        "import sys; from notelab.cited import outline; outline.of_file('a.py', b'x = 1\\n');"
+        "outline.of_file('a.md', b'x\\n'); print([m for m in sys.modules if 'tree_sitter' in m])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def mixed(scratch: Scratch) -> Scratch:
+    """A lab whose note cites a kernel and a text."""
+    scratch.upstream.joinpath("pkg/ring.cu").write_text(CUDA)
+    scratch.upstream.joinpath("README.md").write_text("All about rings.\n\nRun `ring`.\n")
+    git(scratch.upstream, "add", ".")
+    git(scratch.upstream, "commit", "-qm", "kernel")
+    head = git(scratch.upstream, "rev-parse", "HEAD")
+    scratch.write("up-sha.txt", f"{head}\n")
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, scratch.commit[:12], head[:12])
+        scratch.replace(name, "`uses`", "`threadIdx`")
+        scratch.replace(name, "pkg/scaler.py:L14-L15", "pkg/ring.cu:L14-L17")
+        scratch.replace(name, "`combine`", "`rings`")
+        scratch.replace(name, "pkg/scaler.py:L22-L25", "README.md:L1")
+    scratch.lock()
+    return scratch
+
+
+def test_a_kernel_is_judged_and_a_text_is_counted_apart(mixed: Scratch) -> None:
+    report = mixed.check()
+    assert report.findings == []
+    assert [(note.proved, note.unstructured) for note in report.notes] == [(2, 1), (2, 1)]
+    said = mixed.run("check", "experiments/01-scratch").stdout
+    assert "2 of them in files without a structure rule" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("ring.cu:L14-L17", "ring.cu:L13-L15", "N208"),
+        ("ring.cu:L14-L17", "ring.cu:L14-L39", "N207"),
+        ("`threadIdx`", "`blockIdx`", "N209"),
+        ("`rings`", "`squares`", "N209"),
+    ],
+)
+def test_a_wrong_range_or_name_is_found_in_any_language(
+    mixed: Scratch, old: str, new: str, code: str
+) -> None:
+    for name in ("note.md", "note.es.md"):
+        mixed.replace(name, old, new)
+    mixed.lock()
+    assert mixed.codes() == [code, code]

@@ -1,0 +1,305 @@
+"""The commands as a user runs them: what they print, and how they exit."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from notelab.cli import cli
+from notelab.report.outcome import LabReport, NoteReport, Report
+from notelab.report.text import write
+from notelab.rules.codes import RULES
+from tests.notelab.faults import ROOT
+from tests.notelab.scratch import Scratch, git
+
+
+def test_check_without_a_path_proves_every_lab_and_says_what_was_proved(scratch: Scratch) -> None:
+    done = scratch.run("check")
+    assert done.returncode == 0, done
+    assert "4 citations: 4 proved" in done.stdout
+    assert "  experiments/01-scratch/\n    note.md " in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_finding_is_a_line_with_its_place_and_code_and_exit_1(scratch: Scratch) -> None:
+    scratch.replace("note.md", "L14-L15", "L15-L17")
+    done = scratch.run("check", "experiments/01-scratch/note.md")
+    assert done.returncode == 1
+    line = next(line for line in done.stdout.split("\n") if " N208 " in line)
+    assert line.startswith("experiments/01-scratch/note.md:10:")
+    assert "\x1b" not in done.stdout
+
+
+def test_json_is_one_object_alone_on_standard_output(scratch: Scratch) -> None:
+    scratch.replace("note.md", "L14-L15", "L15-L17")
+    done = scratch.run("check", "--output-format", "json")
+    report = json.loads(done.stdout)
+    assert set(report) == {"findings", "notes", "labs"}
+    finding = next(one for one in report["findings"] if one["code"] == "N208")
+    assert finding["name"] == RULES["N208"]
+    assert finding["filename"] == "experiments/01-scratch/note.md"
+    assert set(finding["location"]) == set(finding["end_location"]) == {"row", "column"}
+    note = next(one for one in report["notes"] if one["filename"].endswith("note.es.md"))
+    assert (note["language"], note["choices"], note["citations"]) == ("es", 2, 2)
+    assert all(type(note[key]) is int for key in ("words", "proved", "locked", "diagrams"))
+
+
+def test_the_other_formats_name_code_and_place(scratch: Scratch) -> None:
+    scratch.replace("note.md", "L14-L15", "L15-L17")
+    github = scratch.run("check", "--output-format", "github").stdout
+    assert "::error file=experiments/01-scratch/note.md,line=10," in github
+    assert "title=N208 off-statement::" in github
+    sarif = json.loads(scratch.run("check", "--output-format", "sarif").stdout)
+    results = sarif["runs"][0]["results"]
+    assert sarif["version"] == "2.1.0"
+    assert "N208" in {result["ruleId"] for result in results}
+    rules = sarif["runs"][0]["tool"]["driver"]["rules"]
+    assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in results)
+
+
+def test_a_control_character_in_a_note_never_reaches_the_terminal(scratch: Scratch) -> None:
+    scratch.replace("note.md", "Two amounts.", "Two \x1b[31mamounts " + "word " * 40)
+    done = scratch.run("check")
+    assert "N106" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_a_workflow_command_cannot_be_smuggled_in_by_a_note(scratch: Scratch) -> None:
+    scratch.replace(
+        "note.md", "**Two amounts.**", "**Two%0A::warning::x\u2028::error::y** " + "w " * 50
+    )
+    done = scratch.run("check", "--output-format", "github")
+    lines = [line for line in done.stdout.split("\n") if line]
+    assert all(line.startswith("::error file=experiments/") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["check", "nowhere.md"], "no such file"),
+        (["check", "experiments/nowhere"], "no such file"),
+        (["check", "--mirror", "up"], "expected NAME=DIR"),
+        (["check", "--mirror", "up=/nowhere/at/all"], "is no folder"),
+        (["check", "--output-format", "xml"], "xml"),
+        (["explain", "N999"], "no rule"),
+        (["show", "nonsense"], "is no citation"),
+        (["show", "pkg/scaler.py:L900"], "goes past its end"),
+        (["show", "pkg/nothing.py:L1"], "not at hand"),
+        (["pin", "pu", "v1"], "no lab has a source called 'pu'"),
+        (["cite", "pu", "x"], "did you mean `up`?"),
+        (["fetch", "--worktree", "x", "--source", "no"], "which source"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_a_wrong_call_says_so_in_a_line_and_exits_2(
+    scratch: Scratch, arguments: list[str], said: str
+) -> None:
+    done = scratch.run(*arguments)
+    assert done.returncode == 2, done
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_file_that_is_no_page_is_passed_over_and_said(scratch: Scratch) -> None:
+    scratch.book.joinpath("README.md").write_text("# Hello\n")
+    done = scratch.run("check", "README.md")
+    assert done.returncode == 0
+    assert "README.md is no page of a lab" in done.stderr
+
+
+def test_a_changed_pin_or_lock_puts_the_whole_lab_in_question(scratch: Scratch) -> None:
+    scratch.write("up-sha.txt", "abc\n")
+    done = scratch.run("check", "experiments/01-scratch/up-sha.txt")
+    assert done.returncode == 1
+    assert "N121" in done.stdout
+
+
+def test_cite_prints_a_citation_that_check_accepts(scratch: Scratch) -> None:
+    done = scratch.run("cite", "up", "Scaler.apply")
+    assert (done.returncode, done.stdout) == (0, "`pkg/scaler.py:L13-L19`\n")
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, "`pkg/scaler.py:L14-L15`", done.stdout.strip())
+    assert scratch.run("lock").returncode == 0
+    assert scratch.run("check").returncode == 0
+
+
+def test_cite_finds_a_file_not_cited_yet_by_path_and_by_module(scratch: Scratch) -> None:
+    source = "@wrap(\n    1,\n)\ndef other():\n    return 1\n"
+    scratch.upstream.joinpath("pkg/other.py").write_text(source)
+    git(scratch.upstream, "add", ".")
+    git(scratch.upstream, "commit", "-qm", "two")
+    assert scratch.run("pin", "up", "main").returncode == 0
+    for symbol in ("pkg/other.py:other", "pkg.other.other"):
+        assert scratch.run("cite", "up", symbol).stdout == "`pkg/other.py:L1-L5`\n"
+
+
+def test_cite_answers_a_slip_with_the_closest_names(scratch: Scratch) -> None:
+    done = scratch.run("cite", "up", "Scaler.aply")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "`Scaler.apply`" in done.stderr
+
+
+def test_show_prints_the_lines_with_their_numbers(scratch: Scratch) -> None:
+    done = scratch.run("show", "pkg/scaler.py:L14-L15")
+    assert done.returncode == 0
+    assert "Scaler.apply" in done.stdout
+    assert "    15          self.uses += 1" in done.stdout
+    around = scratch.run("show", "-C", "1", "pkg/scaler.py:L15").stdout
+    assert ">    15" in around
+    assert "     16" in around
+
+
+def test_explain_lists_the_rules_and_shows_a_page_by_code_or_name(scratch: Scratch) -> None:
+    listed = scratch.run("explain").stdout
+    assert all(code in listed for code in RULES)
+    assert scratch.run("explain", "n208").stdout == scratch.run("explain", "off-statement").stdout
+    assert "N208" in scratch.run("explain", "N208", "--language", "es").stdout
+
+
+def test_pin_moves_the_pin_file_and_the_lock_together(scratch: Scratch) -> None:
+    scratch.upstream.joinpath("pkg/new.py").write_text("x = 1\n")
+    git(scratch.upstream, "add", ".")
+    git(scratch.upstream, "commit", "-qm", "two")
+    head = git(scratch.upstream, "rev-parse", "HEAD")
+    done = scratch.run("pin", "up", "main")
+    assert done.returncode == 0, done
+    assert scratch.read("up-sha.txt") == f"{head}\n"
+    assert head in scratch.read("citations.lock")
+    # The notes still say the old commit: that is for their author to read and mend.
+    assert scratch.run("check").returncode == 1
+
+
+@pytest.mark.parametrize("ref", ["no-such-tag", "0" * 40, "abc", "--help-me", "a..b", "", "x y"])
+def test_pinning_a_ref_that_is_none_leaves_everything_as_it_was(scratch: Scratch, ref: str) -> None:
+    before = {path.name: path.read_bytes() for path in scratch.lab.iterdir()}
+    done = scratch.run("pin", "up", "--", ref)
+    assert done.returncode == 2, done
+    assert "Traceback" not in done.stderr
+    assert {path.name: path.read_bytes() for path in scratch.lab.iterdir()} == before
+
+
+def test_a_tag_a_branch_and_a_commit_can_be_pinned(scratch: Scratch) -> None:
+    git(scratch.upstream, "tag", "-a", "annotated", "-m", "x")
+    for ref in ("v1", "main", "annotated", scratch.commit, scratch.commit[:10]):
+        done = scratch.run("pin", "up", ref)
+        assert done.returncode == 0, done
+        assert scratch.read("up-sha.txt") == f"{scratch.commit}\n"
+
+
+@pytest.mark.parametrize("command", [["explain"], ["show", "pkg/scaler.py:L14"], ["check"]])
+def test_a_reader_that_goes_away_early_is_no_fault_and_no_finding(
+    scratch: Scratch, command: list[str]
+) -> None:
+    environment = {**os.environ, "SHARDBOOK_CACHE": str(scratch.root / "cache")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "notelab", *command],
+        cwd=scratch.book,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_an_interrupt_is_one_line_and_exit_2(scratch: Scratch, tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "import notelab.check as check\n"
+        "check.check_labs = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.argv = ['shardbook', 'check']\n"
+        "from notelab.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=scratch.book,
+        env={**os.environ, "SHARDBOOK_CACHE": str(tmp_path / "c")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, "error: interrupted" in done.stderr) == (2, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_two_checks_at_once_agree(scratch: Scratch) -> None:
+    scratch.root.joinpath("cache").rename(scratch.root / "gone")
+    environment = {
+        **os.environ,
+        "SHARDBOOK_CACHE": str(scratch.root / "cache"),
+        "SHARDBOOK_MIRROR_UP": str(scratch.upstream),
+    }
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "notelab", "check"],
+            cwd=scratch.book,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    outputs = [process.communicate(timeout=120) for process in running]
+    assert [process.returncode for process in running] == [0] * 4, outputs
+    # Whoever comes second may find the file in the store; what was proved is the same.
+    assert {out.strip().rpartition("\n")[2] for out, _ in outputs} == {
+        "2 pages, 4 citations: 4 proved, 0 diagrams, 0 findings"
+    }
+
+
+@pytest.mark.parametrize("language", ["", ".es"])
+def test_the_reference_shows_the_help_that_is_printed(scratch: Scratch, language: str) -> None:
+    page = ROOT / f"docs/reference/commands{language}.md"
+    environment = {**os.environ, "COLUMNS": "100"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from notelab.cli import cli; cli(prog_name='shardbook')", "--help"],
+        cwd=scratch.book,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", ["show", "cite"])
+def test_a_file_that_the_lock_knows_is_had_where_the_store_is_still_empty(
+    scratch: Scratch, command: str
+) -> None:
+    shutil.rmtree(scratch.root / "cache")
+    arguments = ["pkg/scaler.py:L14-L15"] if command == "show" else ["up", "Scaler.apply"]
+    done = scratch.run(command, *arguments)
+    assert done.returncode == 0, done
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in sorted(cli.commands))])
+def test_no_help_is_cut_short_in_a_terminal_of_80_columns(command: list[str]) -> None:
+    told = CliRunner().invoke(cli, [*command, "--help"], terminal_width=80)
+    assert told.exit_code == 0
+    lines = [line for line in told.output.splitlines() if not line.startswith("Usage: ")]
+    assert lines
+    assert not [line for line in lines if "..." in line or len(line) > 80]
+
+
+def test_what_was_proved_of_the_workbooks_own_pages_fits_into_80_columns() -> None:
+    pages = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*/*.md")]
+    names = sorted(page.relative_to(ROOT).as_posix() for page in pages)
+    for some in (names[first : first + 40] for first in range(0, len(names), 40)):
+        notes = [NoteReport(name, "lab", "en", 12_000, 99, 999, 888, 111, 20) for name in some]
+        lab = LabReport("A lab", "lab", [], len(some), 999, 888, 111, 20, {}, 0)
+        text = write(Report([], notes, [lab]), colour=False)
+        assert all(f" {name.rpartition('/')[2]} " in text for name in some)
+        assert [line for line in text.splitlines()[:-1] if len(line) > 80] == []

@@ -1,0 +1,117 @@
+"""What a hostile page may cost a run, and what it may hide."""
+
+import pytest
+
+from notelab.memo import Memo
+from notelab.mermaid import diagrams
+from notelab.mermaid.diagrams import Diagrams
+from notelab.mermaid.engine import Engine
+from notelab.mermaid.parsed import Parsed
+from notelab.page.reading import read
+from tests.notelab.scratch import Scratch
+
+FRONT = "---\ntitle: x\n---\n\n"
+
+
+class Clock:
+    """Processor time that passes only when a diagram is parsed."""
+
+    def __init__(self) -> None:
+        self.now, self.parsed, self.cost = 0.0, 0, 0.0
+
+    def process_time(self) -> float:
+        return self.now
+
+    def parse(self, text: str) -> Parsed:
+        self.parsed += 1
+        self.now += self.cost
+        return Parsed(ok=False, error="too slow", settled=False)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(diagrams, "time", made)
+    monkeypatch.setattr(Engine, "__init__", lambda engine: None)
+    monkeypatch.setattr(Engine, "parse", made.parse)
+    return made
+
+
+def test_a_run_gives_up_on_diagrams_after_a_few_seconds_and_says_so(clock: Clock) -> None:
+    clock.cost = 3.0
+    shared = Diagrams(Memo(None))
+    answers = [shared.parse(f"gantt {number}") for number in range(6)]
+    assert [answer is not None for answer in answers] == [True, True, False, False, False, False]
+    assert "6 s on diagrams" in shared.missing
+
+
+def test_a_thousand_diagrams_of_the_usual_cost_are_all_parsed(clock: Clock) -> None:
+    clock.cost = 0.02
+    shared = Diagrams(Memo(None))
+    assert all(shared.parse(f"gantt {number}") for number in range(1000))
+
+
+def test_all_labs_of_a_run_share_one_budget() -> None:
+    memo = Memo(None)
+    assert Diagrams.of_this_run(memo) is Diagrams.of_this_run(memo)
+
+
+def test_a_diagram_beyond_the_budget_is_a_finding(scratch: Scratch, clock: Clock) -> None:
+    clock.cost = 5.0
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(
+            name, "\n## ", "\n```mermaid\ngantt\n```\n\n```mermaid\ngantt\n a\n```\n\n## "
+        )
+    # The translation has the same two; each text is parsed once.
+    assert sorted(scratch.codes()) == ["N302", "N302", "N307", "N307"]
+    assert clock.parsed == 1
+
+
+def test_a_page_of_many_long_paragraphs_is_read_up_to_a_budget_and_the_rest_said() -> None:
+    page = FRONT + "\n\n".join(["[" * 9_900] * 20)
+    unread = read(page).unread
+    assert [one.reason for one in unread] == [
+        "has more long paragraphs than are read; this one and the rest are not"
+    ]
+    assert unread[0].span.row == 11
+
+
+def test_code_spans_that_never_close_cost_a_look_each() -> None:
+    # Before, each took a search through the whole paragraph: ten seconds for one such page.
+    page = FRONT + "\n\n".join(["`a ``b ```c " * 820] * 3)
+    assert read(page).unread == []
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "\u202e",
+        "\u2066",
+        "\u200b",
+        "\u200d",
+        "\u200f",
+        "\u00ad",
+        "\u2060",
+        "\ufeff",
+        "\u3164",
+        "\U000e0041",
+    ],
+)
+@pytest.mark.parametrize("place", ["uses", "counts", "```mermaid\ngantt"])
+def test_a_character_that_nobody_sees_is_a_finding_at_its_place(
+    scratch: Scratch, hidden: str, place: str
+) -> None:
+    if place.startswith("```"):
+        scratch.replace("note.md", "\n## ", f"\n{place} {hidden}\n```\n\n## ")
+    else:
+        scratch.replace("note.md", place, place[:2] + hidden + place[2:])
+    finding = next(one for one in scratch.check("note.md").findings if one.code == "N113")
+    assert f"U+{ord(hidden):04X}" in finding.message
+    line = scratch.read("note.md").split("\n")[finding.span.row - 1]
+    assert line[finding.span.column - 1] == hidden
+
+
+def test_accents_and_pictures_hide_nothing(scratch: Scratch) -> None:
+    shown = "año \u00a0 e\u0301 → ≤ ✓ 👩\u200d💻 ❤\ufe0f\u200d🔥"
+    scratch.replace("note.md", "\n## Connect", f"\n{shown}\n\n## Connect")
+    assert scratch.codes("note.md") == []

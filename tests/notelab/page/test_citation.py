@@ -1,0 +1,74 @@
+"""Which code spans are citations, and which of them are malformed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from notelab.page.citation import Span, looks_like_citation, parse, written
+
+HERE = Span(1, 1, 1, 1)
+
+
+def test_a_range_and_a_single_line_are_read() -> None:
+    one = parse("megatron/core/x.py:L12-L20", HERE)
+    assert (one.source, one.path, one.first, one.last) == ("", "megatron/core/x.py", 12, 20)
+    two = parse("megatron/core/x.py:L7", HERE)
+    assert (two.first, two.last, two.problem) == (7, 7, "")
+
+
+def test_a_source_may_be_named_before_the_path() -> None:
+    one = parse("megatron:README.md:L1-L2", HERE)
+    assert (one.source, one.path, one.problem) == ("megatron", "README.md", "")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "a/b.py:12-15",
+        "a/b.py:L12-15",
+        "a/b.py:12",
+        "a/b.py:L0",
+        "a/b.py:L5-L0",
+        "a/b.py:L012",
+        "../b.py:L1",
+        "a/../b.py:L1",
+        "./b.py:L1",
+        "/etc/passwd:L1",
+        "~/b.py:L1",
+        "a//b.py:L1",
+        "C:/b.py:L1",
+        "a\\b.py:L1",
+        "a/b.py:L1\u2013L2",
+        "a/b.py:L1-L1000000000",
+        "a/b.py:L" + "9" * 5000,
+    ],
+)
+def test_a_slip_of_the_pen_is_a_malformed_citation_not_plain_code(code: str) -> None:
+    assert looks_like_citation(code)
+    assert parse(code, HERE).problem
+
+
+@pytest.mark.parametrize(
+    "code", ["x[1:2]", "forward", "lambda x:1", "{'a':1}", "f(x):2", "https://a.b/c:443", "a b:L3"]
+)
+def test_plain_code_is_no_citation(code: str) -> None:
+    assert not looks_like_citation(code)
+
+
+@given(st.text(max_size=80))
+def test_parsing_never_raises(code: str) -> None:
+    if looks_like_citation(code):
+        parse(code, HERE)
+
+
+@given(
+    st.from_regex(r"[a-z_]{1,8}(/[a-z_]{1,8}){0,3}\.py", fullmatch=True),
+    st.integers(1, 10**6),
+    st.integers(0, 100),
+)
+def test_what_is_written_is_read_back(path: str, first: int, more: int) -> None:
+    text = written(path, first, first + more)
+    assert looks_like_citation(text)
+    read = parse(text, HERE)
+    assert (read.path, read.first, read.last, read.problem) == (path, first, first + more, "")
+    assert read.key == text

@@ -1,0 +1,174 @@
+"""Whatever a reader would take for a citation is proved or refused, however it is written."""
+
+import pytest
+
+from notelab.page.reading import read
+from tests.notelab.scratch import Scratch
+
+FRONT = "---\ntitle: x\n---\n\n"
+
+
+def taken(text: str) -> list[tuple[str, str]]:
+    """What a page of one paragraph cites, and what is wrong with each."""
+    return [(one.text, one.problem) for one in read(f"{FRONT}{text}\n").citations]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`app/[id]/page.tsx:900`",
+        '`"a.py:L15"`',
+        "`'a.py:15'`",
+        "`(a.py:L15)`",
+        "`a.py`:L15",
+        "`a.py`:15",
+        "`a.py`#L15-L20",
+        "`a.py` line 15",
+        "`a.py`, lines 15-20",
+        "`a.py` (line 15)",
+        "`a.py` L15",
+        "`a.py` at line 15",
+        "lines 15–20 of `a.py`",
+        "line 15 in `a.py`",
+        "`a.py`, línea 15",
+        "la línea 15 de `a.py`",
+        "`a.py line 15`",
+        "`a.py, lines 15-20`",
+        "`a.py, línea 15`",
+        "a.py:L15",
+        "pkg/a.py:15",
+        "pkg/a.py#L15",
+        "a.py line 15",
+        "a.py, lines 15-20",
+        "a.py (line 15)",
+        "kernel.cu:15-20",
+        "app/[id]/page.tsx:L900",
+        "<b>pkg/a.py:15</b>",
+        "[here](a.py#L15)",
+        "[here](../../pkg/a.py#L15-L20)",
+        "<a href='../a.py#L15'>here</a>",
+    ],
+)
+def test_a_citation_in_another_form_is_refused(text: str) -> None:
+    found = taken(f"See {text} there.")
+    assert len(found) == 1, found
+    assert found[0][1], found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`a.py` has 15 lines",
+        "`a.py` and 15 others",
+        "`a.py`: 15 functions of it",
+        "in Python 3.11, line 15 of the output",
+        "at 10:15, and e.g. line 4",
+        "15 lines of `a.py`",
+        "v2.13.0:12 is a tag",
+        "`x[1:2]` and `d['a/b']:3` and `{'a.py': 1}`",
+        "[a page](a.md#lines-of-code) and [a row](RESULTS.md#l15-x)",
+        "https://host.example/a/b/blob/main/a.py without lines",
+        "the ratio 1.5/3:15",
+        "localhost:8000 and example.org:443",
+    ],
+)
+def test_what_is_no_citation_is_left_alone(text: str) -> None:
+    assert taken(f"See {text} there.") == []
+
+
+def test_a_path_with_brackets_is_a_path(scratch: Scratch) -> None:
+    assert taken("`app/[id]/page.tsx:L900`") == [("app/[id]/page.tsx:L900", "")]
+    scratch.replace("note.md", "`pkg/scaler.py:L22-L25`", "`app/[id]/page.tsx:L900`")
+    assert "N203" in scratch.codes("note.md")
+
+
+@pytest.fixture
+def linked(scratch: Scratch) -> Scratch:
+    """A lab whose notes cite by a permalink."""
+    scratch.replace(
+        "lab.toml", "https://example.invalid/up.git", "https://example.invalid/me/up.git"
+    )
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, "`pkg/scaler.py:L22-L25`", f"[it]({link(scratch)})")
+    return scratch
+
+
+def link(scratch: Scratch) -> str:
+    return f"https://example.invalid/me/up/blob/{scratch.commit}/pkg/scaler.py#L22-L25"
+
+
+def say(scratch: Scratch, text: str) -> None:
+    """Write the permalink in another way, in both notes."""
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, f"[it]({link(scratch)})", text)
+
+
+def test_a_permalink_of_a_sources_pin_is_proved_and_locked_like_a_citation(
+    linked: Scratch,
+) -> None:
+    assert linked.lock().skipped == []
+    report = linked.check()
+    assert report.findings == []
+    assert [(note.citations, note.proved) for note in report.notes] == [(2, 2), (2, 2)]
+    assert '"up:pkg/scaler.py:L22-L25"' in linked.read("citations.lock")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "<{}>",
+        "`{}`",
+        "{}",
+        "<a href='{}'>it</a>",
+        "[it][1] \n\n  [1]: {}",
+    ],
+)
+def test_a_permalink_is_proved_wherever_it_stands(linked: Scratch, form: str) -> None:
+    say(linked, form.format(link(linked)))
+    linked.lock()
+    assert [note.proved for note in linked.check().notes] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("/blob/", "/-/blob/"),
+        ("/blob/", "/blame/"),
+        ("/blob/", "/src/commit/"),
+        ("https://example.invalid/me/up", "http://Example.invalid/Me/Up"),
+        ("#L22-L25", "#L22-25"),
+        ("#L22-L25", "?plain=1#L22C5-L25C9"),
+        ("#L22-L25", "#lines-22:25"),
+    ],
+)
+def test_the_forms_of_the_known_hosts_are_read(linked: Scratch, old: str, new: str) -> None:
+    address = link(linked)
+    say(linked, f"[it]({address.replace(old, new)})")
+    linked.lock()
+    report = linked.check()
+    assert report.findings == []
+    assert [note.proved for note in report.notes] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        (("{commit}", "main"), "N201", "`main`, which moves"),
+        (("{commit}", "1" * 40), "N216", "another commit of `up`"),
+        (("/me/up", "/me/other"), "N216", "`example.invalid/me/other`, which is no source"),
+        (("scaler.py", "scalar.py"), "N203", "no source has"),
+        (("#L22-L25", "#L22-L29"), "N205", "past the end"),
+        (("#L22-L25", "#L14-L15"), "N209", "nothing that the text names"),
+    ],
+)
+def test_a_permalink_that_is_not_the_pins_is_refused_with_the_reason(
+    linked: Scratch, change: tuple[str, str], code: str, said: str
+) -> None:
+    old, new = change
+    address = link(linked).replace(old.format(commit=linked.commit), new)
+    say(linked, f"[it]({address})")
+    linked.lock()
+    findings = [one for one in linked.check("note.md").findings if one.code == code]
+    assert said in findings[0].message
+    line = linked.read("note.md").split("\n")[findings[0].span.row - 1]
+    assert line[findings[0].span.column - 1 :].startswith("[it]")

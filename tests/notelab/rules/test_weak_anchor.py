@@ -1,0 +1,52 @@
+"""An anchor that stands everywhere near by is none; one that is rare there anchors."""
+
+import pytest
+
+from notelab.cited import fitting, outline
+from tests.notelab.scratch import Scratch, git
+
+SOURCE = "def run(state):\n" + "".join(f"    state = step_{n}(state, common)\n" for n in range(30))
+
+
+@pytest.fixture
+def crowded(scratch: Scratch) -> Scratch:
+    """A lab that pins a file whose every line holds `state` and `common`."""
+    scratch.upstream.joinpath("pkg/scaler.py").write_text(SOURCE)
+    git(scratch.upstream, "commit", "-qam", "crowded")
+    head = git(scratch.upstream, "rev-parse", "HEAD")
+    scratch.write("up-sha.txt", f"{head}\n")
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, scratch.commit[:12], head[:12])
+        scratch.replace(name, "`uses`", "`common`")
+        scratch.replace(name, "`combine`", "`step_21`")
+        scratch.replace(name, "L22-L25", "L23")
+    scratch.lock()
+    return scratch
+
+
+def test_a_name_of_every_statement_near_by_is_refused_and_better_ones_are_named(
+    crowded: Scratch,
+) -> None:
+    findings = [one for one in crowded.check("note.md").findings if one.code == "N215"]
+    assert [one.found for one in findings] == ["`common`, the rarest, in 28 of 29"] * 2
+    assert "`step_12`" in findings[0].help and "`step_13`" in findings[0].help
+
+
+def test_one_rare_name_among_common_ones_is_enough(crowded: Scratch) -> None:
+    for name in ("note.md", "note.es.md"):
+        crowded.replace(name, "`common`", "`common` after `step_12`")
+    crowded.lock()
+    assert crowded.codes() == []
+
+
+def test_where_few_statements_are_near_nothing_is_judged() -> None:
+    few = outline.of_file("a.py", b"common = 1\ncommon += 1\ncommon += 2\n")
+    assert fitting.weakness(few, 2, 2, {"common"}) is None
+
+
+def test_of_a_text_without_structure_the_lines_are_counted() -> None:
+    data = b"common word\n" * 15 + b"common, and telling\n"
+    plain = outline.of_file("a.md", data)
+    weak = fitting.weakness(plain, 16, 16, {"common"})
+    assert weak is not None and (weak.stands, weak.near, weak.better) == (15, 15, ["telling"])
+    assert fitting.weakness(plain, 16, 16, {"common", "telling"}) is None

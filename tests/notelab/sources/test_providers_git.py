@@ -1,0 +1,402 @@
+"""Mirrors and remotes: exactly the pinned commit, and nothing of theirs is run."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from notelab.sources.answers import Absent, Found, Source, SourceError, Unreachable
+from notelab.sources.blob import blob_id
+from notelab.sources.git.reach import Reach
+from notelab.sources.git.remote import check_url
+from notelab.sources.library import Library
+from notelab.sources.store import Store
+from tests.notelab.scratch import git
+from tests.notelab.sources.upstream import ONE, TWO, make_upstream
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "upstream"
+
+
+@pytest.fixture
+def upstream(folder: Path) -> Source:
+    return make_upstream(folder)
+
+
+def _library(tmp_path: Path, mirror: Path | None = None, *, offline: bool = False) -> Library:
+    return Library(Store(tmp_path / "cache"), {"up": mirror} if mirror else {}, offline=offline)
+
+
+def _cache(tmp_path: Path) -> Path:
+    (place,) = (tmp_path / "cache/git").glob("*.git")
+    return place
+
+
+def _objects(place: Path) -> list[str]:
+    listed = git(place, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)")
+    return sorted(listed.split())
+
+
+def test_a_fetch_brings_the_pinned_commit_and_the_files_asked_for_alone(
+    tmp_path: Path, upstream: Source
+) -> None:
+    answer = _library(tmp_path).read(upstream, {ONE: None})[ONE]
+    assert isinstance(answer, Found)
+    assert answer.data == b"def one():\n    return 1\n"
+    assert (answer.blob, answer.proof) == (blob_id(answer.data), "git")
+    assert _objects(_cache(tmp_path)) == ["blob", "commit", "tree", "tree", "tree"]
+
+
+def test_a_server_that_does_not_filter_is_fetched_from_all_the_same(
+    tmp_path: Path, folder: Path
+) -> None:
+    plain = make_upstream(folder, filters=False)
+    answers = _library(tmp_path).read(plain, {ONE: None, TWO: None})
+    assert all(isinstance(one, Found) and one.proof == "git" for one in answers.values())
+
+
+def test_a_lock_that_an_ended_fetch_left_is_cleared(
+    tmp_path: Path, folder: Path, upstream: Source
+) -> None:
+    _library(tmp_path).read(upstream, {ONE: None})
+    (_cache(tmp_path) / "shallow.lock").write_text("")
+    later = Source("up", upstream.url, git(folder, "rev-parse", "main"))
+    assert isinstance(_library(tmp_path).read(later, {ONE: None})[ONE], Found)
+
+
+def test_a_commit_that_was_fetched_once_needs_no_remote_again(
+    tmp_path: Path, folder: Path, upstream: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise SourceError("no host can be reached")
+
+    _library(tmp_path).read(upstream, {ONE: None})
+    shutil.rmtree(folder)
+    shutil.rmtree(tmp_path / "cache/blobs")
+    monkeypatch.setattr(Reach, "check", refuse)
+    assert isinstance(_library(tmp_path).read(upstream, {ONE: None})[ONE], Found)
+
+
+@pytest.mark.parametrize("bare", [True, False])
+def test_a_mirror_answers_bare_or_not(tmp_path: Path, folder: Path, *, bare: bool) -> None:
+    upstream = make_upstream(folder)
+    mirror = folder
+    if bare:
+        mirror = tmp_path / "bare.git"
+        git(tmp_path, "clone", "-q", "--bare", str(folder), str(mirror))
+    answer = _library(tmp_path, mirror, offline=True).read(upstream, {ONE: None})[ONE]
+    assert isinstance(answer, Found)
+    assert answer.proof == "git"
+
+
+def test_a_linked_worktree_is_a_mirror_too(tmp_path: Path, folder: Path, upstream: Source) -> None:
+    git(folder, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    found = _library(tmp_path, tmp_path / "linked", offline=True).read(upstream, {ONE: None})
+    assert isinstance(found[ONE], Found)
+
+
+def test_a_path_that_the_commit_lacks_is_definitely_absent_and_near_ones_are_named(
+    tmp_path: Path, folder: Path, upstream: Source
+) -> None:
+    answer = _library(tmp_path, folder).read(upstream, {"pkg/deep/ones.py": None})
+    absent = answer["pkg/deep/ones.py"]
+    assert isinstance(absent, Absent)
+    assert absent.definite
+    assert absent.near[0] == ONE
+
+
+@pytest.mark.parametrize("mirrored", [True, False])
+def test_a_symbolic_link_is_refused_and_none_is_followed(
+    tmp_path: Path, folder: Path, upstream: Source, *, mirrored: bool
+) -> None:
+    library = _library(tmp_path, folder if mirrored else None)
+    answers = library.read(upstream, {"pkg/link.py": None, "pkg/linked/one.py": None})
+    link = answers["pkg/link.py"]
+    assert isinstance(link, Unreachable)
+    assert "symbolic link" in link.reasons[0]
+    through = answers["pkg/linked/one.py"]
+    assert isinstance(through, Absent)
+    assert through.definite
+
+
+def test_a_file_above_eight_mebibytes_is_not_read(
+    tmp_path: Path, folder: Path, upstream: Source
+) -> None:
+    answer = _library(tmp_path, folder).read(upstream, {"big.py": None})["big.py"]
+    assert isinstance(answer, Unreachable)
+    assert "9,100,000 bytes" in answer.reasons[0]
+
+
+def test_a_replaced_object_in_a_mirror_does_not_stand_for_the_pin(
+    tmp_path: Path, folder: Path, upstream: Source
+) -> None:
+    git(folder, "replace", upstream.commit, "main")
+    answer = _library(tmp_path, folder, offline=True).read(upstream, {ONE: None})[ONE]
+    assert isinstance(answer, Found)
+    assert b"changed" not in answer.data
+
+
+def test_a_partial_mirror_is_a_miss_and_runs_nothing_to_fill_itself(
+    tmp_path: Path, folder: Path, upstream: Source
+) -> None:
+    partial, trace = tmp_path / "partial.git", tmp_path / "trace"
+    git(tmp_path, "clone", "-q", "--bare", "--filter=blob:none", folder.as_uri(), str(partial))
+    git(partial, "config", "remote.origin.url", f"ext::sh -c touch% {trace}")
+    git(partial, "config", "protocol.ext.allow", "always")
+    git(partial, "config", "core.fsmonitor", f"touch {trace}")
+    answer = _library(tmp_path, partial, offline=True).read(upstream, {ONE: None})[ONE]
+    assert isinstance(answer, Unreachable)
+    assert any("partial.git" in reason for reason in answer.reasons)
+    assert not trace.exists()
+
+
+def test_a_hook_that_calls_us_does_not_lend_us_its_repository(
+    tmp_path: Path, folder: Path, upstream: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(tmp_path / "nowhere/objects"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "nowhere/index"))
+    assert isinstance(_library(tmp_path, folder).read(upstream, {ONE: None})[ONE], Found)
+    assert isinstance(_library(tmp_path).read(upstream, {TWO: None})[TWO], Found)
+
+
+@pytest.mark.parametrize("place", ["mirror", "remote"])
+def test_refs_are_peeled_to_the_commit(
+    tmp_path: Path, folder: Path, upstream: Source, place: str
+) -> None:
+    alone = place == "mirror"
+    library = _library(tmp_path, folder if alone else None, offline=alone)
+    tag_object = git(folder, "rev-parse", "v1")
+    assert tag_object != upstream.commit
+    for ref in ("v1", upstream.commit, upstream.commit[:10], tag_object, upstream.commit.upper()):
+        assert library.resolve(upstream, ref) == upstream.commit, ref
+    assert library.resolve(upstream, "side") == git(folder, "rev-parse", "side")
+
+
+@pytest.mark.parametrize("place", ["mirror", "remote"])
+def test_a_ref_that_does_not_exist_is_refused(
+    tmp_path: Path, folder: Path, upstream: Source, place: str
+) -> None:
+    library = _library(tmp_path, folder if place == "mirror" else None)
+    for ref in ("v2", "f" * 40, "abcdef0123"):
+        with pytest.raises(SourceError):
+            library.resolve(upstream, ref)
+
+
+@pytest.mark.parametrize(
+    "ref", ["--upload-pack=x", "-v", "a b", "a..b", "HEAD@{1}", "a\nb", "", "a:b", "a^"]
+)
+def test_a_ref_that_could_be_an_option_or_an_expression_is_refused(
+    tmp_path: Path, folder: Path, upstream: Source, ref: str
+) -> None:
+    with pytest.raises(SourceError, match="is no tag, branch or commit"):
+        _library(tmp_path, folder).resolve(upstream, ref)
+
+
+def test_ambiguous_digits_are_said_to_be_so(tmp_path: Path, folder: Path, upstream: Source) -> None:
+    del upstream
+    seen: dict[str, str] = {}
+    tree = git(folder, "rev-parse", "HEAD^{tree}")
+    for number in range(2000):  # two of 2,000 share four digits, but for one chance in 10^13
+        commit = git(folder, "commit-tree", tree, "-m", str(number))
+        if commit[:4] in seen:
+            break
+        seen[commit[:4]] = commit
+    with pytest.raises(SourceError, match="several commits begin with"):
+        _library(tmp_path, folder).resolve(Source("up", folder.as_uri(), ""), commit[:4])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ext::sh -c id",
+        "ext::x",
+        "--upload-pack=id",
+        "-oProxyCommand=id",
+        "/srv/repo.git",
+        "../repo.git",
+        "http://example.invalid/x.git",
+        "git://example.invalid/x.git",
+        "ssh://-oProxyCommand=id/x",
+        "ssh://-oProxyCommand=id@host/x",
+        "-x@host:repo",
+        "https://host:port/x",
+        "https://",
+        "file://host/x",
+        "https://example.invalid/a b",
+        "https://example.invalid/\nx",
+        "",
+    ],
+)
+def test_a_hostile_address_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(SourceError):
+        check_url(url)
+    with pytest.raises(SourceError):
+        _library(tmp_path).resolve(Source("up", url, ""), "v1")
+    answer = _library(tmp_path).read(Source("up", url, "1" * 40), {ONE: None})[ONE]
+    assert isinstance(answer, Unreachable)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://h.invalid/a.git", "ssh://git@h.invalid:22/a", "git@h.invalid:a/b.git", "file:///a/b"],
+)
+def test_an_honest_address_is_let_through(url: str) -> None:
+    check_url(url)
+
+
+def test_a_path_on_this_machine_is_refused_where_none_is_allowed() -> None:
+    with pytest.raises(SourceError):
+        check_url("file:///a/b", allow_file=False)
+
+
+@pytest.mark.parametrize("mirrored", [True, False])
+def test_a_worktree_is_a_real_clone_at_the_pin_with_nothing_run_or_followed(
+    tmp_path: Path, folder: Path, upstream: Source, *, mirrored: bool
+) -> None:
+    library, place = _library(tmp_path, folder if mirrored else None), tmp_path / "to read"
+    place.mkdir()
+    library.worktree(upstream, place)
+    assert git(place, "log", "-1", "--format=%H %s") == f"{upstream.commit} first"
+    assert git(place, "status", "--porcelain") == ""
+    assert not (place / "pkg/link.py").is_symlink()
+    assert (place / ONE).read_text() == "def one():\n    return 1\n"
+    said: list[str] = []
+    Library(Store(tmp_path / "cache"), {}, progress=said.append).worktree(upstream, place)
+    assert "already" in said[0]
+
+
+@pytest.mark.parametrize("mirrored", [True, False])
+def test_a_worktree_may_be_named_from_the_working_directory(
+    tmp_path: Path,
+    folder: Path,
+    upstream: Source,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    mirrored: bool,
+) -> None:
+    (tmp_path / "book").mkdir()
+    monkeypatch.chdir(tmp_path / "book")
+    mirror = Path("..") / folder.relative_to(tmp_path) if mirrored else None
+    for place in (Path("../to read"), Path("inner/to read")):
+        _library(tmp_path, mirror).worktree(upstream, place)
+        assert (place / ONE).read_text() == "def one():\n    return 1\n"
+        assert git(place, "log", "-1", "--format=%H") == upstream.commit
+        _library(tmp_path, mirror).worktree(upstream, place)  # it stands: nothing to do
+
+
+def test_a_worktree_is_never_laid_over_someone_elses_files(
+    tmp_path: Path, folder: Path, upstream: Source
+) -> None:
+    place = tmp_path / "mine"
+    place.mkdir()
+    (place / "thesis.txt").write_text("years of work")
+    with pytest.raises(SourceError, match="is there already"):
+        _library(tmp_path, folder).worktree(upstream, place)
+    assert [one.name for one in place.iterdir()] == ["thesis.txt"]
+
+
+def test_a_worktree_that_nobody_hands_over_leaves_nothing_behind(
+    tmp_path: Path, folder: Path, upstream: Source
+) -> None:
+    shutil.rmtree(folder)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(SourceError, match="nobody hands over"):
+        _library(tmp_path).worktree(upstream, tmp_path / "new")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_what_an_ended_fetch_left_behind_is_no_obstacle(tmp_path: Path, upstream: Source) -> None:
+    _library(tmp_path).read(upstream, {ONE: None})
+    place = _cache(tmp_path)
+    (place / "objects/pack/tmp_pack_x").write_bytes(b"PACK")
+    (place.parent / ".new-dead").mkdir()
+    (place / "config").write_text("[core]\n\trepositoryfor")
+    shutil.rmtree(tmp_path / "cache/blobs")
+    assert isinstance(_library(tmp_path).read(upstream, {TWO: None})[TWO], Found)
+
+
+_READ = """
+import sys
+from pathlib import Path
+from notelab.sources.library import Library
+from notelab.sources.answers import Source
+from notelab.sources.store import Store
+url, commit, cache, path = sys.argv[1:]
+found = Library(Store(Path(cache)), {}).read(Source("up", url, commit), {path: None})
+print(type(found[path]).__name__, getattr(found[path], "reasons", ""))
+"""
+
+
+def _reader(upstream: Source, cache: Path, **environment: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", _READ, upstream.url, upstream.commit, str(cache), ONE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
+        start_new_session=True,
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals and FIFOs")
+@pytest.mark.may_skip
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupt_in_the_middle_of_a_fetch_leaves_everything_usable(
+    tmp_path: Path, folder: Path, upstream: Source, ending: signal.Signals
+) -> None:
+    reached, transport = tmp_path / "reached", tmp_path / "transport"
+    os.mkfifo(reached)
+    os.mkfifo(tmp_path / "never")
+    # The first connection says that it stands and then never answers.
+    transport.write_text(f"#!/bin/sh\necho here > '{reached}'\nexec cat '{tmp_path / 'never'}'\n")
+    transport.chmod(0o755)
+    over_ssh = Source("up", f"ssh://h.invalid{folder}", upstream.commit)
+    reader = _reader(over_ssh, tmp_path / "cache", GIT_SSH_COMMAND=str(transport))
+    assert reached.read_text() == "here\n"
+    os.killpg(reader.pid, ending)
+    reader.communicate(timeout=30)
+    assert reader.returncode != 0
+    reached.unlink()
+    transport.write_text(f"#!/bin/sh\nexec git-upload-pack '{folder}'\n")
+    again = _reader(over_ssh, tmp_path / "cache", GIT_SSH_COMMAND=str(transport))
+    out, error = again.communicate(timeout=60)
+    assert out.startswith("Found"), out + error
+
+
+def test_two_at_once_wait_for_each_other(tmp_path: Path, upstream: Source) -> None:
+    readers = [_reader(upstream, tmp_path / "cache") for _ in range(2)]
+    outs = [reader.communicate(timeout=60) for reader in readers]
+    assert [out.split()[0] for out, _ in outs] == ["Found", "Found"], outs
+
+
+def test_a_host_that_refuses_is_asked_once_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+    done = threading.Event()
+
+    def refuse(address: tuple[str, int], timeout: float) -> None:
+        assert timeout <= 10
+        asked.append(address)
+        done.set()
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("socket.create_connection", refuse)
+    library = _library(tmp_path)
+    for name in ("a", "b"):
+        source = Source(name, f"https://h.invalid/{name}.git", "1" * 40)
+        answer = library.read(source, {ONE: None})[ONE]
+        assert isinstance(answer, Unreachable)
+        assert "git: h.invalid can't be reached (Connection refused)" in answer.reasons
+    assert done.is_set()
+    assert asked == [("h.invalid", 443)]

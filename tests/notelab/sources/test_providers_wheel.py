@@ -1,0 +1,266 @@
+"""Published packages: a few ranges of them, and never trusted to be what they say."""
+
+import csv
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from notelab.sources.answers import Absent, Found, Source, SourceError, Unreachable
+from notelab.sources.blob import blob_id
+from notelab.sources.index import wheel as wheel_provider
+from notelab.sources.index.address import Address
+from notelab.sources.index.settings import Settings
+from notelab.sources.index.wheel import open_wheel
+from notelab.sources.library import Library
+from notelab.sources.package import UnreadableMemberError, built_from
+from notelab.sources.store import Store
+from tests.notelab.sources.package_index import (
+    INFO,
+    NAME,
+    VERSION,
+    WHEEL,
+    make_wheel,
+    nobody_there,
+    serving,
+)
+
+COMMIT = "1" * 40
+DATA = b"def one():\n    return 1\n"
+PATH = "trial/one.py"
+FILES = {PATH: DATA, "trial/two.py": b"def two():\n    return 2\n"}
+PROVING = {**FILES, "trial/version.py": f"git_version = {COMMIT!r}\n".encode()}
+SOURCE = Source("up", "ext::refused", COMMIT, wheel=f"{NAME}=={VERSION}")
+
+
+pytestmark = pytest.mark.usefixtures("pip_of_its_own")
+
+
+def _library(tmp_path: Path) -> Library:
+    return Library(Store(tmp_path / "cache"), {})
+
+
+def test_two_files_of_a_large_wheel_move_a_hundredth_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_wheel(tmp_path, FILES)
+    with serving(made) as index:
+        monkeypatch.setenv("PIP_INDEX_URL", index.url)
+        known = {path: blob_id(data) for path, data in FILES.items()}
+        answers = _library(tmp_path).read(SOURCE, dict(known))
+        assert all(isinstance(one, Found) for one in answers.values()), answers
+        assert index.moved < 150_000
+        assert index.moved < made.stat().st_size / 50
+        before = index.moved
+        again = _library(tmp_path).read(SOURCE, dict(known))
+        assert [one.provider for one in again.values() if isinstance(one, Found)] == ["store"] * 2
+        assert index.moved == before
+
+
+def test_a_wheel_that_names_no_commit_proves_known_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(make_wheel(tmp_path, FILES, filler=10)) as index:
+        monkeypatch.setenv("PIP_INDEX_URL", index.url)
+        answer = _library(tmp_path).read(SOURCE, {PATH: None})[PATH]
+        assert isinstance(answer, Unreachable)
+        assert any("names no commit" in reason for reason in answer.reasons)
+
+
+@pytest.mark.parametrize(("commit", "proved"), [(COMMIT, True), ("2" * 40, False)])
+def test_a_wheel_that_names_the_pin_proves_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: str, *, proved: bool
+) -> None:
+    pinned = Source("up", "ext::refused", commit, wheel=SOURCE.wheel)
+    with serving(make_wheel(tmp_path, PROVING, filler=10)) as index:
+        monkeypatch.setenv("PIP_INDEX_URL", index.url)
+        answer = _library(tmp_path).read(pinned, {PATH: None})[PATH]
+    assert isinstance(answer, Found) is proved
+    if isinstance(answer, Found):
+        assert answer.proof == "wheel"
+
+
+def test_other_bytes_than_the_locks_are_refused_and_both_ids_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(make_wheel(tmp_path, PROVING, filler=10)) as index:
+        monkeypatch.setenv("PIP_INDEX_URL", index.url)
+        answer = _library(tmp_path).read(SOURCE, {PATH: "a" * 40})[PATH]
+    assert isinstance(answer, Unreachable)
+    assert any("a" * 40 in one and blob_id(DATA) in one for one in answer.reasons)
+
+
+def test_a_file_that_the_wheel_lacks_is_not_said_to_be_absent_from_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(make_wheel(tmp_path, PROVING, filler=10)) as index:
+        monkeypatch.setenv("PIP_INDEX_URL", index.url)
+        answer = _library(tmp_path).read(SOURCE, {"trial/ones.py": None})["trial/ones.py"]
+    assert isinstance(answer, Absent)
+    assert not answer.definite
+    assert PATH in answer.near
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"\0\xff garbage",
+        b"{",
+        b"<a href='file:///etc/hostname'>shardbook_trial-1.0-py3-none-any.whl</a>",
+    ],
+)
+def test_an_index_that_answers_garbage_is_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: bytes
+) -> None:
+    with serving(page=page) as index:
+        monkeypatch.setenv("PIP_INDEX_URL", index.url)
+        answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
+    assert isinstance(answer, Unreachable)
+    assert "wheel" in answer.reasons[-1]
+    assert "\n" not in answer.reasons[-1]
+
+
+def test_an_index_that_serves_no_wheel_where_it_says_so_is_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rubbish = tmp_path / "rubbish"
+    rubbish.write_bytes(b"PK\x05\x06" * 30_000)
+    with serving(rubbish) as index:
+        monkeypatch.setenv("PIP_INDEX_URL", index.url)
+        answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
+    assert isinstance(answer, Unreachable)
+
+
+def test_a_server_that_knows_no_ranges_is_not_downloaded_from(tmp_path: Path) -> None:
+    with serving(make_wheel(tmp_path, FILES)) as index:
+        index.ranges = False
+        with pytest.raises(SourceError):
+            open_wheel(
+                Address(index.url.replace("/simple", f"/files/{WHEEL}"), WHEEL), Settings(), "wheel"
+            )
+
+
+def test_an_index_that_is_not_there_is_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with nobody_there() as gone:
+        monkeypatch.setenv("PIP_INDEX_URL", gone)
+        answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
+    assert isinstance(answer, Unreachable)
+    assert "wheel" in answer.reasons[-1]
+
+
+def test_credentials_of_the_index_are_never_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with nobody_there() as gone:
+        monkeypatch.setenv("PIP_INDEX_URL", gone.replace("//", "//reader:s3cret@"))
+        answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
+    assert isinstance(answer, Unreachable)
+    assert "s3cret" not in " ".join(answer.reasons)
+
+
+def test_a_wheel_in_a_folder_of_wheels_is_read_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "some wheels"
+    folder.mkdir()
+    make_wheel(folder, FILES, filler=10)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", folder.as_uri())
+    answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
+    assert isinstance(answer, Found), answer
+
+
+def test_a_member_longer_than_it_says_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_wheel(tmp_path, {"bomb.py": b"#" * 1_000_000, "lying.py": b"#" * 1000}, filler=10)
+    content = path.read_bytes()
+    content = content.replace((1000).to_bytes(4, "little"), (900).to_bytes(4, "little"))
+    path.write_bytes(content)
+    opened = open_wheel(Address(path.as_uri(), WHEEL), Settings(), "wheel")
+    with pytest.raises(UnreadableMemberError):
+        opened.read("lying.py")
+    monkeypatch.setattr(wheel_provider, "MAX_FILE_BYTES", 10_000)
+    with pytest.raises(UnreadableMemberError, match="above"):
+        opened.read("bomb.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "commit"),
+    [
+        (b"git_version = 'abc'", "abc"),
+        (b"from typing import Optional\ngit_version: Optional[str] = 'abc'", "abc"),
+        (b"git_version = print('run')", None),
+        (b"git_version = 7", None),
+        (b"def (", None),
+        (b"\0", None),
+        (b"-" * 100_000 + b"1", None),
+        (b"# git_version = 'abc'", None),
+    ],
+)
+def test_the_commit_is_read_out_of_a_version_file_without_running_it(
+    text: bytes, commit: str | None
+) -> None:
+    assert built_from(text) == commit
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    site = tmp_path / "site"
+    with zipfile.ZipFile(make_wheel(tmp_path, PROVING, filler=10)) as archive:
+        archive.extractall(site)
+    monkeypatch.syspath_prepend(str(site))
+    return site
+
+
+def _offline(tmp_path: Path, source: Source = SOURCE, path: str = PATH) -> object:
+    library = Library(Store(tmp_path / "cache"), {}, offline=True)
+    return library.read(source, {path: None})[path]
+
+
+def test_an_installed_distribution_that_names_the_pin_answers(
+    tmp_path: Path, installed: Path
+) -> None:
+    answer = _offline(tmp_path)
+    assert isinstance(answer, Found)
+    assert (answer.proof, answer.provider) == ("wheel", "installed")
+
+
+def test_a_local_version_counts_as_its_release(tmp_path: Path, installed: Path) -> None:
+    metadata = installed / INFO / "METADATA"
+    metadata.write_text(metadata.read_text().replace("Version: 1.0", "Version: 1.0+cpu"))
+    assert isinstance(_offline(tmp_path), Found)
+
+
+def test_another_version_does_not_answer(tmp_path: Path, installed: Path) -> None:
+    other = Source("up", "ext::refused", COMMIT, wheel=f"{NAME}==1.0.1")
+    answer = _offline(tmp_path, other)
+    assert isinstance(answer, Unreachable)
+    assert "is 1.0, the pin is 1.0.1" in answer.reasons[0]
+
+
+def test_an_installed_file_that_was_edited_does_not_answer(tmp_path: Path, installed: Path) -> None:
+    (installed / PATH).write_bytes(DATA + b"# mine\n")
+    answer = _offline(tmp_path)
+    assert isinstance(answer, Unreachable)
+    assert "was changed after it was installed" in answer.reasons[0]
+
+
+def test_an_installed_link_is_not_followed(tmp_path: Path, installed: Path) -> None:
+    (tmp_path / "elsewhere.py").write_bytes(DATA)
+    (installed / PATH).unlink()
+    (installed / PATH).symlink_to(tmp_path / "elsewhere.py")
+    answer = _offline(tmp_path)
+    assert isinstance(answer, Unreachable)
+    assert "symbolic link" in answer.reasons[0]
+
+
+def test_a_file_that_record_does_not_list_does_not_answer(tmp_path: Path, installed: Path) -> None:
+    (installed / "trial/stray.py").write_bytes(DATA)
+    assert not isinstance(_offline(tmp_path, path="trial/stray.py"), Found)
+    with (installed / INFO / "RECORD").open(newline="") as stream:
+        assert "trial/stray.py" not in [row[0] for row in csv.reader(stream)]
+    assert str(installed) in sys.path

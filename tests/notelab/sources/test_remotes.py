@@ -1,0 +1,244 @@
+"""The git host and the package index: asked at the same time, and not again for some minutes."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from notelab.sources.answers import Absent, Found, Offered, Source, SourceError, Unreachable
+from notelab.sources.blob import blob_id
+from notelab.sources.git.remote import Remote
+from notelab.sources.index import address, published
+from notelab.sources.kept import MINUTES, Kept
+from notelab.sources.library import Library
+from notelab.sources.store import Store
+from tests.notelab.sources.package_index import NAME, VERSION, WHEEL, Index, make_wheel, serving
+
+pytestmark = pytest.mark.usefixtures("pip_of_its_own")
+LONG = 60  # seconds that a test waits for an event before it fails
+COMMIT = "1" * 40
+DATA, OTHER = b"def one():\n    return 1\n", b"def two():\n    return 2\n"
+PATH, SECOND = "trial/one.py", "trial/two.py"
+FILES = {PATH: DATA, SECOND: OTHER, "trial/version.py": f"git_version = {COMMIT!r}\n".encode()}
+SOURCE = Source("up", "https://git-host.invalid/up.git", COMMIT, wheel=f"{NAME}=={VERSION}")
+
+
+class Host:
+    """A git host that is asked whether it is there, and answers when a test lets it."""
+
+    def __init__(self) -> None:
+        self.asked = self.answered = 0
+        self.may_answer = threading.Event()
+        self.there = False
+
+    def reach(self) -> None:
+        self.asked += 1
+        answers = self.may_answer.wait(LONG)
+        self.answered += 1
+        assert answers
+        if not self.there:
+            raise SourceError("git-host.invalid can't be reached (no such host)")
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    made = Host()
+    monkeypatch.setattr(Remote, "reach", lambda _remote, _url: made.reach())
+    yield made
+    made.may_answer.set()
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
+    with serving(make_wheel(tmp_path, FILES, filler=10)) as running:
+        monkeypatch.setenv("PIP_INDEX_URL", running.url)
+        yield running
+
+
+def _library(tmp_path: Path, *, anew: bool = False) -> Library:
+    return Library(Store(tmp_path / "cache"), {}, anew=anew)
+
+
+def _read(library: Library, path: str, blob: str | None) -> object:
+    return library.read(SOURCE, {path: blob})[path]
+
+
+def test_a_known_file_comes_out_of_the_wheel_while_the_git_host_is_still_silent(
+    tmp_path: Path, host: Host, index: Index
+) -> None:
+    answer = _read(_library(tmp_path), PATH, blob_id(DATA))
+    assert isinstance(answer, Found)
+    assert answer.provider == "wheel"
+    assert host.answered == 0
+
+
+def test_a_file_that_nobody_knows_waits_for_git_whose_word_is_stronger(
+    tmp_path: Path, host: Host, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.there = True
+    offered = {PATH: Offered(DATA, "git")}
+    monkeypatch.setattr(Remote, "offer", lambda _remote, _source, _wanted: offered)
+    # git answers only once the wheel has been read: the wheel must not win for being first.
+    original = published.Published.offer
+
+    def offer(self: published.Published, *arguments: object) -> object:
+        answers = original(self, *arguments)  # type: ignore[arg-type]
+        host.may_answer.set()
+        return answers
+
+    monkeypatch.setattr(published.Published, "offer", offer)
+    answer = _read(_library(tmp_path), PATH, None)
+    assert isinstance(answer, Found)
+    assert (answer.provider, answer.proof) == ("git", "git")
+
+
+def test_a_file_that_nobody_knows_comes_out_of_a_wheel_that_names_the_pin_where_git_is_not(
+    tmp_path: Path, host: Host, index: Index
+) -> None:
+    host.may_answer.set()
+    answer = _read(_library(tmp_path), PATH, None)
+    assert isinstance(answer, Found)
+    assert (answer.provider, answer.proof) == ("wheel", "wheel")
+
+
+def test_several_sources_are_asked_at_the_same_time_and_each_once(
+    tmp_path: Path, host: Host, index: Index
+) -> None:
+    host.may_answer.set()
+    meeting = threading.Barrier(2)
+    index.before_page = lambda: meeting.wait(LONG)
+    other = Source("other", SOURCE.url, "2" * 40, wheel=SOURCE.wheel)
+    library = _library(tmp_path)
+    known = {PATH: blob_id(DATA), SECOND: blob_id(OTHER)}
+    questions = [(one, {path: blob}) for one in (SOURCE, other) for path, blob in known.items()]
+    library.ahead([(source, dict(wanted)) for source, wanted in questions])
+    asked = len(index.requests)
+    for source, wanted in questions:
+        assert all(isinstance(one, Found) for one in library.read(source, dict(wanted)).values())
+    assert len(index.requests) == asked
+    assert index.asked_for("/simple/") == 2
+
+
+def test_where_a_wheel_is_need_not_be_asked_again(tmp_path: Path, host: Host, index: Index) -> None:
+    for path, data in ((PATH, DATA), (SECOND, OTHER)):
+        assert isinstance(_read(_library(tmp_path), path, blob_id(data)), Found)
+    assert index.asked_for("/simple/") == 1
+
+
+def test_a_wheel_that_moved_is_looked_for_again(tmp_path: Path, host: Host, index: Index) -> None:
+    _read(_library(tmp_path), PATH, blob_id(DATA))
+    index.files["moved/" + WHEEL] = index.files.pop(WHEEL)
+    index.page = f"<a href='/files/moved/{WHEEL}'>{WHEEL}</a>".encode()
+    assert isinstance(_read(_library(tmp_path), SECOND, blob_id(OTHER)), Found)
+    assert index.asked_for("/simple/") == 2
+
+
+def test_an_address_with_a_secret_in_it_is_not_kept(
+    tmp_path: Path, host: Host, index: Index
+) -> None:
+    index.files[f"{WHEEL}?token=s3cret"] = index.files[WHEEL]
+    index.page = f"<a href='/files/{WHEEL}?token=s3cret'>{WHEEL}</a>".encode()
+    assert isinstance(_read(_library(tmp_path), PATH, blob_id(DATA)), Found)
+    kept = [one.read_bytes() for one in (tmp_path / "cache").rglob("*") if one.is_file()]
+    assert kept
+    assert not [one for one in kept if b"s3cret" in one]
+
+
+def test_a_file_that_the_wheel_lacks_asks_nobody_the_next_time(
+    tmp_path: Path, host: Host, index: Index
+) -> None:
+    host.may_answer.set()
+    for path in ("trial/three.py", "trial/four.py"):
+        answer = _read(_library(tmp_path), path, "a" * 40)
+        assert isinstance(answer, Unreachable)
+        assert any("holds no such file" in reason for reason in answer.reasons)
+    before, asked = len(index.requests), host.asked
+    answer = _read(_library(tmp_path), "trial/ones.py", None)
+    assert isinstance(answer, Absent)
+    assert PATH in answer.near
+    assert (len(index.requests), host.asked) == (before, asked) == (before, 1)
+
+
+@pytest.mark.parametrize("fault", ["no wheel", "no index", "no answer"])
+def test_a_no_is_kept_for_some_minutes_and_says_how_to_ask_again(
+    tmp_path: Path, host: Host, index: Index, fault: str
+) -> None:
+    host.may_answer.set()
+    if fault == "no wheel":
+        index.page = b"<a href='x'>x</a>"
+    elif fault == "no index":
+        index.status = 500
+    else:
+        index.ranges = False
+    first = _read(_library(tmp_path), PATH, blob_id(DATA))
+    assert isinstance(first, Unreachable)
+    before = len(index.requests)
+    again = _read(_library(tmp_path), PATH, blob_id(DATA))
+    assert isinstance(again, Unreachable)
+    assert (len(index.requests), host.asked) == (before, 1)
+    assert [
+        reason.count("asked just now, `shardbook fetch` asks again")
+        for reason in again.reasons
+        if "installed" not in reason
+    ] == [1, 1]
+    index.page, index.status, index.ranges = None, 0, True
+    assert isinstance(_read(_library(tmp_path, anew=True), PATH, blob_id(DATA)), Found)
+    # and what was answered then counts from now on
+    assert isinstance(_read(_library(tmp_path), SECOND, blob_id(OTHER)), Found)
+
+
+def test_a_server_that_never_ends_its_answer_is_given_up(
+    tmp_path: Path, host: Host, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.may_answer.set()
+    never = threading.Event()
+    index.before_page = lambda: never.wait(LONG)
+    monkeypatch.setattr(address, "_SECONDS", 0.01)
+    try:
+        answer = _read(_library(tmp_path), PATH, blob_id(DATA))
+    finally:
+        never.set()
+    assert isinstance(answer, Unreachable)
+    assert "gave no whole answer" in answer.reasons[-1]
+
+
+def test_damaged_answers_are_asked_for_again(tmp_path: Path, host: Host, index: Index) -> None:
+    host.may_answer.set()
+    _read(_library(tmp_path), PATH, blob_id(DATA))
+    damaged = [one for one in (tmp_path / "cache/answers").rglob("*") if one.is_file()]
+    assert damaged
+    for one in damaged:
+        one.write_bytes(b"\0damaged")
+    assert isinstance(_read(_library(tmp_path), SECOND, blob_id(OTHER)), Found)
+
+
+def test_where_nothing_can_be_kept_everything_is_asked_and_nothing_fails(
+    tmp_path: Path, host: Host, index: Index
+) -> None:
+    host.may_answer.set()
+    (tmp_path / "cache").write_text("a file, no folder")
+    said: list[str] = []
+    library = Library(Store(tmp_path / "cache"), {}, progress=said.append)
+    assert isinstance(_read(library, PATH, blob_id(DATA)), Found)
+    assert isinstance(_read(library, "trial/three.py", "a" * 40), Unreachable)
+    assert ["cannot be written" in line for line in said] == [True]
+
+
+def test_a_no_counts_for_some_minutes_and_never_from_the_future(tmp_path: Path) -> None:
+    now = 1e9
+    kept = Kept(tmp_path, now=lambda: now)
+    kept.refuse("gone", "git", "up")
+    now += MINUTES * 60 - 1
+    assert kept.refusal("git", "up") == "gone; asked 10 min ago, `shardbook fetch` asks again"
+    assert kept.refusal("git", "other") == ""
+    assert Kept(tmp_path, anew=True, now=lambda: now).refusal("git", "up") == ""
+    now += 1
+    assert kept.refusal("git", "up") == ""
+    now -= 1e6  # the clock was set back
+    assert kept.refusal("git", "up") == ""
+    kept.put("no", ("git", "up"), ["what another version kept"])
+    assert kept.refusal("git", "up") == ""
+    kept.refuse("gone", "git", "up")
+    kept.refuse("", "git", "up")
+    assert kept.refusal("git", "up") == ""

@@ -1,0 +1,30 @@
+"""A repository to be cited, with what a hostile or awkward one may hold."""
+
+from pathlib import Path
+
+from notelab.sources.answers import Source
+from tests.notelab.scratch import git
+
+ONE = "pkg/deep/one.py"
+TWO = "pkg/deep/two.py"
+
+
+def make_upstream(folder: Path, *, filters: bool = True) -> Source:
+    """Make a repository of two commits and return it as a source pinned to the first."""
+    (folder / "pkg/deep").mkdir(parents=True)
+    (folder / ONE).write_text("def one():\n    return 1\n")
+    (folder / TWO).write_text("def two():\n    return 2\n")
+    (folder / "big.py").write_bytes(b"# long\n" * 1_300_000)
+    (folder / "pkg/link.py").symlink_to("/etc/hostname")
+    (folder / "pkg/linked").symlink_to("deep")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "first")
+    git(folder, "tag", "-a", "v1", "-m", "one")
+    commit = git(folder, "rev-parse", "HEAD")
+    (folder / ONE).write_text("def one():\n    return 'changed'\n")
+    git(folder, "commit", "-q", "-a", "-m", "second")
+    git(folder, "branch", "side")
+    for setting in ("allowFilter", "allowAnySHA1InWant"):
+        git(folder, "config", f"uploadpack.{setting}", str(filters).lower())
+    return Source(name="up", url=folder.as_uri(), commit=commit)

@@ -1,0 +1,123 @@
+"""A citation on a page of the site: a permalink, a card; what is cited can't run anything."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sitelab.citations import card, live_citations
+from sitelab.citations.card import Highlighted
+from sitelab.citations.cited import Cited, by_page, permalink
+
+REPOSITORY = Path(__file__).parents[3]
+CITED = Cited(
+    source="megatron",
+    path="megatron/core/a.py",
+    first=2,
+    last=3,
+    symbol="Layer.forward",
+    commit="55ac7082517c3878ae653c07c09c534b8aed49f6",
+    release="core_v0.16.1",
+    licence="BSD-3-Clause",
+    permalink="https://github.com/NVIDIA/Megatron-LM/blob/55ac/megatron/core/a.py#L2-L3",
+    text=("def f():", '    """A string', "    of two lines.", '    """'),
+)
+TEXT = "megatron/core/a.py:L2-L3"
+
+
+def link(html: str, cited: Cited, folder: Path, language: str = "en") -> str:
+    return live_citations.linked(
+        html,
+        {TEXT: cited},
+        language=language,
+        url="es/experiments/lab/note/",
+        site=folder,
+        highlighted=Highlighted(),
+    )
+
+
+def test_a_citation_becomes_a_permalink_with_a_card(tmp_path: Path) -> None:
+    html = link(f"<p>So <code>{TEXT}</code>.</p>", CITED, tmp_path)
+    assert f'href="{CITED.permalink}"' in html
+    address = html.split('data-card="')[1].split('"')[0]
+    assert address.startswith("../../../../assets/citations/")
+    shown = (tmp_path / "assets/citations" / address.rsplit("/", 1)[1]).read_text()
+    assert "lines 2–3 in <code>Layer.forward</code>" in shown
+    assert "of two lines." in shown
+    assert "def f" not in shown.replace("<", " <")
+    assert "licence BSD-3-Clause" in shown
+
+
+def test_a_card_speaks_the_language_of_its_page(tmp_path: Path) -> None:
+    link(f"<code>{TEXT}</code>", CITED, tmp_path, "es")
+    (only,) = (tmp_path / "assets/citations").iterdir()
+    assert "líneas 2–3" in only.read_text()
+    assert "licencia BSD-3-Clause" in only.read_text()
+
+
+def test_lines_are_highlighted_as_part_of_their_file() -> None:
+    # Line 2 begins a string that ends beyond the citation: alone it would not even be Python.
+    assert '<span class="sd">' in card.of(CITED, "en", Highlighted())
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        f"<pre><code>{TEXT}</code></pre>",
+        f'<a href="x"><code>{TEXT}</code></a>',
+        "<p><code>another/file.py:L1</code></p>",
+    ],
+)
+def test_code_blocks_links_and_other_code_are_left_alone(html: str, tmp_path: Path) -> None:
+    assert link(html, CITED, tmp_path) == html
+
+
+def test_without_the_text_a_citation_is_a_plain_permalink(tmp_path: Path) -> None:
+    html = link(f"<code>{TEXT}</code>", msgspec.structs.replace(CITED, text=None), tmp_path)
+    assert f'href="{CITED.permalink}"' in html
+    assert "data-card" not in html
+    nowhere = msgspec.structs.replace(CITED, text=None, permalink="")
+    assert link(f"<code>{TEXT}</code>", nowhere, tmp_path) == f"<code>{TEXT}</code>"
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen += [tag, *(name for name, _ in attrs)]
+
+
+@pytest.mark.parametrize("path", ["a.py", "a.unknown", "a.html"])
+def test_nothing_that_is_cited_can_run(path: str) -> None:
+    evil = '<script>alert(1)</script>"><img src=x onerror=alert(1)>'
+    hostile = Cited(
+        source=evil, path=evil + path, first=1, last=1, symbol=evil, commit=evil, release=evil,
+        licence=evil, permalink="https://example.org/" + evil, text=(evil, "</span></code>"),
+    )  # fmt: skip
+    for language in ("en", "es"):
+        tags = Tags()
+        tags.feed(card.of(hostile, language, Highlighted()))
+        assert not {"script", "img", "onerror", "src"} & set(tags.seen)
+
+
+def test_hosts_whose_form_is_unknown_get_no_permalink() -> None:
+    assert permalink("file:///srv/x.git", "55ac", "a.py", 1, 1) == ""
+    assert permalink("https://github.com/o/r", "55ac", "a.py", 1, 1).endswith(
+        "/r/blob/55ac/a.py#L1"
+    )
+
+
+def test_every_citation_of_the_workbook_is_resolved() -> None:
+    pages = by_page(REPOSITORY)
+    note = pages[REPOSITORY / "experiments/35-reading-notes/megatron-tp-layers.md"]
+    assert len(note) >= 20
+    first = note["megatron/core/tensor_parallel/layers.py:L134-L143"]
+    assert first.symbol == "_initialize_affine_weight_gpu"
+    assert first.permalink.endswith("/megatron/core/tensor_parallel/layers.py#L134-L143")
+    assert first.text
+    assert any("_initialize_affine_weight_gpu" in line for line in first.text)

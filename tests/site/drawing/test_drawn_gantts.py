@@ -1,0 +1,91 @@
+"""Each task of each drawn gantt starts and ends where its source says, read off the drawn axis.
+
+Mermaid takes a task's times in two ways (`dateFormat X`: starts as milliseconds, ends as seconds),
+parses all and draws what nobody wrote. So nothing here asks mermaid: the source is read as its
+author would, and the picture as its reader would.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.site.drawing.drawn import WIDTHS, Drawings
+
+# How many milliseconds one is, in the source and on the axis.
+SOURCE = {"x": 1, "X": 1000}
+AXIS = {"%Q": 1, "%s": 1000}
+TAGS = {"active", "done", "crit", "milestone"}
+NOT_TASKS = ("gantt", "title", "dateFormat", "axisFormat", "section", "%%", "tickInterval")
+PIXELS = 1.5
+
+
+class Task(NamedTuple):
+    """A task as its line has it, its times in milliseconds."""
+
+    name: str
+    start: float
+    end: float
+
+
+def said(text: str, key: str) -> str:
+    found = re.search(rf"^\s*{key}\s+(\S+)\s*$", text, re.MULTILINE)
+    assert found, f"a gantt without {key} has dates on its axis, which this test doesn't read"
+    return found[1]
+
+
+def tasks(text: str) -> list[Task]:
+    """Read a gantt's tasks; each has a start and an end, in whole numbers."""
+    unit = SOURCE[said(text, "dateFormat")]
+    found = []
+    for line in (line.strip() for line in text.splitlines()):
+        if not line or line.startswith(NOT_TASKS):
+            continue
+        name, _, rest = line.partition(":")
+        parts = [part for part in re.split(r"\s*,\s*", rest.strip()) if part not in TAGS]
+        assert all(part.isdigit() for part in parts[-2:]), f"this test reads no such time: {line}"
+        found.append(Task(name.strip(), int(parts[-2]) * unit, int(parts[-1]) * unit))
+    return found
+
+
+class Axis:
+    """The drawn axis: which time stands where."""
+
+    def __init__(self, ticks: list[dict[str, Any]], unit: int) -> None:
+        first, last = (min, max)
+        times = [int(tick["text"]) * unit for tick in ticks]
+        places = [tick["centre"] for tick in ticks]
+        self.origin, self.place = first(times), first(places)
+        self.scale = (last(places) - first(places)) / (last(times) - first(times))
+
+    def at(self, time: float) -> float:
+        return self.place + (time - self.origin) * self.scale
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_each_task_starts_and_ends_where_its_source_says(
+    drawings: Drawings, language: str, width: int
+) -> None:
+    charts = [one for one in drawings(language, width, "light") if one.facts["kind"] == "gantt"]
+    assert len(charts) >= 2  # the synthesis' and theory 3's
+    for page, text, facts in charts:
+        axis = Axis(facts["ticks"], AXIS[said(text, "axisFormat")])
+        wanted = tasks(text)
+        assert [name["text"] for name in facts["names"]] == [task.name for task in wanted], page
+        for task, bar in zip(wanted, facts["bars"], strict=True):
+            drawn = (bar["centre"],) * 2 if bar["point"] else (bar["left"], bar["right"])
+            for time, place in zip((task.start, task.end), drawn, strict=True):
+                assert abs(axis.at(time) - place) < PIXELS, (page, task, time, place)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_a_tracks_name_stands_beside_its_bars_not_on_them(
+    drawings: Drawings, language: str, width: int
+) -> None:
+    for page, _, facts in drawings(language, width, "light"):
+        for section in facts["sections"]:
+            assert section["right"] <= min(bar["left"] for bar in facts["bars"]), (page, section)

@@ -1,0 +1,78 @@
+"""Every letter of every diagram can be read: on a telephone and on a desk, in both palettes."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from tests.site.drawing.drawn import SCHEMES, WIDTHS, Drawings
+from tests.site.reader import Reader
+
+SMALLEST = 11.0  # px on the screen, whatever the drawing was shrunk by
+CONTRAST = 4.5  # WCAG 2's level AA for text
+SYNTHESIS = "experiments/35-reading-notes/synthesis/"
+
+
+def over(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Tell whether two texts lie over one another, by more than their boxes' rims."""
+    across = min(one["right"], other["right"]) - max(one["left"], other["left"])
+    down = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
+    return across > 2 and down > 4
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_every_letter_is_large_whole_and_stands_out(
+    drawings: Drawings, language: str, width: int, scheme: str
+) -> None:
+    looked_at = 0
+    for page, _, facts in drawings(language, width, scheme):
+        assert facts["width"] <= facts["room"], (page, facts["kind"])  # none of it off the screen
+        for letter in facts["letters"]:
+            which = (page, letter["text"])
+            assert letter["height"] >= SMALLEST, (which, letter["height"])
+            assert letter["cut"] <= 1, (which, letter["cut"])
+            assert letter["contrast"] >= CONTRAST, (which, letter["contrast"])
+            looked_at += 1
+    assert looked_at > 100
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_no_words_of_a_diagram_lie_over_others(
+    drawings: Drawings, language: str, width: int
+) -> None:
+    for page, _, facts in drawings(language, width, "light"):
+        apart = [letter for letter in facts["letters"] if facts["kind"] != "sequence"]
+        for one, other in combinations(apart, 2):
+            assert not over(one, other), (page, one["text"], other["text"])
+
+
+@pytest.fixture
+def pocket(browser: Any, served: str) -> Any:
+    """A window that is made narrow while one looks, narrower than any telephone of today."""
+    reader = Reader(browser, served, viewport={"width": 1440, "height": 900})
+    yield reader
+    reader.context.close()
+
+
+def test_in_a_window_made_narrow_a_diagram_is_drawn_anew_and_scrolls_before_it_is_too_small(
+    pocket: Reader,
+) -> None:
+    page = pocket.read(SYNTHESIS)
+    pocket.drawn()
+    page.set_viewport_size({"width": 240, "height": 600})
+    pocket.until(
+        """() => {
+          const [flowchart, gantt] = document.querySelectorAll("div.mermaid svg");
+          const shown = flowchart.getBoundingClientRect().width / flowchart.viewBox.baseVal.width;
+          return gantt.viewBox.baseVal.width === gantt.parentElement.clientWidth
+            && 16 * shown >= 11
+            && flowchart.parentElement.scrollWidth > flowchart.parentElement.clientWidth
+            && flowchart.parentElement.tabIndex === 0;
+        }"""
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= 240

@@ -1,0 +1,103 @@
+"""Formulas: drawn when the site is built, wrong ones said in their place, none that can run."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from sitelab import katex
+from sitelab.drawing import formulas
+from sitelab.katex import Drawn, Formulas
+
+
+@pytest.fixture(scope="module")
+def engine() -> Formulas:
+    return Formulas()
+
+
+def marked(tex: str, tag: str = "span") -> str:
+    opening, closing = (r"\(", r"\)") if tag == "span" else (r"\[", r"\]")
+    return f'<{tag} class="arithmatex">{opening}{tex}{closing}</{tag}>'
+
+
+def test_a_formula_is_drawn_for_eyes_and_for_a_screen_reader(engine: Formulas) -> None:
+    html, wrong = formulas.drawn(marked("a &lt; b"), engine.draw, language="en")
+    assert not wrong
+    assert "<mo>&lt;</mo>" in html
+    assert 'aria-hidden="true"' in html
+
+
+def test_a_formula_of_its_own_lines_is_displayed(engine: Formulas) -> None:
+    html, _ = formulas.drawn(marked("x", "div"), engine.draw, language="en")
+    assert html.startswith('<div class="formula"')
+    assert "katex-display" in html
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "can't be drawn"), ("es", "no se puede")])
+def test_a_wrong_formula_shows_its_source_and_why(
+    engine: Formulas, language: str, words: str
+) -> None:
+    html, wrong = formulas.drawn(marked(r"\frac{&lt;b>"), engine.draw, language=language)
+    assert words in html
+    assert "Unexpected end of input" in html
+    assert r"\frac{&lt;b&gt;" in html
+    assert len(wrong) == 1
+
+
+@pytest.mark.parametrize(
+    "tex",
+    [
+        r"\href{javascript:alert(1)}{x}",
+        r"\url{javascript:alert(1)}",
+        r"\includegraphics{https://example.invalid/x.png}",
+        r"\htmlData{onclick=alert(1)}{x}",
+        r"\htmlStyle{position:fixed}{x}",
+        r"\def\a{\a\a}\a",
+        "{" * 20_000,
+        "a\0b",
+    ],
+)
+def test_what_could_link_load_or_run_away_is_refused(engine: Formulas, tex: str) -> None:
+    answer = engine.draw(tex, display=False)
+    assert answer.error
+    assert not answer.html
+    assert engine.draw("x", display=False).html, "the engine lives on"
+
+
+def test_markup_in_a_formula_is_text(engine: Formulas) -> None:
+    html = engine.draw(r"\text{<script>alert(1)</script>}", display=False).html
+    assert html
+    assert "<script" not in html
+
+
+def test_only_a_page_with_a_formula_loads_its_style() -> None:
+    plain = "<head></head><p>katex"
+    assert formulas.styled(plain, "..") == plain
+    drawn = formulas.styled('<head></head><span class="katex">', "../..")
+    assert '<link rel="stylesheet" href="../../assets/katex/katex.min.css"></head>' in drawn
+
+
+def test_formulas_are_drawn_once(engine: Formulas) -> None:
+    assert engine.draw("y", display=False) is engine.draw("y", display=False)
+
+
+def test_code_that_looks_like_a_formula_is_left_alone() -> None:
+    html = "<pre><code>\\(x\\)</code></pre>"
+    assert formulas.drawn(html, lambda *_, **__: Drawn(error="no"), language="en") == (html, [])
+
+
+def test_the_vendored_katex_is_the_one_that_version_names() -> None:
+    number, digest = katex.version()
+    script = (katex.HERE / "katex.min.js").read_bytes()
+    assert sha256(script).hexdigest() == digest
+    assert f'version:"{number}"'.encode() in script.replace(b" ", b"")
+    assert "MIT" in (katex.HERE / "katex.LICENSE").read_text()
+
+
+def test_every_font_that_the_style_names_first_is_served() -> None:
+    style = (katex.HERE / "katex.min.css").read_text()
+    named = {part.split(")")[0] for part in style.split("url(")[1:] if ".woff2)" in part}
+    assert named
+    assert named <= {Path(name).as_posix() for name in katex.served()}

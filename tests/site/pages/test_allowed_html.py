@@ -1,0 +1,52 @@
+"""What a page's HTML may hold; nothing that runs, loads from elsewhere or passes for the site's."""
+
+from __future__ import annotations
+
+import pytest
+
+from sitelab.pages import allowed_html, plain_title
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<p>a <a href="../x/#y">b</a> <a href="https://example.org/">c</a></p>',
+        '<details class="question" open=""><summary>q</summary><p>a</p></details>',
+        '<th style="text-align:right">1</th>',
+        '<div class="mermaid">flowchart LR\n  A["&lt;br/&gt;"]</div>',
+        '<pre><code><a id="__codelineno-0-1" name="__codelineno-0-1"></a>x</code></pre>',
+        '<img src="../assets/check.svg" alt="a">',
+    ],
+)
+def test_what_pages_are_made_of_stays_as_it_is(html: str) -> None:
+    inside = html if "<th" not in html else f"<table><tbody><tr>{html}</tr></tbody></table>"
+    assert allowed_html.cleaned(inside) == inside
+
+
+@pytest.mark.parametrize(
+    ("html", "kept"),
+    [
+        ("<script>x()</script>a", "a"),
+        ('<img src="x" onerror="y()">', '<img src="x">'),
+        ('<a href="JaVaScRiPt:x()">a</a>', "<a>a</a>"),
+        ('<a href="java&#10;script:x()">a</a>', "<a>a</a>"),
+        ('<a href="data:text/html,x">a</a>', "<a>a</a>"),
+        ('<img src="https://example.invalid/x.png">', "<img>"),
+        ('<img src="//example.invalid/x.png">', "<img>"),
+        ('<img src="\\\\example.invalid/x.png">', "<img>"),
+        ('<td style="position:fixed">a</td>', "a"),
+        ('<p style="position:fixed">a</p>', "<p>a</p>"),
+        ('<svg onload="x()"><style>@import "x"</style></svg>a', "a"),
+        ('<iframe src="x"></iframe><base href="x"><form action="x"><input></form>a', "a"),
+        ('<div id="__config">{}</div>', "<div>{}</div>"),
+        ('<a data-card="x" class="citation">a</a>', '<a class="citation">a</a>'),
+    ],
+)
+def test_what_runs_loads_or_covers_is_left_out(html: str, kept: str) -> None:
+    assert allowed_html.cleaned(html) == kept
+
+
+def test_a_title_is_text_however_it_came() -> None:
+    assert plain_title.text("<script>") == "&lt;script&gt;"
+    assert plain_title.text("&lt;script&gt;") == "&lt;script&gt;"
+    assert plain_title.text(["<b>"]) == "[&#x27;&lt;b&gt;&#x27;]"

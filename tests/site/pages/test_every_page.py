@@ -1,0 +1,99 @@
+"""Every page of the built site, in both languages, in a real browser, at a telephone's width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.site.pages.places import Place, places
+from tests.site.reader import Reader
+
+# What axe calls serious or critical, a reader with a screen reader or poor sight calls a wall. Of
+# what passes nothing is asked, nor how to select it: that takes axe longer than to look.
+AXE = """async ([within, options]) => (await axe.run(
+    within, {preload: false, resultTypes: ["violations"], selectors: false, ...options}))
+  .violations.filter(found => ["serious", "critical"].includes(found.impact))
+  .map(found => `${found.id}: ${found.nodes.length} × ${found.nodes[0].html.slice(0, 200)}`)"""
+# Around the content every page has the same: that is read once, below.
+CONTENT = {"include": [".md-content"]}
+EVERYTHING = {"exclude": [".nothing"]}
+SHAPE = {"rules": {"color-contrast": {"enabled": False}}}
+COLOUR = {"runOnly": ["color-contrast"]}
+# What is on a page; and how elements are nested, by tag and class: what their colours depend on.
+SHOWN = """() => {
+  const seen = new Set();
+  const walk = (element, above) => {
+    const path = `${above}>${element.localName}.${element.getAttribute("class") || ""}`;
+    seen.add(path);
+    if (element.localName !== "svg") for (const child of element.children) walk(child, path);
+  };
+  walk(document.querySelector(".md-content"), "");
+  const count = selector => document.querySelectorAll(selector).length;
+  return {
+    nested: [...seen],
+    broken: count("div.mermaid[data-error], .formula-error"),
+    formulas: count(".formula .katex"),
+    questions: count("details.question"),
+    width: document.documentElement.scrollWidth,
+  };
+}"""
+
+
+@pytest.fixture(scope="module")
+def telephone(browser: Any, served: str) -> Iterator[Reader]:
+    reader = Reader(
+        browser, served, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+    )
+    yield reader
+    reader.context.close()
+
+
+@pytest.fixture(scope="module")
+def seen() -> set[str]:
+    """How elements are nested whose colours were looked at, on whatever page."""
+    return set()
+
+
+@pytest.mark.parametrize("place", places(), ids=lambda place: place.address or "front")
+def test_a_page_is_quiet_drawn_accessible_and_fits_a_telephone(
+    telephone: Reader, axe: str, seen: set[str], place: Place
+) -> None:
+    telephone.wrong.clear()
+    telephone.page.emulate_media(color_scheme="light")
+    page = telephone.read(place.address)
+    if place.diagrams:
+        assert telephone.drawn() == len(place.diagrams)
+    shown = page.evaluate(SHOWN)
+    assert shown["broken"] == 0
+    assert shown["formulas"] == place.formulas
+    assert shown["questions"] == place.questions
+    assert shown["width"] <= 390
+    page.evaluate(axe)
+    assert page.evaluate(AXE, [CONTENT, SHAPE]) == []
+    nested = set(shown["nested"])
+    if place.diagrams or not nested <= seen:  # something whose colours weren't looked at yet
+        seen |= nested
+        for scheme in ("light", "dark"):
+            telephone.painted(scheme)
+            assert page.evaluate(AXE, [CONTENT, COLOUR]) == [], scheme
+    assert telephone.wrong == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("address", ["", "es/", "reference/rules/N101/"])
+def test_what_stands_around_the_content_is_readable_too(
+    telephone: Reader, axe: str, address: str, scheme: str
+) -> None:
+    page = telephone.read(address)
+    telephone.painted(scheme)
+    page.evaluate(axe)
+    assert page.evaluate(AXE, [EVERYTHING, {}]) == []
+
+
+def test_the_workbook_has_diagrams_formulas_and_questions_to_look_at() -> None:
+    everywhere = places()
+    assert sum(len(place.diagrams) for place in everywhere) >= 4
+    assert sum(place.formulas for place in everywhere) >= 10
+    assert sum(place.questions for place in everywhere) >= 10

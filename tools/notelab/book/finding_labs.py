@@ -1,0 +1,158 @@
+"""Which labs a command is about: from the paths it was given, or all of them in the repository."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from notelab.book.view import shown
+from notelab.errors import NotelabError
+from notelab.lab import pages as lab_pages
+from notelab.lab.lab import LAB_FILE, Lab, repository_root
+from notelab.page import results_page
+
+_NOT_OURS = {"node_modules", "site-packages", "__pycache__"}
+_QUOTED = re.compile(r"RESULTS(?:\.[a-z]{2})?\.md\Z")
+Wanted = dict[Path, set[Path] | None]
+
+
+def default_labs(here: Path) -> list[Path]:
+    """Return every folder of the repository that holds a lab.toml.
+
+    Raises:
+        NotelabError: there is none.
+    """
+    root = repository_root(here.resolve())
+    labs = labs_below(root)
+    if not labs:
+        raise NotelabError(
+            f"no lab: {shown(root)} and the folders in it hold no {LAB_FILE}",
+            hint="name a lab's folder or a note",
+        )
+    return labs
+
+
+def asked(paths: list[Path], load: Callable[[Path], Lab]) -> tuple[Wanted, list[Path]]:
+    """Sort paths into labs: each lab's folder with the pages asked for (None: the whole lab).
+
+    Args:
+        paths: labs' folders, folders of labs, pages, or any file that a lab hangs on.
+        load: reads the lab in a folder.
+
+    Returns also the files that no lab knows.
+
+    Raises:
+        NotelabError: a path doesn't exist, or a folder is no lab.
+    """
+    wanted: Wanted = {}
+    strays: list[Path] = []
+    houses: dict[Path, _House] = {}
+    for path in paths:
+        resolved = path.resolve()
+        # os.path answers also for a name that is too long, where Path raises.
+        if os.path.isdir(resolved):  # noqa: PTH112
+            wanted |= dict.fromkeys(_labs_in(resolved))
+            continue
+        if not os.path.exists(resolved):  # noqa: PTH110
+            raise NotelabError(f"{path}: no such file or folder")
+        root = repository_root(resolved.parent)
+        house = houses.setdefault(root, _House(root, load))
+        whole, owners = house.hanging_on(resolved), house.owners(resolved)
+        for owner in owners:
+            pages = wanted.setdefault(owner, set())
+            if pages is not None:
+                pages.add(resolved)
+        wanted |= dict.fromkeys(whole)
+        if not whole and not owners:
+            strays.append(path)
+    return wanted, strays
+
+
+class _House:
+    """The labs of a repository, and which of them know a file."""
+
+    def __init__(self, root: Path, load: Callable[[Path], Lab]) -> None:
+        self._labs = {folder: load(folder) for folder in labs_below(root)}
+        self._pages: dict[Path, list[Path]] = {}
+        for folder, lab in self._labs.items():
+            for page in lab_pages.of_lab(lab):
+                self._pages.setdefault(page.path, []).append(folder)
+
+    def owners(self, page: Path) -> list[Path]:
+        """Return the labs that judge a page."""
+        return self._pages.get(page, [])
+
+    def hanging_on(self, file: Path) -> list[Path]:
+        """Return the labs that a file puts in question as a whole, every page of theirs."""
+        if _QUOTED.match(file.name) and file in self._pages:
+            return list(self._labs)  # any page may quote its numbers
+        found = list(self._generated_from(file))
+        near = next((folder for folder in file.parents if folder in self._labs), None)
+        own = near is not None and (file.suffix != ".md" or file.name == LAB_FILE)
+        for folder, lab in self._labs.items():
+            borrows = near == lab.pins_folder and file.parent == near
+            pins = file.parent == lab.pins_folder and any(
+                source.pin == file.name for source in lab.sources.values()
+            )
+            if pins or (own and (folder == near or borrows)):
+                found.append(folder)
+        return list(dict.fromkeys(found))
+
+    def _generated_from(self, file: Path) -> Iterator[Path]:
+        """Yield the labs of the pages that were generated from a file."""
+        above = set(file.parents)
+        for page, folders in self._pages.items():
+            if page.parent in above and file in results_page.inputs(page):
+                yield from folders
+
+
+def _labs_in(folder: Path) -> list[Path]:
+    if (folder / LAB_FILE).exists():
+        return [folder]
+    labs = labs_below(folder)
+    if not labs:
+        raise NotelabError(
+            f"{shown(folder / LAB_FILE)}: no such lab file",
+            hint="a lab is a folder with a lab.toml",
+        )
+    return labs
+
+
+def labs_below(root: Path) -> list[Path]:
+    """Return the folders with a lab.toml, but those of another repository or of an installation.
+
+    What .gitignore names is none of ours either. Outside of a repository only two floors are
+    searched: nobody wants all of a home read.
+    """
+    labs = []
+    top = repository_root(root)
+    deep = (root / ".git").exists() or top != root
+    ignored = _ignored(top)
+    for place, folders, files in os.walk(root):
+        here = Path(place)
+        if LAB_FILE in files:
+            labs.append(here)
+        if not deep and len(here.relative_to(root).parts) >= 2:
+            folders.clear()
+        folders[:] = sorted(
+            name for name in folders if name not in ignored and not _is_foreign(here / name)
+        )
+    return sorted(labs)
+
+
+def _ignored(root: Path) -> set[str]:
+    """Return the folders that .gitignore names, without a wildcard: a built site holds labs too."""
+    try:
+        lines = (root / ".gitignore").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return set()
+    names = {line.strip().strip("/") for line in lines if not line.startswith(("#", "!"))}
+    return {name for name in names if not set(name) & set("*?[/\\")}
+
+
+def _is_foreign(folder: Path) -> bool:
+    name = folder.name
+    if name.startswith(".") or name in _NOT_OURS:
+        return True
+    held = (folder / ".git", folder / "pyvenv.cfg")
+    return any(os.path.exists(place) for place in held)  # noqa: PTH110 (a walk asks thousands)

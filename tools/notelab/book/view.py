@@ -1,0 +1,64 @@
+"""A page as the rules see it: its place, its text, what it says."""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from notelab.code_version import code_version
+from notelab.lab import pages
+from notelab.lab.pages import Page
+from notelab.memo import Memo, key_of
+from notelab.page import reading
+from notelab.page.note import Note
+
+
+class View(msgspec.Struct):
+    """A page that was read. `note` is None where it couldn't be, and `problem` says why."""
+
+    page: Page
+    filename: str
+    text: str
+    problem: str
+    note: Note | None
+
+    @property
+    def exists(self) -> bool:
+        """Tell whether there is a file at all."""
+        return self.note is not None or self.problem != ""
+
+
+def shown(path: Path) -> str:
+    """Return a path as findings name it: POSIX, relative to the working directory if it can be."""
+    here, place = os.getcwd(), str(path)  # noqa: PTH109 (Path is slow, and asked for each page)
+    if os.sep == "/" and here != "/" and place.startswith(f"{here}/"):
+        return place[len(here) + 1 :]
+    try:
+        return Path(os.path.relpath(path)).as_posix()
+    except ValueError:  # another drive
+        return path.as_posix()
+
+
+def of_page(page: Page, memo: Memo) -> View:
+    """Read a page; one that isn't there has neither note nor problem."""
+    filename = shown(page.path)
+    if not page.path.is_file():
+        problem = "is not a file" if page.path.exists() else ""
+        return View(page, filename, "", problem, None)
+    text = pages.read(page.path)
+    if text.problem:
+        return View(page, filename, "", text.problem, None)
+    return View(page, filename, text.text, "", _note(text.text, memo))
+
+
+def _note(text: str, memo: Memo) -> Note:
+    key = key_of(code_version(), text)
+    kept = memo.get("note", key)
+    if kept is not None:
+        try:
+            return msgspec.msgpack.decode(kept, type=Note)
+        except msgspec.DecodeError:
+            pass
+    note = reading.read(text)
+    memo.put("note", key, msgspec.msgpack.encode(note))
+    return note

@@ -1,0 +1,118 @@
+"""A lab opened: its pages read, its pins, its lock, and the evidence for what it cites."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from notelab.book import view
+from notelab.book.evidence import Evidence
+from notelab.book.resolve import Resolver
+from notelab.book.view import View
+from notelab.book.vouching import Siblings
+from notelab.lab import lab as lab_file
+from notelab.lab import lock as lock_file
+from notelab.lab import pages, pins
+from notelab.lab.lab import Lab
+from notelab.lab.lock import Lock
+from notelab.memo import Memo
+from notelab.mermaid.diagrams import Progress
+from notelab.page.citation import Citation
+from notelab.sources.library import Library
+
+
+class Bench(msgspec.Struct):
+    """What a check works with: the content cache, the library of sources, and who is told."""
+
+    memo: Memo
+    library: Library
+    progress: Progress = lambda what, done, of: None
+
+    def lab(self, folder: Path) -> Lab:
+        """Read a lab's file, once however often it is asked for.
+
+        Raises:
+            NotelabError: lab.toml cannot be read.
+        """
+        return self.memo.once("lab", str(folder), lambda: lab_file.load(folder, self.memo))
+
+
+class Workbook(msgspec.Struct):
+    """A lab opened: its pages read, its pins, its lock, the evidence for what it cites."""
+
+    lab: Lab
+    views: list[View]
+    pins: dict[str, pins.Pin]
+    lock: Lock | None
+    evidence: Evidence
+    resolver: Resolver
+
+
+def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workbook:
+    """Open a lab and gather the evidence for the pages in `only` (all of them where None).
+
+    Raises:
+        NotelabError: lab.toml or the lock cannot be read.
+    """
+    return open_labs({folder: only}, bench)[0]
+
+
+def open_labs(wanted: Mapping[Path, set[Path] | None], bench: Bench) -> list[Workbook]:
+    """Open several labs, as `open_lab` does; what all of them cite is asked for together.
+
+    Raises:
+        NotelabError: a lab.toml or a lock cannot be read.
+    """
+    books = [_read(folder, bench, only) for folder, only in wanted.items()]
+    if len(books) > 1:
+        asked = [book.evidence.questions(_cited(book)) for book in books]
+        bench.library.ahead(question for questions in asked for question in questions)
+    for book in books:
+        book.evidence.gather(_cited(book))
+        # Pages are compared with every pinned file at hand for pasted source, cited there or not.
+        book.evidence.gather(_locked(book), store_only=True)
+    return books
+
+
+def _read(folder: Path, bench: Bench, only: set[Path] | None) -> Workbook:
+    """Read a lab's pages, pins and lock, and gather nothing yet."""
+    lab = bench.lab(folder)
+    found = pages.of_lab(lab)
+    if only is not None:
+        found = _with_relatives(found, only)
+    views = [view.of_page(page, bench.memo) for page in found]
+    pinned = {
+        name: pins.read(name, lab.pins_folder / source.pin) for name, source in lab.sources.items()
+    }
+    lock = lock_file.load(lab.folder / lock_file.LOCK_FILE)
+    evidence = evidence_at(pinned, lab, lock, bench)
+    resolver = Resolver(lab, pinned, lock or Lock(), evidence)
+    return Workbook(lab, views, pinned, lock, evidence, resolver)
+
+
+def evidence_at(pinned: dict[str, pins.Pin], lab: Lab, lock: Lock | None, bench: Bench) -> Evidence:
+    """Return the evidence for a lab at these pins, with nothing gathered yet."""
+    siblings = Siblings(lab, bench)
+    return Evidence(lab, pinned, lock or Lock(), bench.library, bench.memo, siblings=siblings)
+
+
+def _with_relatives(found: list[pages.Page], only: set[Path]) -> list[pages.Page]:
+    """Keep the pages asked for, with the originals and translations they are compared with."""
+    families = {page.family for page in found if page.path in only}
+    return [page for page in found if page.family in families]
+
+
+def usable(citation: Citation) -> bool:
+    """Tell whether a citation is formed well enough to look its file up."""
+    return not citation.problem and citation.first <= citation.last
+
+
+def _cited(book: Workbook) -> Iterable[tuple[str, str]]:
+    views = (one.note for one in book.views if one.note)
+    return book.resolver.wanted(citation for note in views for citation in note.citations)
+
+
+def _locked(book: Workbook) -> Iterable[tuple[str, str]]:
+    for name, source in book.lock.sources.items() if book.lock else ():
+        if name in book.pins and source.commit == book.pins[name].commit:
+            yield from ((name, path) for path in source.files)

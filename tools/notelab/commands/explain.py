@@ -1,0 +1,52 @@
+"""The rules' pages: written once, in docs/reference/rules, and carried along in the wheel."""
+
+import re
+from difflib import get_close_matches
+from pathlib import Path
+
+from notelab.errors import NotelabError
+from notelab.rules.codes import RULES
+
+_HERE = Path(__file__).resolve().parents[1]
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n\s*", re.DOTALL)
+_PLACES = (_HERE / "rules" / "pages", _HERE.parents[1] / "docs" / "reference" / "rules")
+
+
+def code_of(rule: str) -> str:
+    """Return the code of a rule given by code or name, in any case.
+
+    Raises:
+        NotelabError: there is no such rule.
+    """
+    codes = {name: code for code, name in RULES.items()}
+    wanted = rule.strip()
+    if wanted.upper() in RULES:
+        return wanted.upper()
+    if wanted.lower() in codes:
+        return codes[wanted.lower()]
+    near = get_close_matches(wanted, [*RULES, *codes], n=3, cutoff=0.5)
+    hint = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?" if near else ""
+    raise NotelabError(f"no rule {rule!r}", hint=hint or "`shardbook explain` lists them all")
+
+
+def page(code: str, language: str = "en") -> str:
+    """Return a rule's page as Markdown.
+
+    Raises:
+        NotelabError: the page is not there in that language.
+    """
+    ending = "" if language == "en" else f".{language}"
+    for place in _PLACES:
+        path = place / f"{code}{ending}.md"
+        if path.is_file():
+            return _FRONT_MATTER.sub("", path.read_text("utf-8"))
+    raise NotelabError(f"no page for {code} in {language!r}", hint="the languages are en and es")
+
+
+def summary(code: str, language: str = "en") -> str:
+    """Return the first sentence of a rule's page."""
+    for paragraph in page(code, language).split("\n\n"):
+        text = " ".join(paragraph.split())
+        if text and not text.startswith("#"):
+            return re.split(r"(?<=[.!?])\s", text)[0].replace("**", "")
+    return ""

@@ -1,0 +1,123 @@
+"""The pages of a lab: which files are judged, in which language, and by which conditions."""
+
+import os
+import posixpath
+from pathlib import Path
+
+import msgspec
+
+from notelab.errors import NotelabError
+from notelab.lab.lab import LAB_FILE, ExpectedDiagram, Lab, NoteTable
+
+MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One file to judge. `original` is the page it translates, or None for an original."""
+
+    path: Path
+    key: str  # its original's path from the lab, as the lock names it
+    language: str
+    original: Path | None
+    table: NoteTable
+    diagrams: list[ExpectedDiagram] | None
+    listed: bool  # named in lab.toml (a note, its diagrams), not found by a glob
+
+    @property
+    def family(self) -> Path:
+        """Return the original's path, for an original and its translations alike."""
+        return self.original or self.path
+
+    @property
+    def is_note(self) -> bool:
+        """Tell whether the page has a note's stop conditions, front matter included."""
+        return self.listed
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A page's text with `\\n` line ends, or the reason why there is none."""
+
+    text: str
+    problem: str = ""
+
+
+def of_lab(lab: Lab) -> list[Page]:
+    """Return the lab's pages, originals before their translations, each file once.
+
+    Raises:
+        NotelabError: `pages` leaves the repository.
+    """
+    originals: dict[Path, tuple[str, NoteTable, list[ExpectedDiagram] | None, bool]] = {}
+    for name in [*lab.file.notes, *lab.file.diagrams]:
+        diagrams = lab.file.diagrams.get(name)
+        expected = diagrams.expect if diagrams else None
+        table = lab.file.notes.get(name, NoteTable())
+        originals[lab.places[name]] = (posixpath.normpath(name), table, expected, True)
+    for path in _globbed(lab):
+        key = Path(os.path.relpath(path, lab.folder)).as_posix()
+        originals.setdefault(path, (key, NoteTable(), None, False))
+    found = []
+    for path, (key, table, expected, listed) in originals.items():
+        for language in lab.languages:
+            first = language == lab.languages[0]
+            place = path if first else translated(path, language)
+            original = None if first else path
+            found.append(Page(place, key, language, original, table, expected, listed))
+    return found
+
+
+def translated(path: Path, language: str) -> Path:
+    """Return where the translation of a page stands: `note.md` → `note.es.md`."""
+    return path.with_name(f"{path.stem}.{language}{path.suffix}")
+
+
+def _globbed(lab: Lab) -> list[Path]:
+    found: dict[Path, None] = {}
+    endings = tuple(f".{language}.md" for language in lab.languages[1:])
+    for glob in lab.file.lab.pages:
+        base, pattern = lab.folder, glob
+        while pattern.startswith("../"):
+            base, pattern = base.parent, pattern[3:]
+        if not base.is_relative_to(lab.root) or ".." in pattern.split("/"):
+            raise NotelabError(
+                f"{lab.folder / LAB_FILE}: lab.pages: {glob!r} leaves the repository",
+                hint="`../` may only stand at its start, and not climb above the repository",
+            )
+        for path in _matches(lab, base, pattern, glob):
+            inside = path.resolve().is_relative_to(lab.root)
+            if path.suffix == ".md" and not path.name.endswith(endings) and inside:
+                found.setdefault(path.resolve(), None)
+    return list(found)
+
+
+def _matches(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
+    try:
+        return sorted(base.glob(pattern))
+    except (ValueError, NotImplementedError, OSError) as fault:
+        raise NotelabError(
+            f"{lab.folder / LAB_FILE}: lab.pages: {glob!r} is no glob: {fault}",
+            hint="`**` stands for whole folders, as in `theory/**/*.md`",
+        ) from None
+
+
+def read(path: Path) -> Text:
+    """Read a page; what is wrong with it is in the answer, never raised."""
+    # An original's path is resolved, and held inside the repository; a translation's is not.
+    if path.is_symlink():
+        return Text("", "is a symbolic link; not followed")
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as fault:
+        return Text("", f"cannot be read: {fault.strerror or fault}")
+    if len(data) > MAX_BYTES:
+        return Text("", f"is larger than {MAX_BYTES // 1024} KiB; not read")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        row = data[: fault.start].count(b"\n") + 1
+        return Text("", f"is not UTF-8: byte 0x{data[fault.start]:02x} in line {row}")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if not text.strip():
+        return Text("", "is empty")
+    return Text(text)

@@ -1,0 +1,97 @@
+"""The diagrams of a run: each text parsed once and for all, and all of them in bounded time."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from notelab.memo import Memo, key_of
+from notelab.mermaid import fingerprint
+from notelab.mermaid.parsed import EngineMissing, Parsed
+
+if TYPE_CHECKING:
+    from notelab.mermaid.engine import Engine
+
+# What a run may spend on diagrams that it parses for the first time: so many seconds of a
+# processor, a little more for each diagram (one costs about a fiftieth of a second), and never more
+# than the last.
+_AT_ONCE, _EACH, _ALTOGETHER = 4.0, 0.25, 60.0
+# Told what is counted, how many are done and how many there are.
+Progress = Callable[[str, int, int], None]
+
+
+class Diagrams:
+    """Parses diagrams with mermaid itself."""
+
+    def __init__(self, memo: Memo) -> None:
+        """Start no engine yet: most checks find every diagram in the content cache."""
+        self._memo = memo
+        self._engine: Engine | None = None
+        self._spent = 0.0
+        self._known: dict[str, Parsed] = {}
+        self.missing = ""
+
+    @classmethod
+    def of_this_run(cls, memo: Memo) -> "Diagrams":
+        """Return the one that all labs of a run share, its engine and its time."""
+        return memo.once("diagrams", "", lambda: cls(memo))
+
+    def ahead(self, texts: Iterable[str], progress: Progress) -> None:
+        """Parse what is asked for later, in several processes where there is enough of it."""
+        new = [text for text in dict.fromkeys(texts) if self._remembered(text) is None]
+        from notelab.mermaid import many
+
+        if len(new) < many.WORTH_IT:
+            return
+        done = 0
+        for some in many.parse(new):
+            for text, parsed, seconds in some:
+                self._spent += seconds
+                self._remember(text, parsed)
+            done += len(some)
+            progress("diagrams parsed", done, len(new))
+            if self._is_spent():
+                break
+
+    def parse(self, text: str) -> Parsed | None:
+        """Parse one diagram; None where no script engine can be had (`missing` says why)."""
+        kept = self._remembered(text)
+        if kept is not None:
+            return kept
+        if not self.missing and self._is_spent():
+            self.missing = f"this run has spent {self._spent:.0f} s on diagrams; mend the slow ones"
+        if self.missing:
+            return None
+        from notelab.mermaid.engine import Engine
+
+        try:
+            self._engine = self._engine or Engine()
+            began = time.process_time()
+            parsed = self._engine.parse(text)
+            self._spent += time.process_time() - began
+        except EngineMissing as fault:
+            self.missing = f"{fault}" + (f"; {fault.hint}" if fault.hint else "")
+            return None
+        self._remember(text, parsed)
+        return parsed
+
+    def _is_spent(self) -> bool:
+        return self._spent > min(_AT_ONCE + _EACH * len(self._known), _ALTOGETHER)
+
+    def _remembered(self, text: str) -> Parsed | None:
+        found = self._known.get(text)
+        if found is None:
+            kept = self._memo.get("diagram", key_of(fingerprint(), text))
+            with contextlib.suppress(msgspec.DecodeError):
+                found = msgspec.msgpack.decode(kept, type=Parsed) if kept else None
+        if found is not None:
+            self._known[text] = found
+        return found
+
+    def _remember(self, text: str, parsed: Parsed) -> None:
+        self._known[text] = parsed
+        if parsed.settled:
+            key = key_of(fingerprint(), text)
+            self._memo.put("diagram", key, msgspec.msgpack.encode(parsed))

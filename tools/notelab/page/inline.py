@@ -1,0 +1,208 @@
+"""What one paragraph, heading or cell says: its prose, citations, names, numbers and images."""
+
+import re
+from bisect import bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from notelab.cited.names import names_in
+from notelab.page import embedded_html, permalink
+from notelab.page.citation import (
+    Citation,
+    Span,
+    in_plain_text,
+    looks_like_citation,
+    parse,
+    split_in_two,
+)
+from notelab.page.note import Image, NumberLink
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
+# What looks like a space and is none to `str.split`: words may not hide behind it.
+_BLANKS = dict.fromkeys((0x115F, 0x1160, 0x200B, 0x2800, 0x3164, 0xFFA0), " ")
+_LOCAL_LINES = re.compile(r"(?![A-Za-z][\w+.-]*:)[^#?\s]+#(?:L|lines-)\d")
+_RUNS_TRIED = 50
+_RESULTS = re.compile(r"(?:^|/)RESULTS(?:\.[a-z]{2})?\.md$")
+
+
+def count_words(prose: str) -> int:
+    """Count whitespace-separated tokens that hold a letter or a digit."""
+    return sum(1 for word in prose.translate(_BLANKS).split() if _LETTER_OR_DIGIT.search(word))
+
+
+def number_link(text: str, href: str, span: Span) -> list[NumberLink]:
+    """Return the link as a quoted number where it goes to a results page.
+
+    A link to the page as a whole, to no row and with no digit in its text, quotes nothing.
+    """
+    path, _, anchor = href.partition("#")
+    path = path.partition("?")[0]
+    quotes = bool(anchor) or any(char.isdigit() for char in text)
+    return [NumberLink(text, path, anchor, span)] if quotes and _RESULTS.search(path) else []
+
+
+def not_in_code_font(text: str, span: Span) -> Citation:
+    """Return a citation that nobody would check, as it stands in plain text."""
+    return Citation(text, "", text, 0, 0, "must stand in one code span, between backticks", span)
+
+
+def cited_by_link(href: str, span: Span) -> list[Citation]:
+    """Return the citation that a link to lines is: a permalink, or one that no pin holds."""
+    found = [permalink.read(address, span) for address, _ in permalink.found_in(href)]
+    if not found and _LOCAL_LINES.match(href):
+        problem = "links to lines of a file that no pin holds; cite them, or link to the file"
+        found = [Citation(href, "", href, 0, 0, problem, span)]
+    return found
+
+
+class Places:
+    """Where a position in an inline token's content stands in the file."""
+
+    def __init__(self, block: "Token", lines: list[str]) -> None:
+        """Take the token and the page's lines."""
+        first, end = block.map or [0, 0]
+        self.content = block.content
+        self._starts: list[tuple[int, int, int]] = []  # offset in content, row, column
+        offset = 0
+        for index, piece in enumerate(block.content.split("\n")):
+            row = min(first + index, max(end - 1, first))
+            line = lines[row] if row < len(lines) else ""
+            self._starts.append((offset, row + 1, max(line.find(piece.strip()), 0) + 1))
+            offset += len(piece) + 1
+
+    def span(self, start: int, end: int) -> Span:
+        """Return the place in the file of a stretch of the content."""
+        row, column = self._at(start)
+        end_row, end_column = self._at(end)
+        return Span(row, column, end_row, end_column)
+
+    def _at(self, offset: int) -> tuple[int, int]:
+        best = self._starts[
+            max(bisect_right(self._starts, offset, key=lambda start: start[0]) - 1, 0)
+        ]
+        return best[1], best[2] + offset - best[0]
+
+
+class Inline:
+    """Gathers prose, citations, names, number links and images of one inline token."""
+
+    def __init__(self, children: "list[Token]", places: Places) -> None:
+        """Nothing is gathered before `run`."""
+        self.children, self.places = children, places
+        self.prose = self.opening_bold = ""
+        self.citations: list[Citation] = []
+        self.names: list[str] = []
+        self.numbers: list[NumberLink] = []
+        self.images: list[Image] = []
+        self._cursor = 0
+        self._backticks: dict[int, list[int]] = {}  # where runs of so many backticks begin
+        for found in re.finditer("`+", places.content):
+            self._backticks.setdefault(len(found[0]), []).append(found.start())
+
+    def run(self) -> None:
+        """Walk the token's children once, from left to right."""
+        link: tuple[str, str, int] | None = None
+        for at, child in enumerate(self.children):
+            if child.type in ("text", "text_special"):
+                self._text(child.content, linked=link is not None)
+            elif child.type in ("softbreak", "hardbreak"):
+                self.prose += "\n"
+            elif child.type == "code_inline":
+                after = self.children[at + 1].content if at + 1 < len(self.children) else ""
+                self._code(child, after)
+            elif child.type == "image":
+                place = self._find("![")
+                self.images.append(Image("an image", self.places.span(place, place + 2)))
+            elif child.type == "html_inline":
+                self._html(child.content)
+            elif child.type == "link_open":
+                self.prose += f" {child.attrs['title']} " if child.attrs.get("title") else ""
+                link = (str(child.attrs.get("href", "")), self.prose, self._find("["))
+            elif child.type == "link_close" and link:
+                self._link(*link)
+                link = None
+        self.opening_bold = self._bold_at_the_start()
+
+    def _bold_at_the_start(self) -> str:
+        children = [child for child in self.children if child.content or child.type != "text"]
+        opening = 0
+        while opening < len(children) and children[opening].type in ("em_open", "link_open"):
+            opening += 1
+        if opening == len(children) or children[opening].type != "strong_open":
+            return ""
+        title = []
+        for child in children[opening + 1 :]:
+            if child.type == "strong_close":
+                break
+            title.append(child.content)
+        said = "".join(title).strip()
+        return said if count_words(said) else ""
+
+    def _find(self, what: str) -> int:
+        at = self.places.content.find(what, self._cursor)
+        return at if at >= 0 else self._cursor
+
+    def _text(self, said: str, *, linked: bool) -> None:
+        self.prose += said
+        at = self.places.content.find(said, self._cursor)
+        start = at if at >= 0 else self._cursor
+        # An address that is a link was taken from the link.
+        for text, offset in () if linked else permalink.found_in(said):
+            span = self.places.span(start + offset, start + offset + len(text))
+            self.citations.append(permalink.read(text, span))
+        for text, offset in in_plain_text(said):
+            span = self.places.span(start + offset, start + offset + len(text))
+            self.citations.append(not_in_code_font(text, span))
+        if at >= 0:
+            self._cursor = at + len(said)
+
+    def _code(self, child: "Token", after: str) -> None:
+        start, end = self._code_place(child)
+        self._cursor = end
+        code = child.content.strip()
+        linked = list(permalink.found_in(code))
+        split = split_in_two(self.prose, code, after)
+        span = self.places.span(start, end)
+        if linked or looks_like_citation(code):
+            self.citations += [permalink.read(text, span) for text, _ in linked]
+            self.citations += [] if linked else [parse(code, span)]
+            self.prose += " "
+        else:
+            if split:
+                self.citations.append(not_in_code_font(split, span))
+            self.names += names_in(code)
+            self.prose += child.content
+
+    def _code_place(self, child: "Token") -> tuple[int, int]:
+        """Find a code span's own place: the next run of its backticks that closes with its text."""
+        size = len(child.markup)
+        runs = self._backticks.get(size, [])
+        at = bisect_right(runs, self._cursor - 1)
+        # Runs that are escaped, or in an address, open nothing; a few of them are passed over.
+        for opening, closing in pairwise(runs[at : at + _RUNS_TRIED]):
+            inner = self.places.content[opening + size : closing].replace("\n", " ")
+            if inner in (child.content, f" {child.content} "):
+                return opening, closing + size
+        return self._cursor, self._cursor
+
+    def _html(self, content: str) -> None:
+        at = self._find(content)
+        self._cursor = at + len(content)
+        scanned = embedded_html.scan(content)
+        span = self.places.span(at, at + len(content))
+        self.prose += scanned.text
+        self.images += [Image(kind, span) for kind, _ in scanned.drawn]
+        for href, _ in scanned.links:
+            self.numbers += number_link("an HTML link", href, span)
+            self.citations += cited_by_link(href, span)
+
+    def _link(self, href: str, before: str, at: int) -> None:
+        text = " ".join(self.prose[len(before) :].split())
+        span = self.places.span(at, at + len(text) + 2)
+        self.numbers += number_link(text, href, span)
+        self.citations += cited_by_link(href, span)
+        if href.startswith("data:"):
+            self.images.append(Image("a `data:` link", span))

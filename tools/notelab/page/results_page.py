@@ -1,0 +1,91 @@
+"""A results page: rows with an `<a id>` and one quotable value, and the inputs it was made from.
+
+A row is one line that holds `<a id="ROW"></a>` and exactly one bold text, its value. A generated
+page, of results or not, opens with comments that name its inputs by SHA-256, and itself::
+
+    <!-- generated from results/h200.json sha256:… -->
+    <!-- this page without this line sha256:… -->
+"""
+
+import re
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from notelab.lab import pages
+
+_ROW = re.compile(r"""<a\s+id=["']([A-Za-z0-9_.-]+)["']\s*>""")
+_VALUE = re.compile(r"\*\*(.+?)\*\*")
+_INPUT = re.compile(r"^<!--\s*generated from (\S+) sha256:([0-9a-f]{64})\s*-->\s*$")
+_SELF = re.compile(r"^<!--\s*this page without this line sha256:([0-9a-f]{64})\s*-->\s*$")
+_OPENING = re.compile(r"\A(?:---\n.*?^---\n)?\s*<!--\s*generated from \S", re.DOTALL | re.MULTILINE)
+
+
+class Results(msgspec.Struct):
+    """What a page holds.
+
+    Args:
+        values: of each row's id (one where the page is right).
+        stale: the inputs that are others now, each with the line that names it.
+        generated: whether it says what it was generated from.
+        edited: whether it is another text than the one that was generated.
+        problem: why it can't be read.
+    """
+
+    values: dict[str, list[str]] = {}
+    stale: list[tuple[str, int]] = []
+    generated: bool = False
+    edited: bool = False
+    problem: str = ""
+
+
+def read(path: Path) -> Results:
+    """Read a results page; what is wrong with it is in the answer, never raised."""
+    text = pages.read(path)
+    if text.problem:
+        return Results(problem=text.problem)
+    return of_text(text.text, path.parent)
+
+
+def of_text(text: str, folder: Path) -> Results:
+    """Read the text of a results page that lies in `folder`."""
+    values: dict[str, list[str]] = {}
+    stale, seals, rest = [], [], []
+    for row, line in enumerate(text.split("\n"), start=1):
+        if seal := _SELF.match(line):
+            seals.append(seal[1])
+        else:
+            rest.append(line)
+        for found in _ROW.finditer(line):
+            values.setdefault(found[1], []).extend(_VALUE.findall(line))
+        made = _INPUT.match(line)
+        if made and not _matches(folder, made[1], made[2]):
+            stale.append((made[1], row))
+    generated = is_generated(text)
+    edited = generated and seals != [sha256("\n".join(rest).encode()).hexdigest()]
+    return Results(values, stale, generated, edited)
+
+
+def inputs(path: Path) -> set[Path]:
+    """Return the files that a page says it was generated from; none for one that was not."""
+    text = pages.read(path).text
+    if not is_generated(text):
+        return set()
+    named = (made[1] for line in text.split("\n") if (made := _INPUT.match(line)))
+    return {(path.parent / name).resolve() for name in named if "\0" not in name}
+
+
+def is_generated(text: str) -> bool:
+    """Tell whether a page opens by saying what it was generated from."""
+    return _OPENING.match(text) is not None
+
+
+def _matches(folder: Path, name: str, digest: str) -> bool:
+    try:
+        source = (folder / name).resolve()
+        if not source.is_relative_to(folder.resolve()):
+            return False
+        return sha256(source.read_bytes()).hexdigest() == digest
+    except (OSError, ValueError):  # a NUL in the name is a ValueError
+        return False

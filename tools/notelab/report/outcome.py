@@ -1,0 +1,75 @@
+"""What a check found, proved and counted."""
+
+import msgspec
+
+from notelab.report.finding import Finding
+
+
+class NoteReport(msgspec.Struct):
+    """What was counted and proved of one page."""
+
+    filename: str
+    lab: str
+    language: str
+    words: int
+    choices: int
+    citations: int
+    proved: int
+    locked: int
+    diagrams: int
+    by_wheel: int = 0
+    unstructured: int = 0
+    waived: int = 0
+
+
+class SourceReport(msgspec.Struct):
+    """How a source's cited files came: by which provider, with which proof.
+
+    `vouched` says how many the lock didn't know, and whose other lab's lock did.
+    """
+
+    name: str
+    commit: str
+    release: str
+    files: int
+    proved: int
+    providers: dict[str, int]
+    reasons: list[str]
+    vouched: dict[str, int] = {}
+
+
+class LabReport(msgspec.Struct):
+    """What was proved of one lab.
+
+    `lock_only` says, for each file whose text was not at hand, how many citations of it were
+    checked against the lock alone. Of those proved, `by_wheel` are of files that a wheel alone says
+    the commit holds, and `unstructured` of files in which no rule knows a statement.
+    """
+
+    title: str
+    folder: str
+    sources: list[SourceReport]
+    notes: int
+    citations: int
+    proved: int
+    locked: int
+    diagrams: int
+    lock_only: dict[str, int]
+    unread_for_paste: int
+    by_wheel: int = 0
+    unstructured: int = 0
+    waived: int = 0
+
+
+class Report(msgspec.Struct):
+    """The outcome of a check over one or more labs."""
+
+    findings: list[Finding] = []
+    notes: list[NoteReport] = []
+    labs: list[LabReport] = []
+
+    def add(self, other: "Report") -> None:
+        """Take in another lab's outcome; a place that two labs judge is said once."""
+        self.findings = sorted({*self.findings, *other.findings}, key=lambda one: one.order)
+        self.notes += other.notes
+        self.labs += other.labs

@@ -1,0 +1,1 @@
+"""A source's own repository, or a clone of it: never more of git than reading a pinned commit."""

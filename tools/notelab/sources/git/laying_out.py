@@ -1,0 +1,105 @@
+"""A pinned tree laid out to read: a real clone at the pin, with nothing of the remote's run."""
+
+import os
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+from notelab.sources.answers import Source, SourceError
+from notelab.sources.git import tree as git_tree
+from notelab.sources.git.command import GitCommand
+from notelab.sources.git.mirror import git_dir_of
+from notelab.sources.git.reach import Reach
+from notelab.sources.git.url import check_url
+
+_SECONDS = 1800  # a whole tree can be hundreds of megabytes
+
+
+def already_there(source: Source, directory: Path) -> bool:
+    """Say whether `directory` already is a clone at the source's pin."""
+    git_dir = directory / ".git"
+    if not git_dir.is_dir():
+        return False
+    head = GitCommand(git_dir).run("rev-parse", "--verify", "HEAD")
+    return head.out.decode("ascii", "replace").strip() == source.commit
+
+
+def lay_out(source: Source, directory: Path, mirror: Path | None, *, offline: bool) -> None:
+    """Make `directory` a clone of one commit, the pin, from the mirror or the remote.
+
+    Raises:
+        SourceError: the folder is not empty, or nobody hands the whole tree over; then the folder
+            is as it was.
+    """
+    if directory.is_symlink() or (
+        directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
+    ):
+        raise SourceError(
+            f"{directory} is there already, and is not {source.name} at the pin",
+            hint="name a folder that is empty or doesn't exist yet",
+        )
+    check_url(source.url)
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    except OSError as fault:
+        raise SourceError(f"{directory.parent}: {fault.strerror or fault}") from None
+    try:
+        _fill(source, scratch, mirror, offline=offline)
+        if directory.exists():
+            directory.rmdir()
+        scratch.chmod(0o755)
+        scratch.rename(directory)
+    finally:
+        rmtree(scratch, ignore_errors=True)
+
+
+def _fill(source: Source, folder: Path, mirror: Path | None, *, offline: bool) -> None:
+    made = GitCommand(None).run("init", "--quiet", "--template=", "--", str(folder))
+    if made.status:
+        raise SourceError(f"{folder}: {made.why()}")
+    git_dir = folder / ".git"
+    own = GitCommand(git_dir)
+    own.run("config", "remote.origin.url", source.url)
+    own.run("config", "core.symlinks", "false")
+    own.run("config", "advice.detachedHead", "false")
+    reasons = []
+    if mirror is not None:
+        reasons.append(_from_mirror(git_dir, mirror, source.commit))
+    if not git_tree.has_commit(own, source.commit) and not offline:
+        git = GitCommand(git_dir, "https:ssh:file")
+        try:
+            Reach().check(source.url, git)
+            reasons.append(_fetch(git, "origin", source.commit))
+        except SourceError as fault:
+            reasons.append(str(fault))
+    if not git_tree.has_commit(own, source.commit):
+        why = "; ".join(reason for reason in reasons if reason) or "offline, and no mirror"
+        raise SourceError(
+            f"nobody hands over the whole tree of {source.name}: {why}",
+            hint="wheels hold only part of a repository; give a clone with --mirror NAME=DIR",
+        )
+    checkout = GitCommand(git_dir, work_tree=folder).run(
+        "checkout", "--quiet", "--detach", source.commit, timeout=_SECONDS
+    )
+    if checkout.status:
+        raise SourceError(f"{source.name} could not be laid out: {checkout.why()}")
+
+
+def _from_mirror(git_dir: Path, mirror: Path, commit: str) -> str:
+    there = git_dir_of(mirror)
+    if there is None:
+        return f"mirror {mirror}: no git repository"
+    # file:// and not a bare path: a path would have git link its objects, hooks and alternates.
+    return _fetch(GitCommand(git_dir, "file"), there.as_uri(), commit)
+
+
+def _fetch(git: GitCommand, remote: str, commit: str) -> str:
+    """Return '' where the commit came with its whole tree, else why not."""
+    git_dir = git.git_dir
+    assert git_dir is not None
+    for stale in ("shallow.lock",):
+        Path(os.fspath(git_dir), stale).unlink(missing_ok=True)
+    options = ("--quiet", "--no-tags", "--depth=1", "--no-write-fetch-head")
+    ran = git.run("fetch", *options, "--", remote, commit, timeout=_SECONDS)
+    return ran.why() if ran.status else ""

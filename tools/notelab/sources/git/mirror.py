@@ -1,0 +1,42 @@
+"""A clone on disk, bare or not: the user's word says where, its contents prove themselves."""
+
+from pathlib import Path
+
+from notelab.sources.answers import Answers, Refused, Source, UnknownCommitError, Wanted
+from notelab.sources.git import tree as git_tree
+from notelab.sources.git.command import GitCommand
+
+_GITDIR = "gitdir:"
+
+
+def git_dir_of(folder: Path) -> Path | None:
+    """Return the git directory of a clone, of a linked worktree or of a bare clone, or None."""
+    inner = folder / ".git"
+    try:
+        if inner.is_file() and inner.stat().st_size < 4096:
+            text = inner.read_text("utf-8", "replace").strip()
+            if not text.startswith(_GITDIR):
+                return None
+            inner = folder / text.removeprefix(_GITDIR).strip()
+        for candidate in (inner, folder):
+            if (candidate / "HEAD").exists():
+                return candidate.resolve()
+    except OSError:
+        return None
+    return None
+
+
+def offer(folder: Path, source: Source, wanted: Wanted) -> Answers:
+    """Return what the mirror in `folder` has at the pin; it is never let fetch anything.
+
+    Raises:
+        UnknownCommitError: it doesn't have the pinned commit.
+    """
+    who = f"mirror {folder}"
+    git_dir = git_dir_of(folder)
+    if git_dir is None:
+        return dict.fromkeys(wanted, Refused(f"{who}: no git repository"))
+    git = GitCommand(git_dir)
+    if not git_tree.has_commit(git, source.commit):
+        raise UnknownCommitError(f"has no commit {source.commit[:12]}")
+    return git_tree.read(git, source.commit, list(wanted), who)

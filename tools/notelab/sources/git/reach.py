@@ -1,0 +1,65 @@
+"""Whether a git host answers at all, asked once a run and for ten seconds at most."""
+
+import os
+import queue
+import socket
+import threading
+
+from notelab.sources.answers import SourceError
+from notelab.sources.git.command import GitCommand
+from notelab.sources.git.url import endpoint
+
+_SECONDS = 10
+_OWN_WAYS = (
+    *("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
+    *("GIT_SSH_COMMAND", "GIT_SSH", "GIT_PROXY_COMMAND"),
+)
+
+
+class Reach:
+    """Remembers, for the length of a run, which hosts can't be reached."""
+
+    def __init__(self) -> None:
+        """Nothing is asked yet."""
+        self._known: dict[tuple[str, int], str] = {}
+
+    def check(self, url: str, git: GitCommand) -> None:
+        """Connect to the host of `url`, as git's own settings would have it.
+
+        Raises:
+            SourceError: it can't be reached; a proxy is taken on trust.
+        """
+        rewritten = git.run("ls-remote", "--get-url", "--", url)
+        where = rewritten.out.decode("utf-8", "replace").strip() if not rewritten.status else ""
+        place = endpoint(where or url)
+        if place is None or _proxied(git, where or url):
+            return
+        if place not in self._known:
+            self._known[place] = _connected(*place)
+        if self._known[place]:
+            raise SourceError(self._known[place])
+
+
+def _proxied(git: GitCommand, url: str) -> bool:
+    if any(os.environ.get(name) for name in _OWN_WAYS):
+        return True
+    return git.run("config", "--get-urlmatch", "http.proxy", url).status == 0
+
+
+def _connected(host: str, port: int) -> str:
+    """Return '' once a connection stands, else why none does; name servers may hang for longer."""
+    outcome: queue.Queue[str] = queue.Queue()
+
+    def connect() -> None:
+        try:
+            socket.create_connection((host, port), timeout=_SECONDS).close()
+        except OSError as fault:
+            outcome.put(f"{host} can't be reached ({fault.strerror or fault})")
+        else:
+            outcome.put("")
+
+    threading.Thread(target=connect, daemon=True).start()
+    try:
+        return outcome.get(timeout=_SECONDS)
+    except queue.Empty:
+        return f"{host} can't be reached (no answer in {_SECONDS} s)"

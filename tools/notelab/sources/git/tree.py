@@ -1,0 +1,102 @@
+"""Reading files out of a git repository at one commit."""
+
+from notelab.sources.answers import MAX_FILE_BYTES, Absent, Answers, Offered, Refused
+from notelab.sources.blob import blob_id
+from notelab.sources.git.command import GitCommand, Ran
+from notelab.sources.near import nearest
+
+_REGULAR = ("100644", "100755", "100664")
+_KINDS = {
+    "120000": "a symbolic link; cite the file that it leads to",
+    "160000": "a submodule, another repository",
+    "040000": "a folder",
+}
+_ARGUMENTS = 200  # paths a command, well below any system's limit
+
+
+def has_commit(git: GitCommand, commit: str) -> bool:
+    """Say whether the repository itself holds `commit`."""
+    return git.run("cat-file", "-e", f"{commit}^{{commit}}").status == 0
+
+
+def entries(git: GitCommand, commit: str, paths: list[str]) -> dict[str, tuple[str, str]] | Ran:
+    """Return the mode and object id of each of `paths` that the commit has, or what failed."""
+    found: dict[str, tuple[str, str]] = {}
+    for start in range(0, len(paths), _ARGUMENTS):
+        some = paths[start : start + _ARGUMENTS]
+        ran = git.run("ls-tree", "-z", "--full-tree", commit, "--", *some, timeout=300)
+        if ran.status:
+            return ran
+        for line in ran.out.split(b"\0"):
+            about, tab, name = line.partition(b"\t")
+            if tab:
+                mode, _, identity = about.decode("ascii").split()
+                found[name.decode("utf-8", "replace")] = mode, identity
+    return found
+
+
+def read(git: GitCommand, commit: str, paths: list[str], who: str) -> Answers:
+    """Return what the commit has at each path: its bytes, that it has none, or why not.
+
+    Args:
+        git: the repository, which may fetch what it lacks if its transports allow that.
+        commit: a commit that the repository holds.
+        paths: from the repository's root.
+        who: how a reason names the repository.
+    """
+    found = entries(git, commit, paths)
+    if isinstance(found, Ran):
+        return dict.fromkeys(paths, Refused(f"{who}: {found.why()}"))
+    answers: Answers = {}
+    blobs: dict[str, str] = {}
+    names: list[str] | None = None
+    for path in paths:
+        if path not in found:
+            names = _all_names(git, commit) if names is None else names
+            answers[path] = Absent(path, definite=True, near=nearest(path, names))
+            continue
+        mode, blob = found[path]
+        if mode in _REGULAR:
+            blobs[path] = blob
+        else:
+            kind = _KINDS.get(mode, f"no regular file (mode {mode})")
+            answers[path] = Refused(f"{who}: {path} is {kind}", final=True)
+    contents = _contents(git, set(blobs.values()), who)
+    for path, blob in blobs.items():
+        got = contents[blob]
+        answers[path] = got if isinstance(got, Refused) else Offered(got, "git")
+    return answers
+
+
+def _all_names(git: GitCommand, commit: str) -> list[str]:
+    ran = git.run("ls-tree", "-r", "-z", "--full-tree", "--name-only", commit, timeout=300)
+    return [name.decode("utf-8", "replace") for name in ran.out.split(b"\0") if name]
+
+
+def _contents(git: GitCommand, blobs: set[str], who: str) -> dict[str, bytes | Refused]:
+    """Read blobs, first asking their sizes, so that a huge one is not read."""
+    asked = "".join(f"{blob}\n" for blob in sorted(blobs)).encode()
+    sizes: dict[str, int] = {}
+    ran = git.run("cat-file", "--batch-check", stdin=asked, timeout=300)
+    for line in ran.out.decode("ascii", "replace").splitlines():
+        fields = line.split()
+        if len(fields) == 3 and fields[1] == "blob" and fields[2].isdigit():
+            sizes[fields[0]] = int(fields[2])
+    contents: dict[str, bytes | Refused] = {}
+    for blob in sorted(blobs):
+        if blob not in sizes:
+            contents[blob] = Refused(f"{who}: has no object {blob[:12]} ({ran.why()})")
+        elif sizes[blob] > MAX_FILE_BYTES:
+            contents[blob] = Refused(
+                f"{who}: {sizes[blob]:,} bytes, above the {MAX_FILE_BYTES:,} that are read",
+                final=True,
+            )
+        else:
+            read_out = git.run("cat-file", "blob", blob)
+            fits = read_out.status == 0 and blob_id(read_out.out) == blob
+            contents[blob] = (
+                read_out.out
+                if fits
+                else Refused(f"{who}: object {blob[:12]} is damaged or can't be read")
+            )
+    return contents

@@ -1,0 +1,67 @@
+"""Links between pages as a code host follows them, made to work in the site.
+
+A page of docs/ links to a note as `../../experiments/LAB/note.md`, a note to a page of the
+reference as `../../docs/reference/notes.md`: that is how they lie in the repository. In the site
+docs/ is the root and the workbook's folders lie below it, so each such link loses or gains a step.
+"""
+
+import posixpath
+from urllib.parse import urlsplit, urlunsplit
+from xml.etree.ElementTree import Element
+
+from markdown import Extension, Markdown
+from markdown.treeprocessors import Treeprocessor
+
+from sitelab.pages.workbook_pages import FOLDERS
+
+
+def in_site(link: str, page: str) -> str:
+    """Return `link`, as written on the page with the site path `page`, as a link within the site.
+
+    Links that need no change come back as they are: those to other hosts, to anchors of the page,
+    and those that stay inside docs/ or inside the workbook's folders.
+    """
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):
+        return link
+    ours = page.split("/", 1)[0] in FOLDERS
+    here = page if ours else f"docs/{page}"
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(here), parts.path))
+    top, _, rest = target.partition("/")
+    if top == "docs":
+        there = rest
+    elif top in FOLDERS:
+        there = target
+    else:
+        return link
+    path = posixpath.relpath(there, posixpath.dirname(page) or ".")
+    return urlunsplit(("", "", path, parts.query, parts.fragment))
+
+
+class RepositoryLinks(Extension):
+    """Markdown extension: rewrites the links and pictures of the page that is being built.
+
+    Attributes:
+        page: the site path of that page, set before each is rendered.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.page = ""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802  (Markdown's name)
+        """Run after inline parsing and before mkdocs resolves relative links (priority 0)."""
+        md.treeprocessors.register(_Rewrite(md, self), "shardbook-links", 5)
+
+
+class _Rewrite(Treeprocessor):
+    def __init__(self, md: Markdown, owner: RepositoryLinks) -> None:
+        super().__init__(md)
+        self._owner = owner
+
+    def run(self, root: Element) -> None:
+        for element in root.iter():
+            for name in ("href", "src"):
+                link = element.get(name)
+                if link:
+                    element.set(name, in_site(link, self._owner.page))

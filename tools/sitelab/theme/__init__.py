@@ -1,0 +1,1 @@
+"""The theme's own: its templates, its search, and what has to be mended in what it writes."""
