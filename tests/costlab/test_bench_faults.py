@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from costlab.result import Result, Section, load, save
+from costlab.record.result import Result, Section, load, save
 
 ROOT = Path(__file__).parents[2]
 PATH = os.pathsep.join([str(ROOT), str(ROOT / "tools")])
@@ -28,7 +28,7 @@ if __name__ == "__main__":
 FULL = """
 import errno
 from costlab import run
-from costlab.result import save as true
+from costlab.record.result import save as true
 def save(result, path):
     if result.sections and path.name == "one.json":
         real = os.fsync
@@ -44,7 +44,7 @@ run.save = save
 ASKED = """
 import signal
 from costlab import run
-from costlab.result import save as true
+from costlab.record.result import save as true
 def save(result, path):
     if result.sections:
         real = os.fsync

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from costlab.claims import Claim, ClaimsError, Comparison, load
-from costlab.result import Metric
-from costlab.result import load as load_result
+from costlab.record.result import Metric
+from costlab.record.result import load as load_result
 from costlab.verdict import examine, judge
 from costlab.ways import ways
 from tests.costlab.tiny_run import LAB, ROOT, counted

@@ -9,9 +9,9 @@ import torch
 from costlab import carrier, collectives, launch
 from costlab.launch import LaunchError
 from costlab.operation import OPERATIONS
-from costlab.operation_name import Measured, measured, size_name
-from costlab.result import Metric
-from costlab.settings import Settings
+from costlab.record.operation_name import Measured, measured, size_name
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
 from shardlab.comm import World
 
 SIZES = (1 << 10, 12 << 10, 1 << 16)

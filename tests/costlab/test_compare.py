@@ -9,8 +9,8 @@ import pytest
 
 from costlab.compare import compare, family_of
 from costlab.operation import OPERATIONS
-from costlab.operation_name import Measured
-from costlab.result import Metric, Result, Section
+from costlab.record.operation_name import Measured
+from costlab.record.result import Metric, Result, Section
 
 DATA = Path(__file__).parent / "data"
 Slow = Callable[[Measured], float]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from costlab import draw_all_reduce, draw_overlap, figures
 from costlab.plotting import DARK, LIGHT, figure
-from costlab.result import Metric, Result, Section, load
+from costlab.record.result import Metric, Result, Section, load
 from tests.costlab.test_results_page import points
 from tests.costlab.tiny_run import LAB, step
 

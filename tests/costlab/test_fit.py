@@ -15,9 +15,9 @@ import pytest
 from costlab.fit import derive, sweeps, unseen
 from costlab.interval import interval
 from costlab.link_model import carried, delays
-from costlab.operation_name import Measured
 from costlab.piecewise import leave_one_out, one_line, piecewise
-from costlab.result import Metric
+from costlab.record.operation_name import Measured
+from costlab.record.result import Metric
 
 SIZES = [1 << power for power in range(10, 27)]
 DATA = Path(__file__).parent / "data"

@@ -17,7 +17,7 @@ from costlab.contestants.fsdp import Training
 from costlab.contestants.rounds import Rounds
 from costlab.footprint import Model
 from costlab.live_bytes import LiveBytes
-from costlab.settings import Settings
+from costlab.record.settings import Settings
 from costlab.silent_axis import SilentAxis
 from costlab.timeline import Span
 from shardlab.comm import World

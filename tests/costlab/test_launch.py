@@ -13,8 +13,8 @@ import torch.distributed as dist
 
 from costlab import launch
 from costlab.launch import LaunchError
-from costlab.result import Metric
-from costlab.settings import Settings
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
 from shardlab.comm import World
 from shardlab.comm.host import state_of
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from costlab import one_gpu
-from costlab.settings import Settings
+from costlab.record.settings import Settings
 
 CPU = torch.device("cpu")
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from costlab import asked, fsdp, measuring, one_gpu, pipeline, sections, tp
+from costlab import fsdp, measuring, one_gpu, pipeline, sections, tp
 from costlab.claims import Case, Claim, Comparison, Words
 from costlab.compare import compare
 from costlab.progress import Silent
-from costlab.provenance import provenance
-from costlab.result import Metric, Result, Section
+from costlab.record import options
+from costlab.record.provenance import provenance
+from costlab.record.result import Metric, Result, Section
+from costlab.record.settings import Settings
 from costlab.run import Run
-from costlab.settings import Settings
 from costlab.verdict import judge, machine
 
 SETTINGS = Settings(device="cuda", ranks=1)
@@ -27,7 +28,7 @@ CPU, GPU = "a processor, 8 cores", "1 × a GPU"
 
 @pytest.fixture
 def one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked, "gpus", lambda: 1)
+    monkeypatch.setattr(options, "gpus", lambda: 1)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
 
 
@@ -53,7 +54,7 @@ def test_one_line_says_what_stands_on_the_cpu_and_why() -> None:
 
 
 def test_with_a_gpu_for_each_rank_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked, "gpus", lambda: 2)
+    monkeypatch.setattr(options, "gpus", lambda: 2)
     assert measuring.alone(["tp", "fsdp"], Settings(device="cuda", ranks=2)) == ""
 
 
@@ -105,7 +106,7 @@ def test_a_cpus_time_is_not_compared_with_a_gpus() -> None:
 def test_a_cuda_runs_provenance_describes_the_cpu_that_stands_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("costlab.provenance._gpus", lambda: {"gpus": ["a GPU"]})
+    monkeypatch.setattr("costlab.record.provenance._gpus", lambda: {"gpus": ["a GPU"]})
     facts = provenance(SETTINGS, [], ranks=None)
     assert facts["gpus"] == ["a GPU"] and facts["processor"] and facts["cores"] >= 1
     assert "cuda" in facts["device"] and "cpu" in facts["device"]

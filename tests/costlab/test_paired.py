@@ -12,8 +12,8 @@ from costlab import beside_sweep, draw_speedup, fsdp, results_page
 from costlab.claims import load as claims_of
 from costlab.claims_page import text as claims_text
 from costlab.plotting import LIGHT, figure
-from costlab.result import Metric, load
-from costlab.statistic import middle
+from costlab.record.result import Metric, load
+from costlab.record.statistic import middle
 from costlab.tp_metrics import PARTS, metrics
 from costlab.verdict import examine
 from tests.costlab.tiny_run import LAB

@@ -10,8 +10,8 @@ import pytest
 from costlab import pipeline
 from costlab.contestants import bubble
 from costlab.contestants.rounds import Rounds
-from costlab.result import Metric
-from costlab.settings import Settings
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
 from shardlab.comm import World
 from shardlab.pipeline.action import Backward, Forward
 from shardlab.pipeline.timeline import Span

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from costlab import page, quantity, results_page
+from costlab import page, results_page
 from costlab.claims import load as load_claims
 from costlab.generate import generate
-from costlab.result import Load, Metric, Result, Section, save
-from costlab.result import load as load_result
+from costlab.record import quantity
+from costlab.record.result import Load, Metric, Result, Section, save
+from costlab.record.result import load as load_result
 from costlab.results_tables import TABLES
 from costlab.ways import HOWS
 from notelab import results_page as rows

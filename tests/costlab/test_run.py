@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from costlab import launch, samples, sections, summary
-from costlab.disturbed import said
+from costlab import launch, sections, summary
 from costlab.progress import Silent
-from costlab.result import Load, Metric, Result, ResultError, Section, load, save
+from costlab.record import samples
+from costlab.record.disturbed import said
+from costlab.record.result import Load, Metric, Result, ResultError, Section, load, save
+from costlab.record.settings import Settings
+from costlab.record.watch import Watched
 from costlab.run import Run
-from costlab.settings import Settings
 from costlab.timed import timed
-from costlab.watch import Watched
 
 Item = Metric | str
 MIXED = gzip.compress(b"{}")[:10] + bytes(20)  # its first bytes are a gzip file's

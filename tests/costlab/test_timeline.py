@@ -14,7 +14,7 @@ import torch
 
 from costlab import overlap, timeline
 from costlab.contestants import tutor
-from costlab.settings import Settings
+from costlab.record.settings import Settings
 from costlab.timeline import Span
 from costlab.watched_axis import WatchedAxis
 from shardlab.comm import World

@@ -19,9 +19,9 @@ from costlab.contestants import tutor
 from costlab.contestants.rounds import Rounds
 from costlab.contestants.tp import Task
 from costlab.crossover import crossover
-from costlab.result import Metric
-from costlab.settings import Settings
-from costlab.statistic import over_launches
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.record.statistic import over_launches
 from costlab.timed import ratio
 from costlab.tp_metrics import PARTS
 from shardlab.comm import Axis, World

@@ -10,7 +10,7 @@ import pytest
 
 from costlab import judging
 from costlab.claims import Case, Cite, Claim, Comparison, Words, load
-from costlab.result import Metric, Result, Section, save
+from costlab.record.result import Metric, Result, Section, save
 from costlab.verdict import Verdict, judge
 from tests.costlab.tiny_run import LAB, counted, step
 
@@ -172,7 +172,7 @@ def test_a_result_without_megatron_differs_from_the_reference_in_no_claim(
 ) -> None:
     whole = Result(sections={"counts": Section(metrics=list(counted().values()))})
     save(whole, tmp_path / "reference.json")
-    monkeypatch.setattr("costlab.asked.REFERENCE", tmp_path / "reference.json")
+    monkeypatch.setattr("costlab.record.options.REFERENCE", tmp_path / "reference.json")
     without = [one for name, one in counted().items() if "megatron" not in name]
     assert judging.differing(Result(sections={"counts": Section(metrics=without)})) == []
     wrong = [msgspec.structs.replace(one, value=one.value + 1) for one in counted().values()]

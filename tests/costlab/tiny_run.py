@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from costlab import counts, launch
-from costlab.result import Metric, Result, Section, save
-from costlab.settings import Settings
+from costlab.record.result import Metric, Result, Section, save
+from costlab.record.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "experiments" / "35-allreduce-costs"

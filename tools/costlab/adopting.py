@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from costlab.result import ResultError, load, save
+from costlab.record.result import ResultError, load, save
 
 
 def adopt(file: Path, lab: Path) -> list[Path]:

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from costlab.claims import Words
 from costlab.fit import Sweep, sweeps
-from costlab.result import Metric
+from costlab.record.result import Metric
+from costlab.record.whose import LINKS
 from costlab.timed import derived
-from costlab.whose import LINKS
 from shardlab.proofs.ledger import Entry
 
 # How often a step calls a collective, by its name and bytes: {"all_reduce.262144": 18}.

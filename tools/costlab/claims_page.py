@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
-from costlab import page, quantity, results_page
+from costlab import page, results_page
 from costlab.claims import Case, Claim, VerdictWord, Words, load
-from costlab.result import Metric, Result
-from costlab.result import load as load_result
+from costlab.record import quantity
+from costlab.record.result import Metric, Result
+from costlab.record.result import load as load_result
+from costlab.record.whose import whose
 from costlab.verdict import Judged, Outcome, examine, judge, machine, target
 from costlab.ways import HOWS, MEANINGS, ways
-from costlab.whose import whose
 
 STEM = "CLAIMS"
 CLAIMS = "claims.toml"

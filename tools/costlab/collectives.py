@@ -25,13 +25,13 @@ import torch
 
 from costlab import carrier
 from costlab.operation import ITEM, OPERATIONS, Operation, elements
-from costlab.operation_name import Measured
 from costlab.point import MIDDLING, MODES, Buffers, Point, finishing, points_of
-from costlab.provenance import cores
-from costlab.result import Metric
-from costlab.settings import Settings
-from costlab.statistic import middle, of_calls, percentile
-from costlab.watch import Watch
+from costlab.record.operation_name import Measured
+from costlab.record.provenance import cores
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.record.statistic import middle, of_calls, percentile
+from costlab.record.watch import Watch
 from shardlab.comm import World
 
 SECTION = "collectives"

@@ -22,10 +22,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from rich.table import Table
 
-from costlab.disturbed import said
-from costlab.quantity import shown
-from costlab.result import SCHEMA, Metric, Result
-from costlab.terminal import console as terminal
+from costlab.record.disturbed import said
+from costlab.record.quantity import shown
+from costlab.record.result import SCHEMA, Metric, Result
+from costlab.record.terminal import console as terminal
 
 # What a family's change may be by chance, beside the machine's: in repeated runs on two cores the
 # changes of families of 15 and more had a standard deviation of 0.045.

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from costlab.contestants import tutor
 from costlab.counted import counted
-from costlab.result import Metric
+from costlab.record.result import Metric
 from shardlab.comm import Axis
 from shardlab.fsdp import FSDP
 from shardlab.gpt.block import Block

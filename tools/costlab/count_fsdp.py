@@ -13,7 +13,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, f
 from torch.nn.parallel import DistributedDataParallel
 
 from costlab.counted import counted
-from costlab.result import Metric
+from costlab.record.result import Metric
 from shardlab.proofs.ledger import Ledger
 
 if TYPE_CHECKING:

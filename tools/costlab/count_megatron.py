@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from costlab.count_tensor import B, H, S, V, collectives_for_weights, ones, passes, watched
 from costlab.counted import counted
-from costlab.result import Metric
+from costlab.record.result import Metric
 from shardlab.proofs.collective import Call
 from shardlab.proofs.ledger import Ledger
 

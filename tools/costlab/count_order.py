@@ -11,7 +11,7 @@ from torch.utils.data import DistributedSampler
 from costlab.contestants import tutor
 from costlab.contestants.dtensor import WholeGPT
 from costlab.counted import counted
-from costlab.result import Metric
+from costlab.record.result import Metric
 from shardlab.pipeline.schedule import by_name
 from shardlab.pipeline.timeline import bubble, peak_live, simulate
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from costlab.counted import counted
-from costlab.result import Metric
+from costlab.record.result import Metric
 from shardlab.comm import Axis
 from shardlab.pipeline.action import Backward, Compute, Forward
 from shardlab.pipeline.timeline import bubble, simulate

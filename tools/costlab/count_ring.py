@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from costlab.counted import counted
-from costlab.result import Metric
+from costlab.record.result import Metric
 
 PIECE = 256
 # Of two, all formulas agree: 2(n-1)/n, n-1 and 1 are one number.

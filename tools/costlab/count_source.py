@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from costlab.counted import counted
-from costlab.result import Metric
+from costlab.record.result import Metric
 
 # What summaries of newer versions name.
 NEWER = ("dp_cp_ag_group", "expt_dp_ag_group", "for_expert_parallelism")

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from costlab.contestants import tutor
 from costlab.counted import counted
-from costlab.result import Metric
+from costlab.record.result import Metric
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.mlp import MLP

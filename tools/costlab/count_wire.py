@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from costlab.counted import counted
-from costlab.result import Metric
+from costlab.record.result import Metric
 
 if TYPE_CHECKING:
     from shardlab.comm import World

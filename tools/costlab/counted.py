@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costlab.result import How, Metric
+from costlab.record.result import How, Metric
 
 
 def counted(

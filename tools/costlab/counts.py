@@ -22,8 +22,8 @@ from costlab import (
     count_tensor,
     count_wire,
 )
-from costlab.result import Metric
-from costlab.settings import Settings
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
 
 if TYPE_CHECKING:
     from shardlab.comm import World

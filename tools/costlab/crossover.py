@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from costlab.result import Metric
-from costlab.statistic import percentile
+from costlab.record.result import Metric
+from costlab.record.statistic import percentile
 from costlab.timed import derived
 
 DRAWS, SEED = 2000, 35

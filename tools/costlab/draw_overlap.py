@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from costlab.plotting import Shade
-from costlab.result import Metric
-from costlab.whose import whose
+from costlab.record.result import Metric
+from costlab.record.whose import whose
 
 _PREFIX = "timeline."
 TRACKS = ("compute", "communication")

@@ -14,9 +14,9 @@ import numpy as np
 
 from costlab.draw_all_reduce import MARKS, NAMES
 from costlab.plotting import Shade
-from costlab.quantity import shown
-from costlab.result import Metric
-from costlab.whose import whose
+from costlab.record.quantity import shown
+from costlab.record.result import Metric
+from costlab.record.whose import whose
 
 _POINT = re.compile(r"tp\.h(\d+)\.speedup(?:-of-(threads))?\.shardlab(?:\.([\w-]+))?")
 IDEAL = 2.0

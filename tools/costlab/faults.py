@@ -5,7 +5,7 @@ from __future__ import annotations
 from costlab.claims import ClaimsError
 from costlab.launch import LaunchError
 from costlab.measuring import RunInterruptedError
-from costlab.result import ResultError
+from costlab.record.result import ResultError
 from costlab.sections import SectionError
 
 BROKE_OFF, MISUSE, INTERRUPTED = 1, 2, 130

@@ -16,7 +16,7 @@ import msgspec
 from costlab import draw_all_reduce, draw_overlap, draw_speedup
 from costlab.claims import Words
 from costlab.plotting import SHADES, Shade, figure, svg
-from costlab.result import Metric, Result
+from costlab.record.result import Metric, Result
 
 FOLDER = "figures"
 Metrics = Mapping[str, Metric]

@@ -22,10 +22,10 @@ import numpy as np
 
 from costlab.interval import interval
 from costlab.link_model import delays
-from costlab.operation_name import measured
 from costlab.piecewise import LEAST, Curve, one_line, piecewise
-from costlab.result import Metric
-from costlab.statistic import middle
+from costlab.record.operation_name import measured
+from costlab.record.result import Metric
+from costlab.record.statistic import middle
 
 SECTION = "fit"
 LARGE = 1 << 20  # bytes, from which the stricter of the two goals holds

@@ -34,12 +34,12 @@ from costlab.contestants import tutor
 from costlab.contestants.fsdp import Training
 from costlab.contestants.rounds import Rounds, Step, measuring
 from costlab.footprint import Model
-from costlab.result import Metric
-from costlab.settings import Settings
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.record.statistic import percentile
+from costlab.record.watch import Watch
 from costlab.silent_axis import SilentAxis
-from costlab.statistic import percentile
 from costlab.timed import by_rounds, derived, ratio, timed
-from costlab.watch import Watch
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 

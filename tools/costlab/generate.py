@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from costlab import claims, claims_page, figures, results_page
-from costlab.result import load
+from costlab.record.result import load
 
 
 def generate(lab: Path) -> list[Path]:

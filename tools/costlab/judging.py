@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from costlab import asked, claims
-from costlab.result import Result, load
-from costlab.terminal import console as terminal
+from costlab import claims
+from costlab.record import options
+from costlab.record.result import Result, load
+from costlab.record.terminal import console as terminal
 from costlab.verdict import Verdict, judge
 
 _STYLES = {
@@ -20,7 +21,7 @@ _STYLES = {
 
 def verdicts(result: Result) -> list[Verdict]:
     """Return a verdict for each claim of the lab."""
-    return judge(claims.load(asked.LAB / "claims.toml"), result.metrics(), result.provenance)
+    return judge(claims.load(options.LAB / "claims.toml"), result.metrics(), result.provenance)
 
 
 def differing(result: Result) -> list[str]:
@@ -29,10 +30,10 @@ def differing(result: Result) -> list[str]:
     The measure is the committed reference; where there is none, nothing differs. Both are judged on
     what both counted: without megatron-core, say, its cases decide nothing on either side.
     """
-    if not asked.REFERENCE.exists():
+    if not options.REFERENCE.exists():
         return []
-    listed = claims.load(asked.LAB / "claims.toml")
-    reference = load(asked.REFERENCE)
+    listed = claims.load(options.LAB / "claims.toml")
+    reference = load(options.REFERENCE)
     shared = result.metrics().keys() & reference.metrics().keys()
     here, there = (
         judge(listed, {name: found.metrics()[name] for name in shared}, found.provenance)

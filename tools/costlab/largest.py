@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from costlab.footprint import Model, replicated, sharded_peak
-from costlab.result import Metric
+from costlab.record.result import Metric
 
 CARDS = {"24GiB": 24 << 30, "80GiB": 80 << 30}
 RANKS = 8

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costlab.rank import Place, work
-from costlab.result import Metric
-from costlab.settings import Settings
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
 
 if TYPE_CHECKING:
     from shardlab.comm import World

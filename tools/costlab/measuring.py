@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from costlab import asked, progress, samples, sections, torchrun
+from costlab import progress, sections, torchrun
 from costlab.compare import MACHINE
-from costlab.provenance import cores, provenance
-from costlab.result import SCHEMA, Result, load
+from costlab.record import options, samples
+from costlab.record.provenance import cores, provenance
+from costlab.record.result import SCHEMA, Result, load
+from costlab.record.settings import Settings
 from costlab.run import Run
 from costlab.sections import SectionError
-from costlab.settings import Settings
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -46,7 +47,7 @@ def measured(
         RunInterruptedError: by Ctrl-C, or a request to end; what was measured is saved.
     """
     before = _unfinished(resume) if resume else None
-    device = asked.device(str(before.settings["device"]) if before else device)
+    device = options.device(str(before.settings["device"]) if before else device)
     with contextlib.ExitStack() as stack:
         world: World | None = None
         if torchrun.launched(os.environ):
@@ -54,7 +55,7 @@ def measured(
             ranks = world.size
         settings = Settings(
             profile=profile, sizes=sizes, hidden=hidden, device=device, seed=seed,
-            ranks=ranks or (2 if device == "cpu" else max(1, asked.gpus())),
+            ranks=ranks or (2 if device == "cpu" else max(1, options.gpus())),
         )  # fmt: skip
         if before:
             settings = msgspec.convert(before.settings, Settings)
@@ -75,7 +76,7 @@ def measured(
         if speaks and device == "cuda" and world is None and (line := alone(names, settings)):
             click.echo(line, err=True)
         with progress.display(names, speaks=speaks) as show:
-            path = (out or resume or asked.new_file()) if speaks else None
+            path = (out or resume or options.new_file()) if speaks else None
             run = Run(settings, path, show, facts, world=world, timeout=timeout, before=before)
             try:
                 run.measure(names, whole=whole)
@@ -98,7 +99,7 @@ def _unfinished(file: Path) -> Result:
 
 def alone(names: list[str], settings: Settings) -> str:
     """Say what wants more ranks than there are GPUs, and so stands on the CPU; or nothing."""
-    there, short = asked.gpus(), list[str]()
+    there, short = options.gpus(), list[str]()
     for name in names:
         with contextlib.suppress(SectionError):
             module = sections.load(name)

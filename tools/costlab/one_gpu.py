@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import torch
 
-from costlab.result import Metric
-from costlab.settings import Settings
-from costlab.statistic import middle
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.record.statistic import middle
 from costlab.timed import by_rounds
 from shardlab.comm import World
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from costlab.claims import Words
-from costlab.result import How, Metric
+from costlab.record.result import How, Metric
 
 LANGUAGES = ("en", "es")
 HOW: dict[How, Words] = {

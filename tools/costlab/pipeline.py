@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from costlab.contestants import bubble, tutor
 from costlab.contestants import pipeline as contestants
 from costlab.contestants.rounds import Rounds, measuring
-from costlab.result import Metric
-from costlab.settings import Settings
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.record.watch import Watch
 from costlab.timed import Detail, by_rounds, derived, ratio, timed
-from costlab.watch import Watch
 from shardlab.comm import World
 from shardlab.links.shared_memory.patience import cores
 from shardlab.pipeline.timeline import Timeline

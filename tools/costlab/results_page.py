@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from costlab import beside_sweep, page, quantity
+from costlab import beside_sweep, page
 from costlab.claims import Words
-from costlab.disturbed import said
 from costlab.figures import FIGURES, FOLDER
-from costlab.result import Metric, Result, Section, load
+from costlab.record import quantity
+from costlab.record.disturbed import said
+from costlab.record.result import Metric, Result, Section, load
+from costlab.record.whose import OWNERS, WHOSE
+from costlab.record.whose import whose as belongs
 from costlab.results_tables import TABLES
 from costlab.stated_rule import stated
 from costlab.tabulated import Table
-from costlab.whose import OWNERS, WHOSE
-from costlab.whose import whose as belongs
 
 STEM = "RESULTS"
 REFERENCE = "results/reference.json"

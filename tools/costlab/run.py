@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from costlab import asked, launch, samples, sections, torchrun
+from costlab import launch, sections, torchrun
 from costlab.launch import LaunchError
 from costlab.progress import Display
-from costlab.result import Load, Metric, Result, ResultError, Section, save
+from costlab.record import options, samples
+from costlab.record.result import Load, Metric, Result, ResultError, Section, save
+from costlab.record.settings import Settings
+from costlab.record.statistic import over_launches
+from costlab.record.watch import Watched
 from costlab.sections import SectionError
-from costlab.settings import Settings
-from costlab.statistic import over_launches
 from costlab.uninterrupted import uninterrupted
-from costlab.watch import Watched
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -104,7 +105,7 @@ class Run:
         for device in sections.devices(module, self._settings):
             there = msgspec.structs.replace(self._settings, device=device)
             for ranks in sections.ranks(module, there):
-                short = device == "cuda" and ranks > asked.gpus()
+                short = device == "cuda" and ranks > options.gpus()
                 worlds.append(("cpu" if short else device, ranks))
         worlds = list(dict.fromkeys(worlds))
         if self._world is None:

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from costlab.settings import Settings
+from costlab.record.settings import Settings
 
 # In the order of a whole run: what is derived comes after what it is derived from.
 MODULES = {

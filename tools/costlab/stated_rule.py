@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from costlab.claims import Words
-from costlab.result import SCHEMA, Result
+from costlab.record.result import SCHEMA, Result
 
 RULE = Words(
     "**One rule for every row.** A value is the median of *n* observations, each as long as its "

@@ -8,13 +8,13 @@ from fnmatch import fnmatchcase
 from rich.console import Console
 from rich.table import Table
 
-from costlab import asked
-from costlab.disturbed import said
-from costlab.operation_name import Measured, measured, size_name
-from costlab.quantity import count, shown, spread, written
-from costlab.result import Load, Metric, Result, ResultError, load
-from costlab.terminal import console as terminal
-from costlab.whose import whose
+from costlab.record import options
+from costlab.record.disturbed import said
+from costlab.record.operation_name import Measured, measured, size_name
+from costlab.record.quantity import count, shown, spread, written
+from costlab.record.result import Load, Metric, Result, ResultError, load
+from costlab.record.terminal import console as terminal
+from costlab.record.whose import whose
 
 # What is worth a line after the whole lab; a section run alone shows all that it has.
 HEADLINES = (
@@ -69,7 +69,7 @@ def _course(console: Console, name: str, load: Load) -> None:
 
 def _reference() -> Mapping[str, Metric]:
     try:
-        return load(asked.REFERENCE).metrics() if asked.REFERENCE.exists() else {}
+        return load(options.REFERENCE).metrics() if options.REFERENCE.exists() else {}
     except ResultError:  # another schema, or half a file: not what this run is about
         return {}
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from costlab import quantity
 from costlab.claims import Words
-from costlab.result import Metric
+from costlab.record import quantity
+from costlab.record.result import Metric
 
 Metrics = Mapping[str, Metric]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from costlab.result import How, Metric
-from costlab.statistic import middle
+from costlab.record.result import How, Metric
+from costlab.record.statistic import middle
 
 Detail = dict[str, str | float | int | bool]
 

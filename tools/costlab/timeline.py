@@ -20,8 +20,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from costlab.contestants.fsdp import Training, ours
-from costlab.result import Metric
-from costlab.settings import Settings
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
 from costlab.watched_axis import WatchedAxis
 from shardlab.comm import World
 from shardlab.comm.host import Card

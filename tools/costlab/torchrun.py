@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from costlab.launch import TIMEOUT, LaunchError, Measure, Progress
 from costlab.rank import in_a_line, told
-from costlab.result import Metric
-from costlab.settings import Settings
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
 
 if TYPE_CHECKING:
     from shardlab.comm import World

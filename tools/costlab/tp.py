@@ -41,8 +41,8 @@ from costlab.contestants import tutor
 from costlab.contestants.rounds import Rounds, Step, measuring
 from costlab.contestants.tp import Task
 from costlab.crossover import crossover
-from costlab.result import Metric
-from costlab.settings import Settings
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
 from costlab.silent_axis import SilentAxis
 from costlab.tp_metrics import Times, metrics
 from shardlab.comm import Axis, World

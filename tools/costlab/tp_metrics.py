@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from costlab.beside_sweep import Calls
 from costlab.contestants import tutor
-from costlab.result import How, Metric
+from costlab.record.result import How, Metric
 from costlab.timed import Detail, by_rounds, ratio, timed
 
 PARTS = ("matmul", "latency", "volume", "launch", "other")

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from costlab.claims import Case, Claim, Comparison, VerdictWord
-from costlab.quantity import shown, shown_value
-from costlab.result import Metric
+from costlab.record.quantity import shown, shown_value
+from costlab.record.result import Metric
 
 Provenance = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from costlab.claims import Claim, Words
-from costlab.result import Metric
+from costlab.record.result import Metric
 from costlab.verdict import examine
 
 HOWS = {

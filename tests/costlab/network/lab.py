@@ -16,9 +16,9 @@ from typing import Any
 
 from costlab.fit import sweeps
 from costlab.link_model import carried, delays
-from costlab.operation_name import Measured
 from costlab.piecewise import one_line
-from costlab.result import Metric
+from costlab.record.operation_name import Measured
+from costlab.record.result import Metric
 from tests.costlab.network.namespaces import USEFUL, Wire, inside
 from tests.costlab.network.relay import Relay
 

@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from costlab import carrier, collectives
 from costlab.operation import ITEM, OPERATIONS, elements
-from costlab.settings import Settings
+from costlab.record.settings import Settings
 from shardlab.comm import World
 
 CALLS = 3

@@ -24,8 +24,8 @@ import torch.distributed as dist
 
 from costlab.contestants import rounds
 from costlab.contestants.rounds import Build, Rounds
-from costlab.result import Load
-from costlab.statistic import middle
+from costlab.record.result import Load
+from costlab.record.statistic import middle
 from costlab.timed import ratio
 from shardlab.comm import World
 from tests.shardlab.benchmark.provenance import provenance

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from costlab import whole_file
+from costlab.record import whole_file
 
 # 2: ids say whose code it is, and a metric on which device; 3: a value lies within its spread
 SCHEMA = 3

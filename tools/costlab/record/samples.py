@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from costlab import whole_file
-from costlab.result import Result, ResultError
+from costlab.record import whole_file
+from costlab.record.result import Result, ResultError
 
 SCHEMA = 1
 

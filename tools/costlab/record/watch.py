@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from costlab.disturbed import said
-from costlab.result import Load
+from costlab.record.disturbed import said
+from costlab.record.result import Load
 
 if TYPE_CHECKING:
     from shardlab.comm import World

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from costlab.quantity import count, shown, spread
-from costlab.result import How, Metric
+from costlab.record.quantity import count, shown, spread
+from costlab.record.result import How, Metric
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from costlab.result import Metric
+from costlab.record.result import Metric
 
 TAIL = 40  # at either end, one time in so many: 95 % lie between
 CALLS = 20  # per cent

@@ -6,7 +6,7 @@ are symbols, and one function writes every value.
 
 from __future__ import annotations
 
-from costlab.result import Metric
+from costlab.record.result import Metric
 
 _TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 _RATES = (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1.0))

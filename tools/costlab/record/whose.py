@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from costlab.claims import Words
-from costlab.result import Metric
+from costlab.record.result import Metric
 
 CODES = frozenset({
     "shardlab", "megatron-core", "torch", "torch-ddp", "torch-dtensor", "torch-fsdp1",

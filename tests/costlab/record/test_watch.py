@@ -14,12 +14,12 @@ from unittest.mock import patch
 
 import pytest
 
-from costlab import watch
 from costlab.contestants import rounds
 from costlab.contestants.rounds import Rounds
-from costlab.disturbed import said
-from costlab.result import Load
-from costlab.watch import Reading, Watch, Watched, of_hosts
+from costlab.record import watch
+from costlab.record.disturbed import said
+from costlab.record.result import Load
+from costlab.record.watch import Reading, Watch, Watched, of_hosts
 from shardlab.comm import World
 
 PLAN = Rounds(seconds=0, least=4, most=4, warmup=0)

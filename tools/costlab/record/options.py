@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LAB = ROOT / "experiments" / "35-allreduce-costs"
 LOCAL = LAB / "results" / "local"
 REFERENCE = LAB / "results" / "reference.json"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from costlab.result import Metric
-from costlab.statistic import Middle, middle, of_calls, over_launches, percentile
+from costlab.record.result import Metric
+from costlab.record.statistic import Middle, middle, of_calls, over_launches, percentile
 from costlab.timed import by_rounds, ratio, timed
 
 TIMES = st.lists(st.floats(1e-9, 1e4), min_size=1, max_size=200)

@@ -7,10 +7,11 @@ from itertools import takewhile
 
 import pytest
 
-from costlab import page, quantity, quotes, results_page
-from costlab.result import Metric, load
-from costlab.statistic import over_launches
-from costlab.whose import CODES, Whose, whose
+from costlab import page, quotes, results_page
+from costlab.record import quantity
+from costlab.record.result import Metric, load
+from costlab.record.statistic import over_launches
+from costlab.record.whose import CODES, Whose, whose
 from tests.costlab.tiny_run import LAB, ROOT
 
 REFERENCE = load(LAB / results_page.REFERENCE).metrics()

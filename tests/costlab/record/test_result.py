@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from costlab.result import SCHEMA, Metric, Result, ResultError, Section, load, save
+from costlab.record.result import SCHEMA, Metric, Result, ResultError, Section, load, save
 
 
 def a_result() -> Result:

@@ -12,9 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from costlab.settings import Settings
+from costlab.record.settings import Settings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _PACKAGES = ("torch", "megatron-core", "numpy")
 _SECONDS = 10.0  # for a tool that may hang, as nvidia-smi does where a driver is ill
 

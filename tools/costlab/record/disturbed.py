@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from costlab.claims import Words
-from costlab.quantity import per_cent
-from costlab.result import Load
+from costlab.record.quantity import per_cent
+from costlab.record.result import Load
 
 BUSY = Words(
     "The machine was busy: don't quote this. In {spoiled} of {rounds} rounds something else used "
