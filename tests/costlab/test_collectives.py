@@ -6,12 +6,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from costlab import carrier, collectives, launch
-from costlab.launch import LaunchError
+from costlab import carrier, collectives
 from costlab.operation import OPERATIONS
 from costlab.record.operation_name import Measured, measured, size_name
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
+from costlab.run import launch
+from costlab.run.launch import LaunchError
 from shardlab.comm import World
 
 SIZES = (1 << 10, 12 << 10, 1 << 16)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from costlab import cli
 from costlab.record import options
 from costlab.record.result import Result, save
-from costlab.run import Run
+from costlab.run.run import Run
 
 ROOT = Path(__file__).parents[2]
 

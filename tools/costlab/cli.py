@@ -133,7 +133,7 @@ for _name, _words in ALONE.items():
 
 
 def _measure(names: list[str], *, whole: bool, **options: Any) -> int:
-    from costlab.measuring import measured
+    from costlab.run.measuring import measured
 
     output_format = options.pop("output_format")
     with measured(names, whole=whole, arguments=sys.argv[1:], **options) as run:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from costlab.claims import ClaimsError
-from costlab.launch import LaunchError
-from costlab.measuring import RunInterruptedError
 from costlab.record.result import ResultError
-from costlab.sections import SectionError
+from costlab.run.launch import LaunchError
+from costlab.run.measuring import RunInterruptedError
+from costlab.run.plan import SectionError
 
 BROKE_OFF, MISUSE, INTERRUPTED = 1, 2, 130
 

@@ -11,14 +11,14 @@ import pytest
 
 from costlab.record.result import Result, Section, load, save
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PATH = os.pathsep.join([str(ROOT), str(ROOT / "tools")])
 # The command line as it is, with `counts` replaced by a section that breaks, and BENCH its process.
 BENCH = """
 import os, sys
 os.environ.setdefault("BENCH", str(os.getpid()))  # ranks import this file too
-from costlab import sections
-sections.MODULES["counts"] = "tests.costlab.broken_section"
+from costlab.run import plan
+plan.MODULES["counts"] = "tests.costlab.run.broken_section"
 {more}
 if __name__ == "__main__":
     from costlab.cli import main
@@ -27,7 +27,7 @@ if __name__ == "__main__":
 """
 FULL = """
 import errno
-from costlab import run
+from costlab.run import run
 from costlab.record.result import save as true
 def save(result, path):
     if result.sections and path.name == "one.json":
@@ -43,7 +43,7 @@ run.save = save
 # Asked to end while a section's result is on its way to the disk.
 ASKED = """
 import signal
-from costlab import run
+from costlab.run import run
 from costlab.record.result import save as true
 def save(result, path):
     if result.sections:

@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from costlab import launch, sections, summary
-from costlab.progress import Silent
+from costlab import summary
 from costlab.record import samples
 from costlab.record.disturbed import said
 from costlab.record.result import Load, Metric, Result, ResultError, Section, load, save
 from costlab.record.settings import Settings
 from costlab.record.watch import Watched
-from costlab.run import Run
+from costlab.run import launch, plan
+from costlab.run.progress import Silent
+from costlab.run.run import Run
 from costlab.timed import timed
 
 Item = Metric | str
@@ -35,7 +36,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
     def run(*launches: Callable[[], Iterator[Item]], before: Result | None = None) -> Result:
         left = iter(launches)
         module = SimpleNamespace(measure=None, LAUNCHES=2)
-        monkeypatch.setattr(sections, "load", lambda _: module)
+        monkeypatch.setattr(plan, "load", lambda _: module)
         monkeypatch.setattr(launch, "run", lambda *_, **__: next(left)())
         run = Run(Settings(), out, Silent(sys.stderr), {}, before=before)
         try:
@@ -83,7 +84,7 @@ def test_what_else_ran_stands_with_the_section_of_all_its_launches(
         yield step("a", 1, 2)
 
     module = SimpleNamespace(measure=None, LAUNCHES=2)
-    monkeypatch.setattr(sections, "load", lambda _: module)
+    monkeypatch.setattr(plan, "load", lambda _: module)
     monkeypatch.setattr(launch, "run", told)
     run = Run(Settings(), tmp_path / "one.json", Silent(sys.stderr), {})
     run.measure(["tp"])
@@ -115,7 +116,7 @@ def test_a_whole_section_holds_nothing_of_an_older_half(measured: Any) -> None:
 
 def test_what_is_derived_anew_stands_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     derives = SimpleNamespace(derive=lambda _: [Metric(id="fit.a", value=2, unit="s")])
-    monkeypatch.setattr(sections, "load", lambda _: derives)
+    monkeypatch.setattr(plan, "load", lambda _: derives)
     there = Section(status="complete", metrics=[Metric(id="fit.a", value=1, unit="s")])
     run = Run(
         Settings(), tmp_path / "one.json", Silent(sys.stderr), {},

@@ -17,9 +17,9 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costlab.rank import Place, work
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
+from costlab.run.rank import Place, work
 
 if TYPE_CHECKING:
     from shardlab.comm import World

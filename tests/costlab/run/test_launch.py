@@ -11,10 +11,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from costlab import launch
-from costlab.launch import LaunchError
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
+from costlab.run import launch
+from costlab.run.launch import LaunchError
 from shardlab.comm import World
 from shardlab.comm.host import state_of
 

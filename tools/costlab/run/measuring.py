@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from costlab import progress, sections, torchrun
 from costlab.compare import MACHINE
 from costlab.record import options, samples
 from costlab.record.provenance import cores, provenance
 from costlab.record.result import SCHEMA, Result, load
 from costlab.record.settings import Settings
-from costlab.run import Run
-from costlab.sections import SectionError
+from costlab.run import plan, progress, torchrun
+from costlab.run.plan import SectionError
+from costlab.run.run import Run
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -102,9 +102,9 @@ def alone(names: list[str], settings: Settings) -> str:
     there, short = options.gpus(), list[str]()
     for name in names:
         with contextlib.suppress(SectionError):
-            module = sections.load(name)
-            if hasattr(module, "measure") and "cuda" in sections.devices(module, settings):
-                wanted = sections.ranks(module, settings)
+            module = plan.load(name)
+            if hasattr(module, "measure") and "cuda" in plan.devices(module, settings):
+                wanted = plan.ranks(module, settings)
                 short += [f"{name} on {ranks} ranks" for ranks in wanted if ranks > there]
     if not short:
         return ""

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from costlab import fsdp, measuring, one_gpu, pipeline, sections, tp
+from costlab import fsdp, one_gpu, pipeline, tp
 from costlab.claims import Case, Claim, Comparison, Words
 from costlab.compare import compare
-from costlab.progress import Silent
 from costlab.record import options
 from costlab.record.provenance import provenance
 from costlab.record.result import Metric, Result, Section
 from costlab.record.settings import Settings
-from costlab.run import Run
+from costlab.run import measuring, plan
+from costlab.run.progress import Silent
+from costlab.run.run import Run
 from costlab.verdict import judge, machine
 
 SETTINGS = Settings(device="cuda", ranks=1)
@@ -71,7 +72,7 @@ def test_a_run_signs_each_number_with_the_device_that_it_measured_on(
 
 
 def test_fsdp_never_shards_over_one_rank() -> None:
-    assert [sections.ranks(fsdp, Settings(ranks=n)) for n in (1, 2, 4)] == [(2,), (2,), (4,)]
+    assert [plan.ranks(fsdp, Settings(ranks=n)) for n in (1, 2, 4)] == [(2,), (2,), (4,)]
 
 
 @pytest.mark.parametrize(

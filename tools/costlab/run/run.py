@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from costlab import launch, sections, torchrun
-from costlab.launch import LaunchError
-from costlab.progress import Display
 from costlab.record import options, samples
 from costlab.record.result import Load, Metric, Result, ResultError, Section, save
 from costlab.record.settings import Settings
 from costlab.record.statistic import over_launches
 from costlab.record.watch import Watched
-from costlab.sections import SectionError
-from costlab.uninterrupted import uninterrupted
+from costlab.run import launch, plan, torchrun
+from costlab.run.launch import LaunchError
+from costlab.run.plan import SectionError
+from costlab.run.progress import Display
+from costlab.run.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -79,7 +79,7 @@ class Run:
         self._save()
         for name in names:
             try:
-                module = sections.load(name)
+                module = plan.load(name)
                 worlds = self._worlds(name, module)
             except SectionError as fault:
                 if not whole:
@@ -102,9 +102,9 @@ class Run:
         if not hasattr(module, "measure"):
             return []
         worlds = []
-        for device in sections.devices(module, self._settings):
+        for device in plan.devices(module, self._settings):
             there = msgspec.structs.replace(self._settings, device=device)
-            for ranks in sections.ranks(module, there):
+            for ranks in plan.ranks(module, there):
                 short = device == "cuda" and ranks > options.gpus()
                 worlds.append(("cpu" if short else device, ranks))
         worlds = list(dict.fromkeys(worlds))
@@ -156,7 +156,7 @@ class Run:
         """Measure launch after launch; what several of them measured becomes one metric each."""
         there, launched = section.metrics, dict[str, list[Metric]]()
         section.load = self._load = None
-        count = 1 if self._world is not None else sections.launches(module, self._settings)
+        count = 1 if self._world is not None else plan.launches(module, self._settings)
         for number in range(count):
             latest: dict[str, Metric] = {}  # of this launch: an id said again replaces what it said
             try:

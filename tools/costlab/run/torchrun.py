@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from costlab.launch import TIMEOUT, LaunchError, Measure, Progress
-from costlab.rank import in_a_line, told
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
+from costlab.run.launch import TIMEOUT, LaunchError, Measure, Progress
+from costlab.run.rank import in_a_line, told
 
 if TYPE_CHECKING:
     from shardlab.comm import World
