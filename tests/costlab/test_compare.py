@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from costlab.compare import compare, family_of
-from costlab.operation import OPERATIONS
 from costlab.record.operation_name import Measured
 from costlab.record.result import Metric, Result, Section
+from costlab.sections.collectives.operation import OPERATIONS
 
 DATA = Path(__file__).parent / "data"
 Slow = Callable[[Measured], float]

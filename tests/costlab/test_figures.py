@@ -69,7 +69,7 @@ def test_sizes_are_named_far_enough_apart_to_be_read_and_the_largest_always() ->
 
 
 def flight() -> dict[str, Metric]:
-    """A step in which collectives are in flight together, as `costlab.timeline` keeps it."""
+    """A step in which collectives are in flight together, as `timeline` keeps it."""
     spans = [
         ("compute", "block 0 forward", 2, 6),
         ("compute", "block 0 backward", 6, 20),

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from costlab import piecewise
 from costlab.plotting import Shade
 from costlab.record.quantity import written
 from costlab.record.result import Metric
 from costlab.record.whose import whose
+from costlab.sections.fit import piecewise
 
 _POINT = re.compile(r"collective\.([\w-]+)\.all_reduce\.n(\d+)\.(\d+)\.blocking")
 NAMES = {"gloo": "gloo", "shared-memory": "shared memory", "nccl": "NCCL"}

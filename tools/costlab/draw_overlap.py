@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 
 def spans(metrics: Mapping[str, Metric]) -> list[Span]:
-    """Return rank 0's spans, from the metrics that `costlab.timeline` keeps them as."""
+    """Return rank 0's spans, from the metrics that `timeline` keeps them as."""
     found = []
     for name, metric in metrics.items():
         rank, _, track = str(metric.detail.get("track", "")).removeprefix("rank ").partition(" ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from costlab import beside_sweep, page
+from costlab import page
 from costlab.claims import Words
 from costlab.figures import FIGURES, FOLDER
 from costlab.record import quantity
@@ -14,6 +14,7 @@ from costlab.record.result import Metric, Result, Section, load
 from costlab.record.whose import OWNERS, WHOSE
 from costlab.record.whose import whose as belongs
 from costlab.results_tables import TABLES
+from costlab.sections import beside_sweep
 from costlab.stated_rule import stated
 from costlab.tabulated import Table
 

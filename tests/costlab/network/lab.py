@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from costlab.fit import sweeps
-from costlab.link_model import carried, delays
-from costlab.piecewise import one_line
 from costlab.record.operation_name import Measured
 from costlab.record.result import Metric
+from costlab.sections.fit.fit import sweeps
+from costlab.sections.fit.link_model import carried, delays
+from costlab.sections.fit.piecewise import one_line
 from tests.costlab.network.namespaces import USEFUL, Wire, inside
 from tests.costlab.network.relay import Relay
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from costlab.record.result import Metric
 from costlab.record.statistic import Middle, middle, of_calls, over_launches, percentile
-from costlab.timed import by_rounds, ratio, timed
+from costlab.sections.timed import by_rounds, ratio, timed
 
 TIMES = st.lists(st.floats(1e-9, 1e4), min_size=1, max_size=200)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from costlab import fsdp, one_gpu, pipeline, tp
 from costlab.claims import Case, Claim, Comparison, Words
 from costlab.compare import compare
 from costlab.record import options
@@ -19,6 +18,9 @@ from costlab.record.settings import Settings
 from costlab.run import measuring, plan
 from costlab.run.progress import Silent
 from costlab.run.run import Run
+from costlab.sections import one_gpu, pipeline
+from costlab.sections.fully_sharded import fully_sharded
+from costlab.sections.tensor_parallel import tensor_parallel
 from costlab.verdict import judge, machine
 
 SETTINGS = Settings(device="cuda", ranks=1)
@@ -40,7 +42,7 @@ def run() -> Run:
 @pytest.mark.usefixtures("one")
 def test_what_needs_two_ranks_is_measured_on_the_cpu_and_one_gpu_on_the_gpu() -> None:
     worlds = run()._worlds
-    assert worlds("fsdp", fsdp) == worlds("tp", tp) == [("cpu", 2)]
+    assert worlds("fsdp", fully_sharded) == worlds("tp", tensor_parallel) == [("cpu", 2)]
     assert worlds("pipeline", pipeline) == [("cpu", 2), ("cpu", 4)]
     assert worlds("one-gpu", one_gpu) == [("cuda", 1)]
 
@@ -72,7 +74,7 @@ def test_a_run_signs_each_number_with_the_device_that_it_measured_on(
 
 
 def test_fsdp_never_shards_over_one_rank() -> None:
-    assert [plan.ranks(fsdp, Settings(ranks=n)) for n in (1, 2, 4)] == [(2,), (2,), (4,)]
+    assert [plan.ranks(fully_sharded, Settings(ranks=n)) for n in (1, 2, 4)] == [(2,), (2,), (4,)]
 
 
 @pytest.mark.parametrize(

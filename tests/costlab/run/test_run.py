@@ -22,7 +22,7 @@ from costlab.record.watch import Watched
 from costlab.run import launch, plan
 from costlab.run.progress import Silent
 from costlab.run.run import Run
-from costlab.timed import timed
+from costlab.sections.timed import timed
 
 Item = Metric | str
 MIXED = gzip.compress(b"{}")[:10] + bytes(20)  # its first bytes are a gzip file's

@@ -26,7 +26,7 @@ from costlab.contestants import rounds
 from costlab.contestants.rounds import Build, Rounds
 from costlab.record.result import Load
 from costlab.record.statistic import middle
-from costlab.timed import ratio
+from costlab.sections.timed import ratio
 from shardlab.comm import World
 from tests.shardlab.benchmark.provenance import provenance
 

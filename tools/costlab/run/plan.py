@@ -10,13 +10,13 @@ from costlab.record.settings import Settings
 
 # In the order of a whole run: what is derived comes after what it is derived from.
 MODULES = {
-    "collectives": "costlab.collectives",
-    "fit": "costlab.fit",
-    "tp": "costlab.tp",
-    "fsdp": "costlab.fsdp",
-    "pipeline": "costlab.pipeline",
-    "one-gpu": "costlab.one_gpu",
-    "counts": "costlab.counts",
+    "collectives": "costlab.sections.collectives.collectives",
+    "fit": "costlab.sections.fit.fit",
+    "tp": "costlab.sections.tensor_parallel.tensor_parallel",
+    "fsdp": "costlab.sections.fully_sharded.fully_sharded",
+    "pipeline": "costlab.sections.pipeline",
+    "one-gpu": "costlab.sections.one_gpu",
+    "counts": "costlab.sections.counts.counts",
 }
 
 
