@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import get_args
 
 from costlab import page, results_page
-from costlab.claims import Case, Claim, VerdictWord, Words, load
+from costlab.judge.claims import Case, Claim, VerdictWord, Words, load
+from costlab.judge.verdict import Judged, Outcome, examine, judge, machine, target
+from costlab.judge.ways import HOWS, MEANINGS, ways
 from costlab.record import quantity
 from costlab.record.result import Metric, Result
 from costlab.record.result import load as load_result
 from costlab.record.whose import whose
-from costlab.verdict import Judged, Outcome, examine, judge, machine, target
-from costlab.ways import HOWS, MEANINGS, ways
 
 STEM = "CLAIMS"
 CLAIMS = "claims.toml"

@@ -170,7 +170,7 @@ def claims(file: Path | None, output_format: str) -> int:
 
     By default on this machine's last result, or the reference.
     """
-    from costlab import judging
+    from costlab.judge import judging
 
     result = _result(file)
     verdicts = judging.verdicts(result)
@@ -218,7 +218,7 @@ def compare(one: Path, other: Path, output_format: str) -> int:
 
     Says what differs beyond noise.
     """
-    from costlab import compare as side_by_side
+    from costlab.judge import compare as side_by_side
     from costlab.record.result import load
 
     compared = side_by_side.compare(load(one), load(other))

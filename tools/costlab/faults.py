@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costlab.claims import ClaimsError
+from costlab.judge.claims import ClaimsError
 from costlab.record.result import ResultError
 from costlab.run.launch import LaunchError
 from costlab.run.measuring import RunInterruptedError

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from costlab import draw_all_reduce, draw_overlap, draw_speedup
-from costlab.claims import Words
+from costlab.judge.claims import Words
 from costlab.plotting import SHADES, Shade, figure, svg
 from costlab.record.result import Metric, Result
 

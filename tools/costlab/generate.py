@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from costlab import claims, claims_page, figures, results_page
+from costlab import claims_page, figures, results_page
+from costlab.judge import claims
 from costlab.record.result import load
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from costlab.claims import Words
+from costlab.judge.claims import Words
 from costlab.record.result import How, Metric
 
 LANGUAGES = ("en", "es")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from costlab import page
-from costlab.claims import Words
 from costlab.figures import FIGURES, FOLDER
+from costlab.judge.claims import Words
 from costlab.record import quantity
 from costlab.record.disturbed import said
 from costlab.record.result import Metric, Result, Section, load

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costlab.claims import Words
+from costlab.judge.claims import Words
 from costlab.tabulated import Column, Table
 
 _SIZE = Column(Words("size", "tamaño"), group="bytes")

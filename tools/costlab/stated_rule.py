@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costlab.claims import Words
+from costlab.judge.claims import Words
 from costlab.record.result import SCHEMA, Result
 
 RULE = Words(

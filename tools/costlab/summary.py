@@ -55,7 +55,7 @@ def show(result: Result, *, whole: bool) -> None:
         if len(metrics) > MANY:
             console.print(f"  … and {len(metrics) - MANY} more in the file")
     if whole:
-        from costlab import judging
+        from costlab.judge import judging
 
         console.print("\n[bold]claims[/]")
         judging.show(judging.verdicts(result))

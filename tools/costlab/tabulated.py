@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from costlab.claims import Words
+from costlab.judge.claims import Words
 from costlab.record import quantity
 from costlab.record.result import Metric
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from costlab.claims import Case, Claim, Comparison, Words
-from costlab.compare import compare
+from costlab.judge.claims import Case, Claim, Comparison, Words
+from costlab.judge.compare import compare
+from costlab.judge.verdict import judge, machine
 from costlab.record import options
 from costlab.record.provenance import provenance
 from costlab.record.result import Metric, Result, Section
@@ -21,7 +22,6 @@ from costlab.run.run import Run
 from costlab.sections import one_gpu, pipeline
 from costlab.sections.fully_sharded import fully_sharded
 from costlab.sections.tensor_parallel import tensor_parallel
-from costlab.verdict import judge, machine
 
 SETTINGS = Settings(device="cuda", ranks=1)
 PROVENANCE: dict[str, Any] = {"processor": "a processor", "cores": 8, "gpus": ["a GPU"]}

@@ -9,15 +9,15 @@ from collections.abc import Iterable
 import pytest
 
 from costlab import draw_speedup, results_page
-from costlab.claims import load as claims_of
 from costlab.claims_page import text as claims_text
+from costlab.judge.claims import load as claims_of
+from costlab.judge.verdict import examine
 from costlab.plotting import LIGHT, figure
 from costlab.record.result import Metric, load
 from costlab.record.statistic import middle
 from costlab.sections import beside_sweep
 from costlab.sections.fully_sharded import fully_sharded
 from costlab.sections.tensor_parallel.tp_metrics import PARTS, metrics
-from costlab.verdict import examine
 from tests.costlab.tiny_run import LAB
 
 # A machine that is three times as slow in some rounds, and not in the same for all percentiles.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costlab.claims import Words
+from costlab.judge.claims import Words
 from costlab.record.quantity import per_cent
 from costlab.record.result import Load
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from costlab.claims import Words
+from costlab.judge.claims import Words
 from costlab.record.result import Metric
 
 CODES = frozenset({

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from costlab.compare import MACHINE
+from costlab.judge.compare import MACHINE
 from costlab.record import options, samples
 from costlab.record.provenance import cores, provenance
 from costlab.record.result import SCHEMA, Result, load

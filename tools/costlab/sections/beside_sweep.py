@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from costlab.claims import Words
+from costlab.judge.claims import Words
 from costlab.record.result import Metric
 from costlab.record.whose import LINKS
 from costlab.sections.fit.fit import Sweep, sweeps

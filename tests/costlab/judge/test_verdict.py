@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from costlab import judging
-from costlab.claims import Case, Cite, Claim, Comparison, Words, load
+from costlab.judge import judging
+from costlab.judge.claims import Case, Cite, Claim, Comparison, Words, load
+from costlab.judge.verdict import Verdict, judge
 from costlab.record.result import Metric, Result, Section, save
-from costlab.verdict import Verdict, judge
 from tests.costlab.tiny_run import LAB, counted, step
 
 SAID = Words("It is so.", "Es así.")

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from costlab.compare import compare, family_of
+from costlab.judge.compare import compare, family_of
 from costlab.record.operation_name import Measured
 from costlab.record.result import Metric, Result, Section
 from costlab.sections.collectives.operation import OPERATIONS
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 Slow = Callable[[Measured], float]
 
 

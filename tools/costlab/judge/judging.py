@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from costlab import claims
+from costlab.judge import claims
+from costlab.judge.verdict import Verdict, judge
 from costlab.record import options
 from costlab.record.result import Result, load
 from costlab.record.terminal import console as terminal
-from costlab.verdict import Verdict, judge
 
 _STYLES = {
     "holds": "green",

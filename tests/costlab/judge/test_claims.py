@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from costlab.claims import Claim, ClaimsError, Comparison, load
+from costlab.judge.claims import Claim, ClaimsError, Comparison, load
+from costlab.judge.verdict import examine, judge
+from costlab.judge.ways import ways
 from costlab.record.result import Metric
 from costlab.record.result import load as load_result
-from costlab.verdict import examine, judge
-from costlab.ways import ways
 from tests.costlab.tiny_run import LAB, ROOT, counted
 
 ONE = """

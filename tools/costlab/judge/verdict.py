@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from costlab.claims import Case, Claim, Comparison, VerdictWord
+from costlab.judge.claims import Case, Claim, Comparison, VerdictWord
 from costlab.record.quantity import shown, shown_value
 from costlab.record.result import Metric
 

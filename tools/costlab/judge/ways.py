@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from costlab.claims import Claim, Words
+from costlab.judge.claims import Claim, Words
+from costlab.judge.verdict import examine
 from costlab.record.result import Metric
-from costlab.verdict import examine
 
 HOWS = {
     "measured": Words("measured", "medido"),
