@@ -144,7 +144,7 @@ def _measure(names: list[str], *, whole: bool, **options: Any) -> int:
 
             click.echo(json.format(json.encode(run.result.bare()), indent=1).decode())
         else:
-            from costlab import summary
+            from costlab.publish import summary
 
             summary.show(run.result, whole=whole)
         click.echo(f"{'partial: ' if run.faults else ''}{_near(run.kept)}", err=True)
@@ -196,7 +196,7 @@ def report(file: Path | None, adopt: bool) -> int:
 
     Numbers that pages quote follow the new reference, and are listed: read their sentences again.
     """
-    from costlab import adopting, quotes, summary
+    from costlab.publish import adopting, quotes, summary
 
     if not adopt:
         summary.show(_result(file), whole=True)

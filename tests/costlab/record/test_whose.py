@@ -7,7 +7,7 @@ from itertools import takewhile
 
 import pytest
 
-from costlab import page, quotes, results_page
+from costlab.publish import page, quotes, results_page
 from costlab.record import quantity
 from costlab.record.result import Metric, load
 from costlab.record.statistic import over_launches

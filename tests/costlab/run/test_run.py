@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from costlab import summary
+from costlab.publish import summary
 from costlab.record import samples
 from costlab.record.disturbed import said
 from costlab.record.result import Load, Metric, Result, ResultError, Section, load, save

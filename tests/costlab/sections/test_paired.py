@@ -8,11 +8,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from costlab import draw_speedup, results_page
-from costlab.claims_page import text as claims_text
 from costlab.judge.claims import load as claims_of
 from costlab.judge.verdict import examine
-from costlab.plotting import LIGHT, figure
+from costlab.publish import results_page
+from costlab.publish.claims_page import text as claims_text
+from costlab.publish.figures import draw_speedup
+from costlab.publish.figures.plotting import LIGHT, figure
 from costlab.record.result import Metric, load
 from costlab.record.statistic import middle
 from costlab.sections import beside_sweep

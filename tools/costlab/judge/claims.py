@@ -2,7 +2,7 @@
 
 A claim is tested in one or more *cases*, each a conjunction of comparisons of named metrics. Or a
 citation at the pin settles it, and then the file states the verdict that the cited lines give; that
-they stand where it says is proved by notelab, on the page that `costlab.claims_page` makes.
+they stand where it says is proved by notelab, on the page that `costlab.publish.claims_page` makes.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from costlab import draw_all_reduce, draw_overlap, draw_speedup
 from costlab.judge.claims import Words
-from costlab.plotting import SHADES, Shade, figure, svg
+from costlab.publish.figures import draw_all_reduce, draw_overlap, draw_speedup
+from costlab.publish.figures.plotting import SHADES, Shade, figure, svg
 from costlab.record.result import Metric, Result
 
 FOLDER = "figures"

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from costlab import page
-from costlab.figures import FIGURES, FOLDER
 from costlab.judge.claims import Words
+from costlab.publish import page
+from costlab.publish.figures.figures import FIGURES, FOLDER
+from costlab.publish.results_tables import TABLES
+from costlab.publish.stated_rule import stated
+from costlab.publish.tabulated import Table
 from costlab.record import quantity
 from costlab.record.disturbed import said
 from costlab.record.result import Metric, Result, Section, load
 from costlab.record.whose import OWNERS, WHOSE
 from costlab.record.whose import whose as belongs
-from costlab.results_tables import TABLES
 from costlab.sections import beside_sweep
-from costlab.stated_rule import stated
-from costlab.tabulated import Table
 
 STEM = "RESULTS"
 REFERENCE = "results/reference.json"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costlab import quotes
+from costlab.publish import quotes
 
 ROW = '| a | <a id="tp-h128-slowdown-shardlab-gloo"></a>**{}** | measured |\n'
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from costlab import claims_page, figures, results_page
 from costlab.judge import claims
+from costlab.publish import claims_page, results_page
+from costlab.publish.figures import figures
 from costlab.record.result import load
 
 

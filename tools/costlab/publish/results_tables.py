@@ -1,9 +1,9 @@
-"""The tables of the results page, in the order in which they take metrics (`costlab.tabulated`)."""
+"""The tables of the results page, in the order in which they take metrics (`tabulated`)."""
 
 from __future__ import annotations
 
 from costlab.judge.claims import Words
-from costlab.tabulated import Column, Table
+from costlab.publish.tabulated import Column, Table
 
 _SIZE = Column(Words("size", "tamaño"), group="bytes")
 _RANKS = Column(Words("ranks", "ranks"), group="ranks")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from costlab import page, results_page
-from costlab.generate import generate
 from costlab.judge.claims import load as load_claims
 from costlab.judge.ways import HOWS
+from costlab.publish import page, results_page
+from costlab.publish.generate import generate
+from costlab.publish.results_tables import TABLES
 from costlab.record import quantity
 from costlab.record.result import Load, Metric, Result, Section, save
 from costlab.record.result import load as load_result
-from costlab.results_tables import TABLES
 from notelab import results_page as rows
 from notelab.check import check_lab
 from notelab.memo import Memo

@@ -6,10 +6,10 @@ import re
 from itertools import combinations
 from pathlib import Path
 
-from costlab import draw_all_reduce, draw_overlap, figures
-from costlab.plotting import DARK, LIGHT, figure
+from costlab.publish.figures import draw_all_reduce, draw_overlap, figures
+from costlab.publish.figures.plotting import DARK, LIGHT, figure
 from costlab.record.result import Metric, Result, Section, load
-from tests.costlab.test_results_page import points
+from tests.costlab.publish.test_results_page import points
 from tests.costlab.tiny_run import LAB, step
 
 

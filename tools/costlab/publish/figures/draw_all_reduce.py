@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from costlab.plotting import Shade
+from costlab.publish.figures.plotting import Shade
 from costlab.record.quantity import written
 from costlab.record.result import Metric
 from costlab.record.whose import whose

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from costlab.draw_all_reduce import MARKS, NAMES
-from costlab.plotting import Shade
+from costlab.publish.figures.draw_all_reduce import MARKS, NAMES
+from costlab.publish.figures.plotting import Shade
 from costlab.record.quantity import shown
 from costlab.record.result import Metric
 from costlab.record.whose import whose

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from costlab.page import LANGUAGES, name
+from costlab.publish.page import LANGUAGES, name
 
 _ROW = re.compile(r'<a id="([\w.-]+)"></a>\*\*(.+?)\*\*')
 _QUOTE = re.compile(r"\[([^\[\]]*)\]\(([^()\s]*RESULTS(?:\.\w+)?\.md)#([\w.-]+)\)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from costlab.plotting import Shade
+from costlab.publish.figures.plotting import Shade
 from costlab.record.result import Metric
 from costlab.record.whose import whose
 

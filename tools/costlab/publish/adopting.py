@@ -13,7 +13,7 @@ def adopt(file: Path, lab: Path) -> list[Path]:
     Raises:
         ResultError: the result can't be read, broke off somewhere, or can't be written.
     """
-    from costlab.generate import generate
+    from costlab.publish.generate import generate
 
     result = load(file)
     broken = [f"{name} ({part.note})" for name, part in result.sections.items() if part.note]

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
-from costlab import page, results_page
 from costlab.judge.claims import Case, Claim, VerdictWord, Words, load
 from costlab.judge.verdict import Judged, Outcome, examine, judge, machine, target
 from costlab.judge.ways import HOWS, MEANINGS, ways
+from costlab.publish import page, results_page
 from costlab.record import quantity
 from costlab.record.result import Metric, Result
 from costlab.record.result import load as load_result
