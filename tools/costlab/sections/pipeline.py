@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from costlab.contestants import bubble, tutor
-from costlab.contestants import pipeline as contestants
+from costlab.contestants import schedulers as contestants
 from costlab.contestants.rounds import Rounds, measuring
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
