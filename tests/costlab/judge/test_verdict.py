@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from costlab.judge import judging
-from costlab.judge.claims import Case, Cite, Claim, Comparison, Words, load
+from costlab.judge.claims import Case, Cite, Claim, Comparison, load
 from costlab.judge.verdict import Verdict, judge
 from costlab.record.result import Metric, Result, Section, save
+from costlab.record.words import Words
 from tests.costlab.tiny_run import LAB, counted, step
 
 SAID = Words("It is so.", "Es así.")

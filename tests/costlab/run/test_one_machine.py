@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from costlab.judge.claims import Case, Claim, Comparison, Words
+from costlab.judge.claims import Case, Claim, Comparison
 from costlab.judge.compare import compare
 from costlab.judge.verdict import judge, machine
 from costlab.record import options
 from costlab.record.provenance import provenance
 from costlab.record.result import Metric, Result, Section
 from costlab.record.settings import Settings
+from costlab.record.words import Words
 from costlab.run import measuring, plan
 from costlab.run.progress import Silent
 from costlab.run.run import Run

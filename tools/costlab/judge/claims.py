@@ -15,6 +15,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from costlab.record.words import Words
+
 VerdictWord = Literal["holds", "holds only if", "refuted", "stale", "not measurable here"]
 Op = Literal["==", "!=", "<", "<=", ">", ">="]
 Need = Literal["gpu", "gpus", "nvlink"]
@@ -27,17 +29,6 @@ _INDEX = re.compile(r"\$\.claim\[(\d+)\]\.?(.*)")
 
 class ClaimsError(Exception):
     """A claims file that can't be used, in one line: which claim, what was expected and found."""
-
-
-class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The same said in both languages."""
-
-    en: str
-    es: str
-
-    def of(self, language: str) -> str:
-        """Return them in "en" or "es"."""
-        return self.es if language == "es" else self.en
 
 
 class Comparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -23,6 +23,7 @@ import msgspec
 from rich.table import Table
 
 from costlab.record.disturbed import said
+from costlab.record.provenance import MACHINE
 from costlab.record.quantity import shown
 from costlab.record.result import SCHEMA, Metric, Result
 from costlab.record.terminal import console as terminal
@@ -178,7 +179,6 @@ def _apart(one: Metric, other: Metric) -> bool:
 
 
 _BUSY = 1.0  # load of a core before a run, above which its times say little
-MACHINE = ("processor", "cores", "gpus", "links", "driver", "nccl", "torch", "megatron-core")
 
 
 def _machines(one: Result, other: Result) -> list[str]:

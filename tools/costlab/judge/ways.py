@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from costlab.judge.claims import Claim, Words
+from costlab.judge.claims import Claim
 from costlab.judge.verdict import examine
 from costlab.record.result import Metric
+from costlab.record.words import Words
 
 HOWS = {
     "measured": Words("measured", "medido"),

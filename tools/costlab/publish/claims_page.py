@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
-from costlab.judge.claims import Case, Claim, VerdictWord, Words, load
+from costlab.judge.claims import Case, Claim, VerdictWord, load
 from costlab.judge.verdict import Judged, Outcome, examine, judge, machine, target
 from costlab.judge.ways import HOWS, MEANINGS, ways
 from costlab.publish import page, results_page
@@ -19,6 +19,7 @@ from costlab.record import quantity
 from costlab.record.result import Metric, Result
 from costlab.record.result import load as load_result
 from costlab.record.whose import whose
+from costlab.record.words import Words
 
 STEM = "CLAIMS"
 CLAIMS = "claims.toml"

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from costlab.judge.claims import Words
 from costlab.record.result import How, Metric
+from costlab.record.words import Words
 
 LANGUAGES = ("en", "es")
 HOW: dict[How, Words] = {

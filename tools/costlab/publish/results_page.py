@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from costlab.judge.claims import Words
 from costlab.publish import page
 from costlab.publish.figures.figures import FIGURES, FOLDER
 from costlab.publish.results_tables import TABLES
@@ -16,6 +15,7 @@ from costlab.record.disturbed import said
 from costlab.record.result import Metric, Result, Section, load
 from costlab.record.whose import OWNERS, WHOSE
 from costlab.record.whose import whose as belongs
+from costlab.record.words import Words
 from costlab.sections import beside_sweep
 
 STEM = "RESULTS"

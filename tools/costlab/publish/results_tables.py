@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from costlab.judge.claims import Words
 from costlab.publish.tabulated import Column, Table
+from costlab.record.words import Words
 
 _SIZE = Column(Words("size", "tamaño"), group="bytes")
 _RANKS = Column(Words("ranks", "ranks"), group="ranks")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from costlab.judge.claims import Words
 from costlab.record.result import SCHEMA, Result
+from costlab.record.words import Words
 
 RULE = Words(
     "**One rule for every row.** A value is the median of *n* observations, each as long as its "

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from costlab.judge.claims import Words
 from costlab.record import quantity
 from costlab.record.result import Metric
+from costlab.record.words import Words
 
 Metrics = Mapping[str, Metric]
 

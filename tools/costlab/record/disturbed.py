@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from costlab.judge.claims import Words
 from costlab.record.quantity import per_cent
 from costlab.record.result import Load
+from costlab.record.words import Words
 
 BUSY = Words(
     "The machine was busy: don't quote this. In {spoiled} of {rounds} rounds something else used "

@@ -16,6 +16,8 @@ from costlab.record.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 _PACKAGES = ("torch", "megatron-core", "numpy")
+# What makes another machine of it: results that differ in one of these are not of one run.
+MACHINE = ("processor", "cores", "gpus", "links", "driver", "nccl", "torch", "megatron-core")
 _SECONDS = 10.0  # for a tool that may hang, as nvidia-smi does where a driver is ill
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from costlab.judge.claims import Words
 from costlab.record.result import Metric
+from costlab.record.words import Words
 
 CODES = frozenset({
     "shardlab", "megatron-core", "torch", "torch-ddp", "torch-dtensor", "torch-fsdp1",

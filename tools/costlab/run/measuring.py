@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from costlab.judge.compare import MACHINE
 from costlab.record import options, samples
-from costlab.record.provenance import cores, provenance
+from costlab.record.provenance import MACHINE, cores, provenance
 from costlab.record.result import SCHEMA, Result, load
 from costlab.record.settings import Settings
 from costlab.run import plan, progress, torchrun

@@ -12,9 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from costlab.judge.claims import Words
 from costlab.record.result import Metric
 from costlab.record.whose import LINKS
+from costlab.record.words import Words
 from costlab.sections.fit.fit import Sweep, sweeps
 from costlab.sections.timed import derived
 from shardlab.proofs.ledger import Entry

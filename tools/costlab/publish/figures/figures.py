@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from costlab.judge.claims import Words
 from costlab.publish.figures import draw_all_reduce, draw_overlap, draw_speedup
 from costlab.publish.figures.plotting import SHADES, Shade, figure, svg
 from costlab.record.result import Metric, Result
+from costlab.record.words import Words
 
 FOLDER = "figures"
 Metrics = Mapping[str, Metric]
