@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from costlab.judge.compare import compare, family_of
-from costlab.record.operation_name import Measured
+from costlab.judge.compare import compare
+from costlab.record.names import Name, call, family_of
 from costlab.record.result import Metric, Result, Section
 from costlab.sections.collectives.operation import OPERATIONS
 
 DATA = Path(__file__).parents[1] / "data"
-Slow = Callable[[Measured], float]
+Slow = Callable[[Name], float]
 
 
 def a_run(seed: int, slow: Slow = lambda _: 1.0, *, noise: float = 0.10) -> Result:
@@ -24,7 +24,7 @@ def a_run(seed: int, slow: Slow = lambda _: 1.0, *, noise: float = 0.10) -> Resu
     for link in ("gloo", "shared-memory"):
         for operation in OPERATIONS:
             for power in range(10, 25):
-                one = Measured(link, operation, 2, 1 << power, "blocking")
+                one = call(link, operation, 2, 1 << power, "blocking")
                 seconds = (1e-4 + one.size / 1e9) * slow(one) * drift
                 launches = sorted(seconds * chance.lognormvariate(0, noise) for _ in range(5))
                 low, _, value, _, high = launches
@@ -49,7 +49,7 @@ def test_two_runs_of_the_same_code_are_the_same(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_an_operation_slowed_down_by_a_fifth_is_named_and_no_other(seed: int) -> None:
-    def slow(one: Measured) -> float:
+    def slow(one: Name) -> float:
         return 1.2 if (one.link, one.operation) == ("gloo", "all_gather") else 1.0
 
     compared = compare(a_run(seed), a_run(1000 + seed, slow))
@@ -163,16 +163,3 @@ def test_a_metric_alone_is_judged_by_its_spread() -> None:
 
     assert not compare(alone(0.9, 1.0, 1.3), alone(1.1, 1.2, 1.3)).differs
     assert compare(alone(0.98, 1.0, 1.05), alone(1.15, 1.2, 1.3)).differs
-
-
-@pytest.mark.parametrize(
-    ("name", "family"),
-    [
-        ("collective.gloo.all_reduce.n2.1024.blocking", "collective.gloo.all_reduce.n2.*.blocking"),
-        ("tp.h128.step.shardlab.one", "tp.h*.step.shardlab.one"),
-        ("pipeline.1f1b.p2.m8.bubble.shardlab.gloo", "pipeline.1f1b.p2.m*.bubble.shardlab.gloo"),
-        ("tp.crossover.shardlab.gloo", "tp.crossover.shardlab.gloo"),
-    ],
-)
-def test_a_family_is_an_id_but_for_its_sizes(name: str, family: str) -> None:
-    assert family_of(name) == family

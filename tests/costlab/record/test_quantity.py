@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costlab.record.quantity import count, shown, spread
+from costlab.record.quantity import count, shown, size_name, spread
 from costlab.record.result import How, Metric
 
 
@@ -25,11 +25,11 @@ from costlab.record.result import How, Metric
         ("a", 1024, "hidden", "1,024"),
         ("a", 2, "count", "2"),
         ("tp.h128.slowdown.shardlab.gloo", 1.19048, "ratio", "1.19×"),
-        ("tp.h128.share.latency.shardlab.gloo", 0.425, "ratio", "42 %"),
-        ("fsdp.h128.hidden-share.shardlab.gloo", 0.0, "ratio", "0 %"),
-        ("fsdp.h128.communication-cost.shardlab.gloo", 0.1512, "ratio", "15 %"),
-        ("pipeline.gpipe.p4.m8.bubble.shardlab.gloo", 0.2727, "ratio", "27 %"),
-        ("fit.gloo.all_reduce.n2.plain-residual", 0.0312, "ratio", "3.1 %"),
+        ("tp.h128.share.latency.shardlab.gloo", 0.425, "share", "42 %"),
+        ("fsdp.h128.hidden-share.shardlab.gloo", 0.0, "share", "0 %"),
+        ("fsdp.h128.communication-cost.shardlab.gloo", 0.1512, "share", "15 %"),
+        ("pipeline.gpipe.p4.m8.bubble.shardlab.gloo", 0.2727, "share", "27 %"),
+        ("fit.gloo.all_reduce.n2.plain-residual", 0.0312, "share", "3.1 %"),
         ("a", 0.005208, "B/FLOP", "0.0052 B/FLOP"),
     ],
 )
@@ -64,3 +64,9 @@ def test_what_is_derived_says_it_where_it_has_a_spread_and_a_dash_where_not() ->
     plain = Metric(id="a", value=1, unit="s", how="derived")
     assert count(plain) == "–"
     assert count(Metric(id="a", value=1, unit="s", how="derived", low=1, high=2, samples=7)) == "7"
+
+
+def test_a_size_is_written_in_binary_units() -> None:
+    assert [size_name(n) for n in (512, 1024, 1500, 1 << 20, 3 << 19)] == [
+        "512 B", "1 KiB", "1500 B", "1 MiB", "1536 KiB",
+    ]  # fmt: skip

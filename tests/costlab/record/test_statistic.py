@@ -8,11 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.statistic import Middle, middle, of_calls, over_launches, percentile
 from costlab.sections.timed import by_rounds, ratio, timed
 
 TIMES = st.lists(st.floats(1e-9, 1e4), min_size=1, max_size=200)
+NAME = Name("timeline", "000")
 
 
 def test_a_percentile_is_one_of_the_values() -> None:
@@ -76,10 +78,10 @@ def test_every_metric_made_of_drawn_rounds_lies_within_its_spread(
     rounds = min(len(one), len(other))
     one, other = one[:rounds], other[:rounds]
     made = [
-        timed("a.one", one), ratio("a.ratio", one, other), ratio("a.inverse", other, one),
-        by_rounds("a.saved", [1 - b / a for a, b in zip(one, other, strict=True)], "ratio"),
+        timed(NAME, one), ratio(NAME, one, other), ratio(NAME, other, one),
+        by_rounds(NAME, [1 - b / a for a, b in zip(one, other, strict=True)], "ratio"),
     ]  # fmt: skip
-    made.append(over_launches([timed("a.one", [value]) for value in one]))
+    made.append(over_launches([timed(NAME, [value]) for value in one]))
     calls = of_calls(one)
     assert calls.low <= calls.value <= calls.high
     for metric in made:
@@ -91,7 +93,7 @@ def test_every_metric_made_of_drawn_rounds_lies_within_its_spread(
 
 def test_a_ratio_is_of_paired_rounds_and_not_of_two_medians() -> None:
     one, other = [1.0, 20.0, 3.0], [2.0, 40.0, 1.0]  # medians 3 and 2, yet half as long twice
-    found = ratio("a", one, other)
+    found = ratio(NAME, one, other)
     assert [found.low, found.value, found.high] == pytest.approx([0.5, 0.5, 3.0])
 
 

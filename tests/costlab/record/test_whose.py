@@ -11,7 +11,7 @@ from costlab.publish import page, quotes, results_page
 from costlab.record import quantity
 from costlab.record.result import Metric, load
 from costlab.record.statistic import over_launches
-from costlab.record.whose import CODES, Whose, whose
+from costlab.record.whose import Whose, whose
 from tests.costlab.tiny_run import LAB, ROOT
 
 REFERENCE = load(LAB / results_page.REFERENCE).metrics()
@@ -58,7 +58,7 @@ def test_every_measured_number_of_the_reference_has_an_owner_and_a_device() -> N
     for one in measured:
         if not one.id.startswith("count."):
             code, link, device = whose(one)
-            assert set(code.split(" / ")) <= CODES, one.id
+            assert set(code.split(" / ")) <= NAMES.keys(), one.id
             alone = ".one" in one.id or ".silent." in one.id or ".speedup-of-" in one.id
             assert bool(link) != alone and device == "CPU", one.id
 

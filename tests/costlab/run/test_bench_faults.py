@@ -151,14 +151,6 @@ def test_a_run_that_breaks_off_again_keeps_what_the_first_one_left(tmp_path: Pat
     assert load(out).sections["counts"].status == "complete"
 
 
-def test_a_run_of_another_statistic_is_not_gone_on_with(tmp_path: Path) -> None:
-    out = tmp_path / "one.json"
-    save(Result(schema=1, settings={"device": "cpu"}), out)
-    done = bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
-    (line,) = errors(done)
-    assert (done.returncode, "is of schema 1" in line) == (2, True)
-
-
 def test_another_machines_run_is_not_gone_on_with(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
     save(Result(provenance={"processor": "abacus"}, settings={"device": "cpu"}), out)

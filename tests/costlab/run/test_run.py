@@ -16,6 +16,7 @@ import pytest
 from costlab.publish import summary
 from costlab.record import samples
 from costlab.record.disturbed import said
+from costlab.record.names import Name
 from costlab.record.result import Load, Metric, Result, ResultError, Section, load, save
 from costlab.record.settings import Settings
 from costlab.record.watch import Watched
@@ -49,7 +50,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 
 
 def step(name: str, *seconds: float) -> Metric:
-    return timed(f"tp.{name}", list(seconds))
+    return timed(Name("timeline", name), list(seconds))
 
 
 def whole(*items: Item) -> Callable[[], Iterator[Item]]:
@@ -66,9 +67,9 @@ def broken(*items: Item) -> Callable[[], Iterator[Item]]:
 
 def test_what_was_timed_is_kept_launch_by_launch(tmp_path: Path, measured: Any) -> None:
     result = measured(whole(step("a", 1, 2, 3)), whole(step("a", 4.123456, 5)))
-    assert result.metrics()["tp.a"].series == [[1, 2, 3], [4.1235, 5]]
+    assert result.metrics()["timeline.a"].series == [[1, 2, 3], [4.1235, 5]]
     with gzip.open(tmp_path / "one.samples.json.gz") as file:  # as the module's docstring says
-        assert json.load(file)["samples"] == {"tp.a": [[1, 2, 3], [4.1235, 5]]}
+        assert json.load(file)["samples"] == {"timeline.a": [[1, 2, 3], [4.1235, 5]]}
     assert b"series" not in (tmp_path / "one.json").read_bytes()
 
 
@@ -92,7 +93,7 @@ def test_what_else_ran_stands_with_the_section_of_all_its_launches(
     assert kept == Load(rounds=9, dropped=1, there=18, most=0.3)
     summary.show(run.result, whole=False)
     shown = capsys.readouterr().out
-    assert 0 < shown.find("tp: 1 of 9 rounds dropped") < shown.find("tp.a")
+    assert 0 < shown.find("tp: 1 of 9 rounds dropped") < shown.find("timeline.a")
 
 
 def test_two_interruptions_lose_nothing(measured: Any) -> None:
@@ -102,15 +103,15 @@ def test_two_interruptions_lose_nothing(measured: Any) -> None:
     second = measured(broken(step("b", 4)), before=first)
     assert second.metrics() == first.metrics()
     third = measured(broken(step("b", 5, 5, 5)), before=second)
-    assert third.metrics()["tp.a"] == first.metrics()["tp.a"]
-    assert third.metrics()["tp.b"].series == [[5, 5, 5]]
+    assert third.metrics()["timeline.a"] == first.metrics()["timeline.a"]
+    assert third.metrics()["timeline.b"].series == [[5, 5, 5]]
     assert third.sections["tp"].status == "partial"
 
 
 def test_a_whole_section_holds_nothing_of_an_older_half(measured: Any) -> None:
     first = measured(broken(step("a", 1, 1, 1), step("gone", 2)))
     second = measured(whole(step("a", 7)), whole(step("a", 9)), before=first)
-    assert {name: one.value for name, one in second.metrics().items()} == {"tp.a": 8}
+    assert {name: one.value for name, one in second.metrics().items()} == {"timeline.a": 8}
     assert second.sections["tp"].status == "complete"
 
 
@@ -153,5 +154,5 @@ def test_a_full_disk_leaves_the_older_samples(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ResultError, match="No space left on device"):
         samples.save(Result(sections={"tp": Section(metrics=[step("a", 2)])}), path)
-    assert samples.load(path) == {"tp.a": [[1.0]]}
+    assert samples.load(path) == {"timeline.a": [[1.0]]}
     assert [one.name for one in tmp_path.iterdir()] == ["one.samples.json.gz"]

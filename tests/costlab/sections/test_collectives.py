@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from costlab.record.operation_name import Measured, measured, size_name
+from costlab.record.names import call
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.run import launch
@@ -32,7 +32,7 @@ def metrics() -> dict[str, Metric]:
 
 def test_every_operation_link_size_and_mode_is_there(metrics: dict[str, Metric]) -> None:
     wanted = {
-        Measured(link, operation, 2, size, mode).id
+        call(link, operation, 2, size, mode).id
         for link in ("gloo", "shared-memory")
         for operation in OPERATIONS
         for mode in ("blocking", "back-to-back")
@@ -42,9 +42,8 @@ def test_every_operation_link_size_and_mode_is_there(metrics: dict[str, Metric])
 
 
 def test_speeds_are_size_over_time(metrics: dict[str, Metric]) -> None:
-    for name, metric in metrics.items():
-        one = measured(name)
-        assert one
+    for metric in metrics.values():
+        one = metric.name
         factor = float(OPERATIONS[one.operation].bus_factor(2))
         assert metric.detail["algbw"] == pytest.approx(one.size / metric.value)
         assert metric.detail["busbw"] == pytest.approx(one.size / metric.value * factor)
@@ -96,22 +95,9 @@ def replace_sizes(settings: Settings) -> Settings:
 
 def test_a_call_takes_as_long_as_its_slowest_rank() -> None:
     made = {m.id: m for m in launch.run(one_rank_is_slow, QUICK, ranks=2)}
-    blocking = made[Measured("gloo", "all_reduce", 2, SIZES[0], "blocking").id]
+    blocking = made[call("gloo", "all_reduce", 2, SIZES[0], "blocking").id]
     assert 1.0 <= blocking.value < 1.5
     assert 0.5 < blocking.detail["skew"] < 1.5
-
-
-def test_a_size_is_written_in_binary_units() -> None:
-    assert [size_name(n) for n in (512, 1024, 1500, 1 << 20, 3 << 19)] == [
-        "512 B", "1 KiB", "1500 B", "1 MiB", "1536 KiB",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "name", ["collective.gloo.all_reduce.n2.1024", "tp.h64.step.shardlab.one", ""]
-)
-def test_what_is_no_collective_is_named_none(name: str) -> None:
-    assert measured(name) is None
 
 
 def flagged(world: World, settings: Settings) -> Iterator[Metric | str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costlab.record.operation_name import Measured
+from costlab.record.names import call
 from costlab.record.result import Metric
 from costlab.sections.fit.fit import derive, sweeps, unseen
 from costlab.sections.fit.interval import interval
@@ -158,7 +158,7 @@ def result() -> dict[str, Metric]:
     metrics = {}
     for mode, factor in (("blocking", 1.0), ("back-to-back", 0.1)):
         for size, second in zip(SIZES, line(4e-4, 6e-10), strict=True):
-            name = Measured("gloo", "all_reduce", 2, size, mode).id
+            name = call("gloo", "all_reduce", 2, size, mode).id
             metrics[name] = Metric(id=name, value=second * factor, unit="s")
     return metrics
 

@@ -16,6 +16,7 @@ from costlab.contestants import tp as contestants
 from costlab.contestants import tutor
 from costlab.contestants.rounds import Rounds
 from costlab.contestants.tp import Task
+from costlab.record.names import parse
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.record.statistic import over_launches
@@ -29,6 +30,7 @@ from shardlab.proofs.ledger import Ledger
 
 CPU = torch.device("cpu")
 HIDDEN = 16
+CROSSOVER = parse("tp.crossover.shardlab.gloo")
 TOKENS = tutor.BATCH * tutor.SEQUENCE
 WEIGHTS = tutor.LAYERS * 12 * HIDDEN**2 + tutor.VOCAB * HIDDEN
 TIMES = {
@@ -175,7 +177,7 @@ def test_four_ranks_have_ids_of_their_own() -> None:
 def test_the_crossover_lies_between_the_logarithms_of_the_sizes(
     speedups: dict[int, float], place: float | None, words: str
 ) -> None:
-    found = by_id(crossover("gloo", {h: speedup(h, [one]) for h, one in speedups.items()}))
+    found = by_id(crossover(CROSSOVER, {h: speedup(h, [one]) for h, one in speedups.items()}))
     exists = found["tp.crossover.shardlab.gloo.exists"]
     assert (exists.value, exists.detail["found"]) == (float(place is not None), words)
     assert (place is None) == ("tp.crossover.shardlab.gloo" not in found)
@@ -184,7 +186,10 @@ def test_the_crossover_lies_between_the_logarithms_of_the_sizes(
 
 
 def speedup(hidden: int, *launches: list[float]) -> Metric:
-    made = [ratio(f"tp.h{hidden}.speedup.shardlab.gloo", one, [1.0] * len(one)) for one in launches]
+    made = [
+        ratio(parse(f"tp.h{hidden}.speedup.shardlab.gloo"), one, [1.0] * len(one))
+        for one in launches
+    ]
     return over_launches(made)
 
 
@@ -200,19 +205,19 @@ def test_a_crossing_has_the_interval_of_its_rounds_drawn_anew() -> None:
             )
             for hidden, one in true.items()
         }
-        (found,) = [one for one in crossover("gloo", speedups) if one.unit == "hidden"]
+        (found,) = [one for one in crossover(CROSSOVER, speedups) if one.unit == "hidden"]
         assert found.low is not None and found.high is not None
         assert found.low <= found.value <= found.high
         assert found.low < 200 < found.high
         assert found.samples == 4 * 3 * rounds
-        assert found == next(one for one in crossover("gloo", speedups) if one.unit == "hidden")
+        assert found == next(one for one in crossover(CROSSOVER, speedups) if one.unit == "hidden")
         widths.append(found.high / found.low)
     assert 1 < widths[1] < widths[0] < 1.6
 
 
 def test_a_crossing_that_rounds_do_not_agree_on_reaches_to_the_last_size() -> None:
     speedups = {64: speedup(64, [0.5, 0.6, 0.4]), 128: speedup(128, [0.5, 1.1, 1.4])}
-    (found,) = [one for one in crossover("gloo", speedups) if one.unit == "hidden"]
+    (found,) = [one for one in crossover(CROSSOVER, speedups) if one.unit == "hidden"]
     assert found.high == 128
     assert 0 < float(found.detail["beyond"]) < 1
 
@@ -221,7 +226,7 @@ def test_without_its_rounds_a_crossing_has_no_interval() -> None:
     bare = {
         h: msgspec.structs.replace(speedup(h, [r]), series=[]) for h, r in ((64, 0.5), (128, 2))
     }
-    (found,) = [one for one in crossover("gloo", bare) if one.unit == "hidden"]
+    (found,) = [one for one in crossover(CROSSOVER, bare) if one.unit == "hidden"]
     assert (found.low, found.high) == (None, None)
 
 

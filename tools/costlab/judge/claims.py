@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from costlab.record.names import parse
 from costlab.record.words import Words
 
 VerdictWord = Literal["holds", "holds only if", "refuted", "stale", "not measurable here"]
@@ -122,7 +123,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def machine_bound(self) -> bool:
         """Whether another machine may come to another verdict: not where all is counted."""
         tests = (test for case in self.case for test in case.tests)
-        return any(not test.metric.startswith("count.") for test in tests)
+        return any(parse(test.metric).topic != "count" for test in tests)
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,7 +14,6 @@ told as one finding, and families are then judged against it.
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,18 +22,18 @@ import msgspec
 from rich.table import Table
 
 from costlab.record.disturbed import said
+from costlab.record.names import family_of, parse
 from costlab.record.provenance import MACHINE
 from costlab.record.quantity import shown
-from costlab.record.result import SCHEMA, Metric, Result
+from costlab.record.result import Metric, Result
 from costlab.record.terminal import console as terminal
 
 # What a family's change may be by chance, beside the machine's: in repeated runs on two cores the
 # changes of families of 15 and more had a standard deviation of 0.045.
-NOISE = {"s": 0.12, "B/s": 0.12, "ratio": 0.10, "B": 0.02}
+NOISE = {"s": 0.12, "B/s": 0.12, "ratio": 0.10, "share": 0.10, "B": 0.02}
 ERRORS = 2.5  # standard errors, from how its members scatter, that a change must exceed besides
 AGREE = 0.75  # of a family's members that change the way it does
 WHOLE = 0.12  # what all of a machine's times together may change by: they drift by 7 % and more
-_SIZE = re.compile(r"(?<=\.)(h?|m?)\d+(?=\.|$)")
 _FEW = 6  # members: of fewer, what lies between launches and rounds is not averaged out
 _FAMILIES_OF_A_WHOLE = 6  # fewer families than these say nothing of a machine altogether
 
@@ -67,8 +66,7 @@ class Compared(msgspec.Struct, frozen=True):
         whole: the change of all times together; `whole_beyond` whether that is more than noise.
         families: of measured metrics.
         counts: ids of what was counted and differs.
-        missing: how many metrics only one of them has, or has on that device, by the first part
-            of their ids.
+        missing: how many metrics only one of them has, or has on that device, by topic.
         machines: what differs of the machines, or makes a run of little worth, a line each.
         differs: whether there is any difference beyond noise.
     """
@@ -102,9 +100,7 @@ def compare(one: Result, other: Result) -> Compared:
         if a.how == "counted" and a.unit in ("count", "B") and a.value != b.value
     ]
     both = {one.id for one, _ in common}
-    missing = Counter(
-        name.partition(".")[0] for name in mine.keys() | theirs.keys() if name not in both
-    )
+    missing = Counter(parse(name).topic for name in mine.keys() | theirs.keys() if name not in both)
     return Compared(
         whole=whole,
         whole_beyond=whole_beyond,
@@ -116,15 +112,10 @@ def compare(one: Result, other: Result) -> Compared:
     )
 
 
-def family_of(name: str) -> str:
-    """Return a metric's family: its id with a star for sizes."""
-    return _SIZE.sub(r"\1*", name)
-
-
 def _by_family(common: Iterable[tuple[Metric, Metric]]) -> dict[str, list[tuple[Metric, Metric]]]:
     families: dict[str, list[tuple[Metric, Metric]]] = {}
     for one, other in common:
-        if one.id.startswith("timeline."):  # one step's picture, no statistic
+        if one.name.topic == "timeline":  # one step's picture, no statistic
             continue
         if one.how == "measured" and one.value > 0 and other.value > 0 and one.unit in NOISE:
             families.setdefault(family_of(one.id), []).append((one, other))
@@ -194,8 +185,6 @@ def _machines(one: Result, other: Result) -> list[str]:
         for name, section in result.sections.items():
             if section.load and section.load.spoiled:
                 lines.append(f"the {which}, {name}: {said(section.load).en}")
-    if (one.schema == SCHEMA) != (other.schema == SCHEMA):
-        lines.append("one of them is of an older statistic, 20th percentiles and not medians")
     return lines
 
 

@@ -55,7 +55,7 @@ def ways(claim: Claim, metrics: Mapping[str, Metric]) -> list[str]:
 
 
 def _way(metric: Metric) -> str:
-    if "-source." in metric.id:
+    if metric.name.of.partition(".")[0].endswith("-source"):
         return "source"
-    counted = metric.id.startswith("count.") and metric.how != "measured"
+    counted = metric.name.topic == "count" and metric.how != "measured"
     return "counted" if counted else "measured"

@@ -113,7 +113,7 @@ N = "n"
 HOW = Words("how", "cómo")
 METRIC = Words("metric", "métrica")
 # Drawn, each span of it, and not quoted.
-_DRAWN = "timeline."
+_DRAWN = "timeline"
 
 
 def write(lab: Path) -> list[Path]:
@@ -142,10 +142,10 @@ def text(result: Result, lab: Path, language: str) -> str:
     drawn = [stem for stem in FIGURES if (lab / FOLDER / f"{stem}-light.svg").is_file()]
     files = [f"{FOLDER}/{stem}-{shade}.svg" for stem in drawn for shade in ("light", "dark")]
     lines = page.head(TITLE.of(language), lab, [REFERENCE, *files])
-    lines += [INTRO.of(language), "", WHOSE.of(language), "", stated(result, language), ""]
+    lines += [INTRO.of(language), "", WHOSE.of(language), "", stated(language), ""]
     lines += [f"## {MACHINE.of(language)}", "", *_machine(result, language)]
     left = {
-        name: metric for name, metric in result.metrics().items() if not name.startswith(_DRAWN)
+        name: metric for name, metric in result.metrics().items() if metric.name.topic != _DRAWN
     }
     for section, title in SECTIONS.items():
         body: list[str] = []
@@ -193,20 +193,15 @@ def _course(result: Result, section: str, language: str) -> list[str]:
 
 def _table(table: Table, left: dict[str, Metric], result: Result, language: str) -> list[str]:
     """Return a table's lines, and take its metrics from `left`."""
-    found = table.rows(left)
+    found = table.rows(left.values())
     if not found:
         return []
     metrics = result.metrics()
-    groups = [column for column in table.columns if column.group]
-    others = [column for column in table.columns if not column.group]
-    cells = []
-    for match, metric in found:
+    for metric in found:
         del left[metric.id]
-        cells.append(
-            ([table.cell(column, match, metric, metrics) for column in groups + others], metric)
-        )
-    titles = [column.title.of(language) for column in groups + others]
-    align = "<" * len(groups) + ">" * len(others)
+    cells = [([one.cell(metric, metrics) for one in table.columns], metric) for metric in found]
+    titles = [column.title.of(language) for column in table.columns]
+    align = "".join("<" if column.fields else ">" for column in table.columns)
     body = _rows(titles, align, cells, language)
     if table.swept and (said := beside_sweep.said(metrics, table.section, language)):
         body += [said, ""]

@@ -3,78 +3,82 @@
 from __future__ import annotations
 
 from costlab.publish.tabulated import Column, Table
+from costlab.record.names import Wanted
 from costlab.record.words import Words
 
-_SIZE = Column(Words("size", "tamaño"), group="bytes")
-_RANKS = Column(Words("ranks", "ranks"), group="ranks")
-_MODE = Column(Words("mode", "modo"), group="mode")
-_OP = Column(Words("collective", "colectiva"), group="op")
-_HIDDEN = Column(Words("hidden", "hidden"), group="hidden")
-_WHO = Column(Words("who", "quién"), group="who")
-_WHAT = Column(Words("what", "qué"), group="what")
+_SIZE = Column(Words("size", "tamaño"), "size")
+_RANKS = Column(Words("ranks", "ranks"), "ranks")
+_OP = Column(Words("collective", "colectiva"), "operation")
+_HIDDEN = Column(Words("hidden", "hidden"), "hidden")
+_WHO = Column(Words("who", "quién"), "of")
+_WHAT = Words("what", "qué")
+_PART = Column(_WHAT, "of")
 _ALGBW = Column(Words("algbw", "algbw"), detail="algbw", unit="B/s")
 _BUSBW = Column(Words("busbw", "busbw"), detail="busbw", unit="B/s")
 _P95 = Column(Words("95th percentile", "percentil 95"), detail="p95", unit="s")
 
 _ONE = Column(
-    Words("one process, one thread", "un proceso, un hilo"), other="tp.h{hidden}.step.shardlab.one"
+    Words("one process, one thread", "un proceso, un hilo"),
+    other={"what": "step", "of": "one", "link": ""},
 )
 _THREADS = Column(
     Words("one process, as many threads", "un proceso, otros tantos hilos"),
-    other="tp.h{hidden}.step.shardlab.one-all-cores",
+    other={"what": "step", "of": "one-all-cores", "link": ""},
 )
-_TWO = Column(Words("two ranks", "dos ranks"), other="tp.h{hidden}.step.shardlab.{link}")
-_HERE = Column(
-    Words("alone, here", "a solas, aquí"), other="tp.h{hidden}.part.{what}.shardlab.{link}"
-)
-_SWEPT = Column(
-    Words("by the sweep", "según el barrido"), other="tp.h{hidden}.sweep.{what}.shardlab.{link}"
-)
-_LINK = r"(?P<link>[\w-]+)"
-_PIPELINE = "pipeline.{who}.p{p}.m{m}."
-_COLLECTIVE = (
-    r"collective\.(?P<link>[\w-]+)\.(?P<op>%s)\.n(?P<ranks>\d+)\.(?P<bytes>\d+)\.(?P<mode>%s)"
-)
+_TWO = Column(Words("two ranks", "dos ranks"), other={"what": "step"})
+_HERE = Column(Words("alone, here", "a solas, aquí"), other={"what": "part"})
+_SWEPT = Column(Words("by the sweep", "según el barrido"), other={"what": "sweep"})
+_CALLS = "link operation ranks size mode"
+
+
+def _called(mode: str) -> Wanted:
+    return {"topic": "collective", "mode": mode}
+
+
+def _of_two(what: str) -> Wanted:
+    """What is told of two ranks' steps."""
+    return {"topic": "tp", "what": what, "ranks": 0}
+
 
 TABLES = (
     Table(
         Words("An all-reduce, one at a time", "Un all-reduce, de uno en uno"),
-        _COLLECTIVE % ("all_reduce", "blocking"),
+        {**_called("blocking"), "operation": "all_reduce"}, _CALLS,
         (_RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives",
     ),
     Table(
         Words("The other collectives, one at a time", "Las demás colectivas, de una en una"),
-        _COLLECTIVE % (r"\w+", "blocking"),
+        _called("blocking"), _CALLS,
         (_OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives", folded=True,
     ),
     Table(
         Words("Back to back, a call's share", "Seguidos, la parte de una llamada"),
-        _COLLECTIVE % (r"\w+", "back-to-back"),
+        _called("back-to-back"), _CALLS,
         (_OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives", folded=True,
     ),
     Table(
         Words("The fit", "El ajuste"),
-        r"fit\.(?P<link>[\w-]+)\.(?P<op>all_reduce)\.n(?P<ranks>\d+)\.(?P<what>[\w-]+)",
-        (_RANKS, _WHAT), "fit",
+        {"topic": "fit", "operation": "all_reduce"}, "link ranks what",
+        (_RANKS, Column(_WHAT, "what")), "fit",
     ),
     Table(
         Words("The fit of the other collectives", "El ajuste de las demás colectivas"),
-        r"fit\.(?P<link>[\w-]+)\.(?P<op>\w+)\.n(?P<ranks>\d+)\.(?P<what>[\w-]+)",
-        (_OP, _RANKS, _WHAT), "fit", folded=True,
+        {"topic": "fit"}, "link operation ranks what",
+        (_OP, _RANKS, Column(_WHAT, "what")), "fit", folded=True,
     ),
     Table(
         Words(
             "Speed-up of two ranks over one process kept to one thread",
             "Aceleración de dos ranks frente a un proceso limitado a un hilo",
         ),
-        rf"tp\.h(?P<hidden>\d+)\.speedup\.shardlab\.{_LINK}", (_HIDDEN, _ONE, _TWO), "tp",
+        _of_two("speedup"), "hidden link", (_HIDDEN, _ONE, _TWO), "tp",
     ),
     Table(
         Words(
             "Speed-up of two ranks over one process on as many threads",
             "Aceleración de dos ranks frente a un proceso con otros tantos hilos",
         ),
-        rf"tp\.h(?P<hidden>\d+)\.speedup-over-threads\.shardlab\.{_LINK}",
+        _of_two("speedup-over-threads"), "hidden link",
         (_HIDDEN, _THREADS, _TWO), "tp",
     ),
     Table(
@@ -82,67 +86,71 @@ TABLES = (
             "Speed-up of one process by as many threads as there are ranks",
             "Aceleración de un proceso con tantos hilos como ranks",
         ),
-        r"tp\.h(?P<hidden>\d+)\.speedup-of-threads\.shardlab", (_HIDDEN, _ONE, _THREADS), "tp",
+        _of_two("speedup-of-threads"), "hidden", (_HIDDEN, _ONE, _THREADS), "tp",
     ),
     Table(
         Words(
             "Where two ranks overtake one process kept to one thread",
             "Dónde adelantan dos ranks a un proceso limitado a un hilo",
         ),
-        r"tp\.crossover\.shardlab\.(?P<link>[\w-]+?)(?P<what>\.exists)?", (_WHAT,), "tp",
+        _of_two("crossover"), "link of", (_PART,), "tp",
     ),
     Table(
         Words("Slow-down, its inverse", "Frenada, su inversa"),
-        rf"tp\.h(?P<hidden>\d+)\.slowdown\.shardlab\.{_LINK}", (_HIDDEN,), "tp",
+        _of_two("slowdown"), "hidden link", (_HIDDEN,), "tp",
     ),
     Table(
         Words("Where a step's time goes", "Adónde va el tiempo de un paso"),
-        rf"tp\.h(?P<hidden>\d+)\.share\.(?P<what>[\w-]+)\.shardlab\.{_LINK}",
-        (_HIDDEN, _WHAT, _HERE, _SWEPT), "tp", swept=True,
+        _of_two("share"), "hidden of link",
+        (_HIDDEN, _PART, _HERE, _SWEPT), "tp", swept=True,
     ),
     Table(
         Words("The same in seconds", "Lo mismo en segundos"),
-        rf"tp\.h(?P<hidden>\d+)\.part\.(?P<what>[\w-]+)\.shardlab\.{_LINK}",
-        (_HIDDEN, _WHAT), "tp", folded=True,
+        _of_two("part"), "hidden of link",
+        (_HIDDEN, _PART), "tp", folded=True,
     ),
     Table(
         Words(
             "The step's collectives, by the sweep of single calls",
             "Las colectivas del paso, según el barrido de llamadas sueltas",
         ),
-        rf"tp\.h(?P<hidden>\d+)\.sweep\.(?P<what>[\w-]+)\.shardlab\.{_LINK}",
-        (_HIDDEN, _WHAT, _HERE), "tp", folded=True,
+        _of_two("sweep"), "hidden of link",
+        (_HIDDEN, _PART, _HERE), "tp", folded=True,
     ),
     Table(
         Words("Beside the others", "Junto a los demás"),
-        rf"tp\.h(?P<hidden>\d+)\.ratio\.shardlab\.(?P<who>[\w-]+)\.{_LINK}",
+        _of_two("ratio"), "hidden over link",
         (
-            _HIDDEN, Column(Words("ours against", "lo nuestro frente a"), group="who"),
-            Column(Words("its step", "su paso"), other="tp.h{hidden}.step.{who}.{link}"),
+            _HIDDEN, Column(Words("ours against", "lo nuestro frente a"), "over"),
+            Column(
+                Words("its step", "su paso"), other={"what": "step", "code": "=over", "over": ""}
+            ),
         ),
         "tp",
     ),
     Table(
         Words("A step", "Un paso"),
-        r"tp\.h(?P<hidden>\d+)\.step\.(?P<code>[\w-]+)"
-        r"\.(?:(?P<what>one[\w-]*)|(?P<link>[\w-]+))",
-        (_HIDDEN, _WHAT), "tp", folded=True,
+        _of_two("step"), "hidden code of link",
+        (_HIDDEN, _PART), "tp", folded=True,
     ),
     Table(
         Words("A step, fully sharded", "Un paso, todo fragmentado"),
-        rf"fsdp\.h(?P<hidden>\d+)\.step\.(?P<code>[\w-]+)\.{_LINK}", (_HIDDEN,), "fsdp",
+        {"topic": "fsdp", "what": "step"}, "hidden code link", (_HIDDEN,), "fsdp",
     ),
     Table(
         Words("One's step over another's", "El paso de uno frente al de otro"),
-        rf"fsdp\.h(?P<hidden>\d+)\.ratio\.(?P<one>[\w-]+)\.(?P<other>[\w-]+)\.{_LINK}",
+        {"topic": "fsdp", "what": "ratio"}, "hidden code over link",
         (_HIDDEN,), "fsdp",
     ),
     Table(
         Words("What communication costs", "Lo que cuesta la comunicación"),
-        r"fsdp\.h(?P<hidden>\d+)\.(?P<what>silent|communication|communication-cost|hidden-share"
-        r"|sweep\.\w+)\.shardlab(?:\.(?P<link>[\w-]+))?",
+        {
+            "topic": "fsdp",
+            "what": ("silent", "communication", "communication-cost", "hidden-share", "sweep"),
+        },
+        "hidden what of link",
         (
-            _HIDDEN, _WHAT,
+            _HIDDEN, Column(_WHAT, "what of"),
             Column(
                 Words("the step, same rounds", "el paso, mismas rondas"), detail="step", unit="s"
             ),
@@ -151,40 +159,40 @@ TABLES = (
     ),
     Table(
         Words("Most memory at once, a rank", "Memoria máxima, por rank"),
-        rf"fsdp\.h(?P<hidden>\d+)\.peak\.(?:(?P<what>formula)|(?P<code>[\w-]+)\.{_LINK})",
-        (_HIDDEN, _WHAT), "fsdp",
+        {"topic": "fsdp", "what": "peak"}, "hidden of code link",
+        (_HIDDEN, _PART), "fsdp",
     ),
     Table(
         Words("The largest model that fits", "El modelo más grande que cabe"),
-        r"fsdp\.largest\.(?P<who>[\w-]+)(?:\.(?P<what>[\w.-]+))?",
-        (_WHO, Column(Words("card", "tarjeta"), group="what")), "fsdp",
+        {"topic": "fsdp", "what": "largest"}, "of card",
+        (_WHO, Column(Words("card", "tarjeta"), "card")), "fsdp",
     ),
     Table(
         Words("Bubble", "Burbuja"),
-        rf"pipeline\.(?P<who>[\w-]+)\.p(?P<p>\d+)\.m(?P<m>\d+)\.bubble\.shardlab\.{_LINK}",
+        {"topic": "pipeline", "what": "bubble"}, "schedule stages microbatches link",
         (
-            Column(Words("schedule", "orden"), group="who"),
-            Column(Words("stages", "etapas"), group="p"),
-            Column(Words("micro-batches", "microlotes"), group="m"),
-            Column(Words("by the formula", "según la fórmula"), other=f"{_PIPELINE}bubble-theory"),
+            Column(Words("schedule", "orden"), "schedule"),
+            Column(Words("stages", "etapas"), "stages"),
+            Column(Words("micro-batches", "microlotes"), "microbatches"),
             Column(
-                Words("live micro-batches", "microlotes vivos"),
-                other=f"{_PIPELINE}live.shardlab.{{link}}",
+                Words("by the formula", "según la fórmula"),
+                other={"what": "bubble-theory", "code": "", "link": ""},
             ),
+            Column(Words("live micro-batches", "microlotes vivos"), other={"what": "live"}),
         ),
         "pipeline",
     ),
     Table(
         Words("Matrices that shrink", "Matrices que encogen"),
-        r"gpu\.h(?P<hidden>\d+)\.tp(?P<ranks>\d+)\.(?P<what>\w+)\.efficiency",
+        {"topic": "gpu", "what": "efficiency"}, "hidden ranks dtype",
         (
-            _HIDDEN, Column(Words("TP", "TP"), group="ranks"),
-            Column(Words("dtype", "dtype"), group="what"),
+            _HIDDEN, Column(Words("TP", "TP"), "ranks"),
+            Column(Words("dtype", "dtype"), "dtype"),
         ),
         "one-gpu",
     ),
     Table(
         Words("Counted, not timed", "Contado, no cronometrado"),
-        r"count\.(?P<what>.+)", (_WHAT,), "counts", folded=True,
+        {"topic": "count"}, "of", (_PART,), "counts", folded=True,
     ),
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from costlab.record.result import SCHEMA, Result
 from costlab.record.words import Words
 
 RULE = Words(
@@ -24,20 +23,9 @@ RULE = Words(
     "dispersión de una recta ajustada es el intervalo del 95 % de su parámetro; la de un cruce, "
     "el de rondas remuestreadas. [Más sobre ello]({page}).",
 )
-OLDER = Words(
-    "**An older statistic.** This run is from before the bench took medians: a time is the 20th "
-    "percentile of *n* repeats, each as long as its slowest rank took, of several launches the "
-    "middle one. Its spread is two quantiles, of several launches the least and the most, widened "
-    "where they did not hold the value.",
-    "**Un estadístico anterior.** Esta ejecución es de antes de que el banco tomara medianas: un "
-    "tiempo es el percentil 20 de *n* repeticiones, cada una tan larga como la de su rank más "
-    "lento; de varios lanzamientos, el del medio. Su dispersión son dos cuantiles, o el mínimo y "
-    "el máximo de los lanzamientos, ensanchados donde no contenían el valor.",
-)
 BENCH = Words("../../docs/reference/bench.md", "../../docs/reference/bench.es.md")
 
 
-def stated(result: Result, language: str) -> str:
+def stated(language: str) -> str:
     """Return the rule that a result's numbers follow."""
-    rule = RULE if result.schema == SCHEMA else OLDER
-    return rule.of(language).format(page=BENCH.of(language))
+    return RULE.of(language).format(page=BENCH.of(language))

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 
 from rich.console import Console
 from rich.table import Table
 
 from costlab.record import options
 from costlab.record.disturbed import said
-from costlab.record.operation_name import Measured, measured, size_name
-from costlab.record.quantity import count, shown, spread, written
+from costlab.record.names import Name, Wanted
+from costlab.record.quantity import count, shown, size_name, spread, written
 from costlab.record.result import Load, Metric, Result, ResultError, load
 from costlab.record.terminal import console as terminal
 from costlab.record.whose import whose
 
 # What is worth a line after the whole lab; a section run alone shows all that it has.
-HEADLINES = (
-    "fit.*.all_reduce.n?.latency",
-    "fit.*.all_reduce.n?.bandwidth",
-    "tp.h*.speedup.*",
-    "tp.h*.speedup-over-threads.*",
-    "tp.crossover.*",
-    "fsdp.h*.ratio.*",
-    "fsdp.h*.hidden-share.*",
-    "fsdp.h*.communication-cost.*",
-    "fsdp.h*.peak.*",
-    "pipeline.*.bubble.*",
-    "pipeline.ratio.*",
-    "gpu.h*.efficiency",
+HEADLINES: tuple[Wanted, ...] = (
+    {"topic": "fit", "operation": "all_reduce", "what": ("latency", "bandwidth")},
+    {"topic": "tp", "what": ("speedup", "speedup-over-threads", "crossover")},
+    {"topic": "fsdp", "what": ("ratio", "hidden-share", "communication-cost", "peak")},
+    {"topic": "pipeline", "what": ("bubble", "ratio")},
+    {"topic": "gpu", "what": "efficiency"},
 )
 MANY = 60  # metrics of a section shown line by line
 
@@ -50,7 +42,7 @@ def show(result: Result, *, whole: bool) -> None:
         if name == "collectives":
             _collectives(console, section.metrics, only="all_reduce" if whole else "")
             continue
-        metrics = [m for m in section.metrics if not whole or _headline(m.id)]
+        metrics = [m for m in section.metrics if not whole or _headline(m.name)]
         _lines(console, name, metrics[:MANY], reference)
         if len(metrics) > MANY:
             console.print(f"  … and {len(metrics) - MANY} more in the file")
@@ -74,8 +66,8 @@ def _reference() -> Mapping[str, Metric]:
         return {}
 
 
-def _headline(name: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in HEADLINES)
+def _headline(name: Name) -> bool:
+    return any(name.fits(wanted) for wanted in HEADLINES)
 
 
 def _lines(
@@ -107,7 +99,7 @@ def _there(other: Metric | None, metric: Metric) -> str:
 
 def _collectives(console: Console, metrics: list[Metric], *, only: str) -> None:
     """Print a table for each operation: sizes down, links across."""
-    found = [(one, metric) for metric in metrics if (one := measured(metric.id))]
+    found = [(one.name, one) for one in metrics]
     for operation, ranks in dict.fromkeys((one.operation, one.ranks) for one, _ in found):
         if only and operation != only:
             continue
@@ -115,7 +107,7 @@ def _collectives(console: Console, metrics: list[Metric], *, only: str) -> None:
         _curves(console, f"{operation}, {ranks} ranks", mine)
 
 
-def _curves(console: Console, title: str, metrics: Mapping[Measured, Metric]) -> None:
+def _curves(console: Console, title: str, metrics: Mapping[Name, Metric]) -> None:
     links = list(dict.fromkeys(one.link for one in metrics))
     table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left", title=f"\n[bold]{title}[/]")
     table.add_column("size", justify="right")

@@ -12,8 +12,6 @@ _TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 _RATES = (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1.0))
 _COUNTS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 _SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
-# Ratios that are parts of a whole, or errors: read as per cent. All others are factors.
-_PARTS = ("share", "bubble", "bubble-theory", "residual", "holdout", "efficiency", "skew", "cost")
 
 
 def shown(metric: Metric) -> str:
@@ -23,13 +21,13 @@ def shown(metric: Metric) -> str:
 
 def shown_value(metric: Metric, value: float) -> str:
     """Return another value as the metric's own is written, an end of its spread for instance."""
-    if metric.unit == "ratio":
-        return per_cent(value) if is_part(metric.id) else f"{_digits(value)}×"
     return written(value, metric.unit)
 
 
 def written(value: float, unit: str) -> str:
     """Return a value of a unit: seconds, bytes and rates scaled, others as they are."""
+    if unit in ("ratio", "share"):
+        return per_cent(value) if unit == "share" else f"{_digits(value)}×"
     scale = {"s": _TIMES, "B/s": _RATES, "B": _SIZES, "parameters": _COUNTS}.get(unit)
     if scale is None:
         plain = f"{value:,.0f}" if value == int(value) else _digits(value)
@@ -56,14 +54,12 @@ def count(metric: Metric) -> str:
     return f"{metric.samples:,} / {launches}" if launches else f"{metric.samples:,}"
 
 
-def is_part(name: str) -> bool:
-    """Tell whether a ratio is a part of a whole, by its id."""
-    pieces = name.split(".")
-    return any(
-        piece == part or piece.endswith(f"-{part}") or piece.startswith(f"{part}-")
-        for piece in pieces
-        for part in _PARTS
-    )
+def size_name(size: int) -> str:
+    """Return a size as "64 KiB"; what is no whole number of them, in bytes."""
+    for name, scale in _SIZES[:-1]:
+        if size >= scale and size % scale == 0:
+            return f"{size // int(scale)} {name}"
+    return f"{size} B"
 
 
 def per_cent(value: float) -> str:

@@ -7,15 +7,14 @@ never passes for a measured one. A section that broke off keeps what it had.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from costlab.record import whole_file
+from costlab.record.names import Name, parse
 
-# 2: ids say whose code it is, and a metric on which device; 3: a value lies within its spread
-SCHEMA = 3
-_OLDER = (1, 2)
+SCHEMA = 4  # a part of a whole has a unit of its own, "share"
 How = Literal["measured", "counted", "modelled", "derived"]
 
 
@@ -27,9 +26,10 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One number.
 
     Args:
-        id: dotted name, unique in a result: "tp.h128.slowdown.shardlab.gloo".
+        id: what it is of, unique in a result: made by `names`, "tp.h128.slowdown.shardlab.gloo".
         value: in `unit`.
-        unit: "s", "B", "B/s", "ratio", "count", "hidden" ….
+        unit: "s", "B", "B/s", "count", "hidden" …; "ratio" is how many times, "share" a part of a
+            whole or an error, read as per cent.
         how: "measured" by a clock or a counter of the machine, "counted" by the ledger, "derived"
             by arithmetic from measured metrics, "modelled" from a stated model of a part that is
             not here.
@@ -65,6 +65,11 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 f"{self.id} is {self.value:g}, which its own spread, {self.low} to {self.high}, "
                 f"does not hold: take value and spread from one statistic (`statistic.middle`)"
             )
+
+    @property
+    def name(self) -> Name:
+        """What it is of, in fields."""
+        return parse(self.id)
 
     def on(self, device: str) -> Metric:
         """Return it as measured on a device; what a model says was measured on none."""
@@ -151,33 +156,21 @@ def load(path: Path) -> Result:
         ResultError: missing, cut short, of another schema, or holding a metric twice.
     """
     try:
-        result = msgspec.convert(_held(msgspec.json.decode(path.read_bytes())), Result)
+        result = msgspec.json.decode(path.read_bytes(), type=Result)
     except OSError as fault:
         raise ResultError(f"{path}: {fault.strerror or fault}") from None
-    except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as fault:
+    except msgspec.DecodeError as fault:
         raise ResultError(
             f"{path} is not a result of this bench ({fault}); if a run was cut short while it was "
             f"written by other means, measure again with tools/bench"
         ) from None
-    if result.schema not in (*_OLDER, SCHEMA):
-        raise ResultError(f"{path} has schema {result.schema}, this bench reads {SCHEMA}")
+    if result.schema != SCHEMA:
+        raise ResultError(
+            f"{path} has schema {result.schema}, this bench reads {SCHEMA}: measure again"
+        )
     if len(result.metrics()) != sum(len(section.metrics) for section in result.sections.values()):
         raise ResultError(f"{path} holds a metric twice")
     return result
-
-
-def _held(read: Any) -> Any:
-    """Widen the spreads of an older schema's metrics until they hold their values.
-
-    There the value was a 20th percentile and the spread, of some, two quartiles.
-    """
-    if isinstance(read, dict) and read.get("schema", 1) in _OLDER:
-        for section in read.get("sections", {}).values():
-            for metric in section.get("metrics", []):
-                if isinstance(metric.get("low"), int | float):
-                    metric["low"] = min(metric["low"], metric["value"])
-                    metric["high"] = max(metric["high"], metric["value"])
-    return read
 
 
 def save(result: Result, path: Path) -> None:

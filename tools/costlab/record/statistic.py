@@ -52,6 +52,15 @@ def middle(values: Sequence[float]) -> Middle:
     return Middle(statistics.median(ordered), ordered[low - 1], ordered[high - 1])
 
 
+def paired(one: Sequence[float], other: Sequence[float]) -> Middle:
+    """Return how many times `other` `one` is, round by round.
+
+    Medians are taken of logarithms, so that the other way round gives the inverse.
+    """
+    logs = [math.log(a / b) for a, b in zip(one, other, strict=True)]
+    return Middle(*map(math.exp, middle(logs)))
+
+
 def of_calls(seconds: Sequence[float]) -> Middle:
     """Return the 20th percentile of a collective's calls and its interval, or of few the median.
 

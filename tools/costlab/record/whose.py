@@ -13,11 +13,6 @@ from typing import NamedTuple
 from costlab.record.result import Metric
 from costlab.record.words import Words
 
-CODES = frozenset({
-    "shardlab", "megatron-core", "torch", "torch-ddp", "torch-dtensor", "torch-fsdp1",
-    "torch-fsdp2", "torch-pipelining",
-})  # fmt: skip
-LINKS = frozenset({"gloo", "nccl", "axis", "shared-memory"})
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 _TORCHS_OWN = ("gloo", "nccl")
 _BY_LINK = ("collective", "fit")
@@ -57,15 +52,13 @@ class Whose(NamedTuple):
 
 
 def whose(metric: Metric) -> Whose:
-    """Read a metric's id; what was counted alike on every machine has no device."""
-    section, *pieces = metric.id.split(".")
-    device = DEVICES.get(metric.device, metric.device)
-    if section == "count":  # its ids name links and libraries as subjects
+    """Return whose a metric is; what was counted alike on every machine has no device."""
+    name = metric.name
+    if name.topic == "count":  # the same on every machine
         return Whose("", "", "")
-    code = " / ".join(piece for piece in pieces if piece in CODES)
-    link = next((piece for piece in pieces if piece in LINKS), "")
-    if section in _BY_LINK:
-        code = "torch" if link in _TORCHS_OWN else "shardlab"
-    elif section == "gpu" or "sweep" in pieces:  # a rank's products; a step's calls, by the sweep
+    code = f"{name.code} / {name.over}" if name.over else name.code
+    if name.topic in _BY_LINK:
+        code = "torch" if name.link in _TORCHS_OWN else "shardlab"
+    elif name.topic == "gpu" or name.what == "sweep":  # products alone; a step's calls alone
         code = "torch"
-    return Whose(code, link, device)
+    return Whose(code, name.link, DEVICES.get(metric.device, metric.device))

@@ -14,7 +14,7 @@ import msgspec
 
 from costlab.record import options, samples
 from costlab.record.provenance import MACHINE, cores, provenance
-from costlab.record.result import SCHEMA, Result, load
+from costlab.record.result import Result, load
 from costlab.record.settings import Settings
 from costlab.run import plan, progress, torchrun
 from costlab.run.plan import SectionError
@@ -88,11 +88,6 @@ def measured(
 def _unfinished(file: Path) -> Result:
     """Return a result to go on with, its samples with it."""
     result = load(file)
-    if result.schema != SCHEMA:
-        raise click.UsageError(
-            f"--resume: {file} is of schema {result.schema}, whose values are other statistics "
-            f"than schema {SCHEMA}'s; measure anew"
-        )
     return samples.restored(result, file)
 
 

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from costlab.record.result import Metric
-from costlab.record.whose import LINKS
 from costlab.record.words import Words
 from costlab.sections.fit.fit import Sweep, sweeps
 from costlab.sections.timed import derived
@@ -22,7 +21,6 @@ from shardlab.proofs.ledger import Entry
 # How often a step calls a collective, by its name and bytes: {"all_reduce.262144": 18}.
 Calls = dict[str, int]
 _CALL = re.compile(r"(?P<op>[a-z_]+)\.(?P<bytes>\d+)")
-_MEASURED = re.compile(r"(?P<start>\w+\.h(?P<hidden>\d+)\.)(?:part\.)?communication(?P<end>\..+)")
 
 APART = Words(
     "At hidden {sizes} the step's collectives, run alone, take {times} times what the sweep's "
@@ -54,11 +52,8 @@ def calls(entries: Iterable[Entry]) -> Calls:
 def derive(metrics: Mapping[str, Metric], section: str) -> Iterator[Metric]:
     """`….sweep.communication.…`, of it `latency` and `volume`, beside every one measured."""
     swept = sweeps(metrics, "median")
-    for metric in metrics.values():
-        found = _MEASURED.fullmatch(metric.id)
-        if not found or metric.id.partition(".")[0] != section:
-            continue
-        link = next((piece for piece in found["end"].split(".") if piece in LINKS), "")
+    for metric in _alone(metrics, section):
+        link = metric.name.link
         ranks = int(metric.detail.get("ranks", 2))
         mine = {name: int(times) for name, times in metric.detail.items() if _CALL.fullmatch(name)}
         whole = _sum(swept, link, ranks, mine)
@@ -68,8 +63,17 @@ def derive(metrics: Mapping[str, Metric], section: str) -> Iterator[Metric]:
         for what, value in {
             "communication": whole, "latency": least, "volume": whole - least,
         }.items():  # fmt: skip
-            name = f"{found['start']}sweep.{what}{found['end']}"
+            name = metric.name.but(what="sweep", of=what)
             yield derived(name, value, "s", calls=sum(mine.values())).on(metric.device)
+
+
+def _alone(metrics: Mapping[str, Metric], section: str) -> list[Metric]:
+    """Return what the collectives of a section's steps take, run alone."""
+    return [
+        metric for metric in metrics.values()
+        if metric.name.fits({"topic": section, "what": "communication"})
+        or metric.name.fits({"topic": section, "what": "part", "of": "communication"})
+    ]  # fmt: skip
 
 
 def _sum(
@@ -99,17 +103,14 @@ def said(metrics: Mapping[str, Metric], section: str, language: str) -> str:
     """Say in a sentence where measured and swept lie apart; nothing where nothing was swept."""
     apart: dict[int, float] = {}
     found = False
-    for name, metric in metrics.items():
-        match = _MEASURED.fullmatch(name)
-        if not match or name.partition(".")[0] != section:
-            continue
-        sweep = metrics.get(f"{match['start']}sweep.communication{match['end']}")
+    for metric in _alone(metrics, section):
+        sweep = metrics.get(metric.name.but(what="sweep", of="communication").id)
         if sweep is None:
             continue
         found = True
         ends = [end for end in (metric.low, metric.value, metric.high) if end is not None]
         if not min(ends) <= sweep.value <= max(ends):
-            apart[int(match["hidden"])] = metric.value / sweep.value
+            apart[metric.name.hidden] = metric.value / sweep.value
     if not apart:
         return AGREE.of(language) if found else ""
     least, most = (f"{end(apart.values()):.2f}" for end in (min, max))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
+from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.record.statistic import middle
@@ -78,9 +79,9 @@ def efficiencies(
         mine = [one[place] for one in times]
         seconds = middle(mine).value
         yield by_rounds(
-            f"gpu.h{hidden}.tp{ranks}.{dtype}.efficiency",
+            Name("gpu", "efficiency", hidden=hidden, ranks=ranks, dtype=dtype),
             [whole / (ranks * cut) for (whole, *_), cut in zip(times, mine, strict=True)],
-            "ratio", how="measured", seconds=seconds, flops=blocks[place][1] / seconds,
+            "share", how="measured", seconds=seconds, flops=blocks[place][1] / seconds,
             tokens=tokens,
         )  # fmt: skip
 
@@ -125,7 +126,7 @@ def modelled(hidden: int, *, tokens: int = TOKENS) -> Iterator[Metric]:
             steps = 2 * (ranks - 1)
             seconds = steps * link.latency + steps / ranks * payload / link.bandwidth
             yield Metric(
-                id=f"gpu.h{hidden}.tp{ranks}.modelled-allreduce.{name}",
+                id=Name("gpu", "modelled-allreduce", hidden=hidden, ranks=ranks, of=name).id,
                 value=seconds,
                 unit="s",
                 how="modelled",

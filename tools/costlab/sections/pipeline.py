@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from costlab.contestants import bubble, tutor
 from costlab.contestants import schedulers as contestants
 from costlab.contestants.rounds import Rounds, measuring
+from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.record.watch import Watch
@@ -74,15 +75,15 @@ def metrics(
     backend: str = "gloo",
 ) -> Iterator[Metric]:
     """What some rounds of one schedule say; `kind` is that of `contestants.bubble`."""
-    start = f"pipeline.{schedule}.p{stages}.m{microbatches}"
+    base = Name("pipeline", schedule=schedule, stages=stages, microbatches=microbatches)
+    ours = base.but(code="shardlab", link=backend)
     found = [idle(timeline) for timeline in timelines]
     stages_do = "computing" if kind == "compute" else "waiting in place of work"
-    name = f"{start}.bubble.shardlab.{backend}"
-    yield by_rounds(name, found, "ratio", how="measured", stages=stages_do)
+    yield by_rounds(ours.but(what="bubble"), found, "share", how="measured", stages=stages_do)
     theory = (stages - 1) / (microbatches + stages - 1)
-    yield derived(f"{start}.bubble-theory", theory, "ratio")
+    yield derived(base.but(what="bubble-theory"), theory, "share")
     live = max(bubble.live(timeline) for timeline in timelines)
-    yield Metric(id=f"{start}.live.shardlab.{backend}", value=live, unit="count", how="counted")
+    yield Metric(id=ours.but(what="live").id, value=live, unit="count", how="counted")
 
 
 def beside_others(world: World, settings: Settings) -> Iterator[Metric | str]:
@@ -94,8 +95,8 @@ def beside_others(world: World, settings: Settings) -> Iterator[Metric | str]:
         times = yield from measuring(world, steps, plan, order)
     about: Detail = {"hidden": tutor.HIDDEN, "microbatches": MICROBATCHES, "schedule": "1f1b"}
     for name, shown in NAMES.items():
-        yield timed(f"pipeline.step.{shown}.{world.backend}", times[name], **about)
+        yield timed(Name("pipeline", "step", code=shown, link=world.backend), times[name], **about)
     for name, shown in NAMES.items():
         if name != "ours":
-            which = f"pipeline.ratio.shardlab.{shown}.{world.backend}"
+            which = Name("pipeline", "ratio", code="shardlab", over=shown, link=world.backend)
             yield ratio(which, times["ours"], times[name], **about)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -10,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from costlab.publish.figures.plotting import Shade
+from costlab.record.names import Wanted
 from costlab.record.quantity import written
 from costlab.record.result import Metric
 from costlab.record.whose import whose
 from costlab.sections.fit import piecewise
 
-_POINT = re.compile(r"collective\.([\w-]+)\.all_reduce\.n(\d+)\.(\d+)\.blocking")
+_POINT: Wanted = {"topic": "collective", "operation": "all_reduce", "mode": "blocking"}
 NAMES = {"gloo": "gloo", "shared-memory": "shared memory", "nccl": "NCCL"}
 MARKS = "os^D"
 APART = 8  # nearer to one another, on a logarithmic axis, their names touch
@@ -71,9 +71,10 @@ def marked(sizes: list[int]) -> list[int]:
 def series(metrics: Mapping[str, Metric]) -> dict[str, list[tuple[int, Metric]]]:
     """Return each link's points, by size; of several worlds the smallest."""
     found: dict[str, dict[int, list[tuple[int, Metric]]]] = defaultdict(lambda: defaultdict(list))
-    for name, metric in metrics.items():
-        if match := _POINT.fullmatch(name):
-            found[match[1]][int(match[2])].append((int(match[3]), metric))
+    for metric in metrics.values():
+        name = metric.name
+        if name.fits(_POINT):
+            found[name.link][name.ranks].append((name.size, metric))
     return {
         link: sorted(worlds[min(worlds)], key=lambda point: point[0])
         for link, worlds in sorted(found.items())

@@ -13,7 +13,7 @@ from costlab.publish.figures.plotting import Shade
 from costlab.record.result import Metric
 from costlab.record.whose import whose
 
-_PREFIX = "timeline."
+_TOPIC = "timeline"
 TRACKS = ("compute", "communication")
 GROUPS = ("compute", "gather", "reduce")
 
@@ -30,16 +30,16 @@ class Span(NamedTuple):
 def spans(metrics: Mapping[str, Metric]) -> list[Span]:
     """Return rank 0's spans, from the metrics that `timeline` keeps them as."""
     found = []
-    for name, metric in metrics.items():
+    for metric in metrics.values():
         rank, _, track = str(metric.detail.get("track", "")).removeprefix("rank ").partition(" ")
-        if name.startswith(_PREFIX) and rank == "0" and track in TRACKS:
+        if metric.name.topic == _TOPIC and rank == "0" and track in TRACKS:
             start = float(metric.detail["start"])
             found.append(Span(track, str(metric.detail["name"]), start, metric.value))
     return found
 
 
 def _of_step(metric: Metric) -> bool:
-    return metric.id.startswith(_PREFIX) and bool(metric.device)
+    return metric.name.topic == _TOPIC and bool(metric.device)
 
 
 def kind(span: Span) -> int:

@@ -5,7 +5,6 @@ Beside it the speed-up of one process that is given as many threads as there are
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -14,11 +13,16 @@ import numpy as np
 
 from costlab.publish.figures.draw_all_reduce import MARKS, NAMES
 from costlab.publish.figures.plotting import Shade
+from costlab.record.names import Name, Wanted
 from costlab.record.quantity import shown
 from costlab.record.result import Metric
 from costlab.record.whose import whose
 
-_POINT = re.compile(r"tp\.h(\d+)\.speedup(?:-of-(threads))?\.shardlab(?:\.([\w-]+))?")
+_POINT: Wanted = {
+    "topic": "tp",
+    "what": ("speedup", "speedup-of-threads"),
+    "ranks": 0,
+}
 IDEAL = 2.0
 TUTOR = 128  # its hidden size
 THREADS = "threads"
@@ -31,9 +35,9 @@ def lines(metrics: Mapping[str, Metric]) -> dict[str, Points]:
     All are over one process kept to one thread, as each of two ranks is.
     """
     found: dict[str, Points] = defaultdict(list)
-    for name, metric in metrics.items():
-        if match := _POINT.fullmatch(name):
-            found[match[2] or match[3]].append((int(match[1]), metric))
+    for metric in metrics.values():
+        if metric.name.fits(_POINT):
+            found[metric.name.link or THREADS].append((metric.name.hidden, metric))
     order = sorted(found, key=lambda line: (line == THREADS, line))
     return {line: sorted(found[line], key=lambda point: point[0]) for line in order}
 
@@ -52,7 +56,8 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
     )  # fmt: skip
     for place, (line, points) in enumerate(drawn.items()):
         _line(axes, shade.series[place], MARKS[place], line, points)
-        _crossover(axes, shade, shade.series[place], metrics.get(f"tp.crossover.shardlab.{line}"))
+        crossover = Name("tp", "crossover", code="shardlab", link=line)
+        _crossover(axes, shade, shade.series[place], metrics.get(crossover.id))
     axes.set_xscale("log", base=2)
     axes.set_xticks(every, [f"{size:,}" for size in every])
     axes.set_xlabel("hidden size")

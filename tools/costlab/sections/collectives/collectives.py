@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import torch
 
-from costlab.record.operation_name import Measured
+from costlab.record.names import call
 from costlab.record.provenance import cores
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
@@ -156,8 +156,9 @@ def _metric(point: Point, world: World, watch: Watch) -> Metric:
     skew = [slow - fast for slow, fast in zip(slowest, fastest, strict=True)]
     size = elements(point.size, world.size) * ITEM
     speed = size / times.value
+    name = call(point.link, point.operation.name, world.size, point.size, point.mode)
     return Metric(
-        id=Measured(point.link, point.operation.name, world.size, point.size, point.mode).id,
+        id=name.id,
         value=times.value,
         unit="s",
         low=times.low,

@@ -58,11 +58,11 @@ def inference(world: World) -> Iterator[Metric]:
                     sharded(x)
                 share = ledger.total("all_gather").payload / payload
                 tokens = "" if batch == BATCHES[-1] else ".one-token"
-                yield counted(f"fsdp.inference.{name}.gathered-share{tokens}", share, "ratio")
+                yield counted(f"fsdp.inference.{name}.gathered-share{tokens}", share, "share")
         held = sum(handle.flat_param._full_param_padded.untyped_storage().size()
                    for module in FullyShardedDataParallel.fsdp_modules(sharded)
                    if (handle := module._handle) is not None)  # fmt: skip
-        yield counted(f"fsdp.inference.{name}.held-share", held / payload, "ratio")
+        yield counted(f"fsdp.inference.{name}.held-share", held / payload, "share")
 
 
 def _layers(world: World) -> nn.Sequential:

@@ -76,7 +76,7 @@ def _feed_forward(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
     first = watched(lambda: mlp.linear_fc1(ones(S, B, H))[0])
     yield from passes("ffn-first-megatron", first)
     rows = mlp.linear_fc1.weight.shape[0] / mlp.config.ffn_hidden_size
-    yield counted("ffn-first-megatron.stored-rows-share", rows, "ratio")
+    yield counted("ffn-first-megatron.stored-rows-share", rows, "share")
     for name, config, tokens in (("tp", plain, S), ("sp", cut, S // world.size)):
         module: Any = transformer_layer(config).mlp
         asked = collectives_for_weights(module, partial(_first_output, ones(tokens, B, H)))
@@ -92,7 +92,7 @@ def _linears(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
     column = core.ColumnParallelLinear(H, 4 * H, gather_output=False, config=plain, **common)
     row = _row(plain, **common)
     for name, linear, whole in (("column", column, 4 * H), ("row", row, H)):
-        yield counted(f"{name}-megatron.bias-share", linear.bias.numel() / whole, "ratio")
+        yield counted(f"{name}-megatron.bias-share", linear.bias.numel() / whole, "share")
     yield from passes("row-megatron", watched(lambda: row(x_SBh)[0]))
     yield from passes("column-megatron", watched(lambda: column(ones(S, B, H))[0]))
     scattering = _row(cut, **common)

@@ -36,7 +36,7 @@ def schedules() -> Iterator[Metric]:
             schedule = by_name(name, STAGES, microbatches)
             where = f"p{STAGES}.m{microbatches}"
             idle = bubble(simulate(schedule, forward=1, backward=2))
-            yield counted(f"{name}.{where}.bubble", idle, "ratio")
+            yield counted(f"{name}.{where}.bubble", idle, "share")
             live = max(peak_live(actions) for actions in schedule)
             yield counted(f"{name}.{where}.live", live)
 

@@ -124,7 +124,7 @@ def _ran(world: World, runs: dict[str, Run]) -> Iterator[Metric]:
             rows = world.whole.all_gather(torch.tensor([mine])).tolist()
             orders = [[(Backward if back else Forward)(m) for back, m in row] for row in rows]
             idle = bubble(simulate(orders, forward=1, backward=2))
-            yield counted(f"{where}.bubble", idle, "ratio")
+            yield counted(f"{where}.bubble", idle, "share")
             live = world.whole.all_reduce(torch.tensor(stage.live), op="max")
             yield counted(f"{where}.live", int(live))
 

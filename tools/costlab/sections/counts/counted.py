@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from costlab.record.names import Name
 from costlab.record.result import How, Metric
 
 
@@ -9,4 +10,6 @@ def counted(
     name: str, value: float, unit: str = "count", how: How = "counted", **detail: str | float | int
 ) -> Metric:
     """Return the metric `count.NAME`."""
-    return Metric(id=f"count.{name}", value=float(value), unit=unit, how=how, detail=detail)
+    return Metric(
+        id=Name("count", of=name).id, value=float(value), unit=unit, how=how, detail=detail
+    )

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from costlab.record.operation_name import measured
+from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.statistic import middle
 from costlab.sections.fit.interval import interval
@@ -56,6 +56,10 @@ class Sweep:
         """As in the ids: gloo.all_reduce.n2."""
         return f"{self.link}.{self.op}.n{self.ranks}"
 
+    def told(self, what: str) -> Name:
+        """Return the name of what is derived from it."""
+        return Name("fit", what, link=self.link, operation=self.op, ranks=self.ranks)
+
     def curve(self) -> Curve:
         """Fit it."""
         return piecewise(self.sizes, self.seconds)
@@ -71,8 +75,8 @@ def sweeps(metrics: Mapping[str, Metric], statistic: str = "") -> dict[str, Swee
     points: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
     devices: dict[str, str] = {}
     for metric in metrics.values():
-        found = measured(metric.id)
-        if found and found.mode == "blocking":
+        found = metric.name
+        if found.fits({"topic": "collective", "mode": "blocking"}):
             point = (found.size, float(metric.detail.get(statistic, metric.value)))
             points.setdefault((found.link, found.operation, found.ranks), []).append(point)
             devices[found.link] = metric.device
@@ -105,28 +109,28 @@ def derive(metrics: Mapping[str, Metric]) -> Iterator[Metric]:
 
     A sweep of fewer than six sizes is passed over: half of it would not hold one piece.
     """
-    for name, sweep in sorted(sweeps(metrics).items()):
+    for _, sweep in sorted(sweeps(metrics).items()):
         if len(sweep.sizes) >= 2 * LEAST:
-            yield from (metric.on(sweep.device) for metric in _of(name, sweep))
+            yield from (metric.on(sweep.device) for metric in _of(sweep))
 
 
-def _of(name: str, sweep: Sweep) -> Iterator[Metric]:
+def _of(sweep: Sweep) -> Iterator[Metric]:
     curve = sweep.curve()
-    yield from _parameters(name, sweep, curve)
+    yield from _parameters(sweep, curve)
     plain, careless = (one_line(sweep.sizes, sweep.seconds, relative=r) for r in (True, False))
-    yield _error(f"fit.{name}.residual", dict(zip(sweep.sizes, _sizes_of(curve), strict=True)))
+    yield _error(sweep.told("residual"), dict(zip(sweep.sizes, _sizes_of(curve), strict=True)))
     unweighted = {"unweighted": float(np.median(_sizes_of(careless)))}
     errors = dict(zip(sweep.sizes, _sizes_of(plain), strict=True))
-    yield _error(f"fit.{name}.plain-residual", errors, unweighted)
+    yield _error(sweep.told("plain-residual"), errors, unweighted)
     hidden = unseen(sweep.sizes, sweep.seconds)
     large = {size: error for size, error in hidden.items() if size >= LARGE}
     small = {size: error for size, error in hidden.items() if size < LARGE}
     for what, errors in (("large", large), ("small", small)):
         if errors:
-            yield _error(f"fit.{name}.holdout-{what}", errors)
+            yield _error(sweep.told(f"holdout-{what}"), errors)
 
 
-def _parameters(name: str, sweep: Sweep, curve: Curve) -> Iterator[Metric]:
+def _parameters(sweep: Sweep, curve: Curve) -> Iterator[Metric]:
     first, last = curve.pieces[0], curve.pieces[-1]
     shape: dict[str, str | float | int | bool] = {"sizes": len(sweep.sizes), "jumps": curve.jumps}
     for number, piece in enumerate(curve.pieces, 1):
@@ -136,18 +140,18 @@ def _parameters(name: str, sweep: Sweep, curve: Curve) -> Iterator[Metric]:
             f"{number}.per-byte": piece.per_byte,
         }
     count = len(sweep.sizes)
-    yield _derived(f"fit.{name}.pieces", len(curve.pieces), "count", count, detail=shape)
+    yield _derived(sweep.told("pieces"), len(curve.pieces), "count", count, detail=shape)
     known, (low, high) = interval(curve, 0).latency, interval(curve, -1).per_byte
     steps = delays(sweep.link, sweep.op, sweep.ranks)
     hops = {"delays": steps, "one-way": first.latency / steps} if steps else {}
     yield _derived(
-        f"fit.{name}.latency", first.latency, "s", count, spread=_finite(known), detail=hops
+        sweep.told("latency"), first.latency, "s", count, spread=_finite(known), detail=hops
     )
     if last.per_byte > 0:
         # Open above where the per-byte cost may be nothing.
         spread = (1 / high, 1 / low) if low > 0 else None
         yield _derived(
-            f"fit.{name}.bandwidth", 1 / last.per_byte, "B/s", count, spread=_finite(spread)
+            sweep.told("bandwidth"), 1 / last.per_byte, "B/s", count, spread=_finite(spread)
         )
 
 
@@ -156,13 +160,13 @@ def _sizes_of(curve: Curve) -> list[float]:
 
 
 def _error(
-    identity: str, errors: Mapping[int, float], more: Mapping[str, float] | None = None
+    name: Name, errors: Mapping[int, float], more: Mapping[str, float] | None = None
 ) -> Metric:
     found = middle(list(errors.values()))
     worst = max(errors, key=lambda size: errors[size])
     detail = {"worst": errors[worst], "worst-bytes": worst, **(more or {})}
     spread = (found.low, found.high)
-    return _derived(identity, found.value, "ratio", len(errors), spread=spread, detail=detail)
+    return _derived(name, found.value, "share", len(errors), spread=spread, detail=detail)
 
 
 def _finite(spread: tuple[float, float] | None) -> tuple[float, float] | None:
@@ -170,7 +174,7 @@ def _finite(spread: tuple[float, float] | None) -> tuple[float, float] | None:
 
 
 def _derived(
-    identity: str,
+    name: Name,
     value: float,
     unit: str,
     samples: int,
@@ -179,7 +183,7 @@ def _derived(
     detail: Mapping[str, str | float | int | bool] | None = None,
 ) -> Metric:
     return Metric(
-        id=identity, value=value, unit=unit, how="derived", samples=samples,
+        id=name.id, value=value, unit=unit, how="derived", samples=samples,
         low=spread[0] if spread else None, high=spread[1] if spread else None,
         detail=dict(detail or {}),
     )  # fmt: skip

@@ -30,6 +30,7 @@ from costlab.contestants import fsdp as contestants
 from costlab.contestants import tutor
 from costlab.contestants.fsdp import Training
 from costlab.contestants.rounds import Rounds, Step, measuring
+from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.record.statistic import percentile
@@ -40,7 +41,7 @@ from costlab.sections.breakdown import replay, watched
 from costlab.sections.fully_sharded import footprint, largest, overlap, timeline
 from costlab.sections.fully_sharded.footprint import Model
 from costlab.sections.silent_axis import SilentAxis
-from costlab.sections.timed import by_rounds, derived, ratio, timed
+from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 
@@ -121,33 +122,34 @@ def _unsaid(step: Callable[[], object]) -> None:
 
 def steps_of(hidden: int, times: Times, ranks: int, backend: str) -> Iterator[Metric]:
     """Each library's step; how ours compares, and how PyTorch's FSDPs compare with its DDP."""
-    start, ddp = f"fsdp.h{hidden}", f"torch-ddp.{backend}"
+    base, ddp = Name("fsdp", hidden=hidden, link=backend), "torch-ddp"
     for name in names(backend):
-        yield timed(f"{start}.step.{name}", times[name], ranks=ranks)
+        code, _, link = name.partition(".")
+        yield timed(base.but(what="step", code=code, link=link), times[name], ranks=ranks)
     for code in THEIRS:
-        other = f"{code}.{backend}"
-        one = times[f"shardlab.{backend}"]
-        yield ratio(f"{start}.ratio.shardlab.{other}", one, times[other], ranks=ranks)
-        if other != ddp:
-            yield ratio(f"{start}.ratio.{code}.{ddp}", times[other], times[ddp], ranks=ranks)
+        for one, other in (("shardlab", code), (code, ddp)):
+            if one != other:
+                which = base.but(what="ratio", code=one, over=other)
+                mine, theirs = times[f"{one}.{backend}"], times[f"{other}.{backend}"]
+                yield ratio(which, mine, theirs, ranks=ranks)
 
 
 def shares_of(
     hidden: int, times: Times, ranks: int, backend: str, calls: Calls | None = None
 ) -> Iterator[Metric]:
     """Our step without communication, communication without the step, and what it costs."""
-    start, end = f"fsdp.h{hidden}", f"shardlab.{backend}"
-    step, silent = times[end], times["silent"]
+    base = Name("fsdp", hidden=hidden, code="shardlab", link=backend)
+    step, silent = times[f"shardlab.{backend}"], times["silent"]
     beside = percentile(step, 50)  # of the same rounds, by the same statistic
     yield by_rounds(
-        f"{start}.silent.shardlab", silent, "s", how="measured", ranks=ranks, step=beside
+        base.but(what="silent", link=""), silent, "s", how="measured", ranks=ranks, step=beside
     )
     yield by_rounds(
-        f"{start}.communication.{end}", times["communication"], "s", how="measured", ranks=ranks,
-        step=beside, **(calls or {}),
+        base.but(what="communication"), times["communication"], "s", how="measured",
+        ranks=ranks, step=beside, **(calls or {}),
     )  # fmt: skip
     rounds = [1 - b / a for a, b in zip(step, silent, strict=True)]
-    yield by_rounds(f"{start}.communication-cost.{end}", rounds, "ratio", step=beside)
+    yield by_rounds(base.but(what="communication-cost"), rounds, "share", step=beside)
 
 
 def hidden_share(world: World, hidden: int, count: int) -> Iterator[Metric | str]:
@@ -161,8 +163,8 @@ def hidden_share(world: World, hidden: int, count: int) -> Iterator[Metric | str
     yield watch.told(count // 2)
     together = torch.tensor(mine, dtype=torch.float64, device=world.device)
     shares = watch.kept(count // 2, world.whole.all_reduce(together, op="mean").tolist())
-    name = f"fsdp.h{hidden}.hidden-share.shardlab.{world.backend}"
-    yield by_rounds(name, shares, "ratio", how="measured")
+    name = Name("fsdp", "hidden-share", hidden=hidden, code="shardlab", link=world.backend)
+    yield by_rounds(name, shares, "share", how="measured")
 
 
 def memory(world: World, hidden: int) -> Iterator[Metric]:
@@ -170,26 +172,25 @@ def memory(world: World, hidden: int) -> Iterator[Metric]:
 
     Not FSDP2's: its DTensors wrap their shards, and would be counted beside them.
     """
-    start = f"fsdp.h{hidden}"
+    base = Name("fsdp", hidden=hidden)
     mine = footprint.measured(world, lambda world, gpt: contestants.ours(world.whole, gpt), hidden)
     sharded = footprint.measured(world, contestants.fsdp1, hidden)
     theirs = footprint.measured(world, contestants.ddp, hidden)
     by = "torch's allocator" if world.device.type == "cuda" else "live tensors"
     for code, seen in {"shardlab": mine, "torch-fsdp1": sharded, "torch-ddp": theirs}.items():
         for part, value in {"peak": seen.peak, "state": seen.state}.items():
-            yield Metric(
-                id=f"{start}.{part}.{code}.{world.backend}", value=value, unit="B", how="measured",
-                detail={"by": by, "ranks": world.size},
-            )  # fmt: skip
+            name = base.but(what=part, code=code, link=world.backend)
+            about: Detail = {"by": by, "ranks": world.size}
+            yield Metric(id=name.id, value=value, unit="B", how="measured", detail=about)
     model = _model(hidden)
     activations = theirs.activations + LOGITS
-    for part, value in {
-        "peak.formula": footprint.sharded_peak(model, world.size, activations),
-        "state.formula": footprint.sharded(model, world.size),
-        "state.formula-ddp": footprint.replicated(model),
-    }.items():
+    for part, by, value in (
+        ("peak", "formula", footprint.sharded_peak(model, world.size, activations)),
+        ("state", "formula", footprint.sharded(model, world.size)),
+        ("state", "formula-ddp", footprint.replicated(model)),
+    ):
         yield derived(
-            f"{start}.{part}", value, "B", parameters=model.parameters,
+            base.but(what=part, of=by), value, "B", parameters=model.parameters,
             activations=activations,
         )  # fmt: skip
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.sections.fully_sharded.footprint import Model, replicated, sharded_peak
 
@@ -42,7 +43,7 @@ def metrics() -> Iterator[Metric]:
         for name, bytes_of in ways.items():
             model = largest(lambda model, held=bytes_of, size=size: held(model) <= size)  # type: ignore[misc]
             yield Metric(
-                id=f"fsdp.largest.{name}.{card}",
+                id=Name("fsdp", "largest", of=name, card=card).id,
                 value=model.parameters,
                 unit="parameters",
                 how="modelled",

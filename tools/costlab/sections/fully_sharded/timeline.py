@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from costlab.contestants.fsdp import Training, ours
+from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections.fully_sharded.watched_axis import WatchedAxis
@@ -31,7 +32,6 @@ from shardlab.fsdp.tensors import on_gradient
 HIDDEN = 512
 UNTIMED = 3  # steps before it: the order of units is known after the first
 SHORTEST = 100e-6  # seconds; what is shorter is the gap between two hooks
-PREFIX = "timeline."
 
 
 class Span(NamedTuple):
@@ -80,7 +80,7 @@ def metrics(spans: Iterable[Span]) -> Iterator[Metric]:
     """The spans for a result: `timeline.000` …, a value each, its duration."""
     for number, span in enumerate(spans):
         yield Metric(
-            id=f"{PREFIX}{number:03}",
+            id=Name("timeline", f"{number:03}").id,
             value=span.end_s - span.start_s,
             unit="s",
             detail={"track": span.track, "name": span.name, "start": span.start_s},
@@ -89,7 +89,7 @@ def metrics(spans: Iterable[Span]) -> Iterator[Metric]:
 
 def spans(found: Iterable[Metric]) -> list[Span]:
     """The spans that a result holds, from all of its metrics."""
-    kept = [metric for metric in found if metric.id.startswith(PREFIX)]
+    kept = [metric for metric in found if metric.name.topic == "timeline"]
     starts = [float(metric.detail["start"]) for metric in kept]
     return [
         Span(str(metric.detail["track"]), str(metric.detail["name"]), start, start + metric.value)

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.statistic import percentile
 from costlab.sections.timed import derived
@@ -23,23 +24,21 @@ from costlab.sections.timed import derived
 DRAWS, SEED = 2000, 35
 
 
-def crossover(link: str, speedups: Mapping[int, Metric]) -> Iterator[Metric]:
+def crossover(name: Name, speedups: Mapping[int, Metric]) -> Iterator[Metric]:
     """Where the speed-up crosses 1 for good, interpolated between the logarithms of the sizes.
 
     Args:
-        link: what carries the ranks' messages; for another number of ranks with ".tp4" behind it.
+        name: of the crossover: whose, over which link, how many ranks.
         speedups: by hidden size, with the series that they are the medians of; without those the
             crossing has no interval.
     """
-    name, _, end = link.partition(".")
-    start, end = f"tp.crossover.shardlab.{name}", f".{end}" if end else ""
     sizes = sorted(speedups)
     logs = [math.log(speedups[hidden].value) for hidden in sizes]
     place = crossing(sizes, logs)
     words = "faster everywhere" if place == sizes[0] else ""
     words = "slower everywhere" if place == sizes[-1] else words
     yield derived(
-        f"{start}.exists{end}", float(not words), "count", found=words or "crosses",
+        name.but(of="exists"), float(not words), "count", found=words or "crosses",
         least=sizes[0], most=sizes[-1],
     )  # fmt: skip
     if words:
@@ -48,7 +47,7 @@ def crossover(link: str, speedups: Mapping[int, Metric]) -> Iterator[Metric]:
     crossings = sum(one < 0 <= other or other < 0 <= one for one, other in itertools.pairwise(logs))
     places = drawn(sizes, [speedups[hidden].series for hidden in sizes])
     yield Metric(
-        id=f"{start}{end}", value=place, unit="hidden", how="derived",
+        id=name.id, value=place, unit="hidden", how="derived",
         # As far as the crossing itself, of which a drawn one may all lie on one side.
         low=min(percentile(places, 2.5), place) if places else None,
         high=max(percentile(places, 97.5), place) if places else None,

@@ -27,7 +27,6 @@ matrices run at fewer operations a second.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 
@@ -37,6 +36,7 @@ from costlab.contestants import tp as contestants
 from costlab.contestants import tutor
 from costlab.contestants.rounds import Rounds, Step, measuring
 from costlab.contestants.tp import Task
+from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections import beside_sweep
@@ -54,7 +54,6 @@ SECTION = "tp"
 HIDDEN = {"quick": (64, 128, 256, 512, 1024), "full": (64, 128, 256, 512, 1024, 2048)}
 REPEATED = {"quick": 128, "full": 512}  # hidden: up to here every launch measures it
 OTHERS_UP_TO = {"quick": 512, "full": 1024}  # hidden: megatron-core and DTensor stop here
-_SPEEDUP = re.compile(r"tp\.h(?P<hidden>\d+)\.speedup\.shardlab\.(?P<link>[\w-]+(\.tp\d+)?)")
 
 
 def RANKS(settings: Settings) -> tuple[int, ...]:  # noqa: N802  (the contract's name)
@@ -173,12 +172,12 @@ def _named(times: Times, backend: str) -> dict[str, list[float]]:
 
 def derive(found: Mapping[str, Metric]) -> Iterator[Metric]:
     """What all launches together say: the crossover, and what the sweep says of the collectives."""
-    speedups: dict[str, dict[int, Metric]] = {}
-    devices: dict[str, str] = {}
+    speedups: dict[Name, dict[int, Metric]] = {}
     for metric in found.values():
-        if match := _SPEEDUP.fullmatch(metric.id):
-            speedups.setdefault(match["link"], {})[int(match["hidden"])] = metric
-            devices[match["link"]] = metric.device
-    for link, by_hidden in speedups.items():
-        yield from (metric.on(devices[link]) for metric in crossover(link, by_hidden))
+        if metric.name.fits({"topic": "tp", "what": "speedup"}):
+            curve = metric.name.but(what="crossover", hidden=0)
+            speedups.setdefault(curve, {})[metric.name.hidden] = metric
+    for name, by_hidden in speedups.items():
+        device = next(iter(by_hidden.values())).device
+        yield from (metric.on(device) for metric in crossover(name, by_hidden))
     yield from beside_sweep.derive(found, "tp")
