@@ -80,11 +80,8 @@ def test_both_forms_of_claim_are_read(tmp_path: Path) -> None:
         (CITED.replace("b.py:L1-L2", "b.py:1-2"), "claim 'one'"),
         (ONE + ONE, "2 claims have the number 1"),
         (ONE + ONE.replace("number = 1", "number = 2"), "2 claims have the id 'one'"),
-        (
-            ONE.replace("value = 2 }", 'value = 2 }, { metric = "a.*", op = "==", value = 1 }'),
-            "another number of `*`",
-        ),
-        (ONE.replace("value = 2", 'than = "b.*"'), "another number of `*`"),
+        (ONE.replace('metric = "count.a", ', ""), "a test of no `metric`, and its case no `each`"),
+        (ONE.replace("tests =", 'each = { size = 1, colour = "red" }\ntests ='), "has 'colour', a"),
         (ONE.replace('"=="', '"<"'), "compares count.a with 2, which somebody chose"),
         (CITED.replace('en = "c"', 'en = "Holds only if c"'), "in both languages or in none"),
         (CITED.replace('"stale"', '"holds only if"'), "`instead` begins with 'Holds only if'"),

@@ -33,7 +33,7 @@ def judged(one: Claim, *metrics: Metric, **provenance: Any) -> Verdict:
 
 def case(metric: str, op: Any, value: float, **more: Any) -> Case:
     optional = more.pop("optional", False)
-    return Case((Comparison(metric, op, value, **more),), optional=optional)
+    return Case((Comparison(op, metric, value, **more),), optional=optional)
 
 
 def test_all_cases_hold_none_refutes_some_make_a_condition() -> None:
@@ -58,7 +58,7 @@ def test_a_comparison_inside_the_spread_is_undecided_and_decides_nothing() -> No
 
 
 def test_two_metrics_are_compared_over_both_spreads() -> None:
-    one = claim(Case((Comparison("a", "<", than="b"),)))
+    one = claim(Case((Comparison("<", "a", than="b"),)))
     assert judged(one, metric("a", 1, 0.9, 1.1), metric("b", 2, 1.2, 3)).verdict == "holds"
     overlapping = judged(one, metric("a", 1, 0.9, 1.5), metric("b", 2, 1.2, 3))
     assert overlapping.verdict == "not measurable here"
@@ -81,33 +81,31 @@ def test_what_was_not_measured_is_said_and_only_an_optional_case_goes_without() 
 
 
 def test_one_comparison_that_fails_refutes_its_case_whatever_is_missing() -> None:
-    both = claim(Case((Comparison("missing", ">", 1), Comparison("a", "==", 2))))
+    both = claim(Case((Comparison(">", "missing", 1), Comparison("==", "a", 2))))
     assert judged(both, metric("a", 1)).verdict == "refuted"
     assert judged(both, metric("a", 2)).verdict == "not measurable here"
 
 
-def test_a_star_makes_a_case_of_each_metric_in_natural_order() -> None:
-    one = claim(case("s.h*", ">", 1))
-    found = judged(one, metric("s.h1024", 2), metric("s.h64", 0.5), metric("t.h64", 0))
+def test_a_case_is_tried_on_each_metric_with_its_fields_in_natural_order() -> None:
+    wanted = {"topic": "tp", "what": "speedup"}
+    one = claim(Case((Comparison(">", value=1, definition=SAID),), each=wanted))
+    ids = {hidden: f"tp.h{hidden}.speedup.shardlab.gloo" for hidden in (1024, 64)}
+    other = metric("tp.h64.slowdown.shardlab.gloo", 0)
+    found = judged(one, metric(ids[1024], 2), metric(ids[64], 0.5), other)
     assert found.verdict == "holds only if"
-    assert found.evidence.index("s.h64") < found.evidence.index("s.h1024")
-    assert judged(one, metric("t", 1)).verdict == "not measurable here"
+    assert found.evidence.index(ids[64]) < found.evidence.index(ids[1024])
+    assert other.id not in found.evidence
+    lacking = judged(one, other)
+    assert lacking.verdict == "not measurable here" and "tp speedup was not" in lacking.evidence
 
 
-def test_a_star_stands_for_the_same_in_every_metric_of_its_case() -> None:
-    one = claim(
-        Case(
-            (
-                Comparison("s.*.gloo.*", "<", than="s.*.one.*"),
-                Comparison("s.*.gloo.*", ">", 1, definition=SAID),
-            )
-        )
-    )
-    found = judged(one, metric("s.a.gloo.x", 2), metric("s.a.one.x", 3), metric("s.b.one.y", 0))
-    assert found.verdict == "holds"
-    assert "s.a.gloo.x = 2 < s.a.one.x (3)" in found.evidence
-    assert judged(one, metric("s.a.gloo.x", 2), metric("s.a.one.x", 2)).verdict == "refuted"
-    assert judged(one, metric("s.a.gloo.x", 1), metric("s.a.one.x", 3)).verdict == "refuted"
+def test_every_test_of_a_case_is_tried_on_each_of_its_metrics() -> None:
+    tests = (Comparison(">", value=1, definition=SAID), Comparison("<", than="count.most"))
+    one = claim(Case(tests, each={"topic": "tp", "what": "speedup"}))
+    two = [metric(f"tp.h{hidden}.speedup.shardlab.gloo", hidden / 8) for hidden in (16, 32)]
+    assert judged(one, *two, metric("count.most", 5)).verdict == "holds"
+    assert judged(one, *two, metric("count.most", 3)).verdict == "holds only if"
+    assert judged(one, *two, metric("count.most", 1)).verdict == "refuted"
 
 
 def test_a_detail_of_a_metric_can_be_compared() -> None:

@@ -91,7 +91,7 @@ def test_a_machine_is_named_by_the_devices_that_numbers_are_from(
 @pytest.mark.parametrize(("device", "name"), [("cpu", CPU), ("cuda", GPU)])
 def test_a_verdict_on_times_of_the_cpu_is_not_signed_by_the_gpu(device: str, name: str) -> None:
     claim = Claim(
-        number=1, id="one", words=SAID, where=SAID, case=(Case((Comparison("a", ">", 0.5),)),)
+        number=1, id="one", words=SAID, where=SAID, case=(Case((Comparison(">", "a", 0.5),)),)
     )
     found = Metric(id="a", value=1, unit="s", device=device)
     (verdict,) = judge([claim], {"a": found}, PROVENANCE)

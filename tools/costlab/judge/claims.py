@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from costlab.record.names import parse
+from costlab.record.names import FIELDS, parse
 from costlab.record.words import Words
 
 VerdictWord = Literal["holds", "holds only if", "refuted", "stale", "not measurable here"]
@@ -36,17 +36,17 @@ class Comparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A comparison of a metric with a value, or with another metric.
 
     Args:
-        metric: an id; with `*` it stands for each metric that matches, and each is a case.
+        metric: an id; left out, each of the metrics that its case is tried on.
         op: how it must compare.
         value: in the metric's unit; after "==" the number that the claim itself names.
-        than: another metric's id, in place of `value`; a `*` is what the metric's stands for.
+        than: another metric's id, in place of `value`.
         definition: what makes a value after "<" or ">" no choice of ours. None but 0 goes without.
         tolerance: relative, for "==" and "!="; a fifth more or less must leave every verdict.
         field: what of the metric: its value, or a name in its detail.
     """
 
-    metric: str
     op: Op
+    metric: str = ""
     value: float | None = None
     than: str = ""
     definition: Words | None = None
@@ -59,11 +59,13 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         tests: all must pass.
+        each: fields that a metric's name must have; the tests are tried on each such metric.
         words: which situation; left out where the claim has only one.
         optional: judged where it was measured, and passed over elsewhere.
     """
 
     tests: Annotated[tuple[Comparison, ...], msgspec.Meta(min_length=1)]
+    each: dict[str, str | int | list[str | int]] = {}
     words: Words | None = None
     optional: bool = False
 
@@ -122,8 +124,10 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def machine_bound(self) -> bool:
         """Whether another machine may come to another verdict: not where all is counted."""
-        tests = (test for case in self.case for test in case.tests)
-        return any(parse(test.metric).topic != "count" for test in tests)
+        return any(
+            (case.each.get("topic") or parse(test.metric).topic) != "count"
+            for case in self.case for test in case.tests
+        )  # fmt: skip
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -196,15 +200,18 @@ def _condition(name: str, claim: Claim) -> str:
 
 
 def _misfit(name: str, case: Case) -> str:
+    if unknown := sorted(case.each.keys() - FIELDS.keys()):
+        fields = ", ".join(FIELDS)
+        return f"{name}: `each` has {unknown[0]!r}, a metric's name has the fields {fields}"
     for test in case.tests:
+        if not test.metric and not case.each:
+            return f"{name} has a test of no `metric`, and its case no `each` to try it on"
+        what = test.metric or "a metric"
         if (test.value is None) == (not test.than):
-            return f"{name} compares {test.metric} with neither or both of `value` and `than`"
-        stars = case.tests[0].metric.count("*")
-        if any(one.count("*") not in (0, stars) for one in (test.metric, test.than)):
-            return f"{name}: {test.metric} has another number of `*` than its case's first metric"
+            return f"{name} compares {what} with neither or both of `value` and `than`"
         if test.op not in ("==", "!=") and test.value and not test.definition:
             return (
-                f"{name} compares {test.metric} with {test.value:g}, which somebody chose: name a "
+                f"{name} compares {what} with {test.value:g}, which somebody chose: name a "
                 f"metric in `than`, or say in `definition` what makes it no choice"
             )
     return ""

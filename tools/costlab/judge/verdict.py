@@ -101,36 +101,25 @@ def of_cases(cases: Iterable[Judged]) -> VerdictWord:
 
 
 def examine(claim: Claim, metrics: Mapping[str, Metric]) -> list[Judged]:
-    """Judge a claim's cases, one for each metric that a `*` matches."""
+    """Judge a claim's cases, one for each metric that a case is tried on."""
     judged = []
     for case in claim.case:
-        for found in _matching(case.tests[0].metric, metrics) or [()]:
+        for name in _each(case, metrics):
             tests = (
-                msgspec.structs.replace(
-                    test, metric=_filled(test.metric, found), than=_filled(test.than, found)
-                )
-                for test in case.tests
+                msgspec.structs.replace(test, metric=test.metric or name) for test in case.tests
             )
             judged.append(Judged(case, tuple(_compared(test, metrics) for test in tests)))
     return judged
 
 
-def _matching(pattern: str, metrics: Mapping[str, Metric]) -> list[tuple[str, ...]]:
-    """Return what the `*`s of a pattern stand for in each metric that it matches, in order."""
-    if "*" not in pattern:
-        return []
-    form = re.compile("(.+)".join(map(re.escape, pattern.split("*"))))
-    found = {name: match.groups() for name in metrics if (match := form.fullmatch(name))}
-    order = sorted(
-        found, key=lambda name: [int(x) if x.isdigit() else x for x in _PARTS.split(name)]
-    )
-    return [found[name] for name in order]
+def _each(case: Case, metrics: Mapping[str, Metric]) -> list[str]:
+    """Return the ids that a case is tried on, in natural order; where there are none, what was."""
+    found = [name for name, metric in metrics.items() if case.each and metric.name.fits(case.each)]
+    return sorted(found, key=_natural) or [" ".join(str(value) for value in case.each.values())]
 
 
-def _filled(pattern: str, stars: tuple[str, ...]) -> str:
-    for star in stars:
-        pattern = pattern.replace("*", star, 1)
-    return pattern
+def _natural(name: str) -> list[int | str]:
+    return [int(part) if part.isdigit() else part for part in _PARTS.split(name)]
 
 
 def _compared(test: Comparison, metrics: Mapping[str, Metric]) -> Outcome:

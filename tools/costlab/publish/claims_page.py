@@ -6,7 +6,6 @@ Values link to their rows in the results page and citations stand in the workboo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
@@ -16,6 +15,7 @@ from costlab.judge.verdict import Judged, Outcome, examine, judge, machine, targ
 from costlab.judge.ways import HOWS, MEANINGS, ways
 from costlab.publish import page, results_page
 from costlab.record import quantity
+from costlab.record.names import parse
 from costlab.record.result import Metric, Result
 from costlab.record.result import load as load_result
 from costlab.record.whose import whose
@@ -152,15 +152,15 @@ def _row(
 
 
 def _lines(case: Case, judged: list[Judged], language: str) -> list[str]:
-    """Return a case's evidence: a line, or where it has a `*` a line for each way it came out."""
+    """Return a case's evidence: a line, or of many metrics a line for each way it came out."""
     mine = [one for one in judged if one.case is case]
-    if "*" not in case.tests[0].metric or all(one.missing for one in mine):
+    if not case.each or all(one.missing for one in mine):
         return [_line(one, language) for one in mine]
     lines = []
     for passed, mark in MARKS.items():
         alike = [one.outcomes[0] for one in mine if one.passed is passed]
         named = [
-            f"{_which(case.tests[0].metric, one.test.metric)} {_found(one, language)}"
+            f"{parse(one.test.metric).beside(case.each)} {_found(one, language)}"
             + (f", {_claimed(one, language)}" if one.other else "")
             for one in alike
         ]
@@ -183,12 +183,6 @@ def _line(judged: Judged, language: str) -> str:
 
 def _situation(case: Case, language: str) -> str:
     return f"{case.words.of(language)}: " if case.words else ""
-
-
-def _which(pattern: str, metric: str) -> str:
-    """Return what a pattern's `*` stand for in a metric's id."""
-    found = re.fullmatch("(.*)".join(map(re.escape, pattern.split("*"))), metric)
-    return " ".join(found.groups()) if found else ""
 
 
 def _found(outcome: Outcome, language: str) -> str:

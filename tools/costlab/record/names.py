@@ -64,6 +64,12 @@ class Name(msgspec.Struct, frozen=True):
         """Return the name with other fields."""
         return msgspec.structs.replace(self, **fields)
 
+    def beside(self, wanted: Wanted) -> str:
+        """Return what the id says besides the fields that are wanted: "128 shardlab gloo"."""
+        form = next(form for form in FORMS if form.holds(self))
+        kept = (getattr(self, field) for field in form.fields if field not in wanted)
+        return " ".join(str(value) for value in kept if value)
+
     def fits(self, wanted: Wanted) -> bool:
         """Tell whether each field is the one that is wanted, or one of them."""
         return all(
@@ -86,7 +92,7 @@ class Form:
         self.topic = template.partition(".")[0]
         self._pieces = [piece.strip("[]") for piece in _OPTION.split(template) if piece]
         self._needed = set(_names(_OPTION.sub("", template)))
-        self._fields = set(_names(template))
+        self.fields = _names(template)  # in the order of the id
         self._words = {field: words for field, words in _FIELD.findall(template) if words}
         options = set(_OPTION.findall(template))
         self._pattern = re.compile("".join(
@@ -111,7 +117,7 @@ class Form:
         said = {field for field, default in FIELDS.items() if getattr(name, field) != default}
         return (
             name.topic == self.topic
-            and self._needed <= said - {"topic"} <= self._fields
+            and self._needed <= said - {"topic"} <= set(self.fields)
             and all(re.fullmatch(words, getattr(name, field)) for field, words in
                     self._words.items() if field in said)
         )  # fmt: skip
