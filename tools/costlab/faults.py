@@ -6,7 +6,7 @@ from costlab.judge.claims import ClaimsError
 from costlab.record.result import ResultError
 from costlab.run.launch import LaunchError
 from costlab.run.measuring import RunInterruptedError
-from costlab.run.plan import SectionError
+from costlab.sections.plan import SectionError
 
 BROKE_OFF, MISUSE, INTERRUPTED = 1, 2, 130
 

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
+from costlab.sections.plan import Plan
 from shardlab.comm import World
-
-SECTION = "counts"
-RANKS = 2
 
 
 def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
@@ -31,3 +29,6 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
         threading.Event().wait()
     world.whole.barrier()
     yield Metric(id="count.after", value=1, unit="count", how="counted")
+
+
+PLAN = Plan(measure, ranks=lambda _: (2,))

@@ -17,7 +17,7 @@ PATH = os.pathsep.join([str(ROOT), str(ROOT / "tools")])
 BENCH = """
 import os, sys
 os.environ.setdefault("BENCH", str(os.getpid()))  # ranks import this file too
-from costlab.run import plan
+from costlab.sections import plan
 plan.MODULES["counts"] = "tests.costlab.run.broken_section"
 {more}
 if __name__ == "__main__":

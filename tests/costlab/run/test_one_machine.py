@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +16,12 @@ from costlab.record.provenance import provenance
 from costlab.record.result import Metric, Result, Section
 from costlab.record.settings import Settings
 from costlab.record.words import Words
-from costlab.run import measuring, plan
+from costlab.run import measuring
 from costlab.run.progress import Silent
 from costlab.run.run import Run
 from costlab.sections import one_gpu, pipeline
 from costlab.sections.fully_sharded import fully_sharded
+from costlab.sections.plan import Plan
 from costlab.sections.tensor_parallel import tensor_parallel
 
 SETTINGS = Settings(device="cuda", ranks=1)
@@ -43,9 +43,9 @@ def run() -> Run:
 @pytest.mark.usefixtures("one")
 def test_what_needs_two_ranks_is_measured_on_the_cpu_and_one_gpu_on_the_gpu() -> None:
     worlds = run()._worlds
-    assert worlds("fsdp", fully_sharded) == worlds("tp", tensor_parallel) == [("cpu", 2)]
-    assert worlds("pipeline", pipeline) == [("cpu", 2), ("cpu", 4)]
-    assert worlds("one-gpu", one_gpu) == [("cuda", 1)]
+    assert worlds("fsdp", fully_sharded.PLAN) == worlds("tp", tensor_parallel.PLAN) == [("cpu", 2)]
+    assert worlds("pipeline", pipeline.PLAN) == [("cpu", 2), ("cpu", 4)]
+    assert worlds("one-gpu", one_gpu.PLAN) == [("cuda", 1)]
 
 
 @pytest.mark.usefixtures("one")
@@ -70,12 +70,12 @@ def test_a_run_signs_each_number_with_the_device_that_it_measured_on(
 
     made, section = run(), Section()
     monkeypatch.setattr(made, "_metrics", metrics)
-    made._launches(section, SimpleNamespace(), [("cuda", 1), ("cpu", 2)])
+    made._launches(section, Plan(), [("cuda", 1), ("cpu", 2)])
     assert {one.id: one.device for one in section.metrics} == {"a.cuda": "cuda", "a.cpu": "cpu"}
 
 
 def test_fsdp_never_shards_over_one_rank() -> None:
-    assert [plan.ranks(fully_sharded, Settings(ranks=n)) for n in (1, 2, 4)] == [(2,), (2,), (4,)]
+    assert [fully_sharded.PLAN.ranks(Settings(ranks=n)) for n in (1, 2, 4)] == [(2,), (2,), (4,)]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +19,11 @@ from costlab.record.names import Name
 from costlab.record.result import Load, Metric, Result, ResultError, Section, load, save
 from costlab.record.settings import Settings
 from costlab.record.watch import Watched
-from costlab.run import launch, plan
+from costlab.run import launch
 from costlab.run.progress import Silent
 from costlab.run.run import Run
+from costlab.sections import plan
+from costlab.sections.plan import Plan
 from costlab.sections.timed import timed
 
 Item = Metric | str
@@ -36,7 +37,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 
     def run(*launches: Callable[[], Iterator[Item]], before: Result | None = None) -> Result:
         left = iter(launches)
-        module = SimpleNamespace(measure=None, LAUNCHES=2)
+        module = Plan(lambda *_: iter(()), launches=lambda _: 2)
         monkeypatch.setattr(plan, "load", lambda _: module)
         monkeypatch.setattr(launch, "run", lambda *_, **__: next(left)())
         run = Run(Settings(), out, Silent(sys.stderr), {}, before=before)
@@ -84,7 +85,7 @@ def test_what_else_ran_stands_with_the_section_of_all_its_launches(
         on_progress(Watched(said(one).en, one))
         yield step("a", 1, 2)
 
-    module = SimpleNamespace(measure=None, LAUNCHES=2)
+    module = Plan(lambda *_: iter(()), launches=lambda _: 2)
     monkeypatch.setattr(plan, "load", lambda _: module)
     monkeypatch.setattr(launch, "run", told)
     run = Run(Settings(), tmp_path / "one.json", Silent(sys.stderr), {})
@@ -116,7 +117,7 @@ def test_a_whole_section_holds_nothing_of_an_older_half(measured: Any) -> None:
 
 
 def test_what_is_derived_anew_stands_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    derives = SimpleNamespace(derive=lambda _: [Metric(id="fit.a", value=2, unit="s")])
+    derives = Plan(derive=lambda _: [Metric(id="fit.a", value=2, unit="s")])
     monkeypatch.setattr(plan, "load", lambda _: derives)
     there = Section(status="complete", metrics=[Metric(id="fit.a", value=1, unit="s")])
     run = Run(

@@ -119,9 +119,9 @@ def test_every_size_has_its_steps_ratios_and_parts(pool: Any) -> None:
 
 def test_a_later_launch_measures_the_short_steps_alone(pool: Any) -> None:
     settings = Settings(hidden=(8, HIDDEN))
-    assert tensor_parallel.LAUNCHES(settings) == 3
+    assert tensor_parallel.launches(settings) == 3
     with patch.dict(tensor_parallel.REPEATED, quick=4):
-        assert tensor_parallel.LAUNCHES(settings) == 1
+        assert tensor_parallel.launches(settings) == 1
     found = pool(2).run(second_launch, settings)[0]
     assert {metric.id.split(".")[1] for metric in found} == {"h8"}
 
@@ -236,4 +236,4 @@ def test_four_ranks_are_measured_where_each_has_a_core(
 ) -> None:
     cores: Callable[[], int] = lambda: places  # noqa: E731
     monkeypatch.setattr(tensor_parallel, "cores", cores)
-    assert ranks == tensor_parallel.RANKS(Settings())
+    assert ranks == tensor_parallel.ranks(Settings())

@@ -16,9 +16,10 @@ from costlab.record import options, samples
 from costlab.record.provenance import MACHINE, cores, provenance
 from costlab.record.result import Result, load
 from costlab.record.settings import Settings
-from costlab.run import plan, progress, torchrun
-from costlab.run.plan import SectionError
+from costlab.run import progress, torchrun
 from costlab.run.run import Run
+from costlab.sections import plan
+from costlab.sections.plan import SectionError
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -96,9 +97,9 @@ def alone(names: list[str], settings: Settings) -> str:
     there, short = options.gpus(), list[str]()
     for name in names:
         with contextlib.suppress(SectionError):
-            module = plan.load(name)
-            if hasattr(module, "measure") and "cuda" in plan.devices(module, settings):
-                wanted = plan.ranks(module, settings)
+            one = plan.load(name)
+            if one.measure and "cuda" in one.devices(settings):
+                wanted = one.ranks(settings)
                 short += [f"{name} on {ranks} ranks" for ranks in wanted if ranks > there]
     if not short:
         return ""

@@ -21,11 +21,12 @@ from costlab.record.result import Load, Metric, Result, ResultError, Section, sa
 from costlab.record.settings import Settings
 from costlab.record.statistic import over_launches
 from costlab.record.watch import Watched
-from costlab.run import launch, plan, torchrun
+from costlab.run import launch, torchrun
 from costlab.run.launch import LaunchError
-from costlab.run.plan import SectionError
 from costlab.run.progress import Display
 from costlab.run.uninterrupted import uninterrupted
+from costlab.sections import plan
+from costlab.sections.plan import Plan, SectionError
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -79,8 +80,8 @@ class Run:
         self._save()
         for name in names:
             try:
-                module = plan.load(name)
-                worlds = self._worlds(name, module)
+                one = plan.load(name)
+                worlds = self._worlds(name, one)
             except SectionError as fault:
                 if not whole:
                     raise
@@ -90,21 +91,21 @@ class Run:
             if worlds and there and there.status == "complete":
                 self._show.end(name, "there already", well=True)
                 continue
-            self._section(name, module, worlds)
+            self._section(name, one, worlds)
             if self.faults and self._world is not None:
                 return  # these ranks are of no more use
 
-    def _worlds(self, name: str, module: Any) -> list[tuple[str, int]]:
+    def _worlds(self, name: str, one: Plan) -> list[tuple[str, int]]:
         """Return the worlds to measure in: a device and a number of ranks each.
 
         Where there are too few GPUs for its ranks, a section measures on the CPU.
         """
-        if not hasattr(module, "measure"):
+        if not one.measure:
             return []
         worlds = []
-        for device in plan.devices(module, self._settings):
+        for device in one.devices(self._settings):
             there = msgspec.structs.replace(self._settings, device=device)
-            for ranks in plan.ranks(module, there):
+            for ranks in one.ranks(there):
                 short = device == "cuda" and ranks > options.gpus()
                 worlds.append(("cpu" if short else device, ranks))
         worlds = list(dict.fromkeys(worlds))
@@ -118,16 +119,16 @@ class Run:
             )
         return [mine]
 
-    def _section(self, name: str, module: Any, worlds: list[tuple[str, int]]) -> None:
+    def _section(self, name: str, one: Plan, worlds: list[tuple[str, int]]) -> None:
         there = self._there.get(name, Section()).metrics if worlds else []
         section = self.result.sections[name] = Section(note="under way", metrics=list(there))
         begin = time.monotonic()
         self._show.begin(name)
         try:
             if worlds:
-                self._launches(section, module, worlds)
-            if hasattr(module, "derive") and (self._world is None or self._world.rank == 0):
-                section.metrics += module.derive(self.result.metrics())
+                self._launches(section, one, worlds)
+            if one.derive and (self._world is None or self._world.rank == 0):
+                section.metrics += one.derive(self.result.metrics())
         except LaunchError as fault:
             section.note = str(fault)
         except KeyboardInterrupt as fault:
@@ -152,11 +153,11 @@ class Run:
         self._show.end(name, line, well=well)
         self._save()
 
-    def _launches(self, section: Section, module: Any, worlds: list[tuple[str, int]]) -> None:
+    def _launches(self, section: Section, one: Plan, worlds: list[tuple[str, int]]) -> None:
         """Measure launch after launch; what several of them measured becomes one metric each."""
         there, launched = section.metrics, dict[str, list[Metric]]()
         section.load = self._load = None
-        count = 1 if self._world is not None else plan.launches(module, self._settings)
+        count = 1 if self._world is not None else one.launches(self._settings)
         for number in range(count):
             latest: dict[str, Metric] = {}  # of this launch: an id said again replaces what it said
             try:
@@ -167,7 +168,7 @@ class Run:
                     )  # fmt: skip
                     where = f"launch {number + 1} of {count}: " if count > 1 else ""
                     where += f"{ranks} ranks on {device}: " if len(worlds) > 1 else ""
-                    with contextlib.closing(self._metrics(module, settings, ranks, where)) as came:
+                    with contextlib.closing(self._metrics(one, settings, ranks, where)) as came:
                         for metric in came:
                             latest[metric.id] = metric.on(device)
             finally:
@@ -180,18 +181,17 @@ class Run:
             self._save()
         section.metrics = made
 
-    def _metrics(
-        self, module: Any, settings: Settings, ranks: int, where: str
-    ) -> Generator[Metric]:
+    def _metrics(self, one: Plan, settings: Settings, ranks: int, where: str) -> Generator[Metric]:
         def progress(line: str) -> None:
             self._show.step(where + line)
             if isinstance(line, Watched):
                 self._load = line.load + (self._load or Load())
 
+        assert one.measure is not None  # or it has no world to be measured in
         if self._world is not None:
-            return torchrun.run(module.measure, settings, self._world, progress)
+            return torchrun.run(one.measure, settings, self._world, progress)
         return launch.run(
-            module.measure, settings, ranks=ranks, timeout=self._timeout, on_progress=progress
+            one.measure, settings, ranks=ranks, timeout=self._timeout, on_progress=progress
         )
 
     @uninterrupted()

@@ -18,11 +18,10 @@ from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.record.statistic import middle
+from costlab.sections.plan import Plan
 from costlab.sections.timed import by_rounds
 from shardlab.comm import World
 
-SECTION = "one-gpu"
-RANKS = 1
 HIDDEN = (1024, 2048, 4096, 8192)
 TENSOR = (1, 2, 4, 8)
 TOKENS = 4096
@@ -148,3 +147,6 @@ def _seconds(device: torch.device, step: Callable[[], None]) -> float:
     start = time.perf_counter()
     step()
     return time.perf_counter() - start
+
+
+PLAN = Plan(measure, ranks=lambda _: (1,))

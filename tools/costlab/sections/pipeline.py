@@ -19,14 +19,13 @@ from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.record.watch import Watch
+from costlab.sections.plan import Plan
 from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import World
 from shardlab.links.shared_memory.patience import cores
 from shardlab.pipeline.timeline import Timeline
 from shardlab.pipeline.timeline import bubble as idle
 
-SECTION = "pipeline"
-RANKS = (2, 4)
 MICROBATCHES = 8
 SCHEDULES = ("gpipe", "1f1b")
 WAIT = 0.02  # seconds that a stage waits in place of a forward or a backward
@@ -100,3 +99,6 @@ def beside_others(world: World, settings: Settings) -> Iterator[Metric | str]:
         if name != "ours":
             which = Name("pipeline", "ratio", code="shardlab", over=shown, link=world.backend)
             yield ratio(which, times["ours"], times[name], **about)
+
+
+PLAN = Plan(measure, ranks=lambda _: (2, 4))

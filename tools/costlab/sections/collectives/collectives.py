@@ -32,9 +32,9 @@ from costlab.record.watch import Watch
 from costlab.sections.collectives import carrier
 from costlab.sections.collectives.operation import ITEM, OPERATIONS, Operation, elements
 from costlab.sections.collectives.point import MIDDLING, MODES, Buffers, Point, finishing, points_of
+from costlab.sections.plan import Plan
 from shardlab.comm import World
 
-SECTION = "collectives"
 _POWERS = tuple(1 << power for power in range(10, 27))  # 1 KiB … 64 MiB
 # Beside them 1.5, 3 … 48 MiB: where caches end, a curve bends within an octave.
 _BETWEEN = tuple(3 << power for power in range(19, 25))
@@ -43,16 +43,6 @@ BUDGET = {"quick": 12.0, "full": 90.0}  # seconds of measuring, a launch
 LAUNCHES = 5  # sets of fresh processes: between them lies more than within one
 LEAST, MOST = 2, 60  # rounds
 LARGEST, LARGEST_TRAINED = 16 << 20, 4 << 20  # bytes, in the quick profile
-
-
-def RANKS(settings: Settings) -> int:  # noqa: N802  a section's constant, or a function
-    """As many as asked for; one alone has nobody to talk to."""
-    return max(2, settings.ranks)
-
-
-def DEVICE(settings: Settings) -> tuple[str, ...]:  # noqa: N802
-    """The GPUs' link and, beside it, the CPU's."""
-    return ("cuda", "cpu") if settings.device == "cuda" else ("cpu",)
 
 
 def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
@@ -188,3 +178,12 @@ def _barrier(world: World) -> Callable[[], None]:
         finish()
 
     return line_up
+
+
+PLAN = Plan(
+    measure,
+    ranks=lambda settings: (max(2, settings.ranks),),  # one alone has nobody to talk to
+    # The GPUs' link and, beside it, the CPU's.
+    devices=lambda settings: ("cuda", "cpu") if settings.device == "cuda" else ("cpu",),
+    launches=lambda _: LAUNCHES,
+)

@@ -24,13 +24,12 @@ from costlab.sections.counts import (
     count_tensor,
     count_wire,
 )
+from costlab.sections.plan import Plan
 
 if TYPE_CHECKING:
     from shardlab.comm import World
 
-SECTION = "counts"
 RANKS = (2, 4)
-DEVICE = "cpu"  # what is counted is the same on any, and two ranks are always to be had
 
 
 def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
@@ -67,3 +66,7 @@ def _four(world: World) -> Iterator[Metric | str]:
     yield from count_pipeline.messages(world)
     yield "bytes on the wire of four"
     yield from count_wire.loopback(world)
+
+
+# On the CPU: what is counted is the same on any, and two ranks are always to be had.
+PLAN = Plan(measure, ranks=lambda _: RANKS, devices=lambda _: ("cpu",))

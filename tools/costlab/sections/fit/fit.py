@@ -26,8 +26,8 @@ from costlab.record.statistic import middle
 from costlab.sections.fit.interval import interval
 from costlab.sections.fit.link_model import delays
 from costlab.sections.fit.piecewise import LEAST, Curve, one_line, piecewise
+from costlab.sections.plan import Plan
 
-SECTION = "fit"
 LARGE = 1 << 20  # bytes, from which the stricter of the two goals holds
 
 
@@ -187,3 +187,6 @@ def _derived(
         low=spread[0] if spread else None, high=spread[1] if spread else None,
         detail=dict(detail or {}),
     )  # fmt: skip
+
+
+PLAN = Plan(derive=derive)

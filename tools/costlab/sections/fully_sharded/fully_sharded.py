@@ -40,12 +40,12 @@ from costlab.sections.beside_sweep import Calls
 from costlab.sections.breakdown import replay, watched
 from costlab.sections.fully_sharded import footprint, largest, overlap, timeline
 from costlab.sections.fully_sharded.footprint import Model
+from costlab.sections.plan import Plan
 from costlab.sections.silent_axis import SilentAxis
 from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 
-SECTION = "fsdp"
 HIDDEN = {"quick": (128, 256), "full": (64, 128, 256, 512)}
 STEPS = {"quick": 20, "full": 40}  # whose timelines are looked at
 # A share is a small difference between large times, so there are many rounds.
@@ -57,11 +57,6 @@ SHARED = "shardlab.shared-memory"
 THEIRS = {"torch-ddp": "DDP", "torch-fsdp1": "FSDP1", "torch-fsdp2": "FSDP2"}
 LOGITS = 4 * tutor.BATCH * tutor.SEQUENCE * tutor.VOCAB  # bytes
 Times = Mapping[str, Sequence[float]]
-
-
-def RANKS(settings: Settings) -> int:  # noqa: N802  (the contract's name)
-    """As many as asked for; one alone shards nothing."""
-    return max(2, settings.ranks)
 
 
 def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
@@ -205,3 +200,8 @@ def _model(hidden: int) -> Model:
 def derive(metrics: Mapping[str, Metric]) -> Iterator[Metric]:
     """What the sweep says of the collectives that were run alone."""
     yield from beside_sweep.derive(metrics, "fsdp")
+
+
+PLAN = Plan(
+    measure, derive, ranks=lambda settings: (max(2, settings.ranks),)
+)  # one alone shards nothing

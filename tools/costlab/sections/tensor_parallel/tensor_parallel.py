@@ -42,6 +42,7 @@ from costlab.record.settings import Settings
 from costlab.sections import beside_sweep
 from costlab.sections.beside_sweep import Calls
 from costlab.sections.breakdown import replay, watched
+from costlab.sections.plan import Plan
 from costlab.sections.silent_axis import SilentAxis
 from costlab.sections.tensor_parallel.crossover import crossover
 from costlab.sections.tensor_parallel.tp_metrics import Times, metrics
@@ -49,20 +50,19 @@ from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPTConfig
 from shardlab.links.shared_memory.patience import cores
 
-SECTION = "tp"
 # What is measured unless hidden sizes are given: beyond 1,024 a round takes half a minute.
 HIDDEN = {"quick": (64, 128, 256, 512, 1024), "full": (64, 128, 256, 512, 1024, 2048)}
 REPEATED = {"quick": 128, "full": 512}  # hidden: up to here every launch measures it
 OTHERS_UP_TO = {"quick": 512, "full": 1024}  # hidden: megatron-core and DTensor stop here
 
 
-def RANKS(settings: Settings) -> tuple[int, ...]:  # noqa: N802  (the contract's name)
+def ranks(settings: Settings) -> tuple[int, ...]:
     """2; and 4 where there is a core or a GPU for each."""
     places = torch.cuda.device_count() if settings.device == "cuda" else cores()
     return (2, 4) if places >= 4 else (2,)
 
 
-def LAUNCHES(settings: Settings) -> int:  # noqa: N802
+def launches(settings: Settings) -> int:
     """Several sets of fresh processes, if there are sizes to repeat."""
     return 3 if repeated(settings) else 1
 
@@ -181,3 +181,6 @@ def derive(found: Mapping[str, Metric]) -> Iterator[Metric]:
         device = next(iter(by_hidden.values())).device
         yield from (metric.on(device) for metric in crossover(name, by_hidden))
     yield from beside_sweep.derive(found, "tp")
+
+
+PLAN = Plan(measure, derive, ranks=ranks, launches=launches)
