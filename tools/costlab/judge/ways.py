@@ -10,32 +10,19 @@ from collections.abc import Mapping
 from costlab.judge.claims import Claim
 from costlab.judge.verdict import examine
 from costlab.record.result import Metric
-from costlab.record.words import Words
+from costlab.record.words import words
 
 HOWS = {
-    "measured": Words("measured", "medido"),
-    "counted": Words("counted", "contado"),
-    "source": Words("computed from source", "calculado de la fuente"),
-    "read": Words("read", "leído"),
+    "measured": words("ways.hows-measured"),
+    "counted": words("ways.hows-counted"),
+    "source": words("ways.hows-source"),
+    "read": words("ways.hows-read"),
 }
 MEANINGS = {
-    "measured": Words(
-        "computed from what a clock or a counter of the machine said",
-        "calculado de lo que dijo un reloj o un contador de la máquina",
-    ),
-    "counted": Words(
-        "computed from what real runs asked for, or from arithmetic",
-        "calculado de lo que pidieron ejecuciones reales, o por aritmética",
-    ),
-    "source": Words(
-        "computed by asking the installed PyTorch and Megatron: a default, a name, a branch",
-        "calculado preguntando al PyTorch y al Megatron instalados: un valor por defecto, un "
-        "nombre, una rama",
-    ),
-    "read": Words(
-        "not computed: somebody read the cited lines and wrote the verdict down",
-        "no calculado: alguien leyó las líneas citadas y escribió el veredicto",
-    ),
+    "measured": words("ways.meanings-measured"),
+    "counted": words("ways.meanings-counted"),
+    "source": words("ways.meanings-source"),
+    "read": words("ways.meanings-read"),
 }
 
 

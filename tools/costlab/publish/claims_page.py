@@ -19,55 +19,35 @@ from costlab.record.names import parse
 from costlab.record.result import Metric, Result
 from costlab.record.result import load as load_result
 from costlab.record.whose import whose
-from costlab.record.words import Words
+from costlab.record.words import Words, words
 
 STEM = "CLAIMS"
 CLAIMS = "claims.toml"
 MARKS = {True: "✓", False: "✗", None: "·"}
 SIGNS = {"==": "", "!=": "≠ ", "<=": "≤ ", ">=": "≥ ", "<": "< ", ">": "> "}
 
-TITLE = Words("Claims, judged", "Afirmaciones, juzgadas")
-INTRO = Words(
-    "What is said about sharded training, held against the source at the pin and against "
-    "[measurement]({results}). What is counted comes out alike on every machine; where a verdict "
-    "stands on times, they are those of {machine}. ✓ and ✗ say whether a case of the claim came "
-    "out as it says: where all do it holds, where none does it is refuted, where some do it holds "
-    "only if. Judge them on yours: `tools/bench claims`.",
-    "Lo que se dice del entrenamiento fragmentado, frente a la fuente en su pin y frente a "
-    "[la medición]({results}). Lo contado sale igual en toda máquina; donde un veredicto depende "
-    "de tiempos, son los de {machine}. ✓ y ✗ dicen si un caso de la afirmación salió como ella "
-    "dice: si salen todos se cumple, si no sale ninguno queda refutada, si salen algunos se cumple "
-    "solo si. Júzgalas en la tuya: `tools/bench claims`.",
-)
-COVERS = Words(
-    "**What a proof covers.** A citation that is proved says that those lines are that file's text "
-    "at that commit, and that the name beside it stands in them. It does not say that a sentence "
-    "is true. Nobody but a reader can tell what lines mean: so each claim says *how* its verdict "
-    "came about.",
-    "**Qué cubre una demostración.** Que una cita esté demostrada quiere decir que esas líneas son "
-    "el texto de ese archivo en ese commit, y que en ellas está el nombre que la acompaña. No "
-    "quiere decir que una frase sea cierta. Lo que unas líneas significan solo lo sabe quien las "
-    "lee: por eso cada afirmación dice *cómo* se llegó a su veredicto.",
-)
+TITLE = words("claims.title")
+INTRO = words("claims.intro")
+COVERS = words("claims.covers")
 VERDICTS: dict[VerdictWord, Words] = {
-    "holds": Words("holds", "se cumple"),
-    "holds only if": Words("holds only if …", "se cumple solo si …"),
-    "refuted": Words("refuted", "refutada"),
-    "stale": Words("stale", "caducada"),
-    "not measurable here": Words("not measurable here", "no medible aquí"),
+    "holds": words("claims.verdicts-holds"),
+    "holds only if": words("claims.verdicts-holds-only-if"),
+    "refuted": words("claims.verdicts-refuted"),
+    "stale": words("claims.verdicts-stale"),
+    "not measurable here": words("claims.verdicts-not-measurable-here"),
 }
 COLUMNS = (
-    Words("no.", "n.º"),
-    Words("claim", "afirmación"),
-    Words("verdict", "veredicto"),
-    Words("how", "cómo"),
-    Words("evidence", "pruebas"),
-    Words("what is true", "lo cierto"),
+    words("claims.no"),
+    words("claims.claim"),
+    words("claims.verdict"),
+    words("claims.how"),
+    words("claims.evidence"),
+    words("claims.what-is-true"),
 )
-TALLY = (Words("verdict", "veredicto"), Words("claims", "afirmaciones"))
-WAYS = (Words("how", "cómo"), Words("which means", "qué significa"), TALLY[1])
-SEE = Words("see", "véase")
-CLAIMED = Words("claimed", "se afirma")
+TALLY = (words("claims.verdict"), words("claims.claims"))
+WAYS = (words("claims.how"), words("claims.which-means"), TALLY[1])
+SEE = words("claims.see")
+CLAIMED = words("claims.claimed")
 
 
 def write(lab: Path) -> list[Path]:

@@ -11,14 +11,14 @@ from hashlib import sha256
 from pathlib import Path
 
 from costlab.record.result import How, Metric
-from costlab.record.words import Words
+from costlab.record.words import Words, words
 
 LANGUAGES = ("en", "es")
 HOW: dict[How, Words] = {
-    "measured": Words("measured", "medido"),
-    "counted": Words("counted", "contado"),
-    "derived": Words("derived", "derivado"),
-    "modelled": Words("modelled", "modelado"),
+    "measured": words("page.how-measured"),
+    "counted": words("page.how-counted"),
+    "derived": words("page.how-derived"),
+    "modelled": words("page.how-modelled"),
 }
 
 

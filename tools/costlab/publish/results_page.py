@@ -15,84 +15,29 @@ from costlab.record.disturbed import said
 from costlab.record.result import Metric, Result, Section, load
 from costlab.record.whose import OWNERS, WHOSE
 from costlab.record.whose import whose as belongs
-from costlab.record.words import Words
+from costlab.record.words import words
 from costlab.sections import beside_sweep
 
 STEM = "RESULTS"
 REFERENCE = "results/reference.json"
 
-TITLE = Words("What it costs, measured", "Lo que cuesta, medido")
-INTRO = Words(
-    "One run of `tools/bench` on the machine below. Another machine gives other times, and the "
-    "same counts: run `make bench`, and see yours beside these.\n\n"
-    "*Measured* is by a clock or a counter of the machine, *counted* by the ledger, *derived* by "
-    "arithmetic from those, *modelled* from a stated model of a part that is not here. Link to a "
-    "row to quote its value: `make check` holds the two equal.",
-    "Una ejecución de `tools/bench` en la máquina de abajo. Otra máquina da otros tiempos, y las "
-    "mismas cuentas: ejecuta `make bench` y verás las tuyas junto a estas.\n\n"
-    "*Medido* es por un reloj o un contador de la máquina; *contado*, por el libro de cuentas; "
-    "*derivado*, por aritmética a partir de ellos; *modelado*, con un modelo declarado de una "
-    "parte que no está aquí. Enlaza una fila para citar su valor: `make check` exige que sean "
-    "iguales.",
-)
+TITLE = words("results.title")
+INTRO = words("results.intro")
 SECTIONS = {
-    "collectives": Words("Collectives", "Colectivas"),
-    "fit": Words("Latency and bandwidth, piece by piece", "Latencia y ancho de banda, por tramos"),
-    "tp": Words("Tensor parallelism", "Paralelismo tensorial"),
-    "fsdp": Words("Sharded data parallelism", "Paralelismo de datos fragmentado"),
-    "pipeline": Words("Pipelines", "Pipelines"),
-    "one-gpu": Words("One GPU", "Una GPU"),
-    "counts": Words("Counts", "Cuentas"),
+    "collectives": words("results.sections-collectives"),
+    "fit": words("results.sections-fit"),
+    "tp": words("results.sections-tp"),
+    "fsdp": words("results.sections-fsdp"),
+    "pipeline": words("results.sections-pipeline"),
+    "one-gpu": words("results.sections-one-gpu"),
+    "counts": words("results.sections-counts"),
 }
 NOTES = {
-    "collectives": Words(
-        "algbw is the payload over the time, busbw that times what the algorithm must send for "
-        "each byte of it: both as nccl-tests defines them.",
-        "algbw es la carga entre el tiempo; busbw, eso por lo que el algoritmo debe enviar por "
-        "cada byte: ambos como los define nccl-tests.",
-    ),
-    "fit": Words(
-        "`latency` is that of the first piece, `bandwidth` that of the last; `residual` the median "
-        "error at the sizes fitted, `plain-residual` that of one line through all of them; "
-        "`holdout` the error at sizes that a fit on every second one has not seen, below 1 MiB and "
-        "from there.",
-        "`latency` es la del primer tramo, `bandwidth` el ancho de banda del último; `residual` el "
-        "error mediano en los tamaños ajustados, `plain-residual` el de una sola recta por todos; "
-        "`holdout` el error en tamaños que un ajuste sobre uno de cada dos no ha visto, por debajo "
-        "de 1 MiB y desde ahí.",
-    ),
-    "tp": Words(
-        "A step is forward, loss, backward and the optimizer, of the course's GPT at each hidden "
-        "size; at 128 it is the grammar tutor. One thread a rank. A part is the median of its "
-        "rounds and its share that of the same rounds' steps. `other` is a residual, what is left "
-        "of a round's step when the other parts, each run alone in the same round, are taken off: "
-        "norms, optimizer, waiting, and that nothing takes within a step what it takes alone; "
-        "where its spread includes 0 there may be nothing left.",
-        "Un paso es forward, pérdida, backward y optimizador, del GPT del curso con cada tamaño "
-        "hidden; con 128 es el tutor de gramática. Un hilo por rank. Una parte es la mediana de "
-        "sus rondas, y su fracción, la de los pasos de esas rondas. `other` es un residuo, lo que "
-        "queda del paso de una ronda al quitarle las demás partes, cada una ejecutada a solas en "
-        "la misma ronda: normas, optimizador, esperas, y que nada tarda dentro de un paso lo que "
-        "tarda a solas; donde su dispersión incluye el 0, puede que no quede nada.",
-    ),
-    "fsdp": Words(
-        "`silent` is our step over a link that sends nothing, `communication` our step's "
-        "collectives run alone, `communication-cost` what the first would save of the step, round "
-        "by round; where its spread includes 0 it can't be told from noise. `hidden-share` says "
-        "how much of the communication lay beneath compute, of our mini-FSDP: PyTorch's FSDP is "
-        "not looked into, only timed.",
-        "`silent` es nuestro paso sobre un enlace que no envía nada; `communication`, las "
-        "colectivas de nuestro paso a solas; `communication-cost`, lo que lo primero ahorraría del "
-        "paso, ronda a ronda; donde su dispersión incluye el 0, no se distingue del ruido. "
-        "`hidden-share` dice cuánta comunicación quedó bajo el cómputo, en nuestro mini-FSDP: en "
-        "el FSDP de PyTorch no se mira dentro, solo se cronometra.",
-    ),
-    "one-gpu": Words(
-        "One card measures the matrices that TP leaves to a rank. The all-reduce between cards "
-        "that are not here is modelled on a named link, and says so.",
-        "Una tarjeta mide las matrices que TP deja a un rank. El all-reduce entre tarjetas que no "
-        "están aquí se modela sobre un enlace con nombre, y así se dice.",
-    ),
+    "collectives": words("results.notes-collectives"),
+    "fit": words("results.notes-fit"),
+    "tp": words("results.notes-tp"),
+    "fsdp": words("results.notes-fsdp"),
+    "one-gpu": words("results.notes-one-gpu"),
 }
 # What a run's provenance calls things, for readers of Spanish.
 FACTS = {
@@ -104,14 +49,14 @@ FACTS = {
     "commit": "commit", "clean": "árbol limpio", "gpus": "GPU", "links": "enlaces",
     "driver": "controlador",
 }  # fmt: skip
-MACHINE = Words("The machine", "La máquina")
-PARTIAL = Words("This section broke off: {note}.", "Esta sección se interrumpió: {note}.")
-REST = Words("The rest", "El resto")
-VALUE = Words("value", "valor")
-SPREAD = Words("spread", "dispersión")
+MACHINE = words("results.machine")
+PARTIAL = words("results.partial")
+REST = words("results.rest")
+VALUE = words("results.value")
+SPREAD = words("results.spread")
 N = "n"
-HOW = Words("how", "cómo")
-METRIC = Words("metric", "métrica")
+HOW = words("results.how")
+METRIC = words("results.metric")
 # Drawn, each span of it, and not quoted.
 _DRAWN = "timeline"
 
@@ -168,7 +113,7 @@ def text(result: Result, lab: Path, language: str) -> str:
 
 
 def _machine(result: Result, language: str) -> list[str]:
-    said = Words("of the run", "de la ejecución").of(language)
+    said = words("results.of-the-run").of(language)
     spanish = language != page.LANGUAGES[0]
     rows = [
         (

@@ -11,26 +11,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from costlab.record.result import Metric
-from costlab.record.words import Words
+from costlab.record.words import words
 
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 _TORCHS_OWN = ("gloo", "nccl")
 _BY_LINK = ("collective", "fit")
 
 # Beside each number: whose it is, in the order of `Whose`.
-OWNERS = (Words("code", "código"), Words("link", "enlace"), Words("on", "en"))
-WHOSE = Words(
-    "A row says whose number it is. *Code*: `shardlab` is this workbook's own kernels, its "
-    "mini-FSDP among them; `torch-ddp`, `torch-fsdp1`, `torch-fsdp2`, `torch-dtensor` and "
-    "`torch-pipelining` are PyTorch's; `torch` its functions alone; `megatron-core` Megatron's; of "
-    "a ratio, one's over the other's. *On*: the device of the machine below. *Link*: what carried "
-    "the messages.",
-    "Cada fila dice de quién es el número. *Código*: `shardlab` son los kernels de este cuaderno, "
-    "su mini-FSDP entre ellos; `torch-ddp`, `torch-fsdp1`, `torch-fsdp2`, `torch-dtensor` y "
-    "`torch-pipelining` son de PyTorch; `torch`, sus funciones a solas; `megatron-core`, de "
-    "Megatron; en una proporción, lo de uno entre lo del otro. *En*: el dispositivo de la máquina "
-    "de abajo. *Enlace*: lo que llevó los mensajes.",
-)
+OWNERS = (words("whose.code"), words("whose.link"), words("whose.on"))
+WHOSE = words("whose.whose")
 
 
 class Whose(NamedTuple):

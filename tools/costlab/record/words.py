@@ -1,6 +1,10 @@
-"""What is said to a reader, in both languages."""
+"""What is said to a reader, in both languages; what the bench itself says is in words.toml."""
 
 from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
 
 import msgspec
 
@@ -14,3 +18,15 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def of(self, language: str) -> str:
         """Return them in "en" or "es"."""
         return self.es if language == "es" else self.en
+
+
+def words(name: str) -> Words:
+    """Return what words.toml has under "page.name"."""
+    page, _, one = name.partition(".")
+    return _file()[page][one]
+
+
+@cache
+def _file() -> dict[str, dict[str, Words]]:
+    text = Path(__file__).parents[1].joinpath("words.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), dict[str, dict[str, Words]])

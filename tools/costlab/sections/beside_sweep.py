@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from costlab.record.result import Metric
-from costlab.record.words import Words
+from costlab.record.words import Words, words
 from costlab.sections.fit.fit import Sweep, sweeps
 from costlab.sections.timed import derived
 from shardlab.proofs.ledger import Entry
@@ -22,26 +22,9 @@ from shardlab.proofs.ledger import Entry
 Calls = dict[str, int]
 _CALL = re.compile(r"(?P<op>[a-z_]+)\.(?P<bytes>\d+)")
 
-APART = Words(
-    "At hidden {sizes} the step's collectives, run alone, take {times} times what the sweep's "
-    "single calls add up to, beyond the rounds' interval. Here they follow a step or its products, "
-    "which leave other things in the caches, and one another; the sweep lines the ranks up before "
-    "each call, in buffers just used. [More of it]({bench}).",
-    "Con hidden {sizes}, las colectivas del paso, ejecutadas a solas, tardan {times} veces lo que "
-    "suman las llamadas sueltas del barrido, fuera del intervalo de las rondas. Aquí van tras un "
-    "paso o sus productos, que dejan otras cosas en las cachés, y unas tras otras; el barrido "
-    "alinea los ranks antes de cada llamada, en búferes recién usados. [Más sobre ello]({bench}).",
-)
-AGREE = Words(
-    "What the sweep's single calls add up to lies within the interval of what the collectives "
-    "take here, at every size.",
-    "Lo que suman las llamadas sueltas del barrido cae dentro del intervalo de lo que las "
-    "colectivas tardan aquí, con todo tamaño.",
-)
-BENCH = Words(
-    "../../docs/reference/bench.md#parts-of-a-step",
-    "../../docs/reference/bench.es.md#partes-de-un-paso",
-)
+APART = words("sweep.apart")
+AGREE = words("sweep.agree")
+BENCH = words("sweep.bench")
 
 
 def calls(entries: Iterable[Entry]) -> Calls:

@@ -16,7 +16,7 @@ import msgspec
 from costlab.publish.figures import draw_all_reduce, draw_overlap, draw_speedup
 from costlab.publish.figures.plotting import SHADES, Shade, figure, svg
 from costlab.record.result import Metric, Result
-from costlab.record.words import Words
+from costlab.record.words import Words, words
 
 FOLDER = "figures"
 Metrics = Mapping[str, Metric]
@@ -35,52 +35,20 @@ class Drawing(msgspec.Struct, frozen=True):
 FIGURES = {
     "all-reduce": Drawing(
         "collectives",
-        Words(
-            "Time of an all-reduce against its size, on logarithmic axes, with its fits",
-            "Tiempo de un all-reduce según su tamaño, en ejes logarítmicos, con sus ajustes",
-        ),
-        Words(
-            "Points are measured. Solid: the fit by relative least squares, in as many pieces as "
-            "the points justify. Dotted: one latency and one bandwidth by plain least squares, "
-            "which sees the largest sizes alone and misses the small ones.",
-            "Los puntos están medidos. Línea continua: el ajuste por mínimos cuadrados relativos, "
-            "con tantos tramos como justifican los puntos. De puntos: una latencia y un ancho de "
-            "banda por mínimos cuadrados sin más, que solo ven los tamaños mayores y yerran en los "
-            "pequeños.",
-        ),
+        words("figures.time-of-an-all-reduce-against"),
+        words("figures.points-are-measured-solid-the-fit"),
         draw_all_reduce.draw,
     ),
     "speed-up": Drawing(
         "tp",
-        Words(
-            "Speed-up of two tensor-parallel ranks, and of one process on as many threads, over "
-            "one process on one thread, against the hidden size",
-            "Aceleración de dos ranks con paralelismo tensorial, y de un proceso con otros tantos "
-            "hilos, frente a un proceso con un hilo, según hidden",
-        ),
-        Words(
-            "Above 1 two ranks of shardlab are faster than one process kept to one thread, as "
-            "each of them is. Dashed: what that one process gains from as many threads; where it "
-            "lies above the ranks, cutting doesn't pay on this machine. Bars are the spread.",
-            "Por encima de 1, dos ranks de shardlab son más rápidos que un proceso limitado a un "
-            "hilo, como lo está cada uno. A trazos: lo que ese proceso gana con otros tantos "
-            "hilos; donde queda por encima de los ranks, cortar no compensa en esta máquina. Las "
-            "barras son la dispersión.",
-        ),
+        words("figures.speed-up-of-two-tensor-parallel"),
+        words("figures.above-1-two-ranks-of-shardlab"),
         draw_speedup.draw,
     ),
     "overlap": Drawing(
         "fsdp",
-        Words(
-            "One fully sharded step of rank 0: compute above, communication below, over time",
-            "Un paso todo fragmentado del rank 0: arriba el cómputo, abajo la comunicación",
-        ),
-        Words(
-            "One step of shardlab's mini-FSDP as it happened. Communication below compute is "
-            "hidden; below a gap it costs time.",
-            "Un paso del mini-FSDP de shardlab tal como ocurrió. La comunicación bajo cómputo "
-            "queda oculta; bajo un hueco cuesta tiempo.",
-        ),
+        words("figures.one-fully-sharded-step-of-rank"),
+        words("figures.one-step-of-shardlab-s-mini"),
         draw_overlap.draw,
         height=3.4,
     ),
