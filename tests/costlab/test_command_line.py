@@ -9,9 +9,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from costlab import asked, cli
-from costlab.result import Result, save
-from costlab.run import Run
+from costlab import cli
+from costlab.record import options
+from costlab.record.result import Result, save
+from costlab.run.run import Run
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,13 +35,13 @@ def ran(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_sizes_are_ranges_in_powers_of_two_or_lists(said: str, read: tuple[int, ...]) -> None:
-    assert asked.Sizes().convert(said, None, None) == read
+    assert options.Sizes().convert(said, None, None) == read
 
 
 @pytest.mark.parametrize("said", ["", "0", "4K:1K", "1:2:3", "1T", "many", "1K:", "-1"])
 def test_what_is_no_range_is_refused_with_an_example(said: str) -> None:
     with pytest.raises(click.BadParameter, match="write"):
-        asked.Sizes().convert(said, None, None)
+        options.Sizes().convert(said, None, None)
 
 
 def test_help_imports_no_torch() -> None:

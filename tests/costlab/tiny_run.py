@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from costlab import counts, launch
-from costlab.result import Metric, Result, Section, save
-from costlab.settings import Settings
+from costlab.record.result import Metric, Result, Section, save
+from costlab.record.settings import Settings
+from costlab.run import launch
+from costlab.sections.counts import counts
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "experiments" / "35-allreduce-costs"

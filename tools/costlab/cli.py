@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from costlab import asked
+from costlab.record import options
 
 if TYPE_CHECKING:
-    from costlab.result import Result
+    from costlab.record.result import Result
 
 BROKE_OFF, MISUSE, INTERRUPTED = 1, 2, 130
 WHOLE = ("collectives", "fit", "tp", "fsdp", "pipeline", "one-gpu", "counts")
@@ -88,9 +88,9 @@ _OPTIONS = [
     click.option("--profile", type=click.Choice(["quick", "full"]), default="quick",
                  show_default=True, help="quick: under five minutes on two cores."),
     click.option("--ranks", type=click.IntRange(1, 1024), help="Ranks; 2, or one a GPU."),
-    click.option("--sizes", type=asked.Sizes(), default=(), metavar="1K:64M",
+    click.option("--sizes", type=options.Sizes(), default=(), metavar="1K:64M",
                  help="Bytes of a collective, doubled from LEAST to MOST."),
-    click.option("--hidden", type=asked.Sizes(), default=(), metavar="64:2048",
+    click.option("--hidden", type=options.Sizes(), default=(), metavar="64:2048",
                  help="Hidden sizes, doubled from LEAST to MOST."),
     click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto",
                  show_default=True),
@@ -133,7 +133,7 @@ for _name, _words in ALONE.items():
 
 
 def _measure(names: list[str], *, whole: bool, **options: Any) -> int:
-    from costlab.measuring import measured
+    from costlab.run.measuring import measured
 
     output_format = options.pop("output_format")
     with measured(names, whole=whole, arguments=sys.argv[1:], **options) as run:
@@ -144,7 +144,7 @@ def _measure(names: list[str], *, whole: bool, **options: Any) -> int:
 
             click.echo(json.format(json.encode(run.result.bare()), indent=1).decode())
         else:
-            from costlab import summary
+            from costlab.publish import summary
 
             summary.show(run.result, whole=whole)
         click.echo(f"{'partial: ' if run.faults else ''}{_near(run.kept)}", err=True)
@@ -170,7 +170,7 @@ def claims(file: Path | None, output_format: str) -> int:
 
     By default on this machine's last result, or the reference.
     """
-    from costlab import judging
+    from costlab.judge import judging
 
     result = _result(file)
     verdicts = judging.verdicts(result)
@@ -196,16 +196,16 @@ def report(file: Path | None, adopt: bool) -> int:
 
     Numbers that pages quote follow the new reference, and are listed: read their sentences again.
     """
-    from costlab import adopting, quotes, summary
+    from costlab.publish import adopting, quotes, summary
 
     if not adopt:
         summary.show(_result(file), whole=True)
         return 0
     _result(file)
-    for path in adopting.adopt(file or asked.newest() or asked.REFERENCE, asked.LAB):
+    for path in adopting.adopt(file or options.newest() or options.REFERENCE, options.LAB):
         click.echo(_near(path))
-    for change in quotes.update(asked.LAB, asked.pages()):
-        click.echo(str(change).replace(f"{asked.ROOT}/", ""))
+    for change in quotes.update(options.LAB, options.pages()):
+        click.echo(str(change).replace(f"{options.ROOT}/", ""))
     return 0
 
 
@@ -218,8 +218,8 @@ def compare(one: Path, other: Path, output_format: str) -> int:
 
     Says what differs beyond noise.
     """
-    from costlab import compare as side_by_side
-    from costlab.result import load
+    from costlab.judge import compare as side_by_side
+    from costlab.record.result import load
 
     compared = side_by_side.compare(load(one), load(other))
     if output_format == "json":
@@ -232,9 +232,9 @@ def compare(one: Path, other: Path, output_format: str) -> int:
 
 
 def _result(file: Path | None) -> Result:
-    from costlab.result import load
+    from costlab.record.result import load
 
-    path = file or asked.newest()
+    path = file or options.newest()
     if path is None:
         raise click.UsageError("nothing measured yet: run tools/bench, or name a FILE")
     return load(path)

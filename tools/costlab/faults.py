@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from costlab.claims import ClaimsError
-from costlab.launch import LaunchError
-from costlab.measuring import RunInterruptedError
-from costlab.result import ResultError
-from costlab.sections import SectionError
+from costlab.judge.claims import ClaimsError
+from costlab.record.result import ResultError
+from costlab.run.launch import LaunchError
+from costlab.run.measuring import RunInterruptedError
+from costlab.sections.plan import SectionError
 
 BROKE_OFF, MISUSE, INTERRUPTED = 1, 2, 130
 

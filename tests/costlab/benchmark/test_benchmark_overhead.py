@@ -15,11 +15,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from costlab import launch
-from costlab.operation import OPERATIONS, elements
-from costlab.point import Buffers, points_of
-from costlab.result import Metric
-from costlab.settings import Settings
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.run import launch
+from costlab.sections.collectives.operation import OPERATIONS, elements
+from costlab.sections.collectives.point import Buffers, points_of
 from shardlab.comm import World
 
 SIZES = (1 << 20, 4 << 20, 16 << 20)

@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from costlab.fit import sweeps
-from costlab.link_model import carried, delays
-from costlab.operation_name import Measured
-from costlab.piecewise import one_line
-from costlab.result import Metric
+from costlab.record.names import call
+from costlab.record.result import Metric
+from costlab.sections.fit.fit import sweeps
+from costlab.sections.fit.link_model import carried, delays
+from costlab.sections.fit.piecewise import one_line
 from tests.costlab.network.namespaces import USEFUL, Wire, inside
 from tests.costlab.network.relay import Relay
 
@@ -147,7 +147,7 @@ def one_way(times: dict[str, float], operation: str, ranks: int) -> float:
     """Seconds by which the longer delay is longer; what the software takes falls out."""
     steps = delays("gloo", operation, ranks)
     assert steps is not None
-    name = Measured("gloo", operation, ranks, SMALL, "blocking").id
+    name = call("gloo", operation, ranks, SMALL, "blocking").id
     short, long = (times[f"{delay} {name}"] for delay in DELAYS)
     return (long - short) / steps
 

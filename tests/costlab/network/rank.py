@@ -18,9 +18,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from costlab import carrier, collectives
-from costlab.operation import ITEM, OPERATIONS, elements
-from costlab.settings import Settings
+from costlab.record.settings import Settings
+from costlab.sections.collectives import carrier, collectives
+from costlab.sections.collectives.operation import ITEM, OPERATIONS, elements
 from shardlab.comm import World
 
 CALLS = 3

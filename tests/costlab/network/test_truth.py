@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from costlab.link_model import carried
-from costlab.operation import OPERATIONS
+from costlab.sections.collectives.operation import OPERATIONS
+from costlab.sections.fit.link_model import carried
 from tests.costlab.network import lab
 from tests.costlab.network.namespaces import refusal
 

@@ -24,9 +24,8 @@ import torch.distributed as dist
 
 from costlab.contestants import rounds
 from costlab.contestants.rounds import Build, Rounds
-from costlab.result import Load
-from costlab.statistic import middle
-from costlab.timed import ratio
+from costlab.record.result import Load
+from costlab.record.statistic import middle, paired
 from shardlab.comm import World
 from tests.shardlab.benchmark.provenance import provenance
 
@@ -78,7 +77,7 @@ class Case:
 
     def ratios(self, name: str, base: str) -> list[float]:
         """Ratio of `name` to `base` (below 1: faster), taken within each round, of each launch."""
-        return [ratio("", launch[name], launch[base]).value for launch in self.launches]
+        return [paired(launch[name], launch[base]).value for launch in self.launches]
 
     def ratio(self, name: str, base: str) -> float:
         """The middle launch's ratio: what a goal is judged on."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from costlab.disturbed import said
-from costlab.result import Load
+from costlab.record.disturbed import said
+from costlab.record.result import Load
 from tests.shardlab.benchmark.protocol import Case
 from tests.shardlab.benchmark.provenance import ROOT
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from costlab.contestants import bubble, pipeline
+from costlab.contestants import bubble, schedulers
 from shardlab.comm import World
 from tests.shardlab.benchmark import protocol, table
 
@@ -33,8 +33,8 @@ LAYOUT = table.Layout(
 def test_1f1b_takes_no_longer_than_torchs_and_megatrons(quick: bool) -> None:
     plan = protocol.QUICK if quick else protocol.Plan()
     sizes = HIDDEN[:1] if quick else HIDDEN
-    cases = protocol.compare(pipeline.build, [{"hidden": h} for h in sizes], ranks=2, plan=plan)
-    result = protocol.record("pipeline", pipeline.BASE, cases, plan)
+    cases = protocol.compare(schedulers.build, [{"hidden": h} for h in sizes], ranks=2, plan=plan)
+    result = protocol.record("pipeline", schedulers.BASE, cases, plan)
     print(f"\n{table.render(result, LAYOUT, 'en')}")
     if quick:
         return

@@ -1,0 +1,211 @@
+"""The claims file: what can be judged is read, the rest refused in a line; all 37 stand there."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from costlab.judge.claims import Claim, ClaimsError, Comparison, load
+from costlab.judge.verdict import examine, judge
+from costlab.judge.ways import ways
+from costlab.record.result import Metric
+from costlab.record.result import load as load_result
+from tests.costlab.tiny_run import LAB, ROOT, counted
+
+ONE = """
+[[claim]]
+number = 1
+id = "one"
+words = { en = "It is so.", es = "Es así." }
+where = { en = "a note", es = "una nota" }
+[[claim.case]]
+tests = [{ metric = "count.a", op = "==", value = 2 }]
+"""
+CITED = """
+[[claim]]
+number = 1
+id = "one"
+words = { en = "It is so.", es = "Es así." }
+where = { en = "a note", es = "una nota" }
+verdict = "stale"
+because = { en = "a", es = "b" }
+instead = { en = "c", es = "d" }
+[[claim.cite]]
+lines = "a/b.py:L1-L2"
+names = ["x"]
+"""
+
+
+def read(folder: Path, text: str) -> None:
+    path = folder / "claims.toml"
+    path.write_text(text, "utf-8")
+    load(path)
+
+
+def test_every_claim_of_the_course_is_there_once_in_both_languages() -> None:
+    claims = load(LAB / "claims.toml")
+    numbers = [claim.number for claim in claims]
+    assert numbers == list(range(1, len(claims) + 1)) and len(claims) >= 37
+    for claim in claims:
+        for words in (claim.words, claim.because, claim.instead):
+            assert words is None or (words.en != words.es and words.en.endswith("."))
+
+
+def test_both_forms_of_claim_are_read(tmp_path: Path) -> None:
+    read(tmp_path, ONE)
+    read(tmp_path, CITED)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[claim]", "is no TOML"),
+        (ONE.replace("number = 1", 'number = "1"'), "claim 'one': Expected `int`, got `str`"),
+        (ONE.replace('id = "one"\n', ""), "the 1th [[claim]]"),
+        (ONE.replace('id = "one"', 'id = "One"'), "claim 'One'"),
+        (ONE.replace("where", "wheer"), "wheer"),
+        (ONE.replace('"=="', '"="'), "claim 'one': Invalid enum value '='"),
+        (ONE.replace(", value = 2", ""), "neither or both of `value` and `than`"),
+        (ONE.replace("[[claim.case]]\ntests", "nothing"), "nothing"),
+        (ONE.split("[[claim.case]]", maxsplit=1)[0], "either [[claim.case]] or a `verdict`"),
+        (CITED + ONE.split("una nota\" }\n")[1], "either [[claim.case]] or a `verdict`"),
+        (CITED.split("[[claim.cite]]", maxsplit=1)[0], "no [[claim.cite]]"),
+        (CITED.replace('instead = { en = "c", es = "d" }', ""), "no `instead`"),
+        (CITED.replace('because = { en = "a", es = "b" }', ""), "no `because`"),
+        (CITED.replace('"stale"', '"false"'), "claim 'one': Invalid enum value 'false'"),
+        (CITED.replace("b.py:L1-L2", "b.py:1-2"), "claim 'one'"),
+        (ONE + ONE, "2 claims have the number 1"),
+        (ONE + ONE.replace("number = 1", "number = 2"), "2 claims have the id 'one'"),
+        (ONE.replace('metric = "count.a", ', ""), "a test of no `metric`, and its case no `each`"),
+        (ONE.replace("tests =", 'each = { size = 1, colour = "red" }\ntests ='), "has 'colour', a"),
+        (ONE.replace('"=="', '"<"'), "compares count.a with 2, which somebody chose"),
+        (CITED.replace('en = "c"', 'en = "Holds only if c"'), "in both languages or in none"),
+        (CITED.replace('"stale"', '"holds only if"'), "`instead` begins with 'Holds only if'"),
+        (CITED.replace('en = "c"', 'en = "Holds only if c"').replace(
+            'es = "d"', 'es = "Solo vale si d"'), "claim 'one' is 'stale'; `instead` begins"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_judged_is_refused_in_one_line(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    with pytest.raises(ClaimsError) as fault:
+        read(tmp_path, text)
+    assert said in str(fault.value)
+    assert "\n" not in str(fault.value) and "claims.toml" in str(fault.value)
+
+
+def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(ClaimsError, match="No such file"):
+        load(tmp_path / "claims.toml")
+
+
+def test_every_count_that_a_claim_names_is_counted() -> None:
+    found = counted()
+    for claim in load(LAB / "claims.toml"):
+        named = [test for case in claim.case for test in case.tests]
+        names = [name for test in named for name in (test.metric, test.than)] + list(claim.see)
+        for name in names:
+            if name.startswith("count.") and not name.startswith("count.wire."):  # Linux counts it
+                assert name in found, f"claim {claim.number}"
+
+
+def test_citations_and_their_names_have_the_workbooks_form() -> None:
+    for claim in load(LAB / "claims.toml"):
+        for cite in claim.cite:
+            assert re.fullmatch(r"[\w/.-]+\.py:L\d+(-L\d+)?", cite.lines)
+            assert all(re.fullmatch(r"[A-Za-z_]\w+", name) for name in cite.names)
+
+
+@cache
+def found_here() -> dict[str, Metric]:
+    """The committed times, and what is counted here."""
+    times = load_result(LAB / "results/reference.json").metrics()
+    return {name: one for name, one in times.items() if not name.startswith("count.")} | counted()
+
+
+def test_no_verdict_hangs_on_a_constant_that_somebody_chose() -> None:
+    """A fifth more or less of a tolerance, or of a bound that nothing defines, changes no case."""
+    for claim in load(LAB / "claims.toml"):
+        here = [case.passed for case in examine(claim, found_here())]
+        for factor in (0.8, 1.2):
+            moved = examine(_moved(claim, factor), found_here())
+            assert [case.passed for case in moved] == here, f"claim {claim.number}"
+
+
+def _moved(claim: Claim, factor: float) -> Claim:
+    def moved(test: Comparison) -> Comparison:
+        free = test.op not in ("==", "!=") and not test.definition
+        value = test.value * factor if free and test.value else test.value
+        return replace(test, value=value, tolerance=test.tolerance * factor)
+
+    return replace(
+        claim,
+        case=tuple(replace(case, tests=tuple(map(moved, case.tests))) for case in claim.case),
+    )
+
+
+def test_holds_only_if_is_said_of_what_holds_on_a_condition_and_of_nothing_else() -> None:
+    """The file's rule: some cases pass and some don't, and then `instead` says on what condition.
+
+    Where a machine's times may come to another verdict, `instead` serves both of the others.
+    """
+    claims = load(LAB / "claims.toml")
+    for claim, one in zip(claims, judge(claims, found_here(), {}), strict=True):
+        said = f"claim {claim.number} is {one.verdict!r}"
+        if one.verdict == "holds":
+            assert claim.because, said
+        if one.verdict == "holds only if":
+            assert claim.conditional, said
+        if one.verdict in ("refuted", "stale"):
+            assert claim.instead, said
+            assert claim.machine_bound or not claim.conditional, said
+        if claim.case and one.verdict == "holds only if":
+            assert {each.passed for each in examine(claim, found_here())} >= {True, False}, said
+
+
+# What a claim of Megatron or PyTorch is decided by: their own code, run or asked.
+REAL = re.compile(r"megatron|torch|ddp|fsdp[12]\b|inference|-source\.|groups|batch-shares|refused")
+# Of algorithms, models and machines, not of what those two do.
+OF_NOBODYS_CODE = {4, 5, 6, 7, 8, 18, 40}
+
+
+def test_a_claim_on_megatron_or_pytorch_is_decided_by_the_real_thing() -> None:
+    for claim in load(LAB / "claims.toml"):
+        named = [test.metric for case in claim.case for test in case.tests]
+        if named and claim.number not in OF_NOBODYS_CODE:
+            assert any(REAL.search(name) for name in named), f"claim {claim.number}: {named}"
+
+
+def test_what_has_no_case_is_read_and_the_rest_is_computed() -> None:
+    claims = load(LAB / "claims.toml")
+    how = {claim.number: ways(claim, found_here()) for claim in claims}
+    read = [number for number, found in how.items() if found == ["read"]]
+    assert read == [11, 12, 15, 16, 24, 32, 34, 35, 36, 37, 41]
+    assert [number for number, found in how.items() if "source" in found] == [17, 25, 31, 33, 39]
+    assert how[4] == how[5] == ["measured", "counted"] and how[40] == ["measured"]
+    assert how[8] == []  # no NVLink where the reference was taken
+    assert all(found and "read" not in found for number, found in how.items()
+               if number not in (*read, 8))  # fmt: skip
+
+
+def test_everything_worth_seeing_beside_a_claim_was_measured() -> None:
+    for claim in load(LAB / "claims.toml"):
+        for name in claim.see:
+            assert name in found_here(), f"claim {claim.number}"
+
+
+def test_the_theorys_tables_come_to_the_same_verdicts() -> None:
+    words = {"refuted": "refut", "stale": "stale|caducad"}
+    found = {one.number: one.verdict for one in judge(load(LAB / "claims.toml"), found_here(), {})}
+    pages = sorted((ROOT / "docs" / "theory").glob("*.md"))
+    rows = [row for page in pages for row in re.findall(r"^\| (\d+)\. .*?\| (.*)$", page.read_text(
+        "utf-8"), re.MULTILINE)]  # fmt: skip
+    assert len(rows) > 40
+    for number, said in rows:
+        for verdict, form in words.items():
+            stands = re.search(form, said.split(";")[0], re.IGNORECASE) is not None
+            assert stands == (found[int(number)] == verdict), f"claim {number}: {said}"

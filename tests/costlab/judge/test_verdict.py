@@ -1,0 +1,181 @@
+"""Verdicts: cases decide, spread is minded, what is missing is never guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from costlab.judge import judging
+from costlab.judge.claims import Case, Cite, Claim, Comparison, load
+from costlab.judge.verdict import Verdict, judge
+from costlab.record.result import Metric, Result, Section, save
+from costlab.record.words import Words
+from tests.costlab.tiny_run import LAB, counted, step
+
+SAID = Words("It is so.", "Es así.")
+
+
+def claim(*cases: Case, **more: Any) -> Claim:
+    return Claim(number=1, id="one", words=SAID, where=SAID, case=cases, **more)
+
+
+def metric(name: str, value: float, low: float | None = None, high: float | None = None) -> Metric:
+    return Metric(id=name, value=value, unit="count", low=low, high=high, detail={"busbw": 7.0})
+
+
+def judged(one: Claim, *metrics: Metric, **provenance: Any) -> Verdict:
+    (verdict,) = judge([one], {each.id: each for each in metrics}, provenance)
+    return verdict
+
+
+def case(metric: str, op: Any, value: float, **more: Any) -> Case:
+    optional = more.pop("optional", False)
+    return Case((Comparison(op, metric, value, **more),), optional=optional)
+
+
+def test_all_cases_hold_none_refutes_some_make_a_condition() -> None:
+    a, b = case("a", "==", 2), case("b", "==", 2)
+    verdicts = {
+        (one, two): judged(claim(a, b), metric("a", one), metric("b", two)).verdict
+        for one in (1, 2) for two in (1, 2)
+    }  # fmt: skip
+    assert verdicts == {
+        (2, 2): "holds", (1, 1): "refuted", (1, 2): "holds only if", (2, 1): "holds only if",
+    }  # fmt: skip
+
+
+def test_a_comparison_inside_the_spread_is_undecided_and_decides_nothing() -> None:
+    faster = claim(case("s", ">", 1))
+    assert judged(faster, metric("s", 1.1, 1.05, 1.2)).verdict == "holds"
+    assert judged(faster, metric("s", 0.9, 0.8, 0.95)).verdict == "refuted"
+    found = judged(faster, metric("s", 1.1, 0.9, 1.2))
+    assert found.verdict == "not measurable here" and "undecided" in found.evidence
+    beside = claim(case("s", ">", 1), case("t", ">", 1))
+    assert judged(beside, metric("s", 1.1, 0.9, 1.2), metric("t", 2)).verdict == "holds"
+
+
+def test_two_metrics_are_compared_over_both_spreads() -> None:
+    one = claim(Case((Comparison("<", "a", than="b"),)))
+    assert judged(one, metric("a", 1, 0.9, 1.1), metric("b", 2, 1.2, 3)).verdict == "holds"
+    overlapping = judged(one, metric("a", 1, 0.9, 1.5), metric("b", 2, 1.2, 3))
+    assert overlapping.verdict == "not measurable here"
+    assert "a = 1 < b (2)" in overlapping.evidence
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(1.04, "holds"), (1.06, "refuted")])
+def test_equality_is_within_its_tolerance(value: float, verdict: str) -> None:
+    assert judged(claim(case("a", "==", 1, tolerance=0.05)), metric("a", value)).verdict == verdict
+
+
+def test_what_was_not_measured_is_said_and_only_an_optional_case_goes_without() -> None:
+    needed = claim(case("a", "==", 2), case("b", "==", 2))
+    found = judged(needed, metric("a", 2))
+    assert found.verdict == "not measurable here" and "b was not measured" in found.evidence
+    spare = claim(case("a", "==", 2), case("b", "==", 2, optional=True))
+    assert judged(spare, metric("a", 2)).verdict == "holds"
+    assert judged(spare, metric("a", 2), metric("b", 3)).verdict == "holds only if"
+    assert judged(spare).verdict == "not measurable here"
+
+
+def test_one_comparison_that_fails_refutes_its_case_whatever_is_missing() -> None:
+    both = claim(Case((Comparison(">", "missing", 1), Comparison("==", "a", 2))))
+    assert judged(both, metric("a", 1)).verdict == "refuted"
+    assert judged(both, metric("a", 2)).verdict == "not measurable here"
+
+
+def test_a_case_is_tried_on_each_metric_with_its_fields_in_natural_order() -> None:
+    wanted = {"topic": "tp", "what": "speedup"}
+    one = claim(Case((Comparison(">", value=1, definition=SAID),), each=wanted))
+    ids = {hidden: f"tp.h{hidden}.speedup.shardlab.gloo" for hidden in (1024, 64)}
+    other = metric("tp.h64.slowdown.shardlab.gloo", 0)
+    found = judged(one, metric(ids[1024], 2), metric(ids[64], 0.5), other)
+    assert found.verdict == "holds only if"
+    assert found.evidence.index(ids[64]) < found.evidence.index(ids[1024])
+    assert other.id not in found.evidence
+    lacking = judged(one, other)
+    assert lacking.verdict == "not measurable here" and "tp speedup was not" in lacking.evidence
+
+
+def test_every_test_of_a_case_is_tried_on_each_of_its_metrics() -> None:
+    tests = (Comparison(">", value=1, definition=SAID), Comparison("<", than="count.most"))
+    one = claim(Case(tests, each={"topic": "tp", "what": "speedup"}))
+    two = [metric(f"tp.h{hidden}.speedup.shardlab.gloo", hidden / 8) for hidden in (16, 32)]
+    assert judged(one, *two, metric("count.most", 5)).verdict == "holds"
+    assert judged(one, *two, metric("count.most", 3)).verdict == "holds only if"
+    assert judged(one, *two, metric("count.most", 1)).verdict == "refuted"
+
+
+def test_a_detail_of_a_metric_can_be_compared() -> None:
+    assert judged(claim(case("a", "==", 7, field="busbw")), metric("a", 1)).verdict == "holds"
+    lacking = claim(case("a", "==", 7, field="nothing"))
+    assert judged(lacking, metric("a", 1)).verdict == "not measurable here"
+
+
+def test_a_cited_verdict_stands_whatever_was_measured() -> None:
+    cite = Cite("a/b.py:L1", ("x",))
+    one = claim(verdict="stale", because=SAID, instead=SAID, cite=(cite,))
+    assert judged(one) == Verdict(1, "one", "stale", "read in a/b.py:L1")
+
+
+def test_what_a_machine_lacks_is_not_measurable_there() -> None:
+    link = claim(case("a", "==", 2), needs=("nvlink",))
+    assert judged(link, metric("a", 2)).verdict == "not measurable here"
+    there = {"gpus": ["H100", "H100"], "links": ["GPU0-GPU1: NV18"]}
+    assert judged(link, metric("a", 2), **there).verdict == "holds"
+    pcie = {"gpus": ["H100", "H100"], "links": ["GPU0-GPU1: PIX"]}
+    assert judged(link, metric("a", 2), **pcie).verdict == "not measurable here"
+
+
+def test_a_verdict_on_times_names_the_machine_and_one_on_counts_does_not() -> None:
+    there = {"processor": "a processor", "cores": 2}
+    assert (
+        "a processor, 2 cores" in judged(claim(case("t", ">", 1)), metric("t", 2), **there).evidence
+    )
+    counts = judged(claim(case("count.t", ">", 1)), metric("count.t", 2), **there)
+    assert "a processor" not in counts.evidence
+
+
+# What the source and a count settle alike on every machine; the others hang on its times.
+EVERYWHERE = {
+    "holds": [1, 3, 14],
+    "holds only if": [4, 9, 10, 15, 16, 18, 19, 20, 22, 25, 27, 28, 29, 30, 38, 39],
+    "refuted": [2, 6, 11, 13, 17, 21, 23, 26, 31, 32, 33, 35, 37, 41],
+    "stale": [12, 24, 34, 36],
+}
+
+
+def test_what_is_counted_here_comes_to_the_verdicts_that_hold_everywhere() -> None:
+    claims = load(LAB / "claims.toml")
+    found = {one.number: one.verdict for one in judge(claims, counted(), {})}
+    for verdict, numbers in EVERYWHERE.items():
+        assert {number: found[number] for number in numbers} == dict.fromkeys(numbers, verdict)
+
+
+def test_the_claim_on_throughput_holds_only_where_the_link_is_fast_enough() -> None:
+    claims = [one for one in load(LAB / "claims.toml") if one.number == 7]
+    points = [*step(128, "gloo", 0.8), *step(512, "gloo", 1.6)]
+    (found,) = judge(claims, {one.id: one for one in points}, {})
+    assert found.verdict == "holds only if"
+
+
+def test_verdicts_are_json_with_the_four_fields() -> None:
+    found = msgspec.to_builtins(judged(claim(case("a", "==", 2)), metric("a", 2)))
+    assert list(found) == ["number", "id", "verdict", "evidence"]
+
+
+def test_a_result_without_megatron_differs_from_the_reference_in_no_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Result(sections={"counts": Section(metrics=list(counted().values()))})
+    save(whole, tmp_path / "reference.json")
+    monkeypatch.setattr("costlab.record.options.REFERENCE", tmp_path / "reference.json")
+    without = [one for name, one in counted().items() if "megatron" not in name]
+    assert judging.differing(Result(sections={"counts": Section(metrics=without)})) == []
+    wrong = [msgspec.structs.replace(one, value=one.value + 1) for one in counted().values()]
+    found = judging.differing(Result(sections={"counts": Section(metrics=wrong)}))
+    assert any(
+        line.startswith("claim 1 (block-two-all-reduces-forward): refuted here") for line in found
+    )

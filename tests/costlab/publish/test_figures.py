@@ -1,0 +1,112 @@
+"""Figures: the same each time, text as text, light and dark, and nothing where nothing is known."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+from costlab.publish.figures import draw_all_reduce, draw_overlap, figures
+from costlab.publish.figures.plotting import DARK, LIGHT, figure
+from costlab.record.result import Metric, Result, Section, load
+from tests.costlab.publish.test_results_page import points
+from tests.costlab.tiny_run import LAB, step
+
+
+def result(*metrics: Metric) -> Result:
+    return Result(sections={"all": Section(status="complete", metrics=list(metrics))})
+
+
+def drawn(folder: Path) -> dict[str, str]:
+    crossover = Metric(id="tp.crossover.shardlab.gloo", value=180, unit="hidden", how="derived")
+    metrics = [*points(), *step(128, "gloo", 0.8), *step(512, "gloo", 1.6), crossover]
+    return {path.name: path.read_text("utf-8") for path in figures.write(result(*metrics), folder)}
+
+
+def test_each_figure_is_drawn_in_light_and_dark(tmp_path: Path) -> None:
+    found = drawn(tmp_path)
+    assert set(found) == {f"{stem}-{s}.svg" for stem in figures.FIGURES for s in ("light", "dark")}
+    for name, text in found.items():
+        paper = LIGHT.paper if name.endswith("-light.svg") else DARK.paper
+        assert f"fill: {paper}" in text and 'role="img"' in text and "aria-label=" in text
+
+
+def test_figures_are_the_same_each_time_and_hold_no_date(tmp_path: Path) -> None:
+    first, second = drawn(tmp_path / "a"), drawn(tmp_path / "b")
+    assert first == second
+    assert not re.search(r"20\d\d-\d\d-\d\d", "".join(first.values()))
+
+
+def test_text_stays_text_in_the_readers_own_font(tmp_path: Path) -> None:
+    found = drawn(tmp_path)
+    text = found["speed-up-light.svg"]
+    assert "crosses at 180</text>" in text and "hidden size</text>" in text
+    assert "gather</text>" in found["overlap-dark.svg"]
+    for one in found.values():
+        families = re.findall(r"font(?:-family)?: ([^;\"]*)", one)
+        assert families and all("system-ui" in family for family in families)
+
+
+def test_what_a_result_lacks_is_not_drawn_and_an_older_drawing_goes(tmp_path: Path) -> None:
+    assert len(drawn(tmp_path)) == 6
+    left = figures.write(result(*step(128, "gloo", 0.8)), tmp_path)
+    assert {path.name for path in left} == {"speed-up-light.svg", "speed-up-dark.svg"}
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(
+        path.name for path in left
+    )
+
+
+def test_one_link_and_one_size_are_enough_to_draw(tmp_path: Path) -> None:
+    one = points()[0]
+    assert len(figures.write(result(one), tmp_path)) == 2
+
+
+def test_sizes_are_named_far_enough_apart_to_be_read_and_the_largest_always() -> None:
+    sizes = [1 << place for place in range(10, 27)] + [3 << 20, 24 << 20]
+    named = draw_all_reduce.marked(sorted(sizes))
+    assert named == [1 << place for place in range(26, 9, -3)]
+    assert draw_all_reduce.marked([4096]) == [4096]
+
+
+def flight() -> dict[str, Metric]:
+    """A step in which collectives are in flight together, as `timeline` keeps it."""
+    spans = [
+        ("compute", "block 0 forward", 2, 6),
+        ("compute", "block 0 backward", 6, 20),
+        ("communication", "gather root", 0, 2),
+        ("communication", "gather block 0", 1, 5),
+        ("communication", "gather block 1", 8, 12),
+        ("communication", "reduce block 1", 8, 11),
+    ]
+    return {
+        f"timeline.{number:03}": Metric(
+            id=f"timeline.{number:03}",
+            value=(end - start) / 1e3,
+            unit="s",
+            how="measured",
+            detail={"track": f"rank 0 {track}", "name": name, "start": start / 1e3},
+        )
+        for number, (track, name, start, end) in enumerate(spans)
+    }
+
+
+def test_what_is_in_flight_together_is_drawn_side_by_side_never_over_one_another() -> None:
+    for metrics in (flight(), load(LAB / "results/reference.json").metrics()):
+        with figure(LIGHT, width=7.2, height=3.4) as (_, axes):
+            assert draw_overlap.draw(axes, LIGHT, metrics)
+            bars = [bar.get_bbox() for bar in axes.patches]
+        assert len(bars) == len(draw_overlap.spans(metrics))
+        for one, two in combinations(bars, 2):
+            across = min(one.x1, two.x1) - max(one.x0, two.x0)
+            down = min(one.y1, two.y1) - max(one.y0, two.y0)
+            assert across < 1e-6 or down <= 0, (one, two)  # ms: compute's spans touch
+
+
+def test_each_kind_of_collective_has_lanes_of_its_own_and_no_more_than_it_needs() -> None:
+    lanes = draw_overlap.lanes(draw_overlap.spans(flight()))
+    names = {name: [[span.name for span in lane] for lane in mine] for name, mine in lanes.items()}
+    assert names == {
+        "compute": [["block 0 forward", "block 0 backward"]],
+        "gather": [["gather root", "gather block 1"], ["gather block 0"]],
+        "reduce": [["reduce block 1"]],
+    }

@@ -1,0 +1,239 @@
+"""The generated pages: each value in a row of its own, inputs named, two languages, no finding."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from costlab.judge.claims import load as load_claims
+from costlab.judge.ways import HOWS
+from costlab.publish import page, results_page
+from costlab.publish.generate import generate
+from costlab.publish.results_tables import TABLES
+from costlab.record import quantity
+from costlab.record.result import Load, Metric, Result, Section, save
+from costlab.record.result import load as load_result
+from notelab.book.workbook import Bench
+from notelab.check import check_lab
+from notelab.memo import Memo
+from notelab.page import results_page as rows
+from notelab.sources.library import Library
+from notelab.sources.store import Store
+from tests.costlab.tiny_run import LAB, ROOT, counted, lab, step
+
+# What these pages can be wrong in; citations are proved where the sources are, by `make check`.
+OURS = re.compile(r"N[1345]|N6")
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lab in a repository of its own, with counts and a few points of every section.
+
+    A test that changes a file of it puts it back.
+    """
+    tmp_path = tmp_path_factory.mktemp("book")
+    metrics = dict(counted())
+    for one in [*step(128, "gloo", 0.8), *step(512, "gloo", 1.6), *points()]:
+        metrics[one.id] = one
+    folder = lab(tmp_path / "experiments" / "35-allreduce-costs", metrics)
+    (folder / "lab.toml").write_text(
+        '[lab]\ntitle = "x"\nlanguages = ["en", "es"]\npages = ["RESULTS.md", "CLAIMS.md"]\n'
+        'sources-from = "../35-reading-notes"\n'
+    )
+    reading = tmp_path / "experiments" / "35-reading-notes"
+    reading.mkdir()
+    for name in ("megatron-sha.txt", "pytorch-sha.txt"):
+        source = ROOT / "experiments" / "35-reading-notes" / name
+        (reading / name).write_bytes(source.read_bytes())
+    text = (ROOT / "experiments" / "35-reading-notes" / "lab.toml").read_text()
+    (reading / "lab.toml").write_text(text.split("\n[notes.")[0])
+    (tmp_path / ".git").mkdir()
+    generate(folder)
+    return folder
+
+
+def points() -> list[Metric]:
+    """Points of a curve whose times follow a line, and a bubble beside its formula."""
+    found = []
+    for power in range(10, 21, 2):
+        size, seconds = 1 << power, 1e-4 + (1 << power) * 1e-9
+        found.append(
+            Metric(
+                id=f"collective.gloo.all_reduce.n2.{size}.blocking", value=seconds, unit="s",
+                low=seconds * 0.9, high=seconds * 1.1,
+                detail={"algbw": size / seconds, "busbw": size / seconds, "p95": seconds * 2},
+            )
+        )  # fmt: skip
+    start = "pipeline.gpipe.p2.m8"
+    found.append(
+        Metric(id=f"{start}.bubble.shardlab.gloo", value=0.12, unit="share", low=0.11, high=0.14)
+    )
+    found.append(Metric(id=f"{start}.bubble-theory", value=1 / 9, unit="share", how="derived"))
+    found.append(Metric(id="some.thing-new", value=3.5, unit="s", how="modelled"))
+    found.append(
+        Metric(
+            id="timeline.000", value=1e-3, unit="s",
+            detail={"track": "rank 0 compute", "name": "block 0 forward", "start": 0.0},
+        )
+    )  # fmt: skip
+    return found
+
+
+def findings(folder: Path) -> list[str]:
+    cache = folder / "cache"
+    library = Library(store=Store(cache), mirrors={}, offline=True, progress=lambda _: None)
+    report = check_lab(folder, Bench(Memo(cache / "memo"), library), None)
+    return [f"{one.code} {one.message}" for one in report.findings if OURS.match(one.code)]
+
+
+def test_the_checker_finds_nothing_wrong_with_the_pages(book: Path) -> None:
+    assert findings(book) == []
+
+
+def test_a_changed_reference_or_claims_file_makes_the_pages_stale(book: Path) -> None:
+    for name in ("claims.toml", "results/reference.json", "figures/speed-up-dark.svg"):
+        path = book / name
+        before = path.read_bytes()
+        path.write_bytes(before + b"\n")
+        assert [one for one in findings(book) if one.startswith("N404")], name
+        path.write_bytes(before)
+    assert findings(book) == []
+
+
+@pytest.mark.parametrize("language", page.LANGUAGES)
+def test_every_metric_has_one_row_with_its_value_in_every_language(
+    book: Path, language: str
+) -> None:
+    found = rows.read(book / page.name("RESULTS", language)).values
+    metrics = load_result(book / results_page.REFERENCE).metrics()
+    quotable = {name: one for name, one in metrics.items() if not name.startswith("timeline.")}
+    assert found == {page.row_of(name): [quantity.shown(one)] for name, one in quotable.items()}
+
+
+def test_derived_and_modelled_values_say_so_in_their_row(book: Path) -> None:
+    for language, words in (("en", ("derived", "modelled")), ("es", ("derivado", "modelado"))):
+        lines = (book / page.name("RESULTS", language)).read_text("utf-8").splitlines()
+        for row, word in zip(
+            ("tp-h128-speedup-shardlab-gloo", "some-thing-new"), words, strict=True
+        ):
+            (line,) = [line for line in lines if f'id="{row}"' in line]
+            assert f"| {word} |" in line
+
+
+def test_the_machine_is_said_and_a_section_that_broke_off_is_too(tmp_path: Path) -> None:
+    folder = lab(tmp_path, {one.id: one for one in step(128, "gloo", 0.8)})
+    broken = Section(status="partial", note="rank 1 was killed", metrics=step(128, "gloo", 0.8))
+    result = Result(provenance={"processor": "a processor", "cores": 2}, sections={"tp": broken})
+    save(result, folder / results_page.REFERENCE)
+    text = results_page.text(result, folder, "en")
+    assert "| processor | a processor |" in text
+    assert "broke off: rank 1 was killed" in text
+
+
+@pytest.mark.parametrize(
+    ("load", "en", "es"),
+    [
+        (Load(rounds=9, dropped=2, there=90, foreign=9, most=0.41),
+         "\n2 of 9 rounds dropped: something else used up to 41 % of the cores.\n",
+         "\n2 de 9 rondas descartadas: otra cosa usó hasta el 41 % de los núcleos.\n"),
+        (Load(rounds=9, spoiled=7, there=90, foreign=45, most=0.8),
+         "\n**The machine was busy: don't quote this. In 7 of 9 rounds",
+         "\n**La máquina estaba ocupada: no cites esto. En 7 de 9 rondas"),
+    ],
+)  # fmt: skip
+def test_a_section_says_above_its_numbers_what_else_ran(
+    tmp_path: Path, load: Load, en: str, es: str
+) -> None:
+    folder = lab(tmp_path, {})
+    metrics = step(128, "gloo", 0.8)
+    result = Result(sections={"tp": Section(status="complete", load=load, metrics=metrics)})
+    save(result, folder / results_page.REFERENCE)
+    read = load_result(folder / results_page.REFERENCE)
+    for language, words in (("en", en), ("es", es)):
+        text = results_page.text(read, folder, language)
+        assert 0 < text.find(words) < text.find('id="tp-h128')
+
+
+def test_the_rule_is_said_once(tmp_path: Path) -> None:
+    folder = lab(tmp_path, {one.id: one for one in step(128, "gloo", 0.8)})
+    result = load_result(folder / results_page.REFERENCE)
+    new = results_page.text(result, folder, "en")
+    assert new.count("One rule for every row") == 1
+
+
+def test_every_value_of_the_committed_reference_lies_within_its_spread() -> None:
+    metrics = load_result(LAB / results_page.REFERENCE).metrics()
+    spread = [one for one in metrics.values() if one.low is not None]
+    assert len(spread) > 500
+    assert all(one.low <= one.value <= one.high for one in spread if one.high is not None)
+
+
+def test_every_row_says_its_n(book: Path) -> None:
+    for language in page.LANGUAGES:
+        rows_ = [
+            [cell.strip() for cell in line.strip("| ").split(" | ")]
+            for line in (book / page.name("RESULTS", language)).read_text("utf-8").splitlines()
+            if '<a id="' in line
+        ]
+        assert rows_
+        assert all(re.fullmatch(r"–|[\d,]+( / \d+)?", cells[-2]) for cells in rows_)
+
+
+def test_figures_stand_in_light_and_dark_where_the_result_has_them(book: Path) -> None:
+    text = (book / "RESULTS.es.md").read_text("utf-8")
+    for stem in ("all-reduce", "speed-up", "overlap"):
+        assert f"(figures/{stem}-light.svg#gh-light-mode-only)" in text
+        assert f"(figures/{stem}-dark.svg#gh-dark-mode-only)" in text
+        assert (book / "figures" / f"{stem}-dark.svg").is_file()
+
+
+def test_a_refuted_or_conditional_claim_says_what_is_true_instead(book: Path) -> None:
+    for language in page.LANGUAGES:
+        text = (book / page.name("CLAIMS", language)).read_text("utf-8")
+        claims = [line for line in text.splitlines() if line.startswith('| <a id="claim-')]
+        assert len(claims) >= 37
+        for line in claims:
+            cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
+            *_, verdict, how, evidence, true = cells
+            assert verdict and how and evidence and true, line
+
+
+def test_the_claims_say_at_their_top_what_a_proof_covers_and_which_verdicts_are_read(
+    book: Path,
+) -> None:
+    for language, title in (
+        ("en", "**What a proof covers.**"),
+        ("es", "**Qué cubre una demostración"),
+    ):
+        text = (book / page.name("CLAIMS", language)).read_text("utf-8")
+        assert text.index("# ") < text.index(title) < text.index("| --- |")
+        for claim in load_claims(book / "claims.toml"):
+            row = next(line for line in text.splitlines() if f'"claim-{claim.number}"' in line)
+            assert (f"*{HOWS['read'].of(language)}*" in row) == (not claim.case), row
+
+
+def test_no_table_takes_what_another_is_for(book: Path) -> None:
+    taken = [
+        name
+        for name, metric in load_result(book / results_page.REFERENCE).metrics().items()
+        for table in TABLES
+        if metric.name.fits(table.wanted) and not table.folded
+    ]
+    assert len(taken) == len(set(taken))
+
+
+def test_what_is_generated_twice_is_the_same(book: Path) -> None:
+    first = {path: path.read_bytes() for path in generate(book)}
+    assert {path: path.read_bytes() for path in generate(book)} == first
+
+
+def test_what_is_committed_is_what_is_generated(tmp_path: Path) -> None:
+    """Figures, pages and their seals, to the byte: a hand's edit of any of them fails here."""
+    committed = ROOT / "experiments/35-allreduce-costs"
+    folder = tmp_path / committed.name
+    shutil.copytree(committed, folder, ignore=shutil.ignore_patterns("local"))
+    made = {one: (committed / one.relative_to(folder)).read_bytes() for one in generate(folder)}
+    assert [one.name for one, data in made.items() if one.read_bytes() != data] == []

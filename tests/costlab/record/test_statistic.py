@@ -1,0 +1,121 @@
+"""The statistic: medians with intervals that hold them, and what several launches make."""
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from costlab.record.names import Name
+from costlab.record.result import Metric
+from costlab.record.statistic import Middle, middle, of_calls, over_launches, percentile
+from costlab.sections.timed import by_rounds, ratio, timed
+
+TIMES = st.lists(st.floats(1e-9, 1e4), min_size=1, max_size=200)
+NAME = Name("timeline", "000")
+
+
+def test_a_percentile_is_one_of_the_values() -> None:
+    values = [5.0, 1.0, 4.0, 2.0, 3.0]
+    assert [percentile(values, p) for p in (0, 20, 21, 50, 95, 100)] == [1, 1, 2, 3, 5, 5]
+
+
+def test_of_no_values_there_is_no_statistic() -> None:
+    for what in (middle, lambda values: percentile(values, 50)):
+        with pytest.raises(ValueError, match="no values"):
+            what([])
+    with pytest.raises(ValueError, match="no number"):
+        middle([1.0, float("nan")])
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high"),
+    # Of six values all lie on one side of the median in 2 of 64 cases, of five in 2 of 32; of
+    # twenty five or fewer lie on one of the sides in 43,400 of 2^20.
+    [(1, 1, 1), (2, 1, 2), (5, 1, 5), (6, 1, 6), (8, 1, 8), (9, 2, 8), (20, 6, 15), (70, 27, 44)],
+)
+def test_the_interval_is_read_off_the_sorted_values(count: int, low: int, high: int) -> None:
+    values = [float(place) for place in range(1, count + 1)]
+    random.Random(count).shuffle(values)
+    assert middle(values) == (statistics.median(values), low, high)
+
+
+@pytest.mark.parametrize(("statistic", "true"), [(middle, 0.6931), (of_calls, 0.2231)])
+@pytest.mark.parametrize("count", [17, 21, 40, 1100])
+def test_the_interval_holds_the_true_value_as_often_as_it_says(
+    count: int, statistic: Callable[[Sequence[float]], Middle], true: float
+) -> None:
+    """Of a distribution with a long tail, as timings have."""
+    draw, held, tries = random.Random(count), 0, 2000 if count < 100 else 300
+    for _ in range(tries):
+        found = statistic([draw.expovariate(1.0) ** 3 for _ in range(count)])
+        held += found.low <= true**3 <= found.high
+    assert held / tries > 0.93
+
+
+def test_of_calls_it_is_the_20th_percentile_where_there_are_enough_to_hold_it() -> None:
+    calls = [float(number) for number in range(1, 18)]
+    assert of_calls(calls) == (4, 1, 8)  # 0.8^17 = 0.0225: one time in 44 none lies below it
+    assert of_calls(calls[:16]) == middle(calls[:16]) == (8.5, 4, 13)
+
+
+def test_what_the_scheduler_does_to_most_calls_moves_their_value_little() -> None:
+    quiet = random.Random(1)
+    calm = [1e-4 * quiet.uniform(0.98, 1.02) for _ in range(200)]
+    disturbed = [t + (4e-3 if quiet.random() < 0.6 else 0) for t in calm]
+    assert of_calls(disturbed).value == pytest.approx(of_calls(calm).value, rel=0.03)
+    assert middle(disturbed).value > 10 * middle(calm).value
+
+
+@given(TIMES, TIMES)
+@example([1.0, 2.0], [0.1, 0.3])
+@example([1e-9], [3e3])
+def test_every_metric_made_of_drawn_rounds_lies_within_its_spread(
+    one: list[float], other: list[float]
+) -> None:
+    rounds = min(len(one), len(other))
+    one, other = one[:rounds], other[:rounds]
+    made = [
+        timed(NAME, one), ratio(NAME, one, other), ratio(NAME, other, one),
+        by_rounds(NAME, [1 - b / a for a, b in zip(one, other, strict=True)], "ratio"),
+    ]  # fmt: skip
+    made.append(over_launches([timed(NAME, [value]) for value in one]))
+    calls = of_calls(one)
+    assert calls.low <= calls.value <= calls.high
+    for metric in made:
+        assert metric.low is not None and metric.high is not None
+        assert metric.low <= metric.value <= metric.high
+        assert min(one + other) > 0 and metric.samples == rounds
+    assert made[1].value == pytest.approx(1 / made[2].value)
+
+
+def test_a_ratio_is_of_paired_rounds_and_not_of_two_medians() -> None:
+    one, other = [1.0, 20.0, 3.0], [2.0, 40.0, 1.0]  # medians 3 and 2, yet half as long twice
+    found = ratio(NAME, one, other)
+    assert [found.low, found.value, found.high] == pytest.approx([0.5, 0.5, 3.0])
+
+
+def launched(*values: float) -> list[Metric]:
+    return [
+        Metric(
+            id="a.b", value=v, unit="s", low=v * 0.9, high=v * 2, samples=10, detail={"p95": v},
+            series=[[v]],
+        )
+        for v in values
+    ]  # fmt: skip
+
+
+def test_several_launches_become_the_median_of_launches_by_the_same_rule() -> None:
+    made = over_launches(launched(3.0, 1.0, 2.0))
+    assert (made.value, made.low, made.high, made.samples) == (2.0, 1.0, 3.0, 30)
+    assert made.detail == {"p95": 2.0, "launches": 3}
+    assert made.series == [[3.0], [1.0], [2.0]]
+    nine = over_launches(launched(*map(float, range(1, 10))))
+    assert (nine.value, nine.low, nine.high) == (5.0, 2.0, 8.0)
+
+
+def test_one_launch_stays_as_it_is() -> None:
+    (one,) = launched(3.0)
+    assert over_launches([one]) == one

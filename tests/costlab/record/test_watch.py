@@ -1,0 +1,179 @@
+"""A busy machine is noticed: spoiled rounds are dropped, counted and said."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from costlab.contestants import rounds
+from costlab.contestants.rounds import Rounds
+from costlab.record import watch
+from costlab.record.disturbed import said
+from costlab.record.result import Load
+from costlab.record.watch import Reading, Watch, Watched, of_hosts
+from shardlab.comm import World
+
+PLAN = Rounds(seconds=0, least=4, most=4, warmup=0)
+
+
+class Accounts:
+    """A machine of two cores whose accounts are given: each round a second, by shares of others."""
+
+    def __init__(self, others: list[float]) -> None:
+        self._others = iter(others)
+        self._at, self._worked, self._begun = 0.0, 0.0, False
+
+    def reading(self) -> Reading:
+        self._begun = not self._begun
+        if not self._begun:  # both ranks work 0.7 s of a second
+            self._at, self._worked = self._at + 1.0, self._worked + 1.4 + next(self._others)
+        return Reading(self._at, self._worked, 0.7 * self._at, math.nan)
+
+
+def watched(world: World, others: list[float]) -> tuple[list[float], list[str]]:
+    """Measure a step whose seconds are the numbers of its rounds."""
+    seconds = iter(float(number) for number in range(1, 100))
+    with (
+        patch.object(watch, "reading", Accounts(others).reading),
+        patch.object(watch.os, "sched_getaffinity", lambda _: {0, 1}),
+        patch.object(rounds, "seconds", lambda *_: next(seconds)),
+    ):
+        under_way = rounds.measuring(world, {"a": lambda: None}, PLAN, Random(1))
+        lines = []
+        while True:
+            try:
+                lines.append(next(under_way))
+            except StopIteration as end:
+                return end.value["a"], lines
+
+
+def test_a_spoiled_round_is_dropped_and_measured_again(pool: Any) -> None:
+    for times, lines in pool(2).run(watched, [0.02, 0.6, 0.0, 0.2, 0.05, 0.1]):
+        assert times == [1, 3, 5, 6]
+        assert lines[-2] == "round 4 of 4, 2 disturbed"
+        assert lines[-1].load == Load(rounds=6, dropped=2, there=12, foreign=0.97, most=0.3)
+        assert lines[-1] == "2 of 6 rounds dropped: something else used up to 30 % of the cores"
+
+
+def test_where_too_few_are_clean_all_count_and_the_run_says_not_to_quote_them(pool: Any) -> None:
+    for times, lines in pool(2).run(watched, [0.9, 0.9, 0.0, 0.9, 0.9, 0.9, 0.9, 0.9]):
+        assert times == [1, 2, 3, 4, 5, 6, 7, 8]  # as many again as were wanted, no more
+        assert lines[-1].load.spoiled == 7
+        assert lines[-1].startswith("The machine was busy: don't quote this. In 7 of 8 rounds")
+
+
+def test_nothing_is_dropped_where_nothing_else_runs(pool: Any) -> None:
+    for times, lines in pool(2).run(watched, [0.0, 0.04, -0.03, 0.06]):
+        assert times == [1, 2, 3, 4]
+        assert lines[-1].startswith("4 rounds, none dropped: something else used 1.")
+
+
+def test_a_system_that_does_not_say_is_measured_and_said_so(pool: Any) -> None:
+    for times, lines in pool(2).run(watched, [math.nan] * 4):
+        assert times == [1, 2, 3, 4]
+        assert lines[-1].startswith("4 of 4 rounds unwatched: this system doesn't say")
+
+
+def stolen(world: World, spinner: str) -> list[Load]:
+    """Load while this rank rests and another program spins, or doesn't."""
+    found = []
+    for program in ("pass", spinner):
+        watching = Watch(world)
+        with subprocess.Popen([sys.executable, "-c", program]) as other:
+            if program == "pass":
+                other.wait()
+            with watching.round():
+                time.sleep(0.5)
+            other.kill()
+        found.append(watching.load(1))
+    return found
+
+
+def test_another_program_is_seen_in_the_systems_own_accounts(pool: Any) -> None:
+    """Whatever else runs beside the tests: a program that spins adds what it spins."""
+    (ours, _) = pool(2).run(stolen, "while True: pass")
+    assert not ours[1].unwatched
+    assert ours[1].spoiled == 1
+    assert ours[1].foreign > 0.15
+
+
+def test_our_own_work_is_not_somebody_elses(pool: Any) -> None:
+    for worked, own in pool(2).run(busy):
+        assert worked >= own - watch.RESOLUTION
+        assert own > 0.2
+
+
+def busy(world: World) -> tuple[float, float]:
+    """What the cores worked, and what this process did, in a time in which it worked."""
+    before = watch.reading()
+    while time.process_time() < before.own + 0.25:
+        pass
+    after = watch.reading()
+    return after.worked - before.worked, after.own - before.own
+
+
+def test_accounts_are_summed_on_each_host_and_the_busiest_host_counts() -> None:
+    quiet = [[1.0, 2, 1.0, 1.50, 0.7, 0.1], [1.0, 2, 1.0, 1.52, 0.8, 0.2]]
+    loaded = [[2.0, 4, 1.0, 3.0, 0.9, math.nan]]
+    assert of_hosts(quiet).foreign == pytest.approx(0.02)
+    assert not of_hosts(quiet).spoiled
+    assert of_hosts(quiet + loaded) == (
+        4.0,
+        pytest.approx(2.1),
+        pytest.approx(math.nan, nan_ok=True),
+    )
+
+
+def test_only_our_cores_and_no_interrupts_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu 9 9 9 9\ncpu0 100 10 20 999 7 5 6 3 50 0\ncpu1 1 1 1 1 1 1 1 1\nintr 4\n")
+    monkeypatch.setattr(watch, "_STAT", stat)
+    monkeypatch.setattr(watch.os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(watch.os, "sysconf", lambda _: 100)
+    assert watch.reading().worked == pytest.approx(1.33)
+
+
+def test_without_the_accounts_nothing_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_STAT", tmp_path / "none")
+    monkeypatch.setattr(watch, "_PRESSURE", tmp_path / "none")
+    read = watch.reading()
+    assert math.isnan(read.worked)
+    assert math.isnan(read.waited)
+    assert read.own > 0
+
+
+def test_what_is_said_says_it_in_both_languages() -> None:
+    for load, word in (
+        (Load(rounds=3, there=6.0), "ninguna"),
+        (Load(rounds=3, dropped=1, there=6.0, most=0.5), "descartadas"),
+        (Load(rounds=3, spoiled=2, there=6.0, foreign=3.0, most=0.8), "no cites esto"),
+        (Load(rounds=3, unwatched=3), "sin vigilar"),
+    ):
+        assert word in said(load).es
+        assert "{" not in said(load).es + said(load).en
+
+
+def test_loads_add_up_and_the_worst_stays_the_worst() -> None:
+    one = Load(rounds=3, dropped=1, there=6.0, foreign=1.0, most=0.5)
+    assert one + Load(rounds=2, there=4.0, foreign=0.1) == Load(
+        rounds=5, dropped=1, there=10.0, foreign=1.1, most=0.5
+    )
+
+
+def test_a_line_takes_its_numbers_from_process_to_process() -> None:
+    line = pickle.loads(pickle.dumps(Watched("said", Load(rounds=2))))
+    assert (line, line.load) == ("said", Load(rounds=2))
+    assert isinstance(line, Watched)

@@ -1,0 +1,129 @@
+"""Whose number it is: every id says it, every row shows it, and every page that quotes one."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+
+import pytest
+
+from costlab.publish import page, quotes, results_page
+from costlab.record import quantity
+from costlab.record.result import Metric, load
+from costlab.record.statistic import over_launches
+from costlab.record.whose import Whose, whose
+from tests.costlab.tiny_run import LAB, ROOT
+
+REFERENCE = load(LAB / results_page.REFERENCE).metrics()
+# What a page must say in the paragraph that quotes a number, where the number is such code's.
+NAMES = {
+    "shardlab": "shardlab|mini-FSDP",
+    "megatron-core": "Megatron|megatron-core",
+    "torch": "PyTorch|torch",
+    "torch-ddp": "DDP",
+    "torch-fsdp1": "FSDP1",
+    "torch-fsdp2": "FSDP2",
+    "torch-dtensor": "DTensor",
+    "torch-pipelining": r"torch\.distributed\.pipelining",
+}
+_LINK = re.compile(r"\[[^\[\]]*\]\([^()\s]*RESULTS(?:\.\w+)?\.md#([\w.-]+)\)")
+
+
+def metric(name: str, device: str = "cpu") -> Metric:
+    return Metric(id=name, value=1.0, unit="s", device=device)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("fsdp.h128.step.torch-fsdp1.gloo", ("torch-fsdp1", "gloo", "CPU")),
+        ("fsdp.h128.ratio.shardlab.torch-ddp.gloo", ("shardlab / torch-ddp", "gloo", "CPU")),
+        ("tp.h128.speedup.shardlab.shared-memory.tp4", ("shardlab", "shared-memory", "CPU")),
+        ("tp.h64.step.shardlab.one-all-cores", ("shardlab", "", "CPU")),
+        ("tp.h64.sweep.volume.shardlab.gloo", ("torch", "gloo", "CPU")),
+        ("collective.gloo.all_reduce.n2.1024.blocking", ("torch", "gloo", "CPU")),
+        ("fit.shared-memory.all_reduce.n2.latency", ("shardlab", "shared-memory", "CPU")),
+        ("gpu.h1024.tp2.bf16.efficiency", ("torch", "", "CPU")),
+        ("count.wire.gloo.n2.halves", ("", "", "")),
+    ],
+)
+def test_an_id_says_whose_code_and_which_link(name: str, expected: tuple[str, str, str]) -> None:
+    assert whose(metric(name)) == Whose(*expected)
+
+
+def test_every_measured_number_of_the_reference_has_an_owner_and_a_device() -> None:
+    measured = [one for one in REFERENCE.values() if one.how == "measured"]
+    measured = [one for one in measured if not one.id.startswith("timeline.")]
+    assert len(measured) > 300
+    for one in measured:
+        if not one.id.startswith("count."):
+            code, link, device = whose(one)
+            assert set(code.split(" / ")) <= NAMES.keys(), one.id
+            alone = ".one" in one.id or ".silent." in one.id or ".speedup-of-" in one.id
+            assert bool(link) != alone and device == "CPU", one.id
+
+
+@pytest.mark.parametrize("language", page.LANGUAGES)
+def test_every_row_that_was_timed_shows_code_link_device_and_n(language: str) -> None:
+    text = (LAB / page.name("RESULTS", language)).read_text("utf-8")
+    lines = text.splitlines()
+    for name in (
+        "fsdp.h128.step.torch-fsdp1.gloo", "tp.h128.speedup.shardlab.gloo",
+        "pipeline.ratio.shardlab.megatron-core.gloo", "collective.gloo.broadcast.n2.1024.blocking",
+    ):  # fmt: skip
+        (row,) = [line for line in lines if f'id="{page.row_of(name)}"' in line]
+        cells = [cell.strip() for cell in row.strip("|").split(" | ")]
+        one = REFERENCE[name]
+        assert cells[-7:-4] == list(whose(one)), row
+        assert cells[-2] == quantity.count(one)
+        before = lines[: lines.index(row)]
+        head = list(takewhile(lambda line: line.startswith("|"), reversed(before)))[-1]
+        named = [title.of(language) for title in results_page.OWNERS]
+        assert [cell.strip() for cell in head.strip("|").split(" | ")][-7:-4] == named
+
+
+def quoting() -> list[tuple[str, str, str]]:
+    """Each paragraph of the workbook's own pages that quotes a row: page, paragraph, row."""
+    found = []
+    for folder in ("docs", "experiments", "solutions"):
+        for path in sorted((ROOT / folder).rglob("*.md")):
+            if path.parent == LAB or "rules" in path.parts or path.name.startswith("notes."):
+                continue  # generated, or examples of the grammar
+            for paragraph in path.read_text("utf-8").split("\n\n"):
+                name = str(path.relative_to(ROOT))
+                found += [(name, paragraph, row) for row in _LINK.findall(paragraph)]
+    return found
+
+
+def test_a_paragraph_that_quotes_a_number_names_whose_it_is() -> None:
+    rows = {page.row_of(name): one for name, one in REFERENCE.items()}
+    found = quoting()
+    assert len(found) > 60
+    for where, paragraph, row in found:
+        prose = _LINK.sub("", paragraph)
+        code = whose(rows[row]).code
+        for part in code.split(" / ") if code else []:
+            assert re.search(NAMES[part], prose), f"{where} quotes {row}: whose it is, isn't said"
+
+
+def test_the_note_on_pytorchs_fsdp_quotes_pytorchs_fsdp() -> None:
+    note = "35-reading-notes/fsdp-prefetch"
+    rows = [row for where, _, row in quoting() if note in where]
+    assert len(rows) >= 2
+    assert all("torch-fsdp1" in row and "shardlab" not in row for row in rows)
+
+
+def test_quotes_are_still_found_by_what_rewrites_them() -> None:
+    assert all(quotes._QUOTE.search(paragraph) for _, paragraph, _ in quoting())
+
+
+def test_what_several_launches_measured_stays_on_its_device() -> None:
+    launches = [metric("tp.h64.step.shardlab.gloo", "cuda") for _ in range(3)]
+    assert over_launches(launches).device == "cuda"
+
+
+def test_what_a_model_says_was_measured_on_no_device() -> None:
+    modelled = Metric(id="gpu.h1024.tp2.modelled-allreduce.nvlink4", value=1, unit="s",
+                      how="modelled")  # fmt: skip
+    assert modelled.on("cuda").device == ""
+    assert metric("a", "").on("cuda").device == "cuda"

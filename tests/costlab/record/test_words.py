@@ -1,0 +1,34 @@
+"""What the bench says stands in one file, in both languages, with the same blanks to fill in."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from costlab.record.words import Words, words
+from tests.costlab.tiny_run import ROOT
+
+CODE = ROOT / "tools" / "costlab"
+TEXTS = {
+    f"{page}.{name}": said
+    for page, names in tomllib.loads((CODE / "words.toml").read_text("utf-8")).items()
+    for name, said in names.items()
+}
+
+
+def test_whatever_is_said_is_said_in_both_languages() -> None:
+    assert len(TEXTS) > 100
+    for name, said in TEXTS.items():
+        assert words(name) == Words(**said)
+        assert all(text.strip() for text in said.values()), name
+
+
+def test_a_translation_has_the_blanks_of_its_original() -> None:
+    for name, said in TEXTS.items():
+        english, spanish = (sorted(re.findall(r"\{\w*\}", said[one])) for one in ("en", "es"))
+        assert english == spanish, name
+
+
+def test_every_entry_is_said_somewhere_and_nothing_else_is() -> None:
+    code = "\n".join(path.read_text("utf-8") for path in CODE.rglob("*.py"))
+    assert set(re.findall(r'\bwords\("([\w.-]+)"\)', code)) == TEXTS.keys()

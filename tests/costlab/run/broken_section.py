@@ -1,0 +1,34 @@
+"""A section that measures one thing and then does what FAULT says: for the tests of faults."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.sections.plan import Plan
+from shardlab.comm import World
+
+
+def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+    if os.environ["FAULT"] == "killed at once" and world.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    world.whole.barrier()
+    yield Metric(id="count.before", value=1, unit="count", how="counted")
+    world.whole.barrier()
+    yield "half-way"
+    fault = os.environ["FAULT"]
+    if world.rank == 1 and fault == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if world.rank == 1 and fault == "hangs":
+        threading.Event().wait()
+    if world.rank == 1 and fault in ("interrupted", "asked to end"):
+        which = signal.SIGINT if fault == "interrupted" else signal.SIGTERM
+        os.kill(int(os.environ["BENCH"]), which)
+        threading.Event().wait()
+    world.whole.barrier()
+    yield Metric(id="count.after", value=1, unit="count", how="counted")
+
+
+PLAN = Plan(measure, ranks=lambda _: (2,))

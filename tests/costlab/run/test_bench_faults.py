@@ -1,0 +1,229 @@
+"""Whatever breaks a run off: one clear line, what was measured is kept, the status isn't 0."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from costlab.record.result import Result, Section, load, save
+
+ROOT = Path(__file__).parents[3]
+PATH = os.pathsep.join([str(ROOT), str(ROOT / "tools")])
+# The command line as it is, with `counts` replaced by a section that breaks, and BENCH its process.
+BENCH = """
+import os, sys
+os.environ.setdefault("BENCH", str(os.getpid()))  # ranks import this file too
+from costlab.sections import plan
+plan.MODULES["counts"] = "tests.costlab.run.broken_section"
+{more}
+if __name__ == "__main__":
+    from costlab.cli import main
+    sys.argv = ["bench", *sys.argv[1:]]
+    main()
+"""
+FULL = """
+import errno
+from costlab.run import run
+from costlab.record.result import save as true
+def save(result, path):
+    if result.sections and path.name == "one.json":
+        real = os.fsync
+        def full(_): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync = full
+        try: return true(result, path)
+        finally: os.fsync = real
+    return true(result, path)
+run.save = save
+"""
+
+# Asked to end while a section's result is on its way to the disk.
+ASKED = """
+import signal
+from costlab.run import run
+from costlab.record.result import save as true
+def save(result, path):
+    if result.sections:
+        real = os.fsync
+        def asked(file):
+            os.kill(os.getpid(), signal.Signals[os.environ["REQUEST"]])
+            real(file)
+        os.fsync = asked
+        try: return true(result, path)
+        finally: os.fsync = real
+    return true(result, path)
+run.save = save
+"""
+
+
+def bench(
+    folder: Path, *words: str, more: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    script = folder / "script.py"
+    script.write_text(BENCH.format(more=more))
+    return subprocess.run(
+        [sys.executable, str(script), *words, "--out", str(folder / "one.json")],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(folder), "PYTHONPATH": PATH} | environment,
+    )  # fmt: skip
+
+
+def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+
+
+def kept(path: Path) -> Result:
+    result = load(path)
+    section = result.sections["counts"]
+    assert section.status == "partial"
+    assert [metric.id for metric in section.metrics] == ["count.before"]
+    return result
+
+
+@pytest.mark.parametrize(
+    ("fault", "words", "status"),
+    [
+        ("killed", "counts: rank 1 was killed by SIGKILL", 1),
+        ("hangs", "rank 1 hangs", 1),
+        ("interrupted", "interrupted", 130),
+        ("asked to end", "asked to end (SIGTERM)", 130),
+    ],
+)
+def test_a_run_that_breaks_off_keeps_what_it_measured(
+    tmp_path: Path, fault: str, words: str, status: int
+) -> None:
+    timeout = "4" if fault == "hangs" else "60"  # who waits in vain says so
+    done = bench(tmp_path, "counts", "--timeout", timeout, FAULT=fault)
+    assert done.returncode == status
+    (line,) = errors(done)
+    assert words in line
+    assert "Traceback" not in done.stderr
+    note = kept(tmp_path / "one.json").sections["counts"].note
+    assert note
+    assert note in line or words in note
+
+
+@pytest.mark.parametrize("request_", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("fault", ["killed", "none"])
+def test_a_request_to_end_waits_until_what_was_measured_is_written(
+    tmp_path: Path, request_: str, fault: str
+) -> None:
+    done = bench(tmp_path, "counts", more=ASKED, FAULT=fault, REQUEST=request_)
+    assert done.returncode == 130, done.stderr
+    (line,) = errors(done)
+    assert "what was measured is in" in line
+    assert "Traceback" not in done.stderr
+    section = load(tmp_path / "one.json").sections["counts"]
+    assert section.metrics[0].id == "count.before"
+    assert not list(tmp_path.glob("one.json?*")), "no file that was begun is left"
+
+
+def test_a_run_that_broke_off_goes_on_where_it_ended(tmp_path: Path) -> None:
+    out = tmp_path / "one.json"
+    bench(tmp_path, "counts", "--seed", "7", FAULT="killed")
+    first = kept(out)
+    first.sections["pipeline"] = Section(status="complete", seconds=3.0)
+    save(first, out)
+    done = bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    assert (done.returncode, errors(done)) == (0, [])
+    second = load(out)
+    assert [m.id for m in second.sections["counts"].metrics] == ["count.before", "count.after"]
+    assert second.sections["pipeline"] == first.sections["pipeline"]  # what was there stays
+    assert second.settings == first.settings
+    assert second.provenance.pop("resumed").startswith("20")
+    assert second.provenance == first.provenance
+    again = bench(tmp_path, "counts", "--resume", str(out), FAULT="killed")  # nothing is lacking
+    assert (again.returncode, "counts: there already" in again.stderr) == (0, True)
+
+
+def test_a_run_that_breaks_off_again_keeps_what_the_first_one_left(tmp_path: Path) -> None:
+    out = tmp_path / "one.json"
+    bench(tmp_path, "counts", FAULT="killed")
+    kept(out)
+    for again in ("killed at once", "killed"):
+        done = bench(tmp_path, "counts", "--resume", str(out), FAULT=again)
+        assert (done.returncode, len(errors(done))) == (1, 1)
+        kept(out)
+    bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    assert load(out).sections["counts"].status == "complete"
+
+
+def test_another_machines_run_is_not_gone_on_with(tmp_path: Path) -> None:
+    out = tmp_path / "one.json"
+    save(Result(provenance={"processor": "abacus"}, settings={"device": "cpu"}), out)
+    before = out.read_bytes()
+    done = bench(tmp_path, "counts", "--resume", str(out), FAULT="none")
+    (line,) = errors(done)
+    assert done.returncode == 2
+    assert "that run was on another machine: processor abacus, here " in line
+    assert out.read_bytes() == before
+
+
+def test_a_full_disk_sends_the_result_elsewhere_and_says_where(tmp_path: Path) -> None:
+    done = bench(tmp_path, "counts", more=FULL, FAULT="killed")
+    assert done.returncode == 1
+    (line,) = errors(done)
+    assert "No space left on device" in line
+    where = re.search(r"what was measured is in (\S+)", line)
+    assert where
+    kept(Path(where[1]))
+    assert not load(tmp_path / "one.json").sections
+
+
+def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+    """As rank 0 of a launch by torchrun, Slurm or by hand, whose port somebody has."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        done = bench(
+            tmp_path, "counts", FAULT="none",
+            RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
+        )  # fmt: skip
+    assert done.returncode == 1
+    (line,) = errors(done)
+    assert "can't meet" in line
+    assert port in line
+    assert "Traceback" not in done.stderr
+
+
+def torchrun(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    script = folder / "script.py"
+    script.write_text(BENCH.format(more=""))
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone",
+         str(script), *words],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": PATH} | environment,
+    )  # fmt: skip
+
+
+def test_under_torchrun_its_ranks_measure_and_rank_0_alone_speaks(tmp_path: Path) -> None:
+    out = tmp_path / "one.json"
+    done = torchrun(tmp_path, "counts", "--out", str(out), FAULT="none")
+    assert done.returncode == 0, done.stderr
+    section = load(out).sections["counts"]
+    assert [metric.id for metric in section.metrics] == ["count.before", "count.after"]
+    assert load(out).provenance["launcher"] == "torchrun, 2 ranks"
+    assert done.stdout.count("count.after") == 1
+
+
+def test_under_torchrun_a_killed_rank_leaves_what_was_measured(tmp_path: Path) -> None:
+    out = tmp_path / "one.json"
+    done = torchrun(tmp_path, "counts", "--timeout", "20", "--out", str(out), FAULT="killed")
+    assert done.returncode != 0
+    assert len(errors(done)) == 1
+    kept(out)
+
+
+def test_a_section_that_wants_other_ranks_than_torchruns_is_misuse(tmp_path: Path) -> None:
+    done = bench(
+        tmp_path, "counts", FAULT="none",
+        RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="0",
+    )  # fmt: skip
+    assert done.returncode == 2
+    (line,) = errors(done)
+    assert "wants 2 ranks on cpu; torchrun launched 1 on cpu" in line

@@ -1,0 +1,159 @@
+"""A run keeps what it measured: samples beside the result, an older half until it is equalled."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costlab.publish import summary
+from costlab.record import samples
+from costlab.record.disturbed import said
+from costlab.record.names import Name
+from costlab.record.result import Load, Metric, Result, ResultError, Section, load, save
+from costlab.record.settings import Settings
+from costlab.record.watch import Watched
+from costlab.run import launch
+from costlab.run.progress import Silent
+from costlab.run.run import Run
+from costlab.sections import plan
+from costlab.sections.plan import Plan
+from costlab.sections.timed import timed
+
+Item = Metric | str
+MIXED = gzip.compress(b"{}")[:10] + bytes(20)  # its first bytes are a gzip file's
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Run a section of two launches, whose items are given; what it wrote, with its samples."""
+    out = tmp_path / "one.json"
+
+    def run(*launches: Callable[[], Iterator[Item]], before: Result | None = None) -> Result:
+        left = iter(launches)
+        module = Plan(lambda *_: iter(()), launches=lambda _: 2)
+        monkeypatch.setattr(plan, "load", lambda _: module)
+        monkeypatch.setattr(launch, "run", lambda *_, **__: next(left)())
+        run = Run(Settings(), out, Silent(sys.stderr), {}, before=before)
+        try:
+            run.measure(["tp"])
+        except KeyboardInterrupt:
+            assert run.faults
+        return samples.restored(load(out), out)
+
+    return run
+
+
+def step(name: str, *seconds: float) -> Metric:
+    return timed(Name("timeline", name), list(seconds))
+
+
+def whole(*items: Item) -> Callable[[], Iterator[Item]]:
+    return lambda: (item for item in items)
+
+
+def broken(*items: Item) -> Callable[[], Iterator[Item]]:
+    def measure() -> Iterator[Item]:
+        yield from items
+        raise KeyboardInterrupt
+
+    return measure
+
+
+def test_what_was_timed_is_kept_launch_by_launch(tmp_path: Path, measured: Any) -> None:
+    result = measured(whole(step("a", 1, 2, 3)), whole(step("a", 4.123456, 5)))
+    assert result.metrics()["timeline.a"].series == [[1, 2, 3], [4.1235, 5]]
+    with gzip.open(tmp_path / "one.samples.json.gz") as file:  # as the module's docstring says
+        assert json.load(file)["samples"] == {"timeline.a": [[1, 2, 3], [4.1235, 5]]}
+    assert b"series" not in (tmp_path / "one.json").read_bytes()
+
+
+def test_what_else_ran_stands_with_the_section_of_all_its_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the ranks say of it goes the way of progress, and is shown above the numbers."""
+    loads = iter([Load(rounds=4, dropped=1, there=8, most=0.3), Load(rounds=5, there=10)])
+
+    def told(*_: object, on_progress: Callable[[str], None], **__: object) -> Iterator[Metric]:
+        one = next(loads)
+        on_progress(Watched(said(one).en, one))
+        yield step("a", 1, 2)
+
+    module = Plan(lambda *_: iter(()), launches=lambda _: 2)
+    monkeypatch.setattr(plan, "load", lambda _: module)
+    monkeypatch.setattr(launch, "run", told)
+    run = Run(Settings(), tmp_path / "one.json", Silent(sys.stderr), {})
+    run.measure(["tp"])
+    kept = load(tmp_path / "one.json").sections["tp"].load
+    assert kept == Load(rounds=9, dropped=1, there=18, most=0.3)
+    summary.show(run.result, whole=False)
+    shown = capsys.readouterr().out
+    assert 0 < shown.find("tp: 1 of 9 rounds dropped") < shown.find("timeline.a")
+
+
+def test_two_interruptions_lose_nothing(measured: Any) -> None:
+    """What the first left stays until it is equalled, launch for launch, round for round."""
+    first = measured(whole(step("a", 1, 1), step("b", 2, 2)), broken(step("a", 3, 3, 3)))
+    assert first.sections["tp"].status == "partial"
+    second = measured(broken(step("b", 4)), before=first)
+    assert second.metrics() == first.metrics()
+    third = measured(broken(step("b", 5, 5, 5)), before=second)
+    assert third.metrics()["timeline.a"] == first.metrics()["timeline.a"]
+    assert third.metrics()["timeline.b"].series == [[5, 5, 5]]
+    assert third.sections["tp"].status == "partial"
+
+
+def test_a_whole_section_holds_nothing_of_an_older_half(measured: Any) -> None:
+    first = measured(broken(step("a", 1, 1, 1), step("gone", 2)))
+    second = measured(whole(step("a", 7)), whole(step("a", 9)), before=first)
+    assert {name: one.value for name, one in second.metrics().items()} == {"timeline.a": 8}
+    assert second.sections["tp"].status == "complete"
+
+
+def test_what_is_derived_anew_stands_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    derives = Plan(derive=lambda _: [Metric(id="fit.a", value=2, unit="s")])
+    monkeypatch.setattr(plan, "load", lambda _: derives)
+    there = Section(status="complete", metrics=[Metric(id="fit.a", value=1, unit="s")])
+    run = Run(
+        Settings(), tmp_path / "one.json", Silent(sys.stderr), {},
+        before=Result(sections={"fit": there}),
+    )  # fmt: skip
+    run.measure(["fit"])
+    assert [metric.value for metric in load(tmp_path / "one.json").sections["fit"].metrics] == [2]
+
+
+def test_no_samples_are_no_fault_and_damaged_ones_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    result = Result(sections={"tp": Section(metrics=[step("a", 1)])})
+    save(result, path)
+    assert samples.load(path) == {}
+    samples.save(result, path)
+    beside = samples.beside(path)
+    assert beside.name == "one.samples.json.gz"
+    for damaged in (b"", b"no gzip", beside.read_bytes()[:-9], MIXED, gzip.compress(b"[]")):
+        beside.write_bytes(damaged)
+        with pytest.raises(ResultError, match=r"one\.samples\.json\.gz holds no samples") as fault:
+            samples.load(path)
+        assert "\n" not in str(fault.value)
+
+
+def test_a_full_disk_leaves_the_older_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "one.json"
+    samples.save(Result(sections={"tp": Section(metrics=[step("a", 1)])}), path)
+
+    def full(_: int) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ResultError, match="No space left on device"):
+        samples.save(Result(sections={"tp": Section(metrics=[step("a", 2)])}), path)
+    assert samples.load(path) == {"timeline.a": [[1.0]]}
+    assert [one.name for one in tmp_path.iterdir()] == ["one.samples.json.gz"]

@@ -1,0 +1,113 @@
+"""Collectives are measured as they say: every point, verified, as slow as the slowest rank."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from costlab.record.names import call
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.run import launch
+from costlab.run.launch import LaunchError
+from costlab.sections.collectives import carrier, collectives
+from costlab.sections.collectives.operation import OPERATIONS
+from shardlab.comm import World
+
+SIZES = (1 << 10, 12 << 10, 1 << 16)
+QUICK = Settings(sizes=SIZES)
+
+
+def quickly(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """The section, with no time to spend beyond the least."""
+    collectives.BUDGET["quick"] = 0.0  # in this rank's process alone
+    yield from collectives.measure(world, settings)
+
+
+@pytest.fixture(scope="module")
+def metrics() -> dict[str, Metric]:
+    return {m.id: m for m in launch.run(quickly, QUICK, ranks=2)}
+
+
+def test_every_operation_link_size_and_mode_is_there(metrics: dict[str, Metric]) -> None:
+    wanted = {
+        call(link, operation, 2, size, mode).id
+        for link in ("gloo", "shared-memory")
+        for operation in OPERATIONS
+        for mode in ("blocking", "back-to-back")
+        for size in SIZES
+    }
+    assert metrics.keys() == wanted
+
+
+def test_speeds_are_size_over_time(metrics: dict[str, Metric]) -> None:
+    for metric in metrics.values():
+        one = metric.name
+        factor = float(OPERATIONS[one.operation].bus_factor(2))
+        assert metric.detail["algbw"] == pytest.approx(one.size / metric.value)
+        assert metric.detail["busbw"] == pytest.approx(one.size / metric.value * factor)
+        assert metric.detail["verified"] is True
+        assert metric.low is not None and metric.high is not None
+        assert metric.low <= metric.value <= metric.high <= metric.detail["p95"]
+
+
+def lies(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """A link that loses a bit: one rank's result of one operation is wrong in one place."""
+    true = carrier.calls
+
+    def calls(world: World, link: str) -> dict[str, object]:
+        def all_to_all(x: torch.Tensor, y: torch.Tensor) -> None:
+            true(world, link)["all_to_all"](x, y)
+            if world.rank == 1 and len(y) == SIZES[1] // 4:
+                y[len(y) // 2] += 1
+
+        return {**true(world, link), "all_to_all": all_to_all}
+
+    carrier.calls = calls  # type: ignore[assignment]
+    yield from quickly(world, settings)
+
+
+def test_a_wrong_result_ends_the_run_with_rank_operation_and_size() -> None:
+    with pytest.raises(
+        LaunchError, match=r"rank 1 raised .*all_to_all of 12288 bytes over gloo: 1 of"
+    ):
+        list(launch.run(lies, QUICK, ranks=2))
+
+
+def one_rank_is_slow(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Rank 1's clock runs on by a second with each reading: its calls take a second longer."""
+    true = time.perf_counter
+    readings = 0
+
+    def clock() -> float:
+        nonlocal readings
+        readings += 1
+        return true() + readings * (world.rank == 1)
+
+    time.perf_counter = clock
+    yield from quickly(world, replace_sizes(settings))
+
+
+def replace_sizes(settings: Settings) -> Settings:
+    return Settings(sizes=SIZES[:1], seed=settings.seed)
+
+
+def test_a_call_takes_as_long_as_its_slowest_rank() -> None:
+    made = {m.id: m for m in launch.run(one_rank_is_slow, QUICK, ranks=2)}
+    blocking = made[call("gloo", "all_reduce", 2, SIZES[0], "blocking").id]
+    assert 1.0 <= blocking.value < 1.5
+    assert 0.5 < blocking.detail["skew"] < 1.5
+
+
+def flagged(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """As on a machine with one core."""
+    collectives.cores = lambda: 1
+    yield from quickly(world, replace_sizes(settings))
+
+
+def test_more_ranks_than_cores_are_flagged(metrics: dict[str, Metric]) -> None:
+    few = {m.id: m for m in launch.run(flagged, QUICK, ranks=2)}
+    assert all(m.detail["oversubscribed"] for m in few.values())
+    if collectives.cores() >= 2:
+        assert not any(m.detail["oversubscribed"] for m in metrics.values())

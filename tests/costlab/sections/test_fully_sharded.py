@@ -1,0 +1,166 @@
+"""Sharded data parallelism: what is hidden, what is held, and what the arithmetic says."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from costlab.contestants import fsdp as contestants
+from costlab.contestants.fsdp import Training
+from costlab.contestants.rounds import Rounds
+from costlab.record.settings import Settings
+from costlab.sections.fully_sharded import footprint, fully_sharded, largest, timeline
+from costlab.sections.fully_sharded.footprint import Model
+from costlab.sections.fully_sharded.live_bytes import LiveBytes
+from costlab.sections.fully_sharded.timeline import Span
+from costlab.sections.silent_axis import SilentAxis
+from shardlab.comm import World
+from shardlab.proofs.ledger import Ledger
+
+HIDDEN = 64
+MIB = 1 << 20
+PEAKS = ("shardlab.gloo", "torch-fsdp1.gloo", "torch-ddp.gloo", "formula")
+NAMED = "fsdp.h8.hidden-share.shardlab.gloo"
+
+
+def test_live_bytes_rise_with_a_tensor_and_fall_when_it_goes() -> None:
+    with LiveBytes() as live:
+        kept = torch.zeros(MIB)
+        gone = torch.zeros(2 * MIB)
+        assert live.now == 12 * MIB
+        view = gone[:1]
+        del gone
+        assert live.now == 12 * MIB  # the view holds all of it
+        del view
+        assert (live.now, live.peak) == (4 * MIB, 12 * MIB)
+        kept.untyped_storage().resize_(0)
+        live.reset()
+        assert (live.now, live.peak) == (0, 0)
+
+
+def test_live_bytes_count_a_tensor_that_lies_where_another_lay() -> None:
+    with LiveBytes() as live:
+        for _ in range(3):
+            again = torch.zeros(MIB)
+            assert live.now == 4 * MIB
+            del again
+
+
+def silent_step(world: World) -> tuple[float, int]:
+    axis = SilentAxis(2, world.rank)
+    training = Training(world, lambda _, gpt: contestants.ours(axis, gpt), HIDDEN)
+    with Ledger() as ledger:
+        training.step()
+        loss = training.step()
+    return loss, len(ledger.entries)
+
+
+def test_a_silent_step_runs_and_sends_nothing(pool: Any) -> None:
+    for loss, sent in pool(2).run(silent_step):
+        assert math.isfinite(loss)
+        assert sent == 0
+
+
+def held(world: World) -> dict[str, footprint.Footprint]:
+    return {
+        "fsdp": footprint.measured(world, lambda w, gpt: contestants.ours(w.whole, gpt), HIDDEN),
+        "fsdp1": footprint.measured(world, contestants.fsdp1, HIDDEN),
+        "ddp": footprint.measured(world, contestants.ddp, HIDDEN),
+    }
+
+
+def test_what_is_held_is_what_the_arithmetic_says(pool: Any) -> None:
+    model = fully_sharded._model(HIDDEN)
+    for found in pool(2).run(held):
+        for one in ("fsdp", "fsdp1"):  # ours, and PyTorch's
+            assert found[one].state == pytest.approx(footprint.sharded(model, 2), rel=0.02)
+        buckets = 4 * model.parameters
+        assert found["ddp"].state == pytest.approx(footprint.replicated(model) + buckets, rel=0.02)
+        peak = footprint.sharded_peak(model, 2, found["ddp"].activations + fully_sharded.LOGITS)
+        assert found["fsdp"].peak == pytest.approx(peak, rel=0.1)
+        assert found["fsdp"].peak < found["ddp"].peak
+
+
+@pytest.mark.parametrize(("step", "cost"), [(2.0, 0.0), (4.0, 0.5), (1.6, -0.25)])
+def test_the_cost_of_communication_is_what_a_step_would_save_without_it(
+    step: float, cost: float
+) -> None:
+    times = {"shardlab.gloo": [step] * 3, "silent": [2.0] * 3, "communication": [1.0] * 3}
+    found = {metric.id: metric for metric in fully_sharded.shares_of(128, times, 2, "gloo")}
+    saved = found["fsdp.h128.communication-cost.shardlab.gloo"]
+    assert saved.how == "derived"
+    assert [saved.low, saved.value, saved.high] == pytest.approx([cost] * 3)
+
+
+def shared(world: World) -> Any:
+    """What the ranks' timelines say, rank 1's of twice as much hidden as rank 0's."""
+    step = [Span("rank 0 compute", "", 0, 1 + world.rank), Span("rank 0 communication", "", 0, 4)]
+    with patch.object(timeline, "steps", lambda *_: itertools.repeat(step)):
+        *said, metric = fully_sharded.hidden_share(world, 8, 5)
+    assert said[-2] == "hidden 8: timeline 5 of 5"  # a rank that says nothing is taken for hung
+    return metric
+
+
+def test_the_hidden_share_is_the_mean_over_the_ranks(pool: Any) -> None:
+    for found in pool(2).run(shared):
+        assert (found.id, found.how, found.samples) == (NAMED, "measured", 5)
+        assert [found.low, found.value, found.high] == [0.375] * 3
+
+
+def measured(world: World) -> list[str]:
+    brief = Rounds(seconds=0, least=2, most=2, warmup=0)
+    with (
+        patch.object(fully_sharded, "HIDDEN", {"quick": (8,)}),
+        patch.dict(fully_sharded.PLANS, quick=brief),
+        patch.dict(fully_sharded.STEPS, quick=2),
+        patch.object(timeline, "record", partial(timeline.record, hidden=8)),
+    ):
+        found = list(fully_sharded.measure(world, Settings()))
+    return [metric.id for metric in found if not isinstance(metric, str)]
+
+
+def test_the_section_has_steps_ratios_memory_and_a_timeline(pool: Any) -> None:
+    names, others = pool(2).run(measured)
+    assert len(set(names)) == len(names)
+    wanted = {
+        *(f"fsdp.h8.step.{name}" for name in fully_sharded.names("gloo")),
+        *(f"fsdp.h8.ratio.shardlab.{name}.gloo" for name in fully_sharded.THEIRS),
+        *(f"fsdp.h8.ratio.torch-{name}.torch-ddp.gloo" for name in ("fsdp1", "fsdp2")),
+        *(f"fsdp.h8.peak.{name}" for name in PEAKS),
+        "fsdp.h8.hidden-share.shardlab.gloo", "fsdp.h8.communication-cost.shardlab.gloo",
+        "fsdp.largest.replicated.80GiB", "fsdp.largest.sharded-8.80GiB",
+    }  # fmt: skip
+    assert wanted <= set(names)
+    assert any(name.startswith("timeline.") for name in names)
+    assert [n for n in names if n in wanted] == [n for n in others if n in wanted]
+
+
+def test_the_largest_model_fits_and_the_next_does_not() -> None:
+    card = largest.CARDS["80GiB"]
+    found = largest.largest(lambda model: footprint.replicated(model) <= card)
+    hidden = found.root // largest.VOCAB
+    assert (
+        footprint.replicated(found)
+        <= card
+        < footprint.replicated(largest.family(hidden + largest.STEP))
+    )
+
+
+def test_sharding_over_eight_cards_holds_a_larger_model() -> None:
+    found = {metric.id: metric for metric in largest.metrics()}
+    alone, eight = (found[f"fsdp.largest.{n}.80GiB"].value for n in ("replicated", "sharded-8"))
+    assert 4 < eight / alone < 8  # not eight times: some parameters are whole at any moment
+    assert all(metric.how == "modelled" for metric in found.values())
+
+
+def test_the_peak_is_where_activations_or_gradients_are_most() -> None:
+    model = Model(parameters=1000, root=100, block=225)
+    whole = 4 * (100 + 2 * 225)
+    assert footprint.sharded_peak(model, 2, 10**6) == 6000 + whole + 10**6
+    assert footprint.sharded_peak(model, 2, 0) == 8000 + whole + 4 * 325

@@ -1,0 +1,64 @@
+"""The pipeline section: bubbles of real runs against theory, and what the stages hold."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from costlab.contestants import bubble
+from costlab.contestants.rounds import Rounds
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.sections import pipeline
+from shardlab.comm import World
+from shardlab.pipeline.action import Backward, Forward
+from shardlab.pipeline.timeline import Span
+
+
+def waiting(world: World, schedule: str) -> list[Metric]:
+    timelines = bubble.measured(
+        world, kind="wait", schedule=schedule, microbatches=4, rounds=3, seconds=0.02
+    )
+    return list(pipeline.metrics(schedule, world.size, 4, timelines, kind="wait"))
+
+
+@pytest.mark.parametrize(("schedule", "live"), [("gpipe", 4), ("1f1b", 2)])
+def test_a_schedule_leaves_its_bubble_and_holds_its_micro_batches(
+    pool: Any, schedule: str, live: int
+) -> None:
+    found, other = ({m.id: m for m in rank} for rank in pool(2).run(waiting, schedule))
+    start = f"pipeline.{schedule}.p2.m4"
+    assert found[f"{start}.bubble-theory"].value == pytest.approx(1 / 5)
+    assert found[f"{start}.bubble.shardlab.gloo"].value == pytest.approx(1 / 5, abs=0.1)
+    assert found[f"{start}.live.shardlab.gloo"].value == live
+    assert found[f"{start}.live.shardlab.gloo"].how == "counted"
+    assert "waiting" in str(found[f"{start}.bubble.shardlab.gloo"].detail["stages"])
+    assert found == other
+
+
+def test_live_is_the_most_of_any_stage_in_the_order_it_ran() -> None:
+    first = [Forward(0), Forward(1), Backward(0), Backward(1)]
+    last = [Forward(0), Backward(0), Forward(1), Backward(1)]
+    timeline = [[Span(action, 0, 1) for action in stage] for stage in (first, last)]
+    assert bubble.live(timeline) == 2
+    assert bubble.live(timeline[1:]) == 1
+
+
+def beside(world: World) -> list[Metric]:
+    with patch.dict(pipeline.PLANS, quick=Rounds(seconds=0, least=2, most=2, warmup=0)):
+        found = list(pipeline.beside_others(world, Settings()))
+    return [metric for metric in found if isinstance(metric, Metric)]
+
+
+def test_torchs_and_megatrons_pipelines_run_the_same_step(pool: Any) -> None:
+    found = {metric.id: metric for metric in pool(2).run(beside, timeout=120)[0]}
+    assert {
+        f"pipeline.ratio.shardlab.{name}.gloo" for name in ("torch-pipelining", "megatron-core")
+    } < set(found)
+    (ours,), (torchs,) = (
+        found[f"pipeline.step.{code}.gloo"].series for code in ("shardlab", "torch-pipelining")
+    )
+    rounds = [one / other for one, other in zip(ours, torchs, strict=True)]
+    assert found["pipeline.ratio.shardlab.torch-pipelining.gloo"].series == [rounds]

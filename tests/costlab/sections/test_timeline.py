@@ -1,0 +1,141 @@
+"""The timeline of a sharded step: true to the run, whole, and readable elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from costlab.contestants import tutor
+from costlab.record.settings import Settings
+from costlab.sections.fully_sharded import overlap, timeline
+from costlab.sections.fully_sharded.timeline import Span
+from costlab.sections.fully_sharded.watched_axis import WatchedAxis
+from shardlab.comm import World
+
+SPANS = [
+    Span("rank 0 communication", "gather root", 0.0, 0.002),
+    Span("rank 0 compute", "embedding", 0.001, 0.004),
+    Span("rank 1 compute", "embedding", 0.0015, 0.0035),
+]
+
+
+def recorded(world: World) -> list[Span]:
+    return timeline.record(world, Settings(), hidden=64)
+
+
+def test_a_step_shows_every_block_and_every_collective_on_every_rank(pool: Any) -> None:
+    spans, others = pool(2).run(recorded)
+    assert spans == others
+    units = ["root", *(f"block {n}" for n in range(tutor.LAYERS))]
+    for rank in range(2):
+        names = [span.name for span in spans if span.track == f"rank {rank} communication"]
+        gathers = {unit: 1 if unit == "root" else 2 for unit in units}  # forward, backward
+        for unit in units:
+            assert names.count(f"gather {unit}") == gathers[unit], names
+            assert names.count(f"reduce {unit}") == 1, names
+        computed = {span.name for span in spans if span.track == f"rank {rank} compute"}
+        for number, way in itertools.product(range(tutor.LAYERS), ("forward", "backward")):
+            assert f"block {number} {way}" in computed
+        assert {"head and loss", "AdamW"} < computed
+
+
+def test_a_thread_computes_one_thing_at_a_time(pool: Any) -> None:
+    spans = pool(2).run(recorded)[0]
+    assert min(span.start_s for span in spans) == 0
+    assert all(span.start_s < span.end_s for span in spans)
+    for _, track in itertools.groupby(spans, lambda span: span.track):
+        for one, following in itertools.pairwise(
+            sorted((s for s in track if "compute" in s.track), key=lambda s: s.start_s)
+        ):
+            assert one.end_s <= following.start_s
+
+
+def test_a_wait_is_a_gap_in_what_the_thread_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=1.0)
+    clock.perf_counter = lambda: clock.now
+    monkeypatch.setattr(timeline, "time", clock)
+    main = timeline._Main()
+    main.mark("block 0 forward")
+    clock.now = 2.0
+    main.waits(True)
+    clock.now = 5.0
+    main.waits(False)
+    clock.now = 6.0
+    main.mark("")
+    assert main.spans == [("block 0 forward", 1.0, 2.0), ("block 0 forward", 5.0, 6.0)]
+
+
+def test_a_gather_is_started_before_the_unit_before_it_computes(pool: Any) -> None:
+    spans = pool(2).run(recorded)[0]
+    first = {span.name: span for span in reversed(spans) if span.track.startswith("rank 0")}
+    for number in range(1, tutor.LAYERS):
+        ahead = first[f"gather block {number}"].start_s
+        assert ahead < first[f"block {number - 1} forward"].start_s
+
+
+@pytest.mark.parametrize(
+    ("spans", "share"),
+    [
+        ([("communication", 0, 4), ("compute", 0, 8)], 1.0),
+        ([("communication", 0, 4), ("compute", 4, 8)], 0.0),
+        ([("communication", 0, 4), ("compute", 0, 1), ("compute", 3, 8)], 0.5),
+        # Two collectives at once are one time with something under way.
+        ([("communication", 0, 2), ("communication", 1, 4), ("compute", 0, 2)], 0.5),
+        ([("communication", 6, 8), ("communication", 0, 2), ("compute", 1, 7)], 0.5),
+    ],
+)
+def test_what_is_hidden_is_under_way_while_the_rank_computes(
+    spans: list[tuple[str, float, float]], share: float
+) -> None:
+    found = [Span(f"rank 0 {kind}", "", begin, end) for kind, begin, end in spans]
+    assert overlap.hidden_share(found) == pytest.approx(share)
+
+
+def test_without_communication_nothing_can_be_hidden() -> None:
+    with pytest.raises(ValueError, match="no collective was under way"):
+        overlap.hidden_share([Span("rank 0 compute", "", 0, 1)])
+
+
+def landed(world: World) -> list[str]:
+    waits: list[bool] = []
+    axis = WatchedAxis(world, lambda kind, *_: kind, waits.append)
+    pending = axis.start_all_gather(torch.ones(4))
+    give_up = time.monotonic() + 10
+    while not axis.flights and time.monotonic() < give_up:
+        pass
+    assert axis.flights and not waits
+    assert pending.wait().tolist() == [1.0] * 4 * world.size
+    assert waits == [True, False]
+    return [flight.name for flight in axis.flights]
+
+
+def test_a_collective_lands_when_its_messages_have_come_not_when_it_is_waited_for(
+    pool: Any,
+) -> None:
+    assert pool(2).run(landed) == [["all_gather"]] * 2
+
+
+def test_a_result_gives_the_spans_back() -> None:
+    again = timeline.spans(timeline.metrics(SPANS))
+    assert [span[:2] for span in again] == [span[:2] for span in SPANS]
+    assert [span[2:] for span in again] == [pytest.approx(span[2:]) for span in SPANS]
+
+
+def test_perfetto_reads_a_process_a_rank_and_a_thread_a_track(tmp_path: Path) -> None:
+    timeline.write(SPANS, tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    complete = [event for event in events if event["ph"] == "X"]
+    assert [(e["pid"], e["tid"], e["name"]) for e in complete] == [
+        (0, 1, "gather root"), (0, 0, "embedding"), (1, 0, "embedding"),
+    ]  # fmt: skip
+    assert complete[1]["ts"] == pytest.approx(1000)
+    assert complete[1]["dur"] == pytest.approx(3000)
+    named = [(e["name"], e["pid"], e["args"]["name"]) for e in events if e["ph"] == "M"]
+    assert len(named) == len(set(named)) == 5

@@ -1,0 +1,227 @@
+"""Two results side by side: what differs beyond noise, and what is the same.
+
+One metric says little: of three hundred some always stand out by chance. So metrics are judged by
+*family*, what is measured the same way at several sizes: its change is the median of its members'
+ratios. A family differs when its change is larger than two runs of the same code on the same
+machine show (`NOISE`), larger than the scatter of its members allows, and most of its members agree
+on the direction; of a family of few, half of the members' spreads must lie apart besides. What is
+counted has no noise: any change of it is one.
+
+A machine that is slower altogether, for a minute or for ever, moves all families alike. That is
+told as one finding, and families are then judged against it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from rich.table import Table
+
+from costlab.record.disturbed import said
+from costlab.record.names import family_of, parse
+from costlab.record.provenance import MACHINE
+from costlab.record.quantity import shown
+from costlab.record.result import Metric, Result
+from costlab.record.terminal import console as terminal
+
+# What a family's change may be by chance, beside the machine's: in repeated runs on two cores the
+# changes of families of 15 and more had a standard deviation of 0.045.
+NOISE = {"s": 0.12, "B/s": 0.12, "ratio": 0.10, "share": 0.10, "B": 0.02}
+ERRORS = 2.5  # standard errors, from how its members scatter, that a change must exceed besides
+AGREE = 0.75  # of a family's members that change the way it does
+WHOLE = 0.12  # what all of a machine's times together may change by: they drift by 7 % and more
+_FEW = 6  # members: of fewer, what lies between launches and rounds is not averaged out
+_FAMILIES_OF_A_WHOLE = 6  # fewer families than these say nothing of a machine altogether
+
+
+class Family(msgspec.Struct, frozen=True):
+    """Metrics measured alike at several sizes, in both results.
+
+    Args:
+        name: their ids, with a star for the size.
+        unit: of the metrics.
+        change: the median of other/one.
+        least, most: the quartiles of other/one.
+        members: how many there are in both.
+        beyond: whether it differs beyond noise.
+    """
+
+    name: str
+    unit: str
+    change: float
+    least: float
+    most: float
+    members: int
+    beyond: bool
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """What two results have in common, and what not.
+
+    Args:
+        whole: the change of all times together; `whole_beyond` whether that is more than noise.
+        families: of measured metrics.
+        counts: ids of what was counted and differs.
+        missing: how many metrics only one of them has, or has on that device, by topic.
+        machines: what differs of the machines, or makes a run of little worth, a line each.
+        differs: whether there is any difference beyond noise.
+    """
+
+    whole: float
+    whole_beyond: bool
+    families: list[Family]
+    counts: list[str]
+    missing: dict[str, int]
+    machines: list[str]
+    differs: bool
+
+
+def compare(one: Result, other: Result) -> Compared:
+    """Put two results side by side."""
+    mine, theirs = one.metrics(), other.metrics()
+    common = [
+        (mine[name], theirs[name])
+        for name in mine
+        if name in theirs and mine[name].device == theirs[name].device
+    ]
+    whole = _whole(common)
+    whole_beyond = abs(math.log(whole)) > math.log1p(WHOLE)
+    families = [
+        _family(name, pairs, whole if pairs[0][0].unit == "s" else 1.0)
+        for name, pairs in _by_family(common).items()
+    ]
+    counts = [
+        f"{a.id}: {shown(a)}, {shown(b)}"
+        for a, b in common
+        if a.how == "counted" and a.unit in ("count", "B") and a.value != b.value
+    ]
+    both = {one.id for one, _ in common}
+    missing = Counter(parse(name).topic for name in mine.keys() | theirs.keys() if name not in both)
+    return Compared(
+        whole=whole,
+        whole_beyond=whole_beyond,
+        families=families,
+        counts=counts,
+        missing=dict(missing),
+        machines=_machines(one, other),
+        differs=whole_beyond or bool(counts) or any(family.beyond for family in families),
+    )
+
+
+def _by_family(common: Iterable[tuple[Metric, Metric]]) -> dict[str, list[tuple[Metric, Metric]]]:
+    families: dict[str, list[tuple[Metric, Metric]]] = {}
+    for one, other in common:
+        if one.name.topic == "timeline":  # one step's picture, no statistic
+            continue
+        if one.how == "measured" and one.value > 0 and other.value > 0 and one.unit in NOISE:
+            families.setdefault(family_of(one.id), []).append((one, other))
+    return families
+
+
+def _whole(common: list[tuple[Metric, Metric]]) -> float:
+    """Return the change of a machine's times altogether: the median family's."""
+    changes = [
+        statistics.median(math.log(other.value / one.value) for one, other in pairs)
+        for pairs in _by_family(common).values()
+        if pairs[0][0].unit == "s"
+    ]
+    return math.exp(statistics.median(changes)) if len(changes) >= _FAMILIES_OF_A_WHOLE else 1.0
+
+
+def _family(name: str, pairs: list[tuple[Metric, Metric]], whole: float) -> Family:
+    logs = sorted(math.log(other.value / one.value) for one, other in pairs)
+    middle = statistics.median(logs)
+    beside = [log - math.log(whole) for log in logs]  # beside the machine altogether
+    shift = statistics.median(beside)
+    agreeing = sum(1 for log in beside if log * shift > 0) / len(beside)
+    noise = max(math.log1p(NOISE[pairs[0][0].unit]), ERRORS * _error(logs))
+    apart = sum(_apart(one, other) for one, other in pairs)
+    clear = len(pairs) >= _FEW or apart >= len(pairs) / 2
+    quarter = len(logs) // 4
+    return Family(
+        name=name,
+        unit=pairs[0][0].unit,
+        change=math.exp(middle),
+        least=math.exp(logs[quarter]),
+        most=math.exp(logs[-1 - quarter]),
+        members=len(logs),
+        beyond=abs(shift) > noise and agreeing >= AGREE and clear,
+    )
+
+
+def _error(logs: Sequence[float]) -> float:
+    """Return the standard error of the median of sorted logarithms, from their quartiles."""
+    quarter = len(logs) // 4
+    deviation = (logs[-1 - quarter] - logs[quarter]) / 1.35
+    return 1.25 * deviation / math.sqrt(len(logs))
+
+
+def _apart(one: Metric, other: Metric) -> bool:
+    """Whether two metrics' spreads don't touch."""
+    if None in (one.low, one.high, other.low, other.high):
+        return True
+    assert one.low is not None and one.high is not None
+    assert other.low is not None and other.high is not None
+    return one.high < other.low or other.high < one.low
+
+
+_BUSY = 1.0  # load of a core before a run, above which its times say little
+
+
+def _machines(one: Result, other: Result) -> list[str]:
+    lines = [
+        f"another {name}: {one.provenance.get(name, '–')}, {other.provenance.get(name, '–')}"
+        for name in MACHINE
+        if one.provenance.get(name) != other.provenance.get(name)
+    ]
+    for which, result in (("first", one), ("second", other)):
+        load, cores = result.provenance.get("load-before"), result.provenance.get("cores")
+        if isinstance(load, float) and isinstance(cores, int) and load > _BUSY * cores:
+            lines.append(f"the {which} began on a busy machine: load {load:g} on {cores} cores")
+        for name, section in result.sections.items():
+            if section.load and section.load.spoiled:
+                lines.append(f"the {which}, {name}: {said(section.load).en}")
+    return lines
+
+
+def show(compared: Compared, one: str, other: str) -> None:
+    """Print a comparison: what differs first, then the rest in short."""
+    console = terminal()
+    for line in compared.machines:
+        console.print(f"[yellow]{line}[/]")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("measured alike", "of", f"{other} / {one}", "quartiles", ""):
+        table.add_column(column, justify="left" if column in ("measured alike", "") else "right")
+    for family in sorted(compared.families, key=lambda f: (not f.beyond, f.name)):
+        table.add_row(
+            family.name,
+            str(family.members),
+            f"{family.change:.2f}×",
+            f"[dim]{family.least:.2f} – {family.most:.2f}[/]",
+            f"[bold red]{told(family.change, family.unit)}[/]" if family.beyond else "",
+        )
+    console.print(table)
+    for line in compared.counts:
+        console.print(f"[bold red]counted otherwise[/]  {line}")
+    for name, number in compared.missing.items():
+        console.print(f"[dim]in one of them only: {number} of {name}.*[/]")
+    said = f"all times together: {compared.whole:.2f}×"
+    console.print(f"[bold red]{said}: beyond noise[/]" if compared.whole_beyond else said)
+    beyond = sum(family.beyond for family in compared.families)
+    console.print(
+        f"[bold]{beyond} of {len(compared.families)} families differ beyond noise[/]"
+        if compared.differs
+        else "[bold green]the same within noise[/]"
+    )
+
+
+def told(change: float, unit: str) -> str:
+    """Say a change in words: "20 % slower"."""
+    per_cent = f"{abs(change - 1) * 100:.0f} %"
+    if unit == "s":
+        return f"{per_cent} {'slower' if change > 1 else 'faster'}"
+    return f"{per_cent} {'more' if change > 1 else 'less'}"

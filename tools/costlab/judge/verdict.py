@@ -1,0 +1,209 @@
+"""Verdicts: each claim's tests against what was measured, spread included.
+
+A comparison passes where it would pass at every end of the spread, fails where it would fail at
+every end, and is undecided in between. A case holds when all its comparisons pass. A claim *holds*
+when all its cases do, is *refuted* when none does, and *holds only if* some do and some don't.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from costlab.judge.claims import Case, Claim, Comparison, VerdictWord
+from costlab.record.quantity import shown, shown_value
+from costlab.record.result import Metric
+
+Provenance = Mapping[str, Any]
+
+_PARTS = re.compile(r"(\d+)")
+# As a driver's topology matrix says it: NV with the number of links.
+_NVLINK = re.compile(r"\bNV\d+\b|nvlink", re.IGNORECASE)
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What became of a claim, and on what evidence, in a line."""
+
+    number: int
+    id: str
+    verdict: VerdictWord
+    evidence: str
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A comparison made: `passed` is None where it is undecided or a metric is `missing`."""
+
+    test: Comparison
+    metric: Metric | None
+    other: Metric | None
+    passed: bool | None
+    missing: str = ""
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A case judged: `passed` is None where nothing decides it."""
+
+    case: Case
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether all comparisons pass; one that fails decides, whatever the others may be."""
+        answers = [outcome.passed for outcome in self.outcomes]
+        if False in answers:
+            return False
+        return None if None in answers else True
+
+    @property
+    def missing(self) -> bool:
+        """Whether it is undecided for want of a metric."""
+        return self.passed is None and any(outcome.missing for outcome in self.outcomes)
+
+
+def judge(
+    claims: Iterable[Claim], metrics: Mapping[str, Metric], provenance: Provenance
+) -> list[Verdict]:
+    """Judge every claim on one run.
+
+    Args:
+        claims: in the order of the answer.
+        metrics: the run's, by id.
+        provenance: the run's; says what the machine has.
+    """
+    return [_verdict(claim, metrics, provenance) for claim in claims]
+
+
+def _verdict(claim: Claim, metrics: Mapping[str, Metric], provenance: Provenance) -> Verdict:
+    cited = "; ".join(cite.lines for cite in claim.cite)
+    if claim.verdict:
+        return Verdict(claim.number, claim.id, claim.verdict, f"read in {cited}")
+    cases = examine(claim, metrics)
+    lacking = [need for need in claim.needs if need not in offers(provenance)]
+    word: VerdictWord = "not measurable here" if lacking else of_cases(cases)
+    said = [f"needs {need}" for need in lacking] or [_said(one) for one in cases]
+    if claim.machine_bound and not lacking:
+        said.append(f"on {machine(provenance, _devices(cases))}")
+    return Verdict(claim.number, claim.id, word, "; ".join([*said, *([cited] if cited else [])]))
+
+
+def of_cases(cases: Iterable[Judged]) -> VerdictWord:
+    """Return the verdict that some judged cases come to."""
+    cases = [one for one in cases if one.passed is not None or not one.case.optional]
+    answers = {one.passed for one in cases if one.passed is not None}
+    if answers == {True, False}:
+        return "holds only if"
+    if not answers or any(one.missing for one in cases):
+        return "not measurable here"
+    return "holds" if True in answers else "refuted"
+
+
+def examine(claim: Claim, metrics: Mapping[str, Metric]) -> list[Judged]:
+    """Judge a claim's cases, one for each metric that a case is tried on."""
+    judged = []
+    for case in claim.case:
+        for name in _each(case, metrics):
+            tests = (
+                msgspec.structs.replace(test, metric=test.metric or name) for test in case.tests
+            )
+            judged.append(Judged(case, tuple(_compared(test, metrics) for test in tests)))
+    return judged
+
+
+def _each(case: Case, metrics: Mapping[str, Metric]) -> list[str]:
+    """Return the ids that a case is tried on, in natural order; where there are none, what was."""
+    found = [name for name, metric in metrics.items() if case.each and metric.name.fits(case.each)]
+    return sorted(found, key=_natural) or [" ".join(str(value) for value in case.each.values())]
+
+
+def _natural(name: str) -> list[int | str]:
+    return [int(part) if part.isdigit() else part for part in _PARTS.split(name)]
+
+
+def _compared(test: Comparison, metrics: Mapping[str, Metric]) -> Outcome:
+    metric, other = metrics.get(test.metric), metrics.get(test.than) if test.than else None
+    wanted = [test.metric, *([test.than] if test.than else [])]
+    missing = next((name for name in wanted if name not in metrics), "")
+    if missing or metric is None:
+        return Outcome(test, metric, other, None, missing)
+    ends = _ends(metric, test)
+    against = _ends(other, test) if other else (test.value or 0.0,)
+    if not ends or not against:
+        return Outcome(test, metric, other, None, f"{test.metric}: {test.field}")
+    answers = {_holds(test, one, two) for one in ends for two in against}
+    return Outcome(test, metric, other, answers.pop() if len(answers) == 1 else None)
+
+
+def _ends(metric: Metric, test: Comparison) -> tuple[float, ...]:
+    """Return what a test must hold for: the value, and either end of its spread."""
+    if test.field != "value":
+        value = metric.detail.get(test.field)
+        return (float(value),) if isinstance(value, int | float) else ()
+    return tuple(end for end in (metric.value, metric.low, metric.high) if end is not None)
+
+
+def _holds(test: Comparison, one: float, two: float) -> bool:
+    near = abs(one - two) <= test.tolerance * abs(two)
+    ordered = {"<": one < two, "<=": one <= two, ">": one > two, ">=": one >= two}
+    return {"==": near, "!=": not near, **ordered}[test.op]
+
+
+def _said(judged: Judged) -> str:
+    said = ", ".join(_outcome_said(outcome) for outcome in judged.outcomes)
+    answer = {True: "yes", False: "no", None: "undecided"}[judged.passed]
+    where = f"{judged.case.words.en}: " if judged.case.words else ""
+    return f"{where}{said}: {answer}"
+
+
+def _outcome_said(outcome: Outcome) -> str:
+    test = outcome.test
+    if outcome.missing or outcome.metric is None:
+        return f"{outcome.missing} was not measured"
+    found = shown(outcome.metric) if test.field == "value" else outcome.metric.detail[test.field]
+    against = f"{test.than} ({shown(outcome.other)})" if outcome.other else target(outcome)
+    return f"{test.metric} = {found} {test.op} {against}"
+
+
+def target(outcome: Outcome) -> str:
+    """Return the value that a test compares with, as its metric is written."""
+    value = outcome.test.value or 0.0
+    plain = outcome.metric is None or outcome.test.field != "value"
+    return f"{value:g}" if plain or not outcome.metric else shown_value(outcome.metric, value)
+
+
+def offers(provenance: Provenance) -> set[str]:
+    """Return which of the things that claims may need the run's machine has."""
+    gpus = provenance.get("gpus") or []
+    count = len(gpus) if isinstance(gpus, list) else int(gpus)
+    links = provenance.get("links") or []
+    links = [links] if isinstance(links, str) else links
+    nvlink = any(_NVLINK.search(str(link)) for link in links)
+    offered = {"gpu": count >= 1, "gpus": count >= 2, "nvlink": nvlink}
+    return {name for name, there in offered.items() if there}
+
+
+def _devices(cases: Iterable[Judged]) -> set[str]:
+    """Return the devices of everything that the cases compare."""
+    compared = [outcome for case in cases for outcome in case.outcomes]
+    metrics = [metric for one in compared for metric in (one.metric, one.other) if metric]
+    return {metric.device for metric in metrics if metric.device}
+
+
+def machine(provenance: Provenance, devices: Iterable[str] = ()) -> str:
+    """Return the names of the devices that numbers are from: GPUs, processor and cores, or both.
+
+    Args:
+        provenance: of the run.
+        devices: "cpu", "cuda"; where none is said, the run's GPUs if it has any.
+    """
+    gpus = provenance.get("gpus")
+    gpus = gpus if isinstance(gpus, list) else []
+    name = provenance.get("processor", "an unnamed processor")
+    names = {
+        "cpu": f"{name}, {provenance.get('cores', '?')} cores",
+        "cuda": f"{len(gpus)} × {gpus[0]}" if gpus else "GPUs unnamed",
+    }
+    wanted = set(devices) or {"cuda" if gpus else "cpu"}
+    return "; ".join(names.get(device, device) for device in sorted(wanted))

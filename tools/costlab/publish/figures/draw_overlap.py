@@ -1,0 +1,121 @@
+"""One fully sharded step of rank 0 as it happened: compute above, gathers and reductions below.
+
+Collectives are in flight together: a gather ahead of need beside the reduction of the unit before.
+So each kind has lanes of its own, as many as it takes that none lies over another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from costlab.publish.figures.plotting import Shade
+from costlab.record.result import Metric
+from costlab.record.whose import whose
+
+_TOPIC = "timeline"
+TRACKS = ("compute", "communication")
+GROUPS = ("compute", "gather", "reduce")
+
+
+class Span(NamedTuple):
+    """Something on a track of rank 0, in seconds."""
+
+    track: str
+    name: str
+    start: float
+    length: float
+
+
+def spans(metrics: Mapping[str, Metric]) -> list[Span]:
+    """Return rank 0's spans, from the metrics that `timeline` keeps them as."""
+    found = []
+    for metric in metrics.values():
+        rank, _, track = str(metric.detail.get("track", "")).removeprefix("rank ").partition(" ")
+        if metric.name.topic == _TOPIC and rank == "0" and track in TRACKS:
+            start = float(metric.detail["start"])
+            found.append(Span(track, str(metric.detail["name"]), start, metric.value))
+    return found
+
+
+def _of_step(metric: Metric) -> bool:
+    return metric.name.topic == _TOPIC and bool(metric.device)
+
+
+def kind(span: Span) -> int:
+    """Return which colour: forward, backward, optimizer, gather, reduce."""
+    if span.track == "communication":
+        return 3 if span.name.startswith("gather") else 4
+    return 1 if span.name.endswith("backward") else 2 if span.name == "AdamW" else 0
+
+
+def group(span: Span) -> str:
+    """Return which of GROUPS a span belongs to."""
+    return "compute" if span.track == "compute" else GROUPS[kind(span) - 2]
+
+
+def lanes(found: Iterable[Span]) -> dict[str, list[list[Span]]]:
+    """Return each group's lanes, from the first down; spans of a lane follow one another."""
+    placed: dict[str, list[list[Span]]] = {name: [] for name in GROUPS}
+    for span in sorted(found, key=lambda span: span.start):
+        mine = placed[group(span)]
+        free = [lane for lane in mine if lane[-1].start + lane[-1].length <= span.start]
+        if free:
+            free[0].append(span)
+        else:
+            mine.append([span])
+    return {name: mine for name, mine in placed.items() if mine}
+
+
+def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
+    """Draw the lanes, groups apart; tell whether there was a timeline."""
+    found = spans(metrics)
+    if not found:
+        return False
+    start = min(span.start for span in found)
+    length = max(span.start + span.length for span in found) - start
+    top, marks = 0.0, []
+    for name, mine in lanes(found).items():
+        for depth, lane in enumerate(mine):
+            for span in lane:
+                _bar(axes, shade, span._replace(start=span.start - start), top - depth, length)
+        marks.append((top - (len(mine) - 1) / 2, name))
+        top -= len(mine) + 0.3
+    axes.set_yticks([place for place, _ in marks], [name for _, name in marks])
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlim(0, length * 1e3)
+    axes.set_ylim(top + 0.6, 1.5)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+    device = next((f", on a {whose(one).device}" for one in metrics.values() if _of_step(one)), "")
+    axes.set_xlabel(f"milliseconds{device}")
+    _legend(axes, shade)
+    return True
+
+
+def _bar(axes: Any, shade: Shade, span: Span, place: float, length: float) -> None:
+    colour, soft = shade.series[kind(span)], shade.soft[kind(span)]
+    left, width = span.start * 1e3, span.length * 1e3
+    axes.barh(place, width, left=left, height=0.76, color=soft, edgecolor=colour, linewidth=1.1)
+    label = _label(span, span.length / length)
+    axes.text(left + width / 2, place, label, ha="center", va="center", fontsize=8.5)
+
+
+def _label(span: Span, share: float) -> str:
+    """Return what fits into a span: its name, its number, or nothing."""
+    number = "".join(part for part in span.name if part.isdigit())
+    short = span.name.replace("block ", "").replace("forward", "fwd").replace("backward", "bwd")
+    if share > 0.012 * len(short):
+        return short
+    return number if share > 0.016 else ""
+
+
+def _legend(axes: Any, shade: Shade) -> None:
+    from matplotlib.patches import Patch
+
+    names = ("forward", "backward", "optimizer", "gather", "reduce")
+    handles = [
+        Patch(facecolor=shade.soft[i], edgecolor=shade.series[i], label=name)
+        for i, name in enumerate(names)
+    ]
+    axes.legend(handles=handles, loc="upper center", ncols=len(names), fontsize=9)

@@ -1,0 +1,105 @@
+"""Tensor parallelism's speed-up against the hidden size, over each link, and the crossover.
+
+Beside it the speed-up of one process that is given as many threads as there are ranks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from costlab.publish.figures.draw_all_reduce import MARKS, NAMES
+from costlab.publish.figures.plotting import Shade
+from costlab.record.names import Name, Wanted
+from costlab.record.quantity import shown
+from costlab.record.result import Metric
+from costlab.record.whose import whose
+
+_POINT: Wanted = {
+    "topic": "tp",
+    "what": ("speedup", "speedup-of-threads"),
+    "ranks": 0,
+}
+IDEAL = 2.0
+TUTOR = 128  # its hidden size
+THREADS = "threads"
+Points = list[tuple[int, Metric]]
+
+
+def lines(metrics: Mapping[str, Metric]) -> dict[str, Points]:
+    """Return the points of each line by hidden size: two ranks a link, then one process' threads.
+
+    All are over one process kept to one thread, as each of two ranks is.
+    """
+    found: dict[str, Points] = defaultdict(list)
+    for metric in metrics.values():
+        if metric.name.fits(_POINT):
+            found[metric.name.link or THREADS].append((metric.name.hidden, metric))
+    order = sorted(found, key=lambda line: (line == THREADS, line))
+    return {line: sorted(found[line], key=lambda point: point[0]) for line in order}
+
+
+def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
+    """Draw a line a link, and one process' threads; tell whether there was any."""
+    drawn = lines(metrics)
+    if not drawn:
+        return False
+    every = sorted({hidden for points in drawn.values() for hidden, _ in points})
+    axes.axhline(1, color=shade.ink, linewidth=1)
+    axes.axhline(IDEAL, color=shade.ink, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.6)
+    axes.annotate(
+        "twice as fast: nothing but compute", (every[0], IDEAL), (0, 4),
+        textcoords="offset points", fontsize=9, alpha=0.8,
+    )  # fmt: skip
+    for place, (line, points) in enumerate(drawn.items()):
+        _line(axes, shade.series[place], MARKS[place], line, points)
+        crossover = Name("tp", "crossover", code="shardlab", link=line)
+        _crossover(axes, shade, shade.series[place], metrics.get(crossover.id))
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(every, [f"{size:,}" for size in every])
+    axes.set_xlabel("hidden size")
+    device = "".join(sorted({f", on a {whose(one).device}" for one in _every(drawn)}))
+    axes.set_ylabel(f"speed-up over one process, one thread{device}".removesuffix(", on a "))
+    axes.set_ylim(0, max(IDEAL * 1.12, axes.get_ylim()[1]))
+    if TUTOR in every:
+        axes.annotate(
+            "the grammar tutor", (TUTOR, 0), (5, 5), textcoords="offset points", fontsize=9,
+            alpha=0.8,
+        )  # fmt: skip
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
+    axes.legend(loc="lower right")
+    return True
+
+
+def _every(drawn: Mapping[str, Points]) -> list[Metric]:
+    return [metric for points in drawn.values() for _, metric in points]
+
+
+def _line(axes: Any, colour: str, mark: str, line: str, points: Points) -> None:
+    values = np.array([one.value for _, one in points])
+    low = np.array([one.low if one.low is not None else one.value for _, one in points])
+    high = np.array([one.high if one.high is not None else one.value for _, one in points])
+    threads = line == THREADS
+    axes.errorbar(
+        [size for size, _ in points], values,
+        yerr=[np.maximum(values - low, 0), np.maximum(high - values, 0)], marker=mark,
+        linestyle=(0, (5, 2)) if threads else "-", color=colour, markersize=6, linewidth=1.8,
+        elinewidth=1.2, zorder=3,
+        label="one process, as many threads" if threads else f"two ranks, {NAMES.get(line, line)}",
+    )  # fmt: skip
+
+
+def _crossover(axes: Any, shade: Shade, colour: str, metric: Metric | None) -> None:
+    if metric is None:
+        return
+    axes.plot(
+        [metric.value], [1], "o", markersize=9, markerfacecolor=shade.paper,
+        markeredgecolor=colour, markeredgewidth=2, zorder=4,
+    )  # fmt: skip
+    axes.annotate(
+        f"crosses at {shown(metric)}", (metric.value, 1), (8, -16),
+        textcoords="offset points", color=colour, fontsize=9.5,
+    )  # fmt: skip

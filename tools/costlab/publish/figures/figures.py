@@ -1,0 +1,82 @@
+"""The figures of the results page, drawn from a result: SVG, in light and in dark.
+
+all-reduce   time against size, over each link, with the pieces of its fit and the plain line
+speed-up     two ranks, and one process' threads, against one thread, by hidden size
+overlap      one fully sharded step: what rank 0 computes, and what it communicates meanwhile
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from costlab.publish.figures import draw_all_reduce, draw_overlap, draw_speedup
+from costlab.publish.figures.plotting import SHADES, Shade, figure, svg
+from costlab.record.result import Metric, Result
+from costlab.record.words import Words, words
+
+FOLDER = "figures"
+Metrics = Mapping[str, Metric]
+
+
+class Drawing(msgspec.Struct, frozen=True):
+    """A figure: where it stands in the page, what is said of it, and who draws it."""
+
+    section: str
+    alternative: Words
+    caption: Words
+    draw: Callable[[Any, Shade, Metrics], bool]
+    height: float = 4.6
+
+
+FIGURES = {
+    "all-reduce": Drawing(
+        "collectives",
+        words("figures.time-of-an-all-reduce-against"),
+        words("figures.points-are-measured-solid-the-fit"),
+        draw_all_reduce.draw,
+    ),
+    "speed-up": Drawing(
+        "tp",
+        words("figures.speed-up-of-two-tensor-parallel"),
+        words("figures.above-1-two-ranks-of-shardlab"),
+        draw_speedup.draw,
+    ),
+    "overlap": Drawing(
+        "fsdp",
+        words("figures.one-fully-sharded-step-of-rank"),
+        words("figures.one-step-of-shardlab-s-mini"),
+        draw_overlap.draw,
+        height=3.4,
+    ),
+}
+
+
+def write(result: Result, lab: Path) -> list[Path]:
+    """Draw what the result has into the lab's figures; what it hasn't is removed there.
+
+    Returns:
+        the files written.
+    """
+    metrics = result.metrics()
+    written = []
+    for stem, one in FIGURES.items():
+        for shade in SHADES:
+            path = lab / FOLDER / f"{stem}-{shade.name}.svg"
+            drawn = _drawn(one, shade, metrics)
+            if drawn:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(drawn, "utf-8")
+                written.append(path)
+            else:
+                path.unlink(missing_ok=True)
+    return written
+
+
+def _drawn(one: Drawing, shade: Shade, metrics: Metrics) -> str:
+    """Return a figure's SVG, or nothing where the result lacks what it shows."""
+    with figure(shade, width=7.2, height=one.height) as (made, axes):
+        return svg(made, one.alternative.en) if one.draw(axes, shade, metrics) else ""

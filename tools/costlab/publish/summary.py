@@ -1,0 +1,129 @@
+"""A result on a terminal: what one looks for first, beside the reference where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table
+
+from costlab.record import options
+from costlab.record.disturbed import said
+from costlab.record.names import Name, Wanted
+from costlab.record.quantity import count, shown, size_name, spread, written
+from costlab.record.result import Load, Metric, Result, ResultError, load
+from costlab.record.terminal import console as terminal
+from costlab.record.whose import whose
+
+# What is worth a line after the whole lab; a section run alone shows all that it has.
+HEADLINES: tuple[Wanted, ...] = (
+    {"topic": "fit", "operation": "all_reduce", "what": ("latency", "bandwidth")},
+    {"topic": "tp", "what": ("speedup", "speedup-over-threads", "crossover")},
+    {"topic": "fsdp", "what": ("ratio", "hidden-share", "communication-cost", "peak")},
+    {"topic": "pipeline", "what": ("bubble", "ratio")},
+    {"topic": "gpu", "what": "efficiency"},
+)
+MANY = 60  # metrics of a section shown line by line
+
+
+def show(result: Result, *, whole: bool) -> None:
+    """Print a result.
+
+    Args:
+        whole: of the whole lab, so headlines only, then the claims.
+    """
+    console = terminal()
+    reference = _reference()
+    for name, section in result.sections.items():
+        if section.status != "complete":
+            console.print(f"[red]{name} broke off: {section.note}[/]")
+        if section.load:  # before any of its numbers
+            _course(console, name, section.load)
+        if name == "collectives":
+            _collectives(console, section.metrics, only="all_reduce" if whole else "")
+            continue
+        metrics = [m for m in section.metrics if not whole or _headline(m.name)]
+        _lines(console, name, metrics[:MANY], reference)
+        if len(metrics) > MANY:
+            console.print(f"  … and {len(metrics) - MANY} more in the file")
+    if whole:
+        from costlab.judge import judging
+
+        console.print("\n[bold]claims[/]")
+        judging.show(judging.verdicts(result))
+
+
+def _course(console: Console, name: str, load: Load) -> None:
+    """Say what else ran meanwhile: in red where the numbers are not to be quoted."""
+    style = "bold red" if load.spoiled else "yellow" if load.dropped else "dim"
+    console.print(f"\n[{style}]{name}: {said(load).en}[/]")
+
+
+def _reference() -> Mapping[str, Metric]:
+    try:
+        return load(options.REFERENCE).metrics() if options.REFERENCE.exists() else {}
+    except ResultError:  # another schema, or half a file: not what this run is about
+        return {}
+
+
+def _headline(name: Name) -> bool:
+    return any(name.fits(wanted) for wanted in HEADLINES)
+
+
+def _lines(
+    console: Console, name: str, metrics: list[Metric], reference: Mapping[str, Metric]
+) -> None:
+    """Print metrics line by line, with the reference's beside them."""
+    if not metrics:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left", title=f"\n[bold]{name}[/]")
+    columns = ["", "on", "here", "spread", "n", *(["reference"] if reference else []), ""]
+    for column in columns:
+        right = column in ("here", "n", "reference")
+        table.add_column(column, justify="right" if right else "left")
+    for metric in metrics:
+        there = [_there(reference.get(metric.id), metric)] if reference else []
+        how = "" if metric.how == "measured" else metric.how
+        mine = (shown(metric), f"[dim]{spread(metric)}[/]", count(metric))
+        table.add_row(metric.id, whose(metric).device, *mine, *there, how)
+    console.print(table)
+
+
+def _there(other: Metric | None, metric: Metric) -> str:
+    """Return the reference's value, and on which device where that is another."""
+    if other is None:
+        return ""
+    elsewhere = "" if other.device == metric.device else f" on {whose(other).device or 'none'}"
+    return f"[dim]{shown(other)}{elsewhere}[/]"
+
+
+def _collectives(console: Console, metrics: list[Metric], *, only: str) -> None:
+    """Print a table for each operation: sizes down, links across."""
+    found = [(one.name, one) for one in metrics]
+    for operation, ranks in dict.fromkeys((one.operation, one.ranks) for one, _ in found):
+        if only and operation != only:
+            continue
+        mine = {one: m for one, m in found if (one.operation, one.ranks) == (operation, ranks)}
+        _curves(console, f"{operation}, {ranks} ranks", mine)
+
+
+def _curves(console: Console, title: str, metrics: Mapping[Name, Metric]) -> None:
+    links = list(dict.fromkeys(one.link for one in metrics))
+    table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left", title=f"\n[bold]{title}[/]")
+    table.add_column("size", justify="right")
+    for link in links:
+        for column in (link, "spread", "busbw", "back-to-back"):
+            table.add_column(column, justify="right", style="dim" if column == "spread" else None)
+    for size in sorted({one.size for one in metrics}):
+        cells = [size_name(size)]
+        by = {(one.link, one.mode): m for one, m in metrics.items() if one.size == size}
+        for link in links:
+            blocking, train = by.get((link, "blocking")), by.get((link, "back-to-back"))
+            if blocking is None:
+                cells += ["", "", ""]
+            else:
+                busbw = written(float(blocking.detail["busbw"]), "B/s")
+                cells += [shown(blocking), spread(blocking), busbw]
+            cells.append(shown(train) if train else "")
+        table.add_row(*cells)
+    console.print(table)

@@ -1,0 +1,94 @@
+"""A table of the results page: which metrics it takes, and what stands beside each value.
+
+A table takes the metrics whose names have the fields that it wants and that no table before it
+took. Each metric has one row, since a row has one quotable value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from costlab.record import quantity
+from costlab.record.names import Name, Wanted
+from costlab.record.result import Metric
+from costlab.record.words import Words
+
+Metrics = Mapping[str, Metric]
+# Fields whose values are words of the bench's own.
+_CODE = ("what", "of", "over", "schedule", "dtype", "card")
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column beside the value: fields of the name, something in the detail, or another metric.
+
+    Args:
+        fields: one, or several in a row, of a name's.
+        detail: what of the detail, in `unit`.
+        other: the fields in which another metric's name differs from the row's; "=over" is what
+            the row's own name has there.
+    """
+
+    title: Words
+    fields: str = ""
+    detail: str = ""
+    unit: str = ""
+    other: Mapping[str, str] = {}
+
+    def cell(self, metric: Metric, metrics: Metrics) -> str:
+        """Return what stands in a metric's row; nothing where there is nothing."""
+        if self.fields:
+            return _said(metric.name, self.fields.split())
+        if self.detail:
+            value = metric.detail.get(self.detail)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return quantity.written(float(value), self.unit)
+            return str(value) if value is not None else ""
+        changed = {
+            field: getattr(metric.name, value[1:]) if value.startswith("=") else value
+            for field, value in self.other.items()
+        }
+        beside = metrics.get(metric.name.but(**changed).id)
+        return quantity.shown(beside) if beside else ""
+
+
+class Table(msgspec.Struct, frozen=True):
+    """One table.
+
+    Args:
+        wanted: which metrics it takes.
+        by: the fields of their names that order them, first to last.
+        folded: hidden behind its title until it is asked for.
+        swept: below it is said where it and the sweep of single collectives disagree.
+    """
+
+    title: Words
+    wanted: Wanted
+    by: str
+    columns: tuple[Column, ...]
+    section: str
+    folded: bool = False
+    swept: bool = False
+
+    def rows(self, metrics: Iterable[Metric]) -> list[Metric]:
+        """Return the metrics that it takes, in natural order."""
+        found = [metric for metric in metrics if metric.name.fits(self.wanted)]
+        fields = self.by.split()
+        return sorted(found, key=lambda one: [_natural(getattr(one.name, f)) for f in fields])
+
+
+def _natural(value: str | int) -> tuple[tuple[int, str], ...]:
+    return tuple(
+        (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(value))
+    )
+
+
+def _said(name: Name, fields: list[str]) -> str:
+    if fields == ["size"]:
+        return quantity.written(float(name.size), "B")
+    said = ".".join(str(getattr(name, field)) for field in fields if getattr(name, field))
+    if fields[0] in _CODE:
+        return f"`{said}`" if said else ""
+    return said.replace("_", "-")

@@ -1,0 +1,94 @@
+"""What a command line asks for, read: ranges of sizes, the device, where the result goes."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).parents[3]
+LAB = ROOT / "experiments" / "35-allreduce-costs"
+LOCAL = LAB / "results" / "local"
+REFERENCE = LAB / "results" / "reference.json"
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_SIZE = re.compile(r"(\d+)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
+
+
+class Sizes(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
+    """A range in powers of two, "1K:64M", or a list, "1K,4K,1M"; K, M and G are 1024s."""
+
+    name = "range"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Return the numbers, ascending."""
+        if isinstance(value, tuple):
+            return value
+        words = str(value).split(":" if ":" in str(value) else ",")
+        numbers = [self._number(word, str(value)) for word in words]
+        if ":" in str(value):
+            if len(numbers) != 2 or numbers[0] > numbers[1]:
+                self.fail(f"{value!r} is no range; write LEAST:MOST, as in 1K:64M")
+            return tuple(doubled(*numbers))
+        return tuple(sorted(set(numbers)))
+
+    def _number(self, word: str, whole: str) -> int:
+        found = _SIZE.fullmatch(word.strip())
+        if not found or int(found[1]) == 0:
+            self.fail(f"{word!r} in {whole!r} is no number above 0; write 64, 1K, 16M or 1G")
+        return int(found[1]) * _UNITS[found[2].upper()]
+
+
+def doubled(least: int, most: int) -> list[int]:
+    """Return least, twice that … up to `most`, which is always among them."""
+    numbers = [least]
+    while numbers[-1] * 2 <= most:
+        numbers.append(numbers[-1] * 2)
+    return numbers if numbers[-1] == most else [*numbers, most]
+
+
+def device(wanted: str) -> str:
+    """Return "cpu" or "cuda"; torch is imported only where a driver is there.
+
+    Raises:
+        click.UsageError: CUDA was asked for and isn't to be had.
+    """
+    if wanted == "cpu" or (wanted == "auto" and not Path("/dev/nvidiactl").exists()):
+        return "cpu"
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if wanted == "cuda":
+        raise click.UsageError("--device cuda: torch finds no GPU that it can use")
+    return "cpu"
+
+
+def gpus() -> int:
+    """Return how many GPUs torch finds."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def new_file() -> Path:
+    """Return a file for a result that starts now, in the folder that git ignores."""
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
+    return LOCAL / f"{stamp}.json"
+
+
+def newest() -> Path | None:
+    """Return this machine's last result, or the committed reference, or None."""
+    found = sorted(LOCAL.glob("*.json"))
+    if found:
+        return found[-1]
+    return REFERENCE if REFERENCE.exists() else None
+
+
+def pages() -> list[Path]:
+    """Return the workbook's own pages, which may quote a result."""
+    folders = (ROOT / folder for folder in ("docs", "experiments", "solutions"))
+    return sorted(path for folder in folders for path in folder.rglob("*.md"))

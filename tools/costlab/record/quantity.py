@@ -1,0 +1,79 @@
+"""How a number is written: two or three digits and a unit, the same in every language.
+
+What a note quotes must equal its row to the letter, in both languages: so a point is a point, units
+are symbols, and one function writes every value.
+"""
+
+from __future__ import annotations
+
+from costlab.record.result import Metric
+
+_TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+_RATES = (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1.0))
+_COUNTS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
+_SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
+
+
+def shown(metric: Metric) -> str:
+    """Return a metric's value with its unit: "1.24 ms", "0.81×", "37 %", "2"."""
+    return shown_value(metric, metric.value)
+
+
+def shown_value(metric: Metric, value: float) -> str:
+    """Return another value as the metric's own is written, an end of its spread for instance."""
+    return written(value, metric.unit)
+
+
+def written(value: float, unit: str) -> str:
+    """Return a value of a unit: seconds, bytes and rates scaled, others as they are."""
+    if unit in ("ratio", "share"):
+        return per_cent(value) if unit == "share" else f"{_digits(value)}×"
+    scale = {"s": _TIMES, "B/s": _RATES, "B": _SIZES, "parameters": _COUNTS}.get(unit)
+    if scale is None:
+        plain = f"{value:,.0f}" if value == int(value) else _digits(value)
+        return plain if unit in ("count", "", "hidden") else f"{plain} {unit}"
+    name, size = next((one for one in scale if abs(value) >= one[1] * 0.9995), scale[-1])
+    return f"{_digits(value / size)} {name}".strip()
+
+
+def spread(metric: Metric) -> str:
+    """Return "low – high", or nothing where a metric has no spread."""
+    if metric.low is None or metric.high is None:
+        return ""
+    return f"{shown_value(metric, metric.low)} – {shown_value(metric, metric.high)}"
+
+
+def count(metric: Metric) -> str:
+    """Return how many observations a metric stands on, and of how many launches: "660 / 5".
+
+    A dash where there are none: what is counted or modelled is so each time.
+    """
+    if metric.how in ("counted", "modelled") or (metric.how == "derived" and metric.low is None):
+        return "–"
+    launches = metric.detail.get("launches")
+    return f"{metric.samples:,} / {launches}" if launches else f"{metric.samples:,}"
+
+
+def size_name(size: int) -> str:
+    """Return a size as "64 KiB"; what is no whole number of them, in bytes."""
+    for name, scale in _SIZES[:-1]:
+        if size >= scale and size % scale == 0:
+            return f"{size // int(scale)} {name}"
+    return f"{size} B"
+
+
+def per_cent(value: float) -> str:
+    """Return a share as per cent, with a place more where it is small."""
+    places = 0 if abs(value) >= 0.0995 or value == 0 else 1
+    return f"{value * 100:.{places}f} %"
+
+
+def _digits(value: float) -> str:
+    """Return two or three significant digits, no exponent; an integer without a point."""
+    size = abs(value)
+    if value == int(value) or size >= 99.95:
+        return f"{value:,.0f}"
+    places = 1 if size >= 9.995 else 2
+    while size < 0.0995 and places < 8:
+        size, places = size * 10, places + 1
+    return f"{value:.{places}f}"

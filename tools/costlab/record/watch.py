@@ -1,0 +1,196 @@
+"""Whether something else ran on the cores while a round was measured.
+
+/proc/stat says how long the cores worked, each process how long it did itself: what the ranks did
+not do, somebody else did, another program or the hypervisor for another machine (*steal*).
+Interrupts are left out: loopback's are the ranks' own. A round in which somebody else had more
+than `SHARE` of the cores is dropped and another one measured, up to as many again as were wanted;
+where too few are left, all are kept, and the result says so.
+
+/proc/pressure/cpu says how long some task had to wait for a core. Ranks and gloo's threads that
+share few cores wait for each other, so it is told and not judged by.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from costlab.record.disturbed import said
+from costlab.record.result import Load
+
+if TYPE_CHECKING:
+    from shardlab.comm import World
+
+SHARE = 0.05  # of the cores' time
+# Seconds of a core that /proc/stat can't tell apart: it counts in hundredths, for each of four
+# kinds of work, by who runs when the clock ticks. Two quiet cores gave -0.045 to 0.02 in rounds of
+# a quarter of a second.
+RESOLUTION = 0.04
+_STAT, _PRESSURE = Path("/proc/stat"), Path("/proc/pressure/cpu")
+_KINDS = (0, 1, 2, 7)  # user, nice, system and steal, in a line of /proc/stat
+T = TypeVar("T")
+
+
+class Reading(NamedTuple):
+    """The accounts of a moment, in seconds; NaN where a system keeps none.
+
+    Attributes:
+        at: the clock.
+        worked: the cores of this process, for whomever; of all of them together.
+        own: this process, on all of its threads.
+        waited: some task, for a core.
+    """
+
+    at: float
+    worked: float
+    own: float
+    waited: float
+
+
+def reading() -> Reading:
+    """Read the accounts."""
+    return Reading(time.perf_counter(), _worked(), time.process_time(), _waited())
+
+
+def _worked() -> float:
+    try:
+        lines = _STAT.read_text().splitlines()
+        mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    except (OSError, AttributeError):  # another system than Linux
+        return float("nan")
+    rows = [line.split()[1:] for line in lines if line.partition(" ")[0] in mine]
+    ticks = sum(int(row[kind]) for row in rows for kind in _KINDS if kind < len(row))
+    return ticks / os.sysconf("SC_CLK_TCK") if rows else float("nan")
+
+
+def _waited() -> float:
+    try:
+        some = _PRESSURE.read_text().splitlines()[0]
+        return int(some.rpartition("total=")[2]) / 1e6
+    except (OSError, ValueError, IndexError):  # no such account, or it is turned off
+        return float("nan")
+
+
+class Watched(str):
+    """A line of progress that says how disturbed the rounds were, and holds it as numbers."""
+
+    load: Load
+
+    def __new__(cls, line: str, load: Load) -> Watched:
+        """Make the line of what it holds."""
+        made = super().__new__(cls, line)
+        made.load = load
+        return made
+
+    def __reduce__(self) -> tuple[type[Watched], tuple[str, Load]]:
+        """Return what a copy in another process is made of."""
+        return Watched, (str(self), self.load)
+
+
+class Round(NamedTuple):
+    """One round: seconds of cores that were there, and that somebody else used; of waiting."""
+
+    there: float
+    foreign: float
+    waited: float
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether somebody else used more than may be."""
+        return self.foreign > SHARE * self.there + RESOLUTION
+
+
+class Watch:
+    """Watches rounds that all ranks measure together; every rank comes to the same verdicts."""
+
+    def __init__(self, world: World) -> None:
+        from shardlab.comm.host import Card  # it imports torch, which a reader of results lacks
+
+        self._world = world
+        self._rounds: list[Round] = []
+        card = Card.own()
+        self._host = float(zlib.crc32(f"{card.host} {card.boot}".encode()))
+
+    @contextlib.contextmanager
+    def round(self) -> Iterator[None]:
+        """Watch what is measured within; all ranks begin and end together."""
+        self._world.whole.barrier()
+        before = reading()
+        yield
+        self._world.whole.barrier()
+        self._rounds.append(self._together(before, reading()))
+
+    def _together(self, before: Reading, after: Reading) -> Round:
+        """Put the ranks' accounts together: the most disturbed host's count."""
+        import torch
+
+        passed = [end - begin for begin, end in zip(before, after, strict=True)]
+        cores = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else 1.0
+        mine = torch.tensor(
+            [[self._host, cores, *passed]], dtype=torch.float64, device=self._world.device
+        )
+        return of_hosts(self._world.whole.all_gather(mine).tolist())
+
+    @property
+    def drawn(self) -> int:
+        """How many rounds there were."""
+        return len(self._rounds)
+
+    @property
+    def clean(self) -> int:
+        """How many rounds nobody disturbed."""
+        return sum(not one.spoiled for one in self._rounds)
+
+    def enough(self, wanted: int) -> bool:
+        """Whether there are as many clean rounds as wanted, or too many that are not."""
+        return self.clean >= wanted or len(self._rounds) >= 2 * wanted
+
+    def progress(self, wanted: int) -> str:
+        """Say how far the rounds are: "round 3 of 18, 2 disturbed"."""
+        spoiled = len(self._rounds) - self.clean
+        return f"round {self.clean} of {wanted}" + (f", {spoiled} disturbed" if spoiled else "")
+
+    def kept(self, least: int, values: Sequence[T]) -> list[T]:
+        """Return the values of the clean rounds; of all, where fewer than `least` are clean."""
+        everything = self.clean < least
+        pairs = zip(values, self._rounds, strict=True)
+        return [value for value, one in pairs if everything or not one.spoiled]
+
+    def told(self, least: int) -> Watched:
+        """Return what to say of the rounds, of which at least so many should be clean."""
+        load = self.load(least)
+        return Watched(said(load).en, load)
+
+    def load(self, least: int) -> Load:
+        """Sum the rounds up."""
+        known = [one for one in self._rounds if one.foreign == one.foreign]  # not NaN
+        spoiled = len(self._rounds) - self.clean
+        busy = self.clean < least
+        worst = max((one.foreign / one.there for one in known if one.spoiled), default=0.0)
+        return Load(
+            rounds=len(self._rounds),
+            dropped=0 if busy else spoiled,
+            spoiled=spoiled if busy else 0,
+            unwatched=len(self._rounds) - len(known),
+            there=round(sum(one.there for one in known), 3),
+            foreign=round(sum(max(0.0, one.foreign) for one in known), 3),
+            waited=round(sum(one.waited for one in known if one.waited == one.waited), 3),
+            most=round(worst, 3),
+        )
+
+
+def of_hosts(rows: Sequence[Sequence[float]]) -> Round:
+    """Return a round of the ranks' rows: host, its cores, seconds, worked, own and waited."""
+    found = []
+    for host in dict.fromkeys(row[0] for row in rows):
+        _, cores, seconds, worked, own, waited = zip(
+            *(row for row in rows if row[0] == host), strict=True
+        )
+        there = max(cores) * max(seconds)
+        found.append(Round(there, max(worked) - sum(own), max(waited)))
+    return max(found, key=lambda one: one.foreign / one.there)

@@ -1,0 +1,32 @@
+"""What is said to a reader, in both languages; what the bench itself says is in words.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+
+class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The same said in both languages."""
+
+    en: str
+    es: str
+
+    def of(self, language: str) -> str:
+        """Return them in "en" or "es"."""
+        return self.es if language == "es" else self.en
+
+
+def words(name: str) -> Words:
+    """Return what words.toml has under "page.name"."""
+    page, _, one = name.partition(".")
+    return _file()[page][one]
+
+
+@cache
+def _file() -> dict[str, dict[str, Words]]:
+    text = Path(__file__).parents[1].joinpath("words.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), dict[str, dict[str, Words]])

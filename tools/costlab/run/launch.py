@@ -1,0 +1,198 @@
+"""Measuring in processes of their own: one a rank, watched, so that a fault is one line here.
+
+A section's `measure(world, settings)` runs on every rank alike. What rank 0 yields comes to the
+parent as it is made, so a rank that dies takes nothing with it that was measured before. Where
+torchrun has launched this program, its ranks are already there and are used as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.run.rank import Place, work
+
+if TYPE_CHECKING:
+    from shardlab.comm import World
+
+Measure = Callable[["World", Settings], Iterator[Metric | str]]
+Progress = Callable[[str], None]
+
+START = 120.0  # seconds for the ranks to come up: they import torch, on a machine that may be busy
+GRACE = 5.0  # seconds that ranks have to say that a wait was too long
+WORDS = 1.0  # seconds for the other ranks' words, once one has said that it waited in vain
+TIMEOUT = 60.0
+
+
+class LaunchError(Exception):
+    """A launch that broke off, in one line that names the rank and the cause."""
+
+
+def run(
+    measure: Measure, settings: Settings, *, ranks: int, timeout: float = TIMEOUT,
+    on_progress: Progress = lambda line: None,
+) -> Generator[Metric]:  # fmt: skip
+    """Start `ranks` fresh processes that iterate `measure`; yield rank 0's metrics as they come.
+
+    On the CPU each rank computes with one thread and talks gloo; on "cuda" each has a GPU and NCCL.
+
+    Args:
+        measure: a module-level generator function, iterated alike on every rank.
+        settings: handed to every rank.
+        timeout: seconds that a collective may take, and that all ranks may say nothing for.
+        on_progress: given the strings that rank 0 yields.
+
+    Raises:
+        LaunchError: a rank raised, died or hangs. What it had measured has been yielded before.
+        KeyboardInterrupt: so has what had come by then.
+    """
+    launch = _Launch(measure, settings, ranks, timeout)
+    try:
+        for item in launch.items():
+            if isinstance(item, str):
+                on_progress(item)
+            else:
+                yield item
+    except KeyboardInterrupt:
+        yield from launch.come()
+        raise
+    finally:
+        launch.stop()
+
+
+class _Launch:
+    """The processes of one launch, and what they say."""
+
+    def __init__(self, measure: Measure, settings: Settings, ranks: int, timeout: float) -> None:
+        self._timeout = timeout
+        self._folder = tempfile.TemporaryDirectory(prefix="costlab-", ignore_cleanup_errors=True)
+        self._pipes: dict[Any, int] = {}
+        self._workers: list[Any] = []
+        self._joined = 0
+        self._last = ""  # progress line
+        self._faults: dict[int, tuple[str, str]] = {}
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch", "torch.distributed", "shardlab.comm"])
+        for rank in range(ranks):
+            ours, theirs = context.Pipe(duplex=False)
+            worker = context.Process(
+                target=work,
+                args=(theirs, Place(rank, ranks, self._folder.name, timeout), measure, settings),
+                daemon=True,
+            )
+            with _without_interrupts():
+                worker.start()
+            theirs.close()
+            self._pipes[ours] = rank
+            self._workers.append(worker)
+
+    def items(self) -> Iterator[Metric | str]:
+        """Yield what rank 0 yields, until every rank is done.
+
+        Raises:
+            LaunchError: with the likeliest cause, after everything that came before it.
+        """
+        limit = time.monotonic() + START
+        while self._pipes:
+            ready = multiprocessing.connection.wait(
+                list(self._pipes), max(0.0, limit - time.monotonic())
+            )
+            if not ready:
+                break
+            for pipe in ready:
+                for item in self._messages(pipe):
+                    self._last = item if isinstance(item, str) else self._last
+                    yield item
+            if not self._faults:
+                all_here = self._joined == len(self._workers)
+                limit = time.monotonic() + (self._timeout + GRACE if all_here else START)
+            elif any(kind != "symptom" for kind, _ in self._faults.values()):
+                limit = time.monotonic()  # a cause is known: take what has come already, and end
+            else:
+                limit = min(limit, time.monotonic() + WORDS)
+        if self._faults:
+            raise LaunchError(self._cause())
+        if self._pipes:
+            raise LaunchError(self._silence())
+
+    def come(self) -> Iterator[Metric]:
+        """Yield the metrics that lie in the pipes, unread; wait for none."""
+        for pipe in list(self._pipes):
+            while pipe in self._pipes and pipe.poll():
+                yield from (one for one in self._messages(pipe) if not isinstance(one, str))
+
+    def _messages(self, pipe: Any) -> Iterator[Metric | str]:
+        """Read one message, or find that the rank is done or gone."""
+        rank = self._pipes[pipe]
+        try:
+            kind, what = pipe.recv()
+        except (EOFError, OSError):
+            kind, what = "died", self._ending(rank)
+        if kind == "item":
+            yield what
+        elif kind == "joined":
+            self._joined += 1
+        else:
+            del self._pipes[pipe]
+            pipe.close()
+            if kind != "done":
+                self._faults[rank] = (kind, what)
+
+    def _ending(self, rank: int) -> str:
+        """Say how a process ended that said nothing."""
+        worker = self._workers[rank]
+        worker.join(GRACE)
+        code = worker.exitcode
+        if code is None:
+            return "closed its pipe"
+        if code < 0:
+            name = signal.Signals(-code).name
+            why = " (out of memory?)" if name == "SIGKILL" else ""
+            return f"was killed by {name}{why}"
+        words = Path(self._folder.name, f"rank-{rank}.log").read_text(errors="replace").split("\n")
+        last = next((line for line in reversed(words) if line.strip()), "")
+        return f"ended with status {code}" + (f": {last.strip()}" if last else "")
+
+    def _cause(self) -> str:
+        """Return the fault that explains the others: a death, else an exception, else a symptom."""
+        order = {"died": 0, "raised": 1, "symptom": 2}
+        rank, (_, what) = min(self._faults.items(), key=lambda one: order[one[1][0]])
+        return self._where(f"rank {rank} {what}")
+
+    def _silence(self) -> str:
+        if self._joined < len(self._workers):
+            return f"{self._joined} of {len(self._workers)} ranks came up within {START:g} s"
+        names = ", ".join(str(rank) for rank in sorted(self._pipes.values()))
+        return self._where(f"nothing heard for {self._timeout:g} s: rank {names} hangs")
+
+    def _where(self, line: str) -> str:
+        return f"{line} (last: {self._last})" if self._last else line
+
+    def stop(self) -> None:
+        """Kill what still runs."""
+        for worker in self._workers:
+            worker.kill()
+        for worker in self._workers:
+            worker.join()
+        for pipe in self._pipes:
+            pipe.close()
+        self._folder.cleanup()
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach: the parent ends them, quietly."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

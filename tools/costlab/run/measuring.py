@@ -1,0 +1,122 @@
+"""A command that measures: from its options to a finished run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from costlab.record import options, samples
+from costlab.record.provenance import MACHINE, cores, provenance
+from costlab.record.result import Result, load
+from costlab.record.settings import Settings
+from costlab.run import progress, torchrun
+from costlab.run.run import Run
+from costlab.sections import plan
+from costlab.sections.plan import SectionError
+
+if TYPE_CHECKING:
+    from shardlab.comm import World
+
+
+class RunInterruptedError(Exception):
+    """The run was ended from outside; says where what it measured is."""
+
+
+@contextlib.contextmanager
+def measured(
+    names: list[str], *, whole: bool, arguments: list[str], profile: str, ranks: int | None,
+    sizes: tuple[int, ...], hidden: tuple[int, ...], device: str, seed: int, timeout: float,
+    out: Path | None, resume: Path | None = None,
+) -> Iterator[Run]:  # fmt: skip
+    """Measure sections; yield the finished run.
+
+    Args:
+        names: of the sections; the others are settings of the run, but for
+        resume: a result that broke off: by its settings, what it lacks is measured.
+
+    Raises:
+        UsageError: the result to go on with is another machine's.
+        LaunchError: torchrun's ranks can't meet.
+        RunInterruptedError: by Ctrl-C, or a request to end; what was measured is saved.
+    """
+    before = _unfinished(resume) if resume else None
+    device = options.device(str(before.settings["device"]) if before else device)
+    with contextlib.ExitStack() as stack:
+        world: World | None = None
+        if torchrun.launched(os.environ):
+            world = stack.enter_context(torchrun.joined(device, timeout=timeout))
+            ranks = world.size
+        settings = Settings(
+            profile=profile, sizes=sizes, hidden=hidden, device=device, seed=seed,
+            ranks=ranks or (2 if device == "cpu" else max(1, options.gpus())),
+        )  # fmt: skip
+        if before:
+            settings = msgspec.convert(before.settings, Settings)
+        speaks = world is None or world.rank == 0
+        facts: dict[str, Any] = {}
+        if speaks:
+            facts = provenance(settings, arguments, ranks=world.size if world else None)
+        if before and speaks:
+            _same_machine(before.provenance, facts)
+            resumed = f"{facts['date']}, commit {facts['commit']}"
+            facts = before.provenance | {"resumed": resumed}
+        handler = signal.signal(signal.SIGTERM, _interrupt)
+        stack.callback(signal.signal, signal.SIGTERM, handler)
+        if speaks and device == "cpu" and settings.ranks > cores():
+            click.echo(
+                f"note: {settings.ranks} ranks on {cores()} cores: they take turns", err=True
+            )
+        if speaks and device == "cuda" and world is None and (line := alone(names, settings)):
+            click.echo(line, err=True)
+        with progress.display(names, speaks=speaks) as show:
+            path = (out or resume or options.new_file()) if speaks else None
+            run = Run(settings, path, show, facts, world=world, timeout=timeout, before=before)
+            try:
+                run.measure(names, whole=whole)
+            except KeyboardInterrupt as fault:
+                kept = f"; what was measured is in {run.kept}" if run.kept else ""
+                raise RunInterruptedError(f"{str(fault) or 'interrupted'}{kept}") from None
+        yield run
+
+
+def _unfinished(file: Path) -> Result:
+    """Return a result to go on with, its samples with it."""
+    result = load(file)
+    return samples.restored(result, file)
+
+
+def alone(names: list[str], settings: Settings) -> str:
+    """Say what wants more ranks than there are GPUs, and so stands on the CPU; or nothing."""
+    there, short = options.gpus(), list[str]()
+    for name in names:
+        with contextlib.suppress(SectionError):
+            one = plan.load(name)
+            if one.measure and "cuda" in one.devices(settings):
+                wanted = one.ranks(settings)
+                short += [f"{name} on {ranks} ranks" for ranks in wanted if ranks > there]
+    if not short:
+        return ""
+    return (
+        f"note: {there} GPU{'s' * (there != 1)}: {', '.join(short)} measured on the CPU, each row "
+        f"says so; to shard or to cut takes two ranks at least, each on a GPU of its own"
+    )
+
+
+def _same_machine(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    if other := [name for name in MACHINE if before.get(name) != now.get(name)]:
+        was = "; ".join(
+            f"{name} {before.get(name, '–')}, here {now.get(name, '–')}" for name in other
+        )
+        raise click.UsageError(f"--resume: that run was on another machine: {was}; measure anew")
+
+
+def _interrupt(_: int, __: object) -> None:
+    """End as Ctrl-C does: torchrun, Slurm and `timeout` ask with SIGTERM."""
+    raise KeyboardInterrupt("asked to end (SIGTERM)")

@@ -1,0 +1,1 @@
+"""What is measured, a section each, and what sections share."""

@@ -1,0 +1,104 @@
+"""A step's collectives run alone, beside what the section "collectives" would have them take.
+
+The sweep times single calls of torch's functions, each begun at a barrier, in buffers that the last
+few calls have used. A step's own collectives are run in the midst of rounds: before them ran a
+step, or its products, and left other things in the caches. So the two need not agree; the page
+says where they don't.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from costlab.record.result import Metric
+from costlab.record.words import Words, words
+from costlab.sections.fit.fit import Sweep, sweeps
+from costlab.sections.timed import derived
+from shardlab.proofs.ledger import Entry
+
+# How often a step calls a collective, by its name and bytes: {"all_reduce.262144": 18}.
+Calls = dict[str, int]
+_CALL = re.compile(r"(?P<op>[a-z_]+)\.(?P<bytes>\d+)")
+
+APART = words("sweep.apart")
+AGREE = words("sweep.agree")
+BENCH = words("sweep.bench")
+
+
+def calls(entries: Iterable[Entry]) -> Calls:
+    """Count a step's collectives by name and bytes."""
+    return dict(Counter(f"{entry.op}.{entry.payload}" for entry in entries))
+
+
+def derive(metrics: Mapping[str, Metric], section: str) -> Iterator[Metric]:
+    """`….sweep.communication.…`, of it `latency` and `volume`, beside every one measured."""
+    swept = sweeps(metrics, "median")
+    for metric in _alone(metrics, section):
+        link = metric.name.link
+        ranks = int(metric.detail.get("ranks", 2))
+        mine = {name: int(times) for name, times in metric.detail.items() if _CALL.fullmatch(name)}
+        whole = _sum(swept, link, ranks, mine)
+        least = _sum(swept, link, ranks, mine, empty=True)
+        if not mine or whole is None or least is None:
+            continue
+        for what, value in {
+            "communication": whole, "latency": least, "volume": whole - least,
+        }.items():  # fmt: skip
+            name = metric.name.but(what="sweep", of=what)
+            yield derived(name, value, "s", calls=sum(mine.values())).on(metric.device)
+
+
+def _alone(metrics: Mapping[str, Metric], section: str) -> list[Metric]:
+    """Return what the collectives of a section's steps take, run alone."""
+    return [
+        metric for metric in metrics.values()
+        if metric.name.fits({"topic": section, "what": "communication"})
+        or metric.name.fits({"topic": section, "what": "part", "of": "communication"})
+    ]  # fmt: skip
+
+
+def _sum(
+    swept: Mapping[str, Sweep], link: str, ranks: int, mine: Calls, *, empty: bool = False
+) -> float | None:
+    """What the calls take by the sweep, or would at its least size; None where it doesn't say."""
+    total = 0.0
+    for name, times in mine.items():
+        op, _, size = name.partition(".")
+        sweep = swept.get(f"{link}.{op}.n{ranks}")
+        if sweep is None or int(size) > sweep.sizes[-1]:
+            return None
+        total += times * between(sweep.sizes, sweep.seconds, 0 if empty else int(size))
+    return total
+
+
+def between(sizes: Sequence[int], seconds: Sequence[float], size: int) -> float:
+    """The time at a size, on the straight line between its neighbours; at the least, below it."""
+    if size <= sizes[0]:
+        return seconds[0]
+    place = next(number for number, one in enumerate(sizes) if one >= size)
+    part = (size - sizes[place - 1]) / (sizes[place] - sizes[place - 1])
+    return seconds[place - 1] + part * (seconds[place] - seconds[place - 1])
+
+
+def said(metrics: Mapping[str, Metric], section: str, language: str) -> str:
+    """Say in a sentence where measured and swept lie apart; nothing where nothing was swept."""
+    apart: dict[int, float] = {}
+    found = False
+    for metric in _alone(metrics, section):
+        sweep = metrics.get(metric.name.but(what="sweep", of="communication").id)
+        if sweep is None:
+            continue
+        found = True
+        ends = [end for end in (metric.low, metric.value, metric.high) if end is not None]
+        if not min(ends) <= sweep.value <= max(ends):
+            apart[metric.name.hidden] = metric.value / sweep.value
+    if not apart:
+        return AGREE.of(language) if found else ""
+    least, most = (f"{end(apart.values()):.2f}" for end in (min, max))
+    to = Words(f"{least} to {most}", f"de {least} a {most}").of(language)
+    return APART.of(language).format(
+        sizes=", ".join(map(str, sorted(apart))), times=least if least == most else to,
+        bench=BENCH.of(language),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Collectives over every link, by size."""

@@ -1,0 +1,1 @@
+"""What is asked for, whatever the machine, counted in real runs."""

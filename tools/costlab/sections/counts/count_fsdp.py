@@ -1,0 +1,96 @@
+"""PyTorch's own sharding counted: FSDP1 and FSDP2 beside DDP, training and in inference."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from costlab.record.result import Metric
+from costlab.sections.counts.counted import counted
+from shardlab.proofs.ledger import Ledger
+
+if TYPE_CHECKING:
+    from shardlab.comm import World
+
+WIDTH, DEPTH = 32, 4
+BATCHES = (1, 64)
+STRATEGIES = {"reshard": ShardingStrategy.FULL_SHARD, "keep": ShardingStrategy.SHARD_GRAD_OP}
+Wrap = Callable[["World", nn.Sequential, Sequence[nn.Module]], nn.Module]
+
+
+def training(world: World) -> Iterator[Metric]:
+    """Bytes of a sharded step over those of DDP's: all in units, and a quarter left to the root."""
+    whole = _layers(world)
+    replicated = _step(world, DistributedDataParallel(whole)).total().wire
+    for version, wrap in (("fsdp1", _fsdp1), ("fsdp2", _fsdp2)):
+        for name, first in (("units", 0), ("root", 1)):
+            layers = _layers(world)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # deprecations, of torch in torch
+                ledger = _step(world, wrap(world, layers, list(layers)[first:]))
+            ratio = ledger.total().wire / replicated
+            yield counted(f"{version}.{name}.wire-ratio", ratio, "ratio")
+
+
+def inference(world: World) -> Iterator[Metric]:
+    """What FSDP1 gathers in a second forward without gradients, and holds after it.
+
+    One sequence of one token and of 64: what is gathered doesn't ask.
+    """
+    for name, strategy in STRATEGIES.items():
+        # Units of their own, none left to the root, which stays whole whatever the strategy.
+        layers = _layers(world)
+        payload = sum(parameter.nbytes for parameter in layers.parameters())
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # deprecations, of torch in torch
+            sharded = _fsdp1(world, layers, list(layers), strategy)
+            for batch in BATCHES:
+                x = torch.ones(batch, WIDTH, device=world.device)
+                sharded(x)
+                with Ledger() as ledger:
+                    sharded(x)
+                share = ledger.total("all_gather").payload / payload
+                tokens = "" if batch == BATCHES[-1] else ".one-token"
+                yield counted(f"fsdp.inference.{name}.gathered-share{tokens}", share, "share")
+        held = sum(handle.flat_param._full_param_padded.untyped_storage().size()
+                   for module in FullyShardedDataParallel.fsdp_modules(sharded)
+                   if (handle := module._handle) is not None)  # fmt: skip
+        yield counted(f"fsdp.inference.{name}.held-share", held / payload, "share")
+
+
+def _layers(world: World) -> nn.Sequential:
+    return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH))).to(world.device)
+
+
+def _step(world: World, module: nn.Module) -> Ledger:
+    ledger = Ledger()
+    with ledger:
+        module(torch.ones(2, WIDTH, device=world.device)).sum().backward()
+    return ledger
+
+
+def _fsdp1(
+    world: World, layers: nn.Sequential, units: Sequence[nn.Module],
+    strategy: ShardingStrategy = ShardingStrategy.FULL_SHARD,
+) -> nn.Module:  # fmt: skip
+    for place, layer in enumerate(layers):
+        if layer in units:
+            layers[place] = FullyShardedDataParallel(
+                layer, sharding_strategy=strategy, device_id=world.device
+            )
+    return FullyShardedDataParallel(layers, sharding_strategy=strategy, device_id=world.device)
+
+
+def _fsdp2(world: World, layers: nn.Sequential, units: Sequence[nn.Module]) -> nn.Module:
+    mesh = init_device_mesh(world.device.type, (world.size,))
+    for unit in units:
+        fully_shard(unit, mesh=mesh)
+    fully_shard(layers, mesh=mesh)
+    return layers

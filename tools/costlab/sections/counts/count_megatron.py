@@ -1,0 +1,133 @@
+"""megatron-core's own layers counted: what they ask for over the tensor axis, cut every way.
+
+Dimensions: S sequence, B batch, H hidden, V vocabulary; s, v: this rank's share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from costlab.record.result import Metric
+from costlab.sections.counts.count_tensor import (
+    B,
+    H,
+    S,
+    V,
+    collectives_for_weights,
+    ones,
+    passes,
+    watched,
+)
+from costlab.sections.counts.counted import counted
+from shardlab.proofs.collective import Call
+from shardlab.proofs.ledger import Ledger
+
+if TYPE_CHECKING:
+    from shardlab.comm import World
+
+
+def layers(world: World) -> Iterator[Metric | str]:
+    """A block, a feed-forward, each linear and the loss; nothing where it isn't installed."""
+    try:
+        from costlab.contestants import megatron as core
+    except ImportError as fault:
+        yield f"left out: {fault}"
+        return
+    with core.megatron(tensor=world.size):
+        plain = core.config(hidden=H, heads=4, dtype=torch.float32)
+        cut = core.config(hidden=H, heads=4, dtype=torch.float32, sequence_parallel=True)
+        yield from _blocks(world, plain, cut)
+        yield from _feed_forward(world, plain, cut)
+        yield from _linears(world, plain, cut)
+        for name, config in (("tp", plain), ("sp", cut)):
+            yield counted(f"{name}-megatron.gradients.all_reduce", _finished(world, config))
+        logits, tokens = ones(S, B, V // world.size), torch.zeros(S, B, dtype=torch.int64)
+        loss = watched(lambda: core.vocab_parallel_cross_entropy(logits, tokens))
+        yield from passes("cross-entropy-megatron", loss)
+
+
+def _blocks(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
+    """A TransformerLayer, and the same sequence-parallel."""
+    from costlab.contestants.megatron_gpt import causal_mask, transformer_layer
+
+    whole, mask = transformer_layer(plain), causal_mask(S)
+    ledger = watched(lambda: whole(ones(S, B, H), attention_mask=mask)[0])
+    yield from passes("block-megatron", ledger)
+    layer = transformer_layer(cut)
+    scattered = watched(lambda: layer(ones(S // world.size, B, H), attention_mask=mask)[0])
+    one = Call("all_reduce", S * B * H * 4, world.size).wire
+    worth = scattered.total(phase="").wire / one
+    yield counted("block-sp-megatron.forward.all-reduces-worth", worth)
+    ratio = scattered.total().wire / ledger.total().wire
+    yield counted("sp-megatron.wire-ratio", ratio, "ratio")
+
+
+def _feed_forward(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
+    """Megatron's MLP, its first linear alone, and what is asked for its weights' sake."""
+    from costlab.contestants.megatron_gpt import transformer_layer
+
+    mlp: Any = transformer_layer(plain).mlp
+    yield from passes("ffn-megatron", watched(lambda: mlp(ones(S, B, H))[0]))
+    first = watched(lambda: mlp.linear_fc1(ones(S, B, H))[0])
+    yield from passes("ffn-first-megatron", first)
+    rows = mlp.linear_fc1.weight.shape[0] / mlp.config.ffn_hidden_size
+    yield counted("ffn-first-megatron.stored-rows-share", rows, "share")
+    for name, config, tokens in (("tp", plain, S), ("sp", cut, S // world.size)):
+        module: Any = transformer_layer(config).mlp
+        asked = collectives_for_weights(module, partial(_first_output, ones(tokens, B, H)))
+        yield counted(f"{name}-megatron.weight-gradients.collectives", asked)
+
+
+def _linears(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
+    """A column- and a row-parallel linear; the row-parallel one under each setting."""
+    from costlab.contestants import megatron as core
+
+    x_SBh = ones(S, B, 4 * H // world.size)
+    common: dict[str, Any] = {"init_method": nn.init.ones_, "bias": True}
+    column = core.ColumnParallelLinear(H, 4 * H, gather_output=False, config=plain, **common)
+    row = _row(plain, **common)
+    for name, linear, whole in (("column", column, 4 * H), ("row", row, H)):
+        yield counted(f"{name}-megatron.bias-share", linear.bias.numel() / whole, "share")
+    yield from passes("row-megatron", watched(lambda: row(x_SBh)[0]))
+    yield from passes("column-megatron", watched(lambda: column(ones(S, B, H))[0]))
+    scattering = _row(cut, **common)
+    yield from passes("row-sp-megatron", watched(lambda: scattering(x_SBh)[0]))
+    # An expert's: whoever dispatches the tokens adds the parts up, and the bias.
+    expert = _row(plain, is_expert=True, **common | {"bias": False})
+    yield from passes("row-expert-megatron", watched(lambda: expert(x_SBh)[0]))
+
+
+def _first_output(x: Tensor, module: nn.Module) -> Tensor:
+    """Call a module of Megatron's, which returns its bias apart."""
+    out: Tensor = module(x)[0]
+    return out
+
+
+def _row(config: Any, *, is_expert: bool = False, **common: Any) -> Any:
+    from costlab.contestants import megatron as core
+
+    return core.RowParallelLinear(
+        4 * H, H, input_is_parallel=True, skip_bias_add=is_expert, config=config,
+        is_expert=is_expert, **common,
+    )  # fmt: skip
+
+
+def _finished(world: World, config: Any) -> int:
+    """Count the all-reduces over the tensor axis that finish a GPT's gradients after backward."""
+    from costlab.contestants import megatron as core
+    from costlab.contestants.megatron_gpt import causal_mask, data_parallel, gpt
+
+    model = data_parallel(gpt(config, vocab=V, sequence=S, tied=False))
+    tokens_BS = torch.zeros(B, S, dtype=torch.int64)
+    places_BS = torch.arange(S).expand(B, S)
+    with Ledger() as ledger:
+        model(tokens_BS, places_BS, causal_mask(S)).sum().backward()
+        with ledger.phase("step"):
+            core.finalize_model_grads([model])
+    reduced = ledger.select("all_reduce", phase="step")
+    return sum(len(entry.ranks) == world.size for entry in reduced)

@@ -1,0 +1,103 @@
+"""What the installed sources hold or refuse: asked of them, not remembered."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from costlab.record.result import Metric
+from costlab.sections.counts.counted import counted
+
+# What summaries of newer versions name.
+NEWER = ("dp_cp_ag_group", "expt_dp_ag_group", "for_expert_parallelism")
+
+
+def facts() -> Iterator[Metric]:
+    """Names, defaults and docstrings of the installed PyTorch and Megatron, and a refusal."""
+    yield from _pytorch()
+    core = _folder("megatron.core")
+    if core is None:
+        return
+    layers = ast.parse((core / "tensor_parallel" / "layers.py").read_text("utf-8"))
+    yield counted("layers-source.docstring-words", len((ast.get_docstring(layers) or "").split()))
+    yield counted("sp-without-tp.refused", _refused())
+    state = (core / "parallel_state.py").read_text("utf-8")
+    for name in (*NEWER, "create_all_gather_group"):
+        yield counted(f"megatron-source.{_dashed(name)}", _times(name, state))
+    yield from _megatron_fsdp(core)
+
+
+def _pytorch() -> Iterator[Metric]:
+    folder = _folder("torch.distributed.fsdp")
+    if folder is None:
+        return
+    text = "\n".join(path.read_text("utf-8") for path in sorted(folder.glob("*.py")))
+    for name in ("_handles_prefetched", "_prefetched"):
+        yield counted(f"fsdp-source.{_dashed(name)}", _times(name, text))
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    defaults = inspect.signature(FullyShardedDataParallel).parameters
+    for name in ("backward_prefetch", "forward_prefetch"):
+        default = defaults[name].default
+        yield counted(f"fsdp-source.{_dashed(name)}-on", bool(default), default=str(default))
+
+
+def _megatron_fsdp(core: Path) -> Iterator[Metric]:
+    """Of parameters, gradients and optimizer state: how many each strategy of Megatron-FSDP cuts.
+
+    Read from the branch that decides it: its buffers want CUDA, which is not everywhere.
+    """
+    from costlab.contestants.megatron import DistributedDataParallelConfig
+
+    path = core / "distributed" / "fsdp" / "src" / "megatron_fsdp" / "param_and_grad_buffer.py"
+    cut: dict[str, int] = {}
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.If(
+                test=ast.Compare(
+                    left=ast.Name("data_parallel_sharding_strategy"),
+                    comparators=[ast.Constant(str(strategy))],
+                )
+            ):
+                given = [line.value for line in node.body if isinstance(line, ast.Assign)]
+                buffers = [value.value for value in given if isinstance(value, ast.Constant)]
+                if len(buffers) == 3:  # of weights, of main weights (the optimizer's), of gradients
+                    cut[strategy] = sum(map(bool, buffers))
+    default = DistributedDataParallelConfig().data_parallel_sharding_strategy
+    cut["default"] = cut.get(default, -1)
+    for strategy, count in cut.items():
+        yield counted(f"megatron-fsdp-source.{_dashed(strategy)}.cut", count, strategy=default)
+
+
+def _times(name: str, text: str) -> int:
+    return len(re.findall(rf"\b{name}\b", text))
+
+
+def _dashed(name: str) -> str:
+    return name.strip("_").replace("_", "-")
+
+
+def _refused() -> bool:
+    """Whether Megatron's configuration refuses sequence parallelism on a tensor axis of one."""
+    from megatron.core.model_parallel_config import ModelParallelConfig
+
+    from costlab.contestants import megatron  # noqa: F401  (loads Megatron without inductor)
+
+    try:
+        ModelParallelConfig(sequence_parallel=True, tensor_model_parallel_size=1)
+    except ValueError:
+        return True
+    return False
+
+
+def _folder(package: str) -> Path | None:
+    """Return where a package lies; None where it isn't installed."""
+    try:
+        found = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        return None
+    return Path(found.origin).parent if found and found.origin else None

@@ -1,0 +1,72 @@
+"""What is asked for, whatever the machine: collectives, bytes, orderings, counted in real runs.
+
+Two ranks over gloo run our layers and Megatron's, replicas, shards and a pipeline under the ledger;
+four run what two would not tell apart: schedules, and bytes on a wire. What needs no ranks (groups,
+a ring) is run here as it is. Nothing in this section is a constant, and nothing in it but the bytes
+on the wire depends on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.sections.counts import (
+    count_data,
+    count_fsdp,
+    count_megatron,
+    count_order,
+    count_pipeline,
+    count_ring,
+    count_source,
+    count_tensor,
+    count_wire,
+)
+from costlab.sections.plan import Plan
+
+if TYPE_CHECKING:
+    from shardlab.comm import World
+
+RANKS = (2, 4)
+
+
+def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Count, on every rank alike."""
+    yield from _two(world) if world.size == RANKS[0] else _four(world)
+
+
+def _two(world: World) -> Iterator[Metric | str]:
+    yield "layers of a transformer block"
+    yield from count_tensor.block(world)
+    yield from count_tensor.pieces(world)
+    yield from count_tensor.intensity(world)
+    yield "megatron-core's layers"
+    yield from count_megatron.layers(world)
+    yield "replicas and shards"
+    yield from count_data.replicas(world)
+    yield from count_data.shards(world)
+    yield from count_fsdp.training(world)
+    yield from count_fsdp.inference(world)
+    yield from count_data.pipeline(world)
+    yield "schedules, groups, sources"
+    yield from count_order.schedules()
+    yield from count_order.groups()
+    yield from count_order.memory()
+    yield from count_source.facts()
+    yield from count_ring.rings()
+    yield "bytes on the wire"
+    yield from count_wire.loopback(world)
+
+
+def _four(world: World) -> Iterator[Metric | str]:
+    yield "PyTorch's schedules and Megatron's"
+    yield from count_pipeline.schedulers(world)
+    yield from count_pipeline.messages(world)
+    yield "bytes on the wire of four"
+    yield from count_wire.loopback(world)
+
+
+# On the CPU: what is counted is the same on any, and two ranks are always to be had.
+PLAN = Plan(measure, ranks=lambda _: RANKS, devices=lambda _: ("cpu",))

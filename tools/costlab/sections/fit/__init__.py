@@ -1,0 +1,1 @@
+"""What the sweeps say: latency, cost per byte, what a link is made of."""

@@ -1,0 +1,1 @@
+"""Sharded data parallelism: time, overlap and memory."""

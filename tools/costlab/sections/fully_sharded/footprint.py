@@ -1,0 +1,105 @@
+"""What a sharded step holds in memory: counted as it runs, and by arithmetic.
+
+With P parameters in fp32 and AdamW, a replica keeps 16·P bytes: parameter, gradient and two
+moments; FSDP over n ranks keeps 16·P/n. On top of it FSDP has the parameters that are whole at the
+moment: the root's, the running unit's and one fetched ahead. The most is alive either when backward
+begins, with every activation and as yet no gradient, or when it ends, the other way round.
+"""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+
+import torch
+
+from costlab.contestants.fsdp import Training, Wrap
+from costlab.sections.fully_sharded.live_bytes import LiveBytes
+from shardlab.comm import World
+
+FP32 = 4
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes on one rank.
+
+    Attributes:
+        peak: the most at any moment of a step.
+        state: after backward: parameters, gradients, moments, and buckets where there are some.
+        activations: what forward left alive for backward, but for parameters.
+    """
+
+    peak: int
+    state: int
+    activations: int
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the arithmetic needs of a model.
+
+    Attributes:
+        parameters: of all of it.
+        root: of what is in no block.
+        block: of one block.
+    """
+
+    parameters: int
+    root: int
+    block: int
+
+
+def measured(world: World, wrap: Wrap, hidden: int) -> Footprint:
+    """A second step's footprint, AdamW's moments being there; on CUDA its allocator's.
+
+    What lies in reference cycles until the collector comes by is no state, and is collected first.
+    """
+    if world.device.type == "cuda":
+        return _allocated(world, wrap, hidden)
+    live = LiveBytes()
+    with live:
+        training = Training(world, wrap, hidden)
+        training.step()
+        gc.collect()
+        live.reset()
+        before = live.now
+        loss = training.loss()
+        activations = live.now - before
+        loss.backward()  # type: ignore[no-untyped-call]
+        gc.collect()
+        state = live.now
+        training.finish()
+        return Footprint(live.peak, state, activations)
+
+
+def _allocated(world: World, wrap: Wrap, hidden: int) -> Footprint:
+    training = Training(world, wrap, hidden)
+    training.step()
+    torch.cuda.reset_peak_memory_stats(world.device)
+    before = torch.cuda.memory_allocated(world.device)
+    loss = training.loss()
+    activations = torch.cuda.memory_allocated(world.device) - before
+    loss.backward()  # type: ignore[no-untyped-call]
+    state = torch.cuda.memory_allocated(world.device)
+    training.finish()
+    return Footprint(torch.cuda.max_memory_allocated(world.device), state, activations)
+
+
+def replicated(model: Model) -> int:
+    """Bytes of state on each rank of DDP, buckets apart: 16 a parameter."""
+    return 4 * FP32 * model.parameters
+
+
+def sharded(model: Model, ranks: int) -> int:
+    """Bytes of state on each rank of FSDP."""
+    return 4 * FP32 * model.parameters // ranks
+
+
+def sharded_peak(model: Model, ranks: int, activations: int) -> int:
+    """The most that FSDP holds in a step that leaves `activations` bytes for its backward."""
+    whole = FP32 * (model.root + 2 * model.block)
+    begins = sharded(model, ranks) * 3 // 4 + whole + activations
+    reducing = FP32 * (model.root + model.block)
+    ends = sharded(model, ranks) + whole + reducing
+    return max(begins, ends)

@@ -1,0 +1,207 @@
+"""Sharded data parallelism: time, what of its communication is hidden, and memory.
+
+The same GPT step (forward, loss, backward, AdamW) under shardlab's mini-FSDP, torch's DDP, FSDP1
+and FSDP2, each block a unit. Of shardlab's step, and of nobody else's:
+
+- `hidden-share`: of the time with a collective under way, the share in which the rank computed,
+  too, by the timelines of many steps (timeline.py). It says what is hidden, not that hiding is
+  free: over gloo the thread that moves the bytes wants a core, and takes it from the products.
+- `communication-cost`: the share of the step that would be saved if communication were free, 1 −
+  silent/step, round by round. `silent` is the same step over an axis whose collectives are copies
+  within the rank. Its interval may include 0: then it can't be told from noise.
+- `communication`: the step's own collectives run alone, one after another; beside it, as `sweep.…`,
+  what the section "collectives" would have them take (beside_sweep.py).
+
+All of it is run once in every round, PyTorch's steps too: rows may be subtracted.
+
+Memory is a rank's tensors, counted as they come and go; on CUDA the allocator's. `peak.formula` is
+`footprint.sharded_peak`, given the activations that DDP's step was seen to keep, and the gradient
+of the logits, with which backward begins.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+
+import torch
+
+from costlab.contestants import fsdp as contestants
+from costlab.contestants import tutor
+from costlab.contestants.fsdp import Training
+from costlab.contestants.rounds import Rounds, Step, measuring
+from costlab.record.names import Name
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.record.statistic import percentile
+from costlab.record.watch import Watch
+from costlab.sections import beside_sweep
+from costlab.sections.beside_sweep import Calls
+from costlab.sections.breakdown import replay, watched
+from costlab.sections.fully_sharded import footprint, largest, overlap, timeline
+from costlab.sections.fully_sharded.footprint import Model
+from costlab.sections.plan import Plan
+from costlab.sections.silent_axis import SilentAxis
+from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
+from shardlab.comm import Axis, World
+from shardlab.gpt.model import GPT
+
+HIDDEN = {"quick": (128, 256), "full": (64, 128, 256, 512)}
+STEPS = {"quick": 20, "full": 40}  # whose timelines are looked at
+# A share is a small difference between large times, so there are many rounds.
+PLANS = {
+    "quick": Rounds(seconds=6, least=9, most=60, warmup=1),
+    "full": Rounds(seconds=30, least=25, most=100, warmup=1),
+}
+SHARED = "shardlab.shared-memory"
+THEIRS = {"torch-ddp": "DDP", "torch-fsdp1": "FSDP1", "torch-fsdp2": "FSDP2"}
+LOGITS = 4 * tutor.BATCH * tutor.SEQUENCE * tutor.VOCAB  # bytes
+Times = Mapping[str, Sequence[float]]
+
+
+def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Every hidden size; the largest models; one step's timeline."""
+    order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
+    for hidden in HIDDEN[settings.profile]:
+        times, calls = yield from _timed(world, settings, hidden, order)
+        yield from steps_of(hidden, times, world.size, world.backend)
+        yield from shares_of(hidden, times, world.size, world.backend, calls)
+        yield from hidden_share(world, hidden, STEPS[settings.profile])
+        yield f"hidden {hidden}: memory"
+        yield from memory(world, hidden)
+    yield from largest.metrics()
+    yield "one step's timeline"
+    yield from timeline.metrics(timeline.record(world, settings))
+
+
+def names(backend: str) -> dict[str, str]:
+    """The contestants, by what ids say of them: whose code, over which link."""
+    theirs = {f"{code}.{backend}": name for code, name in THEIRS.items()}
+    shared = {SHARED: "ours over shared memory"} if backend == "gloo" else {}
+    return {f"shardlab.{backend}": "ours over gloo"} | shared | theirs
+
+
+def _timed(
+    world: World, settings: Settings, hidden: int, order: random.Random
+) -> Generator[str, None, tuple[Times, Calls]]:
+    """Seconds of all libraries' steps, and of ours and its parts; our step's collectives."""
+    there = names(world.backend)
+    where = f"hidden {hidden}: "
+    yield f"{where}{len(there)} contestants"
+    with contestants.build(world, hidden=hidden, contestants=list(there.values())) as built:
+        steps: dict[str, Step] = {code: built[name] for code, name in there.items()}
+        pieces, calls = parts(world, hidden)
+        plan = PLANS[settings.profile]
+        return (yield from measuring(world, steps | pieces, plan, order, where)), calls
+
+
+def parts(world: World, hidden: int) -> tuple[dict[str, Step], Calls]:
+    """Our step without communication, and its communication alone; and what that is."""
+    axis = world.whole
+    known = Training(world, lambda _, gpt: contestants.ours(axis, gpt), hidden)
+    known.step()  # the order of units, and with it the prefetching, is known from the second on
+    _, entries = watched(known.step)
+    alone = SilentAxis(world.size, world.rank)
+    silent = Training(world, lambda _, gpt: contestants.ours(alone, gpt), hidden)
+    pieces: dict[str, Step] = {
+        "silent": lambda: _unsaid(silent.step),
+        "communication": replay(axis, entries, world.device),
+    }
+    return pieces, beside_sweep.calls(entries)
+
+
+def _unsaid(step: Callable[[], object]) -> None:
+    """Run a step whose loss is not to be compared."""
+    step()
+
+
+def steps_of(hidden: int, times: Times, ranks: int, backend: str) -> Iterator[Metric]:
+    """Each library's step; how ours compares, and how PyTorch's FSDPs compare with its DDP."""
+    base, ddp = Name("fsdp", hidden=hidden, link=backend), "torch-ddp"
+    for name in names(backend):
+        code, _, link = name.partition(".")
+        yield timed(base.but(what="step", code=code, link=link), times[name], ranks=ranks)
+    for code in THEIRS:
+        for one, other in (("shardlab", code), (code, ddp)):
+            if one != other:
+                which = base.but(what="ratio", code=one, over=other)
+                mine, theirs = times[f"{one}.{backend}"], times[f"{other}.{backend}"]
+                yield ratio(which, mine, theirs, ranks=ranks)
+
+
+def shares_of(
+    hidden: int, times: Times, ranks: int, backend: str, calls: Calls | None = None
+) -> Iterator[Metric]:
+    """Our step without communication, communication without the step, and what it costs."""
+    base = Name("fsdp", hidden=hidden, code="shardlab", link=backend)
+    step, silent = times[f"shardlab.{backend}"], times["silent"]
+    beside = percentile(step, 50)  # of the same rounds, by the same statistic
+    yield by_rounds(
+        base.but(what="silent", link=""), silent, "s", how="measured", ranks=ranks, step=beside
+    )
+    yield by_rounds(
+        base.but(what="communication"), times["communication"], "s", how="measured",
+        ranks=ranks, step=beside, **(calls or {}),
+    )  # fmt: skip
+    rounds = [1 - b / a for a, b in zip(step, silent, strict=True)]
+    yield by_rounds(base.but(what="communication-cost"), rounds, "share", step=beside)
+
+
+def hidden_share(world: World, hidden: int, count: int) -> Iterator[Metric | str]:
+    """The median over `count` steps, with its interval; of each step the mean over the ranks."""
+    mine, watch, steps = [], Watch(world), iter(timeline.steps(world, hidden))
+    while not watch.enough(count):
+        with watch.round():
+            spans = next(steps)
+        mine.append(overlap.hidden_share(spans))
+        yield f"hidden {hidden}: timeline {watch.clean} of {count}"
+    yield watch.told(count // 2)
+    together = torch.tensor(mine, dtype=torch.float64, device=world.device)
+    shares = watch.kept(count // 2, world.whole.all_reduce(together, op="mean").tolist())
+    name = Name("fsdp", "hidden-share", hidden=hidden, code="shardlab", link=world.backend)
+    yield by_rounds(name, shares, "share", how="measured")
+
+
+def memory(world: World, hidden: int) -> Iterator[Metric]:
+    """Peak and state of three libraries' steps, and what arithmetic makes of them.
+
+    Not FSDP2's: its DTensors wrap their shards, and would be counted beside them.
+    """
+    base = Name("fsdp", hidden=hidden)
+    mine = footprint.measured(world, lambda world, gpt: contestants.ours(world.whole, gpt), hidden)
+    sharded = footprint.measured(world, contestants.fsdp1, hidden)
+    theirs = footprint.measured(world, contestants.ddp, hidden)
+    by = "torch's allocator" if world.device.type == "cuda" else "live tensors"
+    for code, seen in {"shardlab": mine, "torch-fsdp1": sharded, "torch-ddp": theirs}.items():
+        for part, value in {"peak": seen.peak, "state": seen.state}.items():
+            name = base.but(what=part, code=code, link=world.backend)
+            about: Detail = {"by": by, "ranks": world.size}
+            yield Metric(id=name.id, value=value, unit="B", how="measured", detail=about)
+    model = _model(hidden)
+    activations = theirs.activations + LOGITS
+    for part, by, value in (
+        ("peak", "formula", footprint.sharded_peak(model, world.size, activations)),
+        ("state", "formula", footprint.sharded(model, world.size)),
+        ("state", "formula-ddp", footprint.replicated(model)),
+    ):
+        yield derived(
+            base.but(what=part, of=by), value, "B", parameters=model.parameters,
+            activations=activations,
+        )  # fmt: skip
+
+
+def _model(hidden: int) -> Model:
+    gpt = GPT(tutor.config(hidden), tensor=Axis.alone())
+    total = sum(p.numel() for p in gpt.parameters())
+    block = sum(p.numel() for p in gpt.layers["0"].parameters())
+    return Model(total, total - tutor.LAYERS * block, block)
+
+
+def derive(metrics: Mapping[str, Metric]) -> Iterator[Metric]:
+    """What the sweep says of the collectives that were run alone."""
+    yield from beside_sweep.derive(metrics, "fsdp")
+
+
+PLAN = Plan(
+    measure, derive, ranks=lambda settings: (max(2, settings.ranks),)
+)  # one alone shards nothing

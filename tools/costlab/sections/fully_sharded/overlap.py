@@ -1,0 +1,38 @@
+"""How much of a step's communication lies beneath its compute, by its timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from costlab.sections.fully_sharded.timeline import Span
+
+
+def hidden_share(spans: Iterable[Span]) -> float:
+    """The share of a rank's time with a collective under way in which it computed, too; 0 to 1.
+
+    Raises:
+        ValueError: no collective was under way at all.
+    """
+    kept = sorted((span.start_s, span.end_s, span.track) for span in spans)
+    under_way = _union([s[:2] for s in kept if s[2].endswith("communication")])
+    computing = _union([s[:2] for s in kept if s[2].endswith("compute")])
+    total = sum(end - begin for begin, end in under_way)
+    if not total:
+        raise ValueError("no collective was under way in this step")
+    both = sum(
+        max(0.0, min(one[1], other[1]) - max(one[0], other[0]))
+        for one in under_way
+        for other in computing
+    )
+    return both / total
+
+
+def _union(ascending: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Intervals as few that don't touch."""
+    few: list[tuple[float, float]] = []
+    for begin, end in ascending:
+        if few and begin <= few[-1][1]:
+            few[-1] = (few[-1][0], max(few[-1][1], end))
+        else:
+            few.append((begin, end))
+    return few

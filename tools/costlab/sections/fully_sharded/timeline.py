@@ -1,0 +1,234 @@
+"""The overlap of sharded data parallelism, as it happened: one step, two tracks a rank.
+
+`compute` is what the rank's main thread does; its gaps are waits for a collective. `communication`
+is each collective from its start to the arrival of its last message. A span of communication above
+a span of compute is hidden; above a gap it is not. It is one step of one run, taken after some
+untimed ones: a picture, not a statistic. A result keeps the spans as metrics, so that a figure can
+be drawn again from the file.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from costlab.contestants.fsdp import Training, ours
+from costlab.record.names import Name
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.sections.fully_sharded.watched_axis import WatchedAxis
+from shardlab.comm import World
+from shardlab.comm.host import Card
+from shardlab.fsdp import FSDP
+from shardlab.fsdp.tensors import on_gradient
+
+HIDDEN = 512
+UNTIMED = 3  # steps before it: the order of units is known after the first
+SHORTEST = 100e-6  # seconds; what is shorter is the gap between two hooks
+
+
+class Span(NamedTuple):
+    """Something on a track.
+
+    Attributes:
+        track: "rank 0 compute", "rank 0 communication" ….
+        name: "block 2 backward", "gather block 3" ….
+        start_s, end_s: seconds since the earliest start.
+    """
+
+    track: str
+    name: str
+    start_s: float
+    end_s: float
+
+
+def record(world: World, settings: Settings, *, hidden: int = HIDDEN) -> list[Span]:
+    """One step's spans, of all ranks, on every rank; ordered by track and start.
+
+    Ranks of one host share a clock. Ranks of several are laid over each other at the barrier before
+    the step, which is right within a message's latency.
+    """
+    return _together(world, next(steps(world, hidden)))
+
+
+def steps(world: World, hidden: int) -> Iterator[list[Span]]:
+    """One step after another, for ever: this rank's spans of each."""
+    return (_on_gpu if world.device.type == "cuda" else _on_cpu)(world, hidden)
+
+
+def _together(world: World, mine: list[Span]) -> list[Span]:
+    """Every rank's spans, from the earliest start."""
+    every: list[list[Span]] = [[] for _ in range(world.size)]
+    dist.all_gather_object(every, mine)
+    together = sorted(
+        (span for rank in every for span in rank), key=lambda span: (span.track, span.start_s)
+    )
+    first = min(span.start_s for span in together)
+    return [
+        span._replace(start_s=span.start_s - first, end_s=span.end_s - first) for span in together
+    ]
+
+
+def metrics(spans: Iterable[Span]) -> Iterator[Metric]:
+    """The spans for a result: `timeline.000` …, a value each, its duration."""
+    for number, span in enumerate(spans):
+        yield Metric(
+            id=Name("timeline", f"{number:03}").id,
+            value=span.end_s - span.start_s,
+            unit="s",
+            detail={"track": span.track, "name": span.name, "start": span.start_s},
+        )
+
+
+def spans(found: Iterable[Metric]) -> list[Span]:
+    """The spans that a result holds, from all of its metrics."""
+    kept = [metric for metric in found if metric.name.topic == "timeline"]
+    starts = [float(metric.detail["start"]) for metric in kept]
+    return [
+        Span(str(metric.detail["track"]), str(metric.detail["name"]), start, start + metric.value)
+        for metric, start in zip(kept, starts, strict=True)
+    ]
+
+
+def chrome(spans: Iterable[Span]) -> dict[str, Any]:
+    """The spans as Chrome and Perfetto read them: a process a rank, a thread a track."""
+    events: list[dict[str, Any]] = []
+    for span in spans:
+        rank, _, kind = span.track.removeprefix("rank ").partition(" ")
+        place = {"pid": int(rank), "tid": 0 if kind == "compute" else 1}
+        for what, about, label in (
+            ("process_name", {"pid": int(rank)}, f"rank {rank}"),
+            ("thread_name", place, kind),
+        ):
+            name = {"ph": "M", "name": what, **about, "args": {"name": label}}
+            if name not in events:
+                events.append(name)
+        times = {"ts": span.start_s * 1e6, "dur": (span.end_s - span.start_s) * 1e6}
+        events.append({"ph": "X", "cat": kind, "name": span.name, **place, **times})
+    return {"displayTimeUnit": "ms", "traceEvents": events}
+
+
+def write(spans: Iterable[Span], path: Path) -> None:
+    """Write a trace that ui.perfetto.dev and chrome://tracing open."""
+    path.write_text(json.dumps(chrome(spans)), "utf-8")
+
+
+class _Main:
+    """What the main thread does, span by span."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[str, float, float]] = []
+        self._doing = ""
+        self._since = 0.0
+
+    def mark(self, doing: str) -> None:
+        """From now on it does this; "" for nothing."""
+        now = time.perf_counter()
+        if self._doing and now - self._since >= SHORTEST:
+            self.spans.append((self._doing, self._since, now))
+        self._doing, self._since = doing, now
+
+    def waits(self, begins: bool) -> None:
+        """A wait begins, or ends; what was done before it goes on after it."""
+        if begins:
+            self.mark(self._doing)
+        else:
+            self._since = time.perf_counter()
+
+
+def _on_cpu(world: World, hidden: int) -> Iterator[list[Span]]:
+    main = _Main()
+    axis = WatchedAxis(world, lambda *about: _called(training.model, *about), main.waits)
+    training = Training(world, lambda _, gpt: ours(axis, gpt), hidden)
+    _mark_units(training, main)
+    for _ in range(UNTIMED):
+        training.step()
+    me = f"rank {world.rank}"
+    while True:
+        main.spans, axis.flights = [], []
+        origin = _aligned(world)
+        training.step()
+        tracks = [(f"{me} compute", *span) for span in main.spans]
+        tracks += [(f"{me} communication", *flight) for flight in axis.flights]
+        yield [Span(track, name, a - origin, b - origin) for track, name, a, b in tracks]
+
+
+def _aligned(world: World) -> float:
+    """What to take off this rank's clock: nothing on one host; its time at a barrier on several."""
+    hosts: list[str] = [""] * world.size
+    dist.all_gather_object(hosts, Card.own().boot)
+    world.whole.barrier()
+    return 0.0 if len(set(hosts)) == 1 else time.perf_counter()
+
+
+def _mark_units(training: Training, main: _Main) -> None:
+    """Tell `main` where a step is, by hooks that run after FSDP's own."""
+    gpt, blocks = training.gpt, training.gpt.layers
+
+    def entering(number: str) -> Any:
+        def hook(_: Any, inputs: tuple[Tensor, ...]) -> None:
+            main.mark(f"block {number} forward")
+            if number == "0":
+                on_gradient(inputs[0], lambda _: main.mark("embedding backward"))
+
+        return hook
+
+    def leaving(number: str) -> Any:
+        def hook(_: Any, __: Any, output: Tensor) -> None:
+            if output.grad_fn is not None:
+                output.grad_fn.register_prehook(lambda _: main.mark(f"block {number} backward"))
+            if int(number) == len(blocks) - 1:
+                main.mark("head and loss")
+
+        return hook
+
+    def judged(_: Any, __: Any, logits: Tensor) -> None:
+        on_gradient(logits, lambda _: main.mark("head backward"))
+
+    gpt.register_forward_pre_hook(lambda *_: main.mark("embedding"))
+    gpt.register_forward_hook(judged)
+    for number, block in blocks.items():
+        block.register_forward_pre_hook(entering(number))
+        block.register_forward_hook(leaving(number))
+    training.optimizer.register_step_pre_hook(lambda *_: main.mark("AdamW"))
+    training.optimizer.register_step_post_hook(lambda *_: main.mark(""))
+
+
+def _called(model: Any, kind: str, x: Tensor, out: Tensor) -> str:
+    """Name a collective after the unit that it serves."""
+    assert isinstance(model, FSDP)
+    for unit in model.units:
+        name = unit.name.replace("layers.", "block ") or "root"
+        if any(flat.full_F.data_ptr() == out.data_ptr() for flat in unit.flats):
+            return f"gather {name}"
+        buffers = [gradient._buffer_F for gradient in unit.gradients]
+        if any(buffer is not None and buffer.data_ptr() == x.data_ptr() for buffer in buffers):
+            return f"reduce {name}"
+    return kind
+
+
+def _on_gpu(world: World, hidden: int) -> Iterator[list[Span]]:
+    """The kernels of each step as CUPTI saw them; NCCL's on a track of their own."""
+    training = Training(world, lambda world, gpt: ours(world.whole, gpt), hidden)
+    for _ in range(UNTIMED):
+        training.step()
+    while True:
+        world.whole.barrier()
+        torch.cuda.synchronize(world.device)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            training.step()
+            torch.cuda.synchronize(world.device)
+        spans = []
+        for event in profile.events() or []:
+            if event.device_type.name == "CUDA":
+                track = "communication" if "nccl" in event.name.lower() else "compute"
+                begin, end = event.time_range.start / 1e6, event.time_range.end / 1e6
+                spans.append(Span(f"rank {world.rank} {track}", event.name, begin, end))
+        yield spans

@@ -1,0 +1,104 @@
+"""Pipelines: the bubble that GPipe and 1F1B leave, and what each stage holds meanwhile.
+
+The bubble is the share of all stages' time, from first start to last end of a step, in which they
+don't compute: (p−1)/(m+p−1) in theory, for p equal stages and m micro-batches. Where there is a
+core for each stage the stages compute; elsewhere each waits for a fixed time instead, which
+measures the schedule and its messages and nothing about computing (the detail says which). Beside
+it, 1F1B of a small GPT under torch.distributed.pipelining and megatron-core.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from costlab.contestants import bubble, tutor
+from costlab.contestants import schedulers as contestants
+from costlab.contestants.rounds import Rounds, measuring
+from costlab.record.names import Name
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+from costlab.record.watch import Watch
+from costlab.sections.plan import Plan
+from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
+from shardlab.comm import World
+from shardlab.links.shared_memory.patience import cores
+from shardlab.pipeline.timeline import Timeline
+from shardlab.pipeline.timeline import bubble as idle
+
+MICROBATCHES = 8
+SCHEDULES = ("gpipe", "1f1b")
+WAIT = 0.02  # seconds that a stage waits in place of a forward or a backward
+PLANS = {
+    "quick": Rounds(seconds=4, least=7, most=60, warmup=1),
+    "full": Rounds(seconds=12, least=20, most=60, warmup=1),
+}
+NAMES = {
+    "ours": "shardlab", "torch pipelining": "torch-pipelining", contestants.BASE: "megatron-core",
+}  # fmt: skip
+
+
+def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Bubble and live micro-batches on all ranks; on two, the other libraries' steps too."""
+    if world.device.type == "cpu":
+        for schedule in SCHEDULES:
+            yield f"{schedule} on {world.size} stages"
+            yield from bubbles(world, schedule, rounds=30 if settings.profile == "full" else 7)
+    else:
+        yield "the bubble is measured on the CPU: on a GPU the host's clock sees launches only"
+    if world.size == 2:
+        yield from beside_others(world, settings)
+
+
+def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Metric | str]:
+    """One schedule's bubble, what theory says of it, and what it holds."""
+    kind = "compute" if cores() >= world.size else "wait"
+    watch = Watch(world)
+    timelines = bubble.measured(
+        world, kind=kind, schedule=schedule, microbatches=MICROBATCHES, rounds=rounds,
+        seconds=WAIT, watch=watch,
+    )  # fmt: skip
+    yield watch.told(rounds // 2)
+    yield from metrics(
+        schedule, world.size, MICROBATCHES, timelines, kind=kind, backend=world.backend
+    )
+
+
+def metrics(
+    schedule: str,
+    stages: int,
+    microbatches: int,
+    timelines: Sequence[Timeline],
+    *,
+    kind: str,
+    backend: str = "gloo",
+) -> Iterator[Metric]:
+    """What some rounds of one schedule say; `kind` is that of `contestants.bubble`."""
+    base = Name("pipeline", schedule=schedule, stages=stages, microbatches=microbatches)
+    ours = base.but(code="shardlab", link=backend)
+    found = [idle(timeline) for timeline in timelines]
+    stages_do = "computing" if kind == "compute" else "waiting in place of work"
+    yield by_rounds(ours.but(what="bubble"), found, "share", how="measured", stages=stages_do)
+    theory = (stages - 1) / (microbatches + stages - 1)
+    yield derived(base.but(what="bubble-theory"), theory, "share")
+    live = max(bubble.live(timeline) for timeline in timelines)
+    yield Metric(id=ours.but(what="live").id, value=live, unit="count", how="counted")
+
+
+def beside_others(world: World, settings: Settings) -> Iterator[Metric | str]:
+    """Step times of the tutor's size under three schedulers, and how ours compares."""
+    plan = PLANS[settings.profile]
+    order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
+    yield "1F1B beside torch's and megatron-core's"
+    with contestants.build(world, hidden=tutor.HIDDEN, microbatches=MICROBATCHES) as steps:
+        times = yield from measuring(world, steps, plan, order)
+    about: Detail = {"hidden": tutor.HIDDEN, "microbatches": MICROBATCHES, "schedule": "1f1b"}
+    for name, shown in NAMES.items():
+        yield timed(Name("pipeline", "step", code=shown, link=world.backend), times[name], **about)
+    for name, shown in NAMES.items():
+        if name != "ours":
+            which = Name("pipeline", "ratio", code="shardlab", over=shown, link=world.backend)
+            yield ratio(which, times["ours"], times[name], **about)
+
+
+PLAN = Plan(measure, ranks=lambda _: (2, 4))

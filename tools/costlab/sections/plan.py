@@ -1,0 +1,65 @@
+"""What a section is, and those of the lab: each one's code is found only when it is wanted."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from costlab.record.result import Metric
+from costlab.record.settings import Settings
+
+if TYPE_CHECKING:
+    from shardlab.comm import World
+
+# In the order of a whole run: what is derived comes after what it is derived from.
+MODULES = {
+    "collectives": "costlab.sections.collectives.collectives",
+    "fit": "costlab.sections.fit.fit",
+    "tp": "costlab.sections.tensor_parallel.tensor_parallel",
+    "fsdp": "costlab.sections.fully_sharded.fully_sharded",
+    "pipeline": "costlab.sections.pipeline",
+    "one-gpu": "costlab.sections.one_gpu",
+    "counts": "costlab.sections.counts.counts",
+}
+
+
+class SectionError(Exception):
+    """A section that isn't there, or can't run as asked; says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a section comes by its metrics; its module's `PLAN`.
+
+    Args:
+        measure: what every rank iterates, metrics and words on how it gets on.
+        derive: makes metrics of all those measured before, its own among them.
+        ranks: the world sizes to measure in, one launch after another.
+        devices: those to measure on.
+        launches: how many sets of fresh processes to measure in.
+    """
+
+    measure: Callable[[World, Settings], Iterator[Metric | str]] | None = None
+    derive: Callable[[Mapping[str, Metric]], Iterable[Metric]] | None = None
+    ranks: Callable[[Settings], tuple[int, ...]] = lambda settings: (settings.ranks,)
+    devices: Callable[[Settings], tuple[str, ...]] = lambda settings: (settings.device,)
+    launches: Callable[[Settings], int] = lambda _: 1
+
+
+def load(name: str) -> Plan:
+    """Return a section's plan.
+
+    Raises:
+        SectionError: no such section, or its code or what it needs is not installed.
+    """
+    if name not in MODULES:
+        raise SectionError(f"no section {name!r}; there are {', '.join(MODULES)}")
+    try:
+        plan: Plan = importlib.import_module(MODULES[name]).PLAN
+    except ModuleNotFoundError as fault:
+        if fault.name == MODULES[name]:
+            raise SectionError(f"section {name!r} is not in this checkout") from None
+        raise SectionError(f"section {name!r} needs {fault.name}: run `make bench-env`") from None
+    return plan

@@ -1,0 +1,48 @@
+"""Metrics of steps that were timed side by side (`contestants/rounds`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from costlab.record.names import Name
+from costlab.record.result import How, Metric
+from costlab.record.statistic import middle, paired
+
+Detail = dict[str, str | float | int | bool]
+
+
+def timed(name: Name, seconds: Sequence[float], **detail: str | float | int | bool) -> Metric:
+    """One contestant's time: the median of its rounds, with its interval."""
+    return by_rounds(name, seconds, "s", how="measured", **detail)
+
+
+def ratio(
+    name: Name, one: Sequence[float], other: Sequence[float], **detail: str | float | int | bool
+) -> Metric:
+    """How many times `other` `one` takes, round by round.
+
+    A round runs both within a moment of each other, so its ratio is free of the machine's drift.
+    """
+    rounds = [a / b for a, b in zip(one, other, strict=True)]
+    value, low, high = paired(one, other)
+    found = by_rounds(name, rounds, "ratio", how="measured", **detail)
+    return msgspec.structs.replace(found, value=value, low=low, high=high)
+
+
+def by_rounds(
+    name: Name, rounds: Sequence[float], unit: str, *, how: How = "derived",
+    **detail: str | float | int | bool,
+) -> Metric:  # fmt: skip
+    """What each round says by itself: the median of the rounds, with its interval."""
+    found = middle(rounds)
+    return Metric(
+        id=name.id, value=found.value, unit=unit, how=how, low=found.low, high=found.high,
+        samples=len(rounds), series=[list(rounds)], detail=detail,
+    )  # fmt: skip
+
+
+def derived(name: Name, value: float, unit: str, **detail: str | float | int | bool) -> Metric:
+    """What arithmetic makes of metrics that were measured."""
+    return Metric(id=name.id, value=value, unit=unit, how="derived", detail=detail)
