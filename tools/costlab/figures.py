@@ -76,10 +76,10 @@ FIGURES = {
             "Un paso todo fragmentado del rank 0: arriba el cómputo, abajo la comunicación",
         ),
         Words(
-            "One step of shardlab's mini-FSDP as it happened. Communication below compute is "
-            "hidden; below a gap it costs time.",
-            "Un paso del mini-FSDP de shardlab tal como ocurrió. La comunicación bajo cómputo "
-            "queda oculta; bajo un hueco cuesta tiempo.",
+            "One step of shardlab's mini-FSDP as it happened, at hidden 512. Numbers are "
+            "blocks. Communication below compute is hidden; below a gap it costs time.",
+            "Un paso del mini-FSDP de shardlab tal como ocurrió, con hidden 512. Los números son "
+            "bloques. La comunicación bajo cómputo queda oculta; bajo un hueco cuesta tiempo.",
         ),
         draw_overlap.draw,
         height=3.4,
