@@ -9,6 +9,7 @@ from pathlib import Path
 from costlab.publish.figures import draw_all_reduce, draw_overlap, figures
 from costlab.publish.figures.plotting import DARK, LIGHT, figure
 from costlab.record.result import Metric, Result, Section, load
+from costlab.sections.fully_sharded import timeline
 from tests.costlab.publish.test_results_page import points
 from tests.costlab.tiny_run import LAB, step
 
@@ -35,6 +36,12 @@ def test_figures_are_the_same_each_time_and_hold_no_date(tmp_path: Path) -> None
     first, second = drawn(tmp_path / "a"), drawn(tmp_path / "b")
     assert first == second
     assert not re.search(r"20\d\d-\d\d-\d\d", "".join(first.values()))
+
+
+def test_the_overlaps_caption_says_how_wide_the_drawn_model_is() -> None:
+    caption = figures.FIGURES["overlap"].caption
+    for words in (caption.en, caption.es):
+        assert f"hidden {timeline.HIDDEN}." in words
 
 
 def test_text_stays_text_in_the_readers_own_font(tmp_path: Path) -> None:
