@@ -102,7 +102,8 @@ def first(path: PurePosixPath) -> str:
 
 def of_folder(path: PurePosixPath) -> str:
     """Return a folder's line; a folder of tests has that of what it tests."""
-    mirrored = PurePosixPath("tools", *path.parts[1:])
+    mirrored = PurePosixPath(str(path).replace("tests/site/", "tests/sitelab/"))
+    mirrored = PurePosixPath("tools", *mirrored.parts[1:])
     return (
         FOLDERS.get(str(path))
         or next((first(path / name) for name in SPEAKERS if (ROOT / path / name).is_file()), "")

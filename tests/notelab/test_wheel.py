@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from notelab import __version__
-from notelab.codes import RULES
 from tests.notelab.faults import ROOT
 from tests.notelab.scratch import Scratch
 
@@ -68,7 +67,7 @@ def test_the_wheel_holds_one_package_and_what_the_checker_needs_beside_it(wheel:
     metadata = f"shardbook-{__version__}.dist-info"
     assert {name.partition("/")[0] for name in files} == {"notelab", metadata}
     pages = {name.removeprefix("notelab/rules/pages/") for name in files if name.endswith(".md")}
-    assert pages == {f"{code}{end}" for code in RULES for end in (".md", ".es.md")}
+    assert pages == {page.name for page in (ROOT / "docs/reference/rules").glob("N*.md")}
     rest = {Path(n).name for n in files if not n.startswith(metadata) and Path(n).suffix != ".py"}
     scripts = {name for name in rest - pages if name.endswith(".js")}
     assert "mermaid.min.js" in scripts and rest - pages - scripts == {"VERSION"}
