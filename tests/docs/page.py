@@ -22,7 +22,8 @@ class Command:
 def every_page() -> list[Path]:
     """Return all pages, in both languages, as this working tree has them."""
     folders = [ROOT / name for name in ("docs", "experiments", "solutions")]
-    return [ROOT / "README.md", *sorted(page for one in folders for page in one.rglob("*.md"))]
+    doors = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    return [*doors, *sorted(page for one in folders for page in one.rglob("*.md"))]
 
 
 def spanish(page: Path) -> Path:

@@ -10,7 +10,9 @@ from tests.docs.page import ROOT, Command, commands, every_page, fences, spanish
 PAGES = every_page()
 WITH_COMMANDS = [page for page in PAGES if any(token.info == "bash" for token in fences(page))]
 # They are where others point: the front page says how everything is set up, the README too.
-DOORS = {ROOT / name for name in ("README.md", "docs/index.md", "docs/index.es.md")}
+DOORS = {
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/index.md", "docs/index.es.md")
+}
 SET_UP = re.compile(r"\((?:\.\./)+index(?:\.md#set-up|\.es\.md#preparar)\)")
 # What reads otherwise in Spanish: the notes' language is the page's, and a placeholder is a word.
 TRANSLATED = {"""'s/"en", "es"/"en"/'""": """'s/"en", "es"/"es"/'""", "SOURCE": "FUENTE"}

@@ -49,3 +49,10 @@ def test_links_are_found_in_paragraphs_tables_and_hints() -> None:
         ("docs/reference/notes.es.md", "rules/N503.es.md"),
     ]:
         assert address in pages_linked(ROOT / page)
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_a_root_pages_links_lead_somewhere(page: str) -> None:
+    # What mkdocs holds for the site's pages, for those that it doesn't build.
+    lost = [address for address in pages_linked(ROOT / page) if not (ROOT / address).is_file()]
+    assert lost == []

@@ -1,8 +1,8 @@
 """Refresh the vendored bundles: `python tools/sitelab/vendor.py mermaid=11.17.2 katex=0.19.1`.
 
 `make vendor` does the same. npm fetches a package from the registry it is configured for and checks
-its integrity; only what is served or run is kept, with the licence, and VERSION beside it says
-which version that is, and the SHA-256 of its script.
+its integrity; only what is served or run is kept, with the licence, the notices of what was bundled
+into it, and VERSION, which says which version that is, and the SHA-256 of its script.
 """
 
 import json
@@ -16,6 +16,8 @@ from hashlib import sha256, sha512
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sitelab import notices
+
 TOOLS = Path(__file__).parents[1]
 
 
@@ -25,6 +27,7 @@ class Bundle(NamedTuple):
     folder: Path
     script: str
     kept: tuple[tuple[str, str], ...]
+    source_map: str = ""  # where others' packages went into the script: what names them
 
 
 BUNDLES = {
@@ -32,6 +35,7 @@ BUNDLES = {
         TOOLS / "notelab" / "mermaid",
         "mermaid.min.js",
         ((r"package/dist/(mermaid\.min\.js)", r"\1"), ("package/LICENSE", "mermaid.LICENSE")),
+        "package/dist/mermaid.min.js.map",
     ),
     "katex": Bundle(
         TOOLS / "sitelab" / "katex",
@@ -66,7 +70,14 @@ def _vendor(name: str, wanted: str) -> str:
     bundle = BUNDLES[name]
     with tempfile.TemporaryDirectory() as scratch:
         version, archive = _pack(f"{name}@{wanted}", Path(scratch))
-        files = _kept(archive, bundle)
+        files = _kept(archive, bundle.kept)
+        if bundle.source_map:
+            [source_map] = _kept(archive, ((bundle.source_map, "map"),)).values()
+            files[f"{name}.NOTICES"] = notices.written(
+                f"{bundle.script} ({name} {version}) holds parts of these packages.",
+                notices.packages(source_map),
+                lambda package: _pack(package, Path(scratch))[1],
+            ).encode()
     for old in bundle.folder.glob("fonts/*"):
         old.unlink()
     for place, data in files.items():
@@ -92,10 +103,10 @@ def _pack(package: str, scratch: Path) -> tuple[str, Path]:
     return str(facts["version"]), archive
 
 
-def _kept(archive: Path, bundle: Bundle) -> dict[str, bytes]:
+def _kept(archive: Path, kept: tuple[tuple[str, str], ...]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     with tarfile.open(archive) as tar:
-        for pattern, name in bundle.kept:
+        for pattern, name in kept:
             members = [m for m in tar.getmembers() if m.isfile() and re.fullmatch(pattern, m.name)]
             if not members:
                 raise ValueError(f"the package has no file {pattern}")
