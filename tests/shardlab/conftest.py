@@ -1,11 +1,13 @@
 """The workers' imports, and pytest's collection, take seconds each: they go on side by side.
 
-So does what some tests want done `beside` the others.
+So does what some tests want done `beside` the others. (Not in a process of xdist's, of which one
+alone needs workers.)
 """
 
 from __future__ import annotations
 
 import gc
+import os
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ import pytest
 from tests.shardlab import pool
 from tests.shardlab.beside import Beside, work_of
 
-pool.preload()
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    pool.preload()
 gc.disable()  # until all is collected, of which nothing is garbage
 BESIDE = pytest.StashKey[Beside | None]()
 
