@@ -3,10 +3,11 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.docs.page import ROOT
+from tests.docs.page import ROOT, every_page
 
 NUMBER = re.compile(r"\d+")
 
@@ -49,3 +50,15 @@ def test_a_lab_without_its_packages_says_in_one_line_how_to_get_them(
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith(f"{path.name}: error: this Python has no {module}")
     assert "`make bench-env`" in done.stderr and "activate" in done.stderr
+
+
+GENERATED = re.compile(r"^<!-- (?:/[\w.: -]+|generated from .* sha256:\w{64}) -->$", re.M)
+MADE = [page for page in every_page() if GENERATED.search(page.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("page", MADE, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_that_a_command_writes_says_at_its_top_which(page: Path) -> None:
+    top, _, _ = page.read_text("utf-8").partition("\n# ")
+    said = re.search(r"^<!-- (?:written by|escrito por) `(?:python -m ([\w.]+)|.*)`", top, re.M)
+    assert said
+    assert not said[1] or (ROOT / f"{said[1].replace('.', '/')}.py").is_file()

@@ -17,7 +17,7 @@ from textwrap import shorten
 from tests.docs.page import ROOT
 
 PAGES = [ROOT / "docs" / "reference" / name for name in ("design.md", "design.es.md")]
-BLOCK = re.compile(r"<!-- tree:.*?<!-- /tree -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- tree -->.*?<!-- /tree -->", re.DOTALL)
 COMMENT = re.compile(r"(?:#!.*\n)?(?:/\*((?:.|\n)*?)\*/|((?:(?:#|//).*\n)+))")
 COLUMN, WIDTH = 34, 100
 
@@ -124,8 +124,7 @@ def tree() -> str:
         f"{'  ' * depth + name:<{COLUMN}}  {shorten(line, WIDTH, placeholder=' …')}".rstrip()
         for depth, name, line in walk(tracked(), PurePosixPath())
     ]
-    made = "<!-- tree: `python -m tests.docs.tree` writes what stands between these lines -->"
-    return "\n".join([made, "```text", *rows, "```", "<!-- /tree -->"])
+    return "\n".join(["<!-- tree -->", "```text", *rows, "```", "<!-- /tree -->"])
 
 
 def walk(held: list[PurePosixPath], folder: PurePosixPath) -> Iterator[tuple[int, str, str]]:

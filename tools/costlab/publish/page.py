@@ -33,7 +33,8 @@ def head(title: str, folder: Path, inputs: Iterable[str]) -> list[str]:
         f"<!-- generated from {one} sha256:{sha256((folder / one).read_bytes()).hexdigest()} -->"
         for one in inputs
     ]
-    return ["---", f'title: "{title}"', "---", "", *made, "", f"# {title}", ""]
+    by = "<!-- written by `tools/bench report --adopt FILE`, not by hand -->"
+    return ["---", f'title: "{title}"', "---", "", *made, by, "", f"# {title}", ""]
 
 
 def sealed(lines: Iterable[str]) -> str:
