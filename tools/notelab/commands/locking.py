@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from notelab.book.relock import Relocked, path_of, relock, write_together
+from notelab.book.relock import Relocked, path_of, relock
 from notelab.book.view import shown
 from notelab.book.workbook import Bench, Workbook, open_labs
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
+from notelab.whole_files import write_together
 
 
 def lock(folders: list[Path], bench: Bench) -> tuple[list[str], bool]:
@@ -35,7 +36,7 @@ def _written(book: Workbook, made: Relocked) -> list[str]:
     if path.exists() and path.read_text("utf-8") == text:
         return [*lines, f"{said}, as it was"]
     try:
-        write_together({path: text})
+        write_together({path: text.encode()})
     except OSError as fault:
         raise NotelabError(f"{shown(path)}: cannot be written: {fault.strerror}") from None
     return [*lines, said]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.book.relock import path_of, relock, write_together
+from notelab.book.relock import path_of, relock
 from notelab.book.resolve import Resolver
 from notelab.book.view import shown
 from notelab.book.workbook import Bench, evidence_at, open_lab
@@ -13,6 +13,7 @@ from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lock import Lock
 from notelab.sources.answers import Source
+from notelab.whole_files import write_together
 
 
 def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
@@ -47,7 +48,7 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     if made.lock.citations or book.lock is not None:
         contents[lock_path] = lock_file.dump(made.lock)
     try:
-        write_together(contents)
+        write_together({path: text.encode() for path, text in contents.items()})
     except OSError as fault:
         raise NotelabError(f"{fault.filename}: cannot be written: {fault.strerror}") from None
     was = f", was {before.commit[:12]}" if before.commit and before.commit != commit else ""
