@@ -7,7 +7,9 @@ be read, or isn't what was written, is no entry; a folder that can't be written 
 import contextlib
 from collections.abc import Callable
 from hashlib import blake2b
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from struct import Struct, error
 from typing import TypeVar, cast
 from zlib import crc32
 
@@ -17,6 +19,8 @@ from notelab.code_version import code_version
 from notelab.whole_files import write_together
 
 _CHECK = 4
+_HEAD = Struct("<QI")  # of a shelf: the length of its table of contents, and that one's checksum
+_Contents = tuple[str, dict[str, tuple[int, int, int]]]
 _MOST = 64_000_000  # bytes of a shelf, beyond which it keeps only what its last run asked for
 T = TypeVar("T")
 
@@ -67,44 +71,70 @@ class Memo:
 
 
 class Shelf:
-    """Many small entries in one file, read and written as a whole.
+    """Many small entries in one file, of which only those asked for are read.
 
-    They hang on the code that made them too: a shelf of other code is empty.
+    They hang on the code that made them too: a shelf of other code is empty. The file is a table
+    of contents (how long it is, its checksum, then each entry's place, length and checksum), and
+    the entries one after another.
     """
 
     def __init__(self, file: Path | None) -> None:
-        """Read the shelf; None is one that keeps nothing."""
+        """Read the table of contents; None is a shelf that keeps nothing."""
         self._file = file
-        self._kept: dict[str, bytes] = {}
-        self._asked: dict[str, bytes] = {}
-        self._changed = False
-        data = _read(file) if file else None
-        with contextlib.suppress(msgspec.MsgspecError):
-            version, kept = msgspec.msgpack.decode(data or b"", type=tuple[str, dict[str, bytes]])
-            self._kept = kept if version == code_version() else {}
+        self._put: dict[str, bytes] = {}
+        self._asked: set[str] = set()
+        self._places: dict[str, tuple[int, int, int]] = {}
+        self._map: mmap | bytes = b""
+        with contextlib.suppress(OSError, ValueError, error, msgspec.MsgspecError):
+            if file:
+                self._open(file)
+
+    def _open(self, file: Path) -> None:
+        with file.open("rb") as stream:
+            data = mmap(stream.fileno(), 0, access=ACCESS_READ)
+        self._start = _HEAD.size + _HEAD.unpack_from(data)[0]
+        contents = data[_HEAD.size : self._start]
+        if crc32(contents) == _HEAD.unpack_from(data)[1]:
+            version, places = msgspec.msgpack.decode(contents, type=_Contents)
+            self._map, self._places = data, places if version == code_version() else {}
 
     def get(self, kind: str, key: str) -> bytes | None:
         """Return what was put, or None."""
         name = f"{kind} {key}"
-        found = self._kept.get(name)
-        if found is not None:
-            self._asked[name] = found
-        return found
+        self._asked.add(name)
+        return self._put[name] if name in self._put else self._kept(name)
+
+    def _kept(self, name: str) -> bytes | None:
+        place = self._places.get(name)
+        if place is None:
+            return None
+        at, length, check = place
+        data = self._map[self._start + at : self._start + at + length]
+        return data if crc32(data) == check else None
 
     def put(self, kind: str, key: str, data: bytes) -> None:
         """Keep `data` from now on, and for good when the shelf is saved."""
-        name = f"{kind} {key}"
-        self._kept[name] = self._asked[name] = data
-        self._changed = True
+        self._put[f"{kind} {key}"] = data
 
     def save(self) -> None:
         """Write the shelf if something was put on it."""
-        if not self._changed or self._file is None:
+        if not self._put or self._file is None:
             return
-        size = sum(map(len, self._kept.values()))
-        kept = self._kept if size < _MOST else self._asked
-        _write(self._file, msgspec.msgpack.encode((code_version(), kept)))
-        self._changed = False
+        names = self._places if len(self._map) < _MOST else self._asked
+        kept = {name: data for name in names if (data := self._kept(name)) is not None}
+        kept |= self._put
+        places, at = {}, 0
+        for name, data in kept.items():
+            places[name] = at, len(data), crc32(data)
+            at += len(data)
+        contents = msgspec.msgpack.encode((code_version(), places))
+        head = _HEAD.pack(len(contents), crc32(contents))
+        if isinstance(self._map, mmap):
+            self._map.close()  # where an open file can't be replaced
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_together({self._file: b"".join((head, contents, *kept.values()))})
+        self._map, self._places, self._put = b"", {}, kept
 
 
 def _read(file: Path) -> bytes | None:
