@@ -22,7 +22,7 @@ def silent(what: str, done: int, of: int) -> None:
 
 def test_what_several_processes_say_is_what_one_says() -> None:
     told: list[tuple[int, int]] = []
-    assert len(TEXTS) >= many.WORTH_IT
+    assert len(TEXTS) >= diagrams.WORTH_IT
     together = Diagrams(Shelf(None))
     together.ahead([*TEXTS, *TEXTS], lambda _, done, of: told.append((done, of)))
     assert told[-1] == (len(TEXTS), len(TEXTS))  # a text that stands twice is parsed once
@@ -34,7 +34,7 @@ def test_what_several_processes_say_is_what_one_says() -> None:
 
 def test_few_diagrams_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many, "parse", lambda texts: pytest.fail("a process for so few"))
-    Diagrams(Shelf(None)).ahead(TEXTS[: many.WORTH_IT - 1], silent)
+    Diagrams(Shelf(None)).ahead(TEXTS[: diagrams.WORTH_IT - 1], silent)
 
 
 def test_a_process_that_dies_leaves_its_diagrams_to_whoever_asks_for_them(

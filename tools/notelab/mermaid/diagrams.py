@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # processor, a little more for each diagram (one costs about a fiftieth of a second), and never more
 # than the last.
 _AT_ONCE, _EACH, _ALTOGETHER = 4.0, 0.25, 60.0
+WORTH_IT = 60  # new diagrams; processes start in half a second, in which one parses thirty
 # Told what is counted, how many are done and how many there are.
 Progress = Callable[[str, int, int], None]
 
@@ -36,10 +37,10 @@ class Diagrams:
     def ahead(self, texts: Iterable[str], progress: Progress) -> None:
         """Parse what is asked for later, in several processes where there is enough of it."""
         new = [text for text in dict.fromkeys(texts) if self._remembered(text) is None]
+        if len(new) < WORTH_IT:
+            return
         from notelab.mermaid import many
 
-        if len(new) < many.WORTH_IT:
-            return
         done = 0
         for some in many.parse(new):
             for text, parsed, seconds in some:
