@@ -23,7 +23,7 @@ _MODULES = (
     "page/front_matter",
     "page/hidden",
     "page/inline",
-    "lab/lab",
+    "lab/lab_file",
     "page/note",
     "cited/outline",
     "page/permalink",

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from notelab.book.view import View
-from notelab.lab.lab import ExpectedDiagram
+from notelab.lab.lab_file import ExpectedDiagram
 from notelab.mermaid.diagrams import Diagrams
 from notelab.mermaid.parsed import Parsed
 from notelab.page.citation import Span
