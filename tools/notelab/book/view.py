@@ -9,7 +9,9 @@ from notelab.lab import pages
 from notelab.lab.pages import Page
 from notelab.memo import Shelf, key_of
 from notelab.page import reading
+from notelab.page.citation import Span
 from notelab.page.note import Note
+from notelab.report.finding import Finding
 
 
 class View(msgspec.Struct):
@@ -25,6 +27,19 @@ class View(msgspec.Struct):
     def exists(self) -> bool:
         """Tell whether there is a file at all."""
         return self.note is not None or self.problem != ""
+
+    def finding(
+        self,
+        code: str,
+        span: Span,
+        message: str,
+        *,
+        expected: str = "",
+        found: str = "",
+        help: str = "",
+    ) -> Finding:
+        """Return a finding at a place of this page."""
+        return Finding(code, self.filename, span, message, expected, found, help)
 
 
 def shown(path: Path) -> str:

@@ -17,9 +17,8 @@ def findings(lab: Lab, view: View, note: Note) -> Iterator[Finding]:
     places = [index for index, heading in enumerate(note.headings) if _same(heading.text, wanted)]
     sections = [heading for heading in note.headings if heading.level <= 2]
     if not places:
-        yield Finding(
+        yield view.finding(
             "N109",
-            view.filename,
             TOP,
             "the note has no closing",
             expected=f"a last section `## {wanted}`",
@@ -29,9 +28,8 @@ def findings(lab: Lab, view: View, note: Note) -> Iterator[Finding]:
     closing = note.headings[places[-1]]
     if places[-1] != len(note.headings) - 1 or closing.level != 2:
         after = note.headings[-1].text
-        yield Finding(
+        yield view.finding(
             "N110",
-            view.filename,
             closing.span,
             "the closing is not the last section",
             expected=f"nothing after `## {wanted}`",
@@ -45,9 +43,8 @@ def findings(lab: Lab, view: View, note: Note) -> Iterator[Finding]:
 def _closing_text(view: View, closing: Heading, mentions: list[str]) -> Iterator[Finding]:
     if closing.paragraphs != 1 or closing.other_blocks:
         other = f" and {closing.other_blocks} other blocks" if closing.other_blocks else ""
-        yield Finding(
+        yield view.finding(
             "N111",
-            view.filename,
             closing.span,
             "the closing is not one paragraph",
             expected="one paragraph and nothing else",
@@ -55,9 +52,8 @@ def _closing_text(view: View, closing: Heading, mentions: list[str]) -> Iterator
         )
     prose = " ".join(closing.prose.split()).casefold()
     if not any(mention.casefold() in prose for mention in mentions):
-        yield Finding(
+        yield view.finding(
             "N112",
-            view.filename,
             closing.span,
             "the closing ties back to nothing",
             expected="one of " + ", ".join(f"“{mention}”" for mention in mentions),

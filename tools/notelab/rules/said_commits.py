@@ -14,9 +14,8 @@ def findings(lab: Lab, view: View, note: Note, pins: dict[str, Pin]) -> Iterator
     """Judge a note's front matter."""
     front = note.front
     if front.problem:
-        yield Finding(
+        yield view.finding(
             "N103",
-            view.filename,
             front.span,
             f"the note {front.problem}",
             expected="`title`, and `commit` with a row for each source cited",
@@ -27,9 +26,8 @@ def findings(lab: Lab, view: View, note: Note, pins: dict[str, Pin]) -> Iterator
         pin = pins.get(source)
         if source not in named:
             known = f"  {source}: {pin.commit[:12]}" if pin and pin.commit else f"  {source}: …"
-            yield Finding(
+            yield view.finding(
                 "N123",
-                view.filename,
                 front.span,
                 f"the note doesn't say which commit of `{source}` it read",
                 expected=f"a row `{known.strip()}` under `commit:`",
@@ -51,18 +49,16 @@ def _commit_row(
     pin = pins.get(source)
     lower = prefix.lower()
     if pin is None:
-        yield Finding(
+        yield view.finding(
             "N123",
-            view.filename,
             span,
             f"the note names a commit of `{source}`, which is no source of this lab",
             expected=" or ".join(f"`{name}`" for name in pins),
             found=f"`{source}`",
         )
     elif len(lower) < 7 or len(lower) > 40 or set(lower) - set("0123456789abcdef"):
-        yield Finding(
+        yield view.finding(
             "N123",
-            view.filename,
             span,
             f"the commit of `{source}` is no prefix of a commit",
             expected="7 to 40 hexadecimal digits",
@@ -70,9 +66,8 @@ def _commit_row(
             help=f"write `{source}: {pin.commit[:12]}`" if pin.commit else "",
         )
     elif pin.commit and not pin.commit.startswith(lower):
-        yield Finding(
+        yield view.finding(
             "N123",
-            view.filename,
             span,
             f"the note was written for another commit of `{source}` than the pin",
             expected=f"`{pin.commit[:12]}` ({shown(pin.path)})",

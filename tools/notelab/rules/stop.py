@@ -31,17 +31,15 @@ def page_findings(lab: Lab, view: View, pins: dict[str, Pin]) -> Iterator[Findin
         yield from _unread(view)
         return
     for part in view.note.unread:
-        yield Finding(
+        yield view.finding(
             "N102",
-            view.filename,
             part.span,
             f"the page {part.reason}",
             expected="paragraphs, lists and quotations of a size that people read",
         )
     for hidden in view.note.hidden:
-        yield Finding(
+        yield view.finding(
             "N113",
-            view.filename,
             hidden.span,
             f"the page holds a character that nobody sees: {hidden.name}",
             expected="text that reads as it is written",
@@ -56,17 +54,15 @@ def page_findings(lab: Lab, view: View, pins: dict[str, Pin]) -> Iterator[Findin
 
 def _unread(view: View) -> Iterator[Finding]:
     if view.problem:
-        yield Finding(
+        yield view.finding(
             "N102",
-            view.filename,
             TOP,
             f"the page {view.problem}",
             expected="a Markdown file in UTF-8 of at most 256 KiB",
         )
     elif view.page.original is None:
-        yield Finding(
+        yield view.finding(
             "N101",
-            view.filename,
             TOP,
             "a page that lab.toml asks for is missing",
             expected="the file",
@@ -78,9 +74,8 @@ def _unread(view: View) -> Iterator[Finding]:
 def _words(view: View, note: Note) -> Iterator[Finding]:
     most = view.page.table.max_words
     if most is not None and note.words > most:
-        yield Finding(
+        yield view.finding(
             "N104",
-            view.filename,
             TOP,
             f"the note has {note.words} words",
             expected=f"at most {most}",
@@ -98,9 +93,8 @@ def _choices(view: View, note: Note) -> Iterator[Finding]:
     elif len(cited) < table.min_choices:
         bare = len(note.choices) - len(cited)
         uncited = f", and {bare} without a citation" if bare else ""
-        yield Finding(
+        yield view.finding(
             "N105",
-            view.filename,
             TOP,
             f"the note has {len(cited)} cited choices",
             expected=f"at least {table.min_choices} top-level `- ` bullets with a citation each",
@@ -117,9 +111,8 @@ def _choice(view: View, number: int, choice: Cell) -> Iterator[Finding]:
         low, high = limits
         short = choice.words < low
         away = low - choice.words if short else choice.words - high
-        yield Finding(
+        yield view.finding(
             "N106",
-            view.filename,
             choice.span,
             f"{called} has {choice.words} words",
             expected=f"{low} to {high}",
@@ -127,18 +120,16 @@ def _choice(view: View, number: int, choice: Cell) -> Iterator[Finding]:
             help=f"{'add' if short else 'cut'} {away}",
         )
     if not choice.title:
-        yield Finding(
+        yield view.finding(
             "N107",
-            view.filename,
             choice.span,
             f"{called} doesn't open with a bold title",
             expected="`- **Title.** …`",
             found=f"`{' '.join(choice.prose.split())[:40]}`",
         )
     if not choice.citations:
-        yield Finding(
+        yield view.finding(
             "N108",
-            view.filename,
             choice.span,
             f"{called} cites nothing",
             expected="at least one citation such as `path/file.py:L10-L14`",
