@@ -37,17 +37,26 @@ def check_labs(wanted: Mapping[Path, set[Path] | None], bench: Bench) -> Report:
         NotelabError: a lab.toml or a lock cannot be read.
     """
     report = Report()
-    books = open_labs(wanted, bench)
-    read = (one.note for book in books for one in book.views if one.note)
-    texts = (diagram.text for note in read for diagram in note.diagrams)
-    Diagrams.of_this_run(bench.memo).ahead(texts, bench.progress)
-    for book, only in zip(books, wanted.values(), strict=True):
-        report.add(_judged(book, bench, whole=only is None))
+    try:
+        books = open_labs(wanted, bench)
+        diagrams = _diagrams(books, bench)
+        for book, only in zip(books, wanted.values(), strict=True):
+            report.add(_judged(book, bench, diagrams, whole=only is None))
+    finally:  # what was worked out before an interrupt is worth keeping
+        bench.memo.save()
     return report
 
 
-def _judged(book: Workbook, bench: Bench, *, whole: bool) -> Report:
-    rules = _Rules(book, bench)
+def _diagrams(books: list[Workbook], bench: Bench) -> Diagrams:
+    """Return what all labs of a run share to parse diagrams, engine and time, and parse the new."""
+    diagrams = Diagrams(bench.memo.shelf(books[0].lab.root if books else Path.cwd()))
+    read = (one.note for book in books for one in book.views if one.note)
+    diagrams.ahead((diagram.text for note in read for diagram in note.diagrams), bench.progress)
+    return diagrams
+
+
+def _judged(book: Workbook, bench: Bench, diagrams: Diagrams, *, whole: bool) -> Report:
+    rules = _Rules(book, bench, diagrams)
     findings: list[Finding] = [*stop.pin_findings(book.pins), *_unresolvable(book)]
     tally = _Tally()
     for one in book.views:
@@ -74,13 +83,13 @@ def _judged(book: Workbook, bench: Bench, *, whole: bool) -> Report:
 class _Rules:
     """The rules at work on one lab."""
 
-    def __init__(self, book: Workbook, bench: Bench) -> None:
+    def __init__(self, book: Workbook, bench: Bench, diagrams: Diagrams) -> None:
         self._book = book
         self._originals = {one.page.path: one for one in book.views if not one.page.original}
-        self._diagrams = Diagrams.of_this_run(bench.memo)
+        self._diagrams = diagrams
         gathered = book.evidence.gathered()
         self._pinned = constraints.Pinned(file for file in gathered if file.state is State.PROVED)
-        self.citations = Judge(book.lab, book.pins, book.lock, book.evidence, book.resolver)
+        self.citations = Judge(book, bench.memo.shelf(book.lab.root))
         self.numbers = Numbers(book.lab)
 
     def findings(self, one: View) -> Iterator[Finding]:

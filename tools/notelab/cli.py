@@ -14,13 +14,12 @@ import click
 
 from notelab import __version__
 from notelab.errors import NotelabError
-from notelab.plain import plain
+from notelab.report.terminal import FAULT, colour, say, write
 
 if TYPE_CHECKING:
-    from notelab.book.workbook import Bench
-    from notelab.report.outcome import Report
+    pass
 
-FINDINGS, FAULT = 1, 2
+FINDINGS = 1
 
 
 def main() -> None:
@@ -31,15 +30,13 @@ def main() -> None:
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(encoding="utf-8", errors="replace")
         status = cli(standalone_mode=False)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         _fail("interrupted", "nothing was left half-written; run it again")
     except click.ClickException as fault:
         fault.show()
         sys.exit(FAULT)
     except NotelabError as fault:
         _fail(str(fault), fault.hint)
-    except KeyboardInterrupt:
-        _fail("interrupted", "nothing was left half-written; run it again")
     except OSError as fault:
         what = f"{fault.filename}" if fault.filename else "the output"
         _fail(f"{what} cannot be read or written: {fault.strerror or fault}", "")
@@ -52,9 +49,9 @@ def main() -> None:
 
 
 def _fail(message: str, hint: str) -> NoReturn:
-    _say(f"error: {message}", aside=True)
+    say(f"error: {message}", aside=True)
     if hint:
-        _say(f"hint: {hint}", aside=True)
+        say(f"hint: {hint}", aside=True)
     sys.exit(FAULT)
 
 
@@ -105,110 +102,21 @@ def check(
 
     A PATH is a lab's folder, one of its pages, or any file that a lab hangs on.
     """
-    from notelab.book.finding_labs import asked, default_labs
+    from notelab.book.finding_labs import asked
+    from notelab.book.opening import open_bench
     from notelab.check import check_labs
+    from notelab.report.formats import written
 
     # A check lives for a second and leaves no cycles worth collecting: not looking for them saves
     # a tenth of its time over a thousand notes.
     gc.disable()
-    bench = _bench(mirrors, offline=offline)
-    wanted: dict[Path, set[Path] | None] = {}
-    strays: list[Path] = []
-    if paths:
-        wanted, strays = asked(list(paths), bench.lab)
-    else:
-        wanted.update(dict.fromkeys(default_labs(Path.cwd())))
+    bench = open_bench(mirrors, offline=offline)
+    wanted, strays = asked(list(paths), bench.lab)
     report = check_labs(wanted, bench)
     for stray in strays if not quiet else []:
-        _say(f"note: {stray} is no page of a lab; not checked", aside=True)
-    _print(_written(report, output_format, quiet=quiet))
+        say(f"note: {stray} is no page of a lab; not checked", aside=True)
+    write(written(report, output_format, quiet=quiet))
     return FINDINGS if report.findings else 0
-
-
-def _written(report: "Report", output_format: str, *, quiet: bool) -> str:
-    if output_format == "json":
-        from notelab.report import json as writer
-
-        return writer.write(report)
-    if output_format == "github":
-        from notelab.report import github
-
-        return github.write(report)
-    if output_format == "sarif":
-        from notelab.report import sarif
-
-        return sarif.write(report)
-    from notelab.report import text
-
-    return text.write(report, colour=_colour(), findings_only=quiet)
-
-
-def _colour() -> bool:
-    if os.environ.get("NO_COLOR"):
-        return False
-    # Standard output may have been closed (`>&-`).
-    return bool(os.environ.get("FORCE_COLOR")) or bool(sys.stdout and sys.stdout.isatty())
-
-
-def _bench(mirrors: tuple[str, ...], *, offline: bool = False, anew: bool = False) -> "Bench":
-    """Open the store and the content cache, where the user's environment puts them.
-
-    With `anew` whoever said no some minutes ago is asked again.
-    """
-    from notelab.book.workbook import Bench
-    from notelab.memo import Memo
-    from notelab.sources.library import Library
-    from notelab.sources.store import Store, default_root
-
-    asked = os.environ.get("SHARDBOOK_CACHE")
-    root = Path(asked).expanduser().absolute() if asked else default_root()
-    library = Library(
-        Store(root), _mirrors(mirrors), offline=offline, anew=anew, progress=_progress
-    )
-    return Bench(Memo(root / "memo"), library, _count)
-
-
-def _mirrors(given: tuple[str, ...]) -> dict[str, Path]:
-    prefix = "SHARDBOOK_MIRROR_"
-    found = {
-        name[len(prefix) :].lower().replace("_", "-"): Path(value).expanduser()
-        for name, value in os.environ.items()
-        if name.startswith(prefix) and value
-    }
-    for one in given:
-        name, equals, folder = one.partition("=")
-        if not equals or not name or not folder:
-            raise NotelabError(f"--mirror {one}: expected NAME=DIR, a source and its clone on disk")
-        found[name.lower().replace("_", "-")] = Path(folder).expanduser()
-    for name, path in found.items():
-        if not path.is_dir():
-            raise NotelabError(f"the mirror of `{name}`, {path}, is no folder")
-    return found
-
-
-def _progress(text: str) -> None:
-    _say(text, aside=True)
-
-
-def _count(what: str, done: int, of: int) -> None:
-    """Write how far something is over what was written before; a terminal alone is told."""
-    if sys.stderr and sys.stderr.isatty():
-        end = "\r" if done < of else "\n"
-        _print(f"{done:,} of {of:,} {what}{end}", aside=True)
-
-
-def _say(text: str, *, aside: bool = False) -> None:
-    """Print a line that may hold a note's or a remote's words, on standard error if an aside."""
-    _print(f"{plain(text)}\n", aside=aside)
-
-
-def _print(text: str, *, aside: bool = False) -> None:
-    """Print text as it is. A reader that went away (`| head`) is no fault worth a word."""
-    try:
-        click.echo(text, nl=False, err=aside, color=_colour() and not aside)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if aside else sys.stdout).fileno())
-        sys.exit(FAULT)
 
 
 @cli.command()
@@ -221,9 +129,9 @@ def explain(rule: str | None, language: str) -> None:
 
     if rule is None:
         for code, name in RULES.items():
-            _say(f"{code}  {name:<28} {pages.summary(code, language)}")
+            say(f"{code}  {name:<28} {pages.summary(code, language)}")
         return
-    _print(pages.page(pages.code_of(rule), language))
+    write(pages.page(pages.code_of(rule), language))
 
 
 @cli.command()
@@ -242,17 +150,18 @@ def fetch(
 
     check and show need no network afterwards.
     """
-    from notelab.book.finding_labs import asked, default_labs
+    from notelab.book.finding_labs import asked
+    from notelab.book.opening import open_bench
     from notelab.commands import fetching
 
-    bench = _bench(mirrors, anew=True)
-    labs = list(asked(list(paths), bench.lab)[0]) if paths else default_labs(Path.cwd())
+    bench = open_bench(mirrors, anew=True)
+    labs = list(asked(list(paths), bench.lab)[0])
     if worktree:
-        _say(fetching.lay_out(labs, source, worktree, bench))
+        say(fetching.lay_out(labs, source, worktree, bench))
         return 0
     lines, missing = fetching.fetch(labs, bench)
     for line in lines:
-        _say(line)
+        say(line)
     return FINDINGS if missing else 0
 
 
@@ -266,12 +175,13 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 
     REF is a tag, a branch or a commit.
     """
+    from notelab.book.finding_labs import lab_with
+    from notelab.book.opening import open_bench
     from notelab.commands import pinning
-    from notelab.commands.choosing import lab_with
 
     folder = lab_with(source, lab_folder, Path.cwd())
-    for line in pinning.pin(folder, source, ref, _bench(mirrors, anew=True)):
-        _say(line)
+    for line in pinning.pin(folder, source, ref, open_bench(mirrors, anew=True)):
+        say(line)
 
 
 @cli.command()
@@ -280,14 +190,15 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 @_offline
 def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> int:
     """Record in citations.lock whatever resolves; judge nothing."""
-    from notelab.book.finding_labs import asked, default_labs
-    from notelab.commands import locking
+    from notelab.book.finding_labs import asked
+    from notelab.book.opening import open_bench
+    from notelab.commands import pinning
 
-    bench = _bench(mirrors, offline=offline)
-    labs = list(asked(list(paths), bench.lab)[0]) if paths else default_labs(Path.cwd())
-    lines, skipped = locking.lock(labs, bench)
+    bench = open_bench(mirrors, offline=offline)
+    labs = list(asked(list(paths), bench.lab)[0])
+    lines, skipped = pinning.lock(labs, bench)
     for line in lines:
-        _say(line)
+        say(line)
     return FINDINGS if skipped else 0
 
 
@@ -304,13 +215,14 @@ def cite(
 
     SYMBOL is a name, a dotted name, or path/to/file.py:Name for any file of SOURCE.
     """
+    from notelab.book.finding_labs import lab_with
+    from notelab.book.opening import open_bench
     from notelab.commands import citing
-    from notelab.commands.choosing import lab_with
 
     folder = lab_with(source, lab_folder, Path.cwd())
-    lines, found = citing.cite(folder, source, symbol, _bench(mirrors, offline=offline))
+    lines, found = citing.cite(folder, source, symbol, open_bench(mirrors, offline=offline))
     for line, aside in lines:
-        _say(line, aside=aside)
+        say(line, aside=aside)
     return 0 if found else FINDINGS
 
 
@@ -329,8 +241,9 @@ def show(
 ) -> None:
     """Print the lines of CITATION, with their numbers."""
     from notelab.book.finding_labs import default_labs
+    from notelab.book.opening import open_bench
     from notelab.commands import showing
 
     labs = [lab_folder.resolve()] if lab_folder else default_labs(Path.cwd())
-    shown = showing.find(labs, citation, _bench(mirrors, offline=offline))
-    _print(showing.write(shown, context, colour=_colour()))
+    shown = showing.find(labs, citation, open_bench(mirrors, offline=offline))
+    write(showing.write(shown, context, colour=colour()))

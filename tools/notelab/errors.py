@@ -1,4 +1,4 @@
-"""The one error that ends a command: said in a line, with how to mend it, and exit status 2."""
+"""The one error that ends a command, in a line with how to mend it; and text made safe to say."""
 
 
 class NotelabError(Exception):
@@ -13,3 +13,8 @@ class NotelabError(Exception):
         """Keep the message and the hint, each as one line."""
         super().__init__(" ".join(message.split()))
         self.hint = " ".join(hint.split())
+
+
+def plain(text: str) -> str:
+    """Put a space for each control or invisible character of an untrusted text."""
+    return text if text.isprintable() else "".join(ch if ch.isprintable() else " " for ch in text)

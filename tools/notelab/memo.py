@@ -5,23 +5,37 @@ be read, or isn't what was written, is no entry; a folder that can't be written 
 """
 
 import contextlib
-import os
 from collections.abc import Callable
 from hashlib import blake2b
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from struct import Struct, error
 from typing import TypeVar, cast
+from zlib import crc32
 
-_CHECK = 8
+import msgspec
+
+from notelab.code_version import code_version
+from notelab.whole_files import write_together
+
+_CHECK = 4
+_HEAD = Struct("<QI")  # of a shelf: the length of its table of contents, and that one's checksum
+_Contents = tuple[str, dict[str, tuple[int, int, int]]]
+_MOST = 64_000_000  # bytes of a shelf, beyond which it keeps only what its last run asked for
 T = TypeVar("T")
 
 
 class Memo:
-    """Entries by (kind, key) under one folder."""
+    """Entries by (kind, key) under one folder, a file each: for what is large, or asked for once.
+
+    What is small and asked for by the thousand stands on a shelf.
+    """
 
     def __init__(self, root: Path | None) -> None:
         """Keep entries under `root`; None keeps nothing."""
         self._root = root
         self._decoded: dict[tuple[str, str], object] = {}
+        self._shelves: dict[Path, Shelf] = {}
 
     def once(self, kind: str, key: str, make: Callable[[], T]) -> T:
         """Return what `make` makes, made once in this process; for values that nobody changes."""
@@ -30,39 +44,115 @@ class Memo:
             known = self._decoded[kind, key] = make()
         return cast("T", known)
 
+    def shelf(self, folder: Path) -> "Shelf":
+        """Return the shelf of all that a folder's pages hold."""
+        if folder not in self._shelves:
+            file = self._root and self._root / f"{key_of(str(folder))[:16]}.shelf"
+            self._shelves[folder] = Shelf(file)
+        return self._shelves[folder]
+
+    def save(self) -> None:
+        """Keep what was put on the shelves."""
+        for shelf in self._shelves.values():
+            shelf.save()
+
     def get(self, kind: str, key: str) -> bytes | None:
         """Return what was put, or None."""
-        if self._root is None:
-            return None
-        try:
-            # Plain strings here: a check of 1,000 notes asks 1,000 times, and Path is slow.
-            with open(f"{self._root}/{kind}/{key[:2]}/{key[2:]}", "rb") as stream:  # noqa: PTH123
-                data = stream.read()
-        except OSError:
-            return None
-        if data[:_CHECK] != _checksum(data[_CHECK:]):
-            return None
-        return data[_CHECK:]
+        return _read(self._place(kind, key)) if self._root else None
 
     def put(self, kind: str, key: str, data: bytes) -> None:
         """Keep `data`; a reader sees all of it or nothing."""
-        if self._root is None:
+        if self._root:
+            _write(self._place(kind, key), data)
+
+    def _place(self, kind: str, key: str) -> Path:
+        assert self._root
+        return self._root / kind / key[:2] / key[2:]
+
+
+class Shelf:
+    """Many small entries in one file, of which only those asked for are read.
+
+    They hang on the code that made them too: a shelf of other code is empty. The file is a table
+    of contents (how long it is, its checksum, then each entry's place, length and checksum), and
+    the entries one after another.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        """Read the table of contents; None is a shelf that keeps nothing."""
+        self._file = file
+        self._put: dict[str, bytes] = {}
+        self._asked: set[str] = set()
+        self._places: dict[str, tuple[int, int, int]] = {}
+        self._map: mmap | bytes = b""
+        with contextlib.suppress(OSError, ValueError, error, msgspec.MsgspecError):
+            if file:
+                self._open(file)
+
+    def _open(self, file: Path) -> None:
+        with file.open("rb") as stream:
+            data = mmap(stream.fileno(), 0, access=ACCESS_READ)
+        self._start = _HEAD.size + _HEAD.unpack_from(data)[0]
+        contents = data[_HEAD.size : self._start]
+        if crc32(contents) == _HEAD.unpack_from(data)[1]:
+            version, places = msgspec.msgpack.decode(contents, type=_Contents)
+            self._map, self._places = data, places if version == code_version() else {}
+
+    def get(self, kind: str, key: str) -> bytes | None:
+        """Return what was put, or None."""
+        name = f"{kind} {key}"
+        self._asked.add(name)
+        return self._put[name] if name in self._put else self._kept(name)
+
+    def _kept(self, name: str) -> bytes | None:
+        place = self._places.get(name)
+        if place is None:
+            return None
+        at, length, check = place
+        data = self._map[self._start + at : self._start + at + length]
+        return data if crc32(data) == check else None
+
+    def put(self, kind: str, key: str, data: bytes) -> None:
+        """Keep `data` from now on, and for good when the shelf is saved."""
+        self._put[f"{kind} {key}"] = data
+
+    def save(self) -> None:
+        """Write the shelf if something was put on it."""
+        if not self._put or self._file is None:
             return
-        target = self._root / kind / key[:2] / key[2:]
-        scratch = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            scratch.write_bytes(_checksum(data) + data)
-            scratch.replace(target)
-        except OSError:
-            pass
-        finally:  # on an interrupt too
-            with contextlib.suppress(OSError):
-                scratch.unlink(missing_ok=True)
+        names = self._places if len(self._map) < _MOST else self._asked
+        kept = {name: data for name in names if (data := self._kept(name)) is not None}
+        kept |= self._put
+        places, at = {}, 0
+        for name, data in kept.items():
+            places[name] = at, len(data), crc32(data)
+            at += len(data)
+        contents = msgspec.msgpack.encode((code_version(), places))
+        head = _HEAD.pack(len(contents), crc32(contents))
+        if isinstance(self._map, mmap):
+            self._map.close()  # where an open file can't be replaced
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_together({self._file: b"".join((head, contents, *kept.values()))})
+        self._map, self._places, self._put = b"", {}, kept
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        data = file.read_bytes()
+    except OSError:
+        return None
+    return data[_CHECK:] if data[:_CHECK] == _checksum(data[_CHECK:]) else None
+
+
+def _write(file: Path, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_together({file: _checksum(data) + data})
 
 
 def _checksum(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_CHECK).digest()
+    return crc32(data).to_bytes(_CHECK, "big")
 
 
 def key_of(*parts: bytes | str) -> str:

@@ -69,8 +69,12 @@ def sound_citations(file: CitedFile, wanted: int, draw: random.Random) -> list[t
     draw.shuffle(statements)
     for first, last in statements:
         names = sorted(outline.names_between(first, last))
-        if names and last - first < 12 and fitting.fits(outline, first, last, 40, set(names)):
-            found.append((written(file.path, first, last), draw.choice(names)))
+        if not names or last - first >= 12:
+            continue
+        name = draw.choice(names)
+        fits = fitting.fits(outline, first, last, 40, {name})
+        if fits and fitting.weakness(outline, first, last, {name}) is None:
+            found.append((written(file.path, first, last), name))
         if len(found) == wanted:
             break
     return found

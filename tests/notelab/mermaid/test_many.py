@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from notelab.memo import Memo
+from notelab.memo import Shelf
 from notelab.mermaid import diagrams, many
 from notelab.mermaid.diagrams import Diagrams
 from tests.notelab.mermaid.diagram_corpus import BROKEN, VALID
@@ -22,26 +22,26 @@ def silent(what: str, done: int, of: int) -> None:
 
 def test_what_several_processes_say_is_what_one_says() -> None:
     told: list[tuple[int, int]] = []
-    assert len(TEXTS) >= many.WORTH_IT
-    together = Diagrams(Memo(None))
+    assert len(TEXTS) >= diagrams.WORTH_IT
+    together = Diagrams(Shelf(None))
     together.ahead([*TEXTS, *TEXTS], lambda _, done, of: told.append((done, of)))
     assert told[-1] == (len(TEXTS), len(TEXTS))  # a text that stands twice is parsed once
     known = {text: together.parse(text) for text in TEXTS}
     assert together._engine is None, "all of them were parsed ahead"
-    alone = Diagrams(Memo(None))
+    alone = Diagrams(Shelf(None))
     assert {text: alone.parse(text) for text in TEXTS} == known
 
 
 def test_few_diagrams_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many, "parse", lambda texts: pytest.fail("a process for so few"))
-    Diagrams(Memo(None)).ahead(TEXTS[: many.WORTH_IT - 1], silent)
+    Diagrams(Shelf(None)).ahead(TEXTS[: diagrams.WORTH_IT - 1], silent)
 
 
 def test_a_process_that_dies_leaves_its_diagrams_to_whoever_asks_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(many, "_parse", _die)
-    shared = Diagrams(Memo(None))
+    shared = Diagrams(Shelf(None))
     shared.ahead(TEXTS, silent)
     assert shared.parse(TEXTS[0]) is not None
 
@@ -49,7 +49,7 @@ def test_a_process_that_dies_leaves_its_diagrams_to_whoever_asks_for_them(
 def test_processes_stop_where_the_budget_of_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagrams, "_ALTOGETHER", 0.0)
     told: list[int] = []
-    shared = Diagrams(Memo(None))
+    shared = Diagrams(Shelf(None))
     shared.ahead(TEXTS, lambda _, done, of: told.append(done))
     assert len(told) == 1
     assert sum(shared.parse(text) is None for text in TEXTS) == len(TEXTS) - told[0]

@@ -1,8 +1,11 @@
 """What a hostile page may cost a run, and what it may hide."""
 
+import shutil
+
 import pytest
 
-from notelab.memo import Memo
+from notelab.check import check_labs
+from notelab.memo import Shelf
 from notelab.mermaid import diagrams
 from notelab.mermaid.diagrams import Diagrams
 from notelab.mermaid.engine import Engine
@@ -39,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_a_run_gives_up_on_diagrams_after_a_few_seconds_and_says_so(clock: Clock) -> None:
     clock.cost = 3.0
-    shared = Diagrams(Memo(None))
+    shared = Diagrams(Shelf(None))
     answers = [shared.parse(f"gantt {number}") for number in range(6)]
     assert [answer is not None for answer in answers] == [True, True, False, False, False, False]
     assert "6 s on diagrams" in shared.missing
@@ -47,13 +50,20 @@ def test_a_run_gives_up_on_diagrams_after_a_few_seconds_and_says_so(clock: Clock
 
 def test_a_thousand_diagrams_of_the_usual_cost_are_all_parsed(clock: Clock) -> None:
     clock.cost = 0.02
-    shared = Diagrams(Memo(None))
+    shared = Diagrams(Shelf(None))
     assert all(shared.parse(f"gantt {number}") for number in range(1000))
 
 
-def test_all_labs_of_a_run_share_one_budget() -> None:
-    memo = Memo(None)
-    assert Diagrams.of_this_run(memo) is Diagrams.of_this_run(memo)
+def test_all_labs_of_a_run_share_one_budget(scratch: Scratch, clock: Clock) -> None:
+    clock.cost = 5.0
+    scratch.replace("note.md", "\n## ", "\n```mermaid\ngantt\n```\n\n## ")
+    second = scratch.lab.with_name("second")
+    shutil.copytree(scratch.lab, second)
+    note = second / "note.md"
+    note.write_text(note.read_text("utf-8").replace("\ngantt\n", "\npie\n"), "utf-8")
+    found = check_labs({scratch.lab: None, second: None}, scratch.bench()).findings
+    assert [one.code for one in found if one.filename.endswith("second/note.md")] == ["N307"]
+    assert clock.parsed == 1
 
 
 def test_a_diagram_beyond_the_budget_is_a_finding(scratch: Scratch, clock: Clock) -> None:

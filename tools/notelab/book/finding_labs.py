@@ -3,10 +3,12 @@
 import os
 import re
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 
 from notelab.book.view import shown
 from notelab.errors import NotelabError
+from notelab.lab import lab as lab_file
 from notelab.lab import pages as lab_pages
 from notelab.lab.lab import LAB_FILE, Lab, repository_root
 from notelab.page import results_page
@@ -35,6 +37,8 @@ def default_labs(here: Path) -> list[Path]:
 def asked(paths: list[Path], load: Callable[[Path], Lab]) -> tuple[Wanted, list[Path]]:
     """Sort paths into labs: each lab's folder with the pages asked for (None: the whole lab).
 
+    No path asks for every lab of the repository.
+
     Args:
         paths: labs' folders, folders of labs, pages, or any file that a lab hangs on.
         load: reads the lab in a folder.
@@ -44,6 +48,8 @@ def asked(paths: list[Path], load: Callable[[Path], Lab]) -> tuple[Wanted, list[
     Raises:
         NotelabError: a path doesn't exist, or a folder is no lab.
     """
+    if not paths:
+        return dict.fromkeys(default_labs(Path.cwd())), []
     wanted: Wanted = {}
     strays: list[Path] = []
     houses: dict[Path, _House] = {}
@@ -66,6 +72,28 @@ def asked(paths: list[Path], load: Callable[[Path], Lab]) -> tuple[Wanted, list[
         if not whole and not owners:
             strays.append(path)
     return wanted, strays
+
+
+def lab_with(source: str, folder: Path | None, here: Path) -> Path:
+    """Return the folder of the lab that owns `source` and its pin.
+
+    Raises:
+        NotelabError: no lab has it; the message names the sources there are.
+    """
+    labs = [folder.resolve()] if folder else default_labs(here)
+    known: dict[str, Path] = {}
+    for one in labs:
+        lab = lab_file.load(one)
+        for name in lab.sources:
+            known.setdefault(name, lab.pins_folder)
+    if source not in known:
+        near = get_close_matches(source, known, n=1, cutoff=0.4)
+        names = ", ".join(f"`{name}`" for name in known) or "none"
+        raise NotelabError(
+            f"no lab has a source called {source!r}; there are: {names}",
+            hint=f"did you mean `{near[0]}`?" if near else "",
+        )
+    return known[source]
 
 
 class _House:

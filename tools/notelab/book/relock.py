@@ -1,7 +1,5 @@
 """Make a lab's lock anew: record whatever resolves, judge nothing, never lose a stronger proof."""
 
-import contextlib
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -154,26 +152,6 @@ def _file(file: CitedFile, known: LockedFile | None) -> LockedFile:
         assert known is not None
         return known
     return LockedFile(file.blob, "git" if file.proof == "git" else "wheel")
-
-
-def write_together(contents: dict[Path, str]) -> None:
-    """Write files so that an interrupt leaves the old ones: all aside first, then put in place.
-
-    Raises:
-        OSError: one of them can't be written; then none was touched.
-    """
-    scratches: dict[Path, Path] = {}
-    try:
-        for path, text in contents.items():
-            scratch = path.with_name(f".{path.name}.{os.getpid()}.new")
-            scratches[path] = scratch
-            scratch.write_text(text, "utf-8", newline="\n")
-        for path, scratch in scratches.items():
-            scratch.replace(path)
-    finally:
-        for scratch in scratches.values():
-            with contextlib.suppress(OSError):
-                scratch.unlink()
 
 
 def path_of(book: Workbook) -> Path:

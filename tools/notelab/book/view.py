@@ -5,12 +5,13 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.code_version import code_version
 from notelab.lab import pages
 from notelab.lab.pages import Page
-from notelab.memo import Memo, key_of
+from notelab.memo import Shelf, key_of
 from notelab.page import reading
+from notelab.page.citation import Span
 from notelab.page.note import Note
+from notelab.report.finding import Finding
 
 
 class View(msgspec.Struct):
@@ -27,6 +28,19 @@ class View(msgspec.Struct):
         """Tell whether there is a file at all."""
         return self.note is not None or self.problem != ""
 
+    def finding(
+        self,
+        code: str,
+        span: Span,
+        message: str,
+        *,
+        expected: str = "",
+        found: str = "",
+        help: str = "",
+    ) -> Finding:
+        """Return a finding at a place of this page."""
+        return Finding(code, self.filename, span, message, expected, found, help)
+
 
 def shown(path: Path) -> str:
     """Return a path as findings name it: POSIX, relative to the working directory if it can be."""
@@ -39,7 +53,7 @@ def shown(path: Path) -> str:
         return path.as_posix()
 
 
-def of_page(page: Page, memo: Memo) -> View:
+def of_page(page: Page, shelf: Shelf) -> View:
     """Read a page; one that isn't there has neither note nor problem."""
     filename = shown(page.path)
     if not page.path.is_file():
@@ -48,17 +62,17 @@ def of_page(page: Page, memo: Memo) -> View:
     text = pages.read(page.path)
     if text.problem:
         return View(page, filename, "", text.problem, None)
-    return View(page, filename, text.text, "", _note(text.text, memo))
+    return View(page, filename, text.text, "", _note(text.text, shelf))
 
 
-def _note(text: str, memo: Memo) -> Note:
-    key = key_of(code_version(), text)
-    kept = memo.get("note", key)
+def _note(text: str, shelf: Shelf) -> Note:
+    key = key_of(text)
+    kept = shelf.get("note", key)
     if kept is not None:
         try:
             return msgspec.msgpack.decode(kept, type=Note)
         except msgspec.DecodeError:
             pass
     note = reading.read(text)
-    memo.put("note", key, msgspec.msgpack.encode(note))
+    shelf.put("note", key, msgspec.msgpack.encode(note))
     return note

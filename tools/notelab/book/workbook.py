@@ -80,7 +80,8 @@ def _read(folder: Path, bench: Bench, only: set[Path] | None) -> Workbook:
     found = pages.of_lab(lab)
     if only is not None:
         found = _with_relatives(found, only)
-    views = [view.of_page(page, bench.memo) for page in found]
+    shelf = bench.memo.shelf(lab.root)
+    views = [view.of_page(page, shelf) for page in found]
     pinned = {
         name: pins.read(name, lab.pins_folder / source.pin) for name, source in lab.sources.items()
     }

@@ -1,18 +1,19 @@
-"""`shardbook pin`: move a source to another commit, pin file and lock together or not at all."""
+"""`shardbook pin` and `lock`: pin file and lock are written together or not at all."""
 
 from pathlib import Path
 
 import msgspec
 
-from notelab.book.relock import path_of, relock, write_together
+from notelab.book.relock import Relocked, path_of, relock
 from notelab.book.resolve import Resolver
 from notelab.book.view import shown
-from notelab.book.workbook import Bench, evidence_at, open_lab
+from notelab.book.workbook import Bench, Workbook, evidence_at, open_lab, open_labs
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lock import Lock
 from notelab.sources.answers import Source
+from notelab.whole_files import write_together
 
 
 def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
@@ -47,7 +48,7 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     if made.lock.citations or book.lock is not None:
         contents[lock_path] = lock_file.dump(made.lock)
     try:
-        write_together(contents)
+        write_together({path: text.encode() for path, text in contents.items()})
     except OSError as fault:
         raise NotelabError(f"{fault.filename}: cannot be written: {fault.strerror}") from None
     was = f", was {before.commit[:12]}" if before.commit and before.commit != commit else ""
@@ -58,3 +59,35 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     if before.commit != commit:
         lines.append("now read the notes again: `shardbook check` says what no longer fits")
     return lines
+
+
+def lock(folders: list[Path], bench: Bench) -> tuple[list[str], bool]:
+    """Write the labs' locks anew; return what was done, and whether some citation was left out.
+
+    Raises:
+        NotelabError: a lab.toml or an old lock can't be read, or a new one can't be written.
+    """
+    lines: list[str] = []
+    skipped = False
+    for book in open_labs(dict.fromkeys(folders), bench):
+        made = relock(book)
+        lines += _written(book, made)
+        skipped = skipped or bool(made.skipped)
+    return lines, skipped
+
+
+def _written(book: Workbook, made: Relocked) -> list[str]:
+    path = path_of(book)
+    text = lock_file.dump(made.lock)
+    count = sum(len(known) for known in made.lock.citations.values())
+    files = sum(len(source.files) for source in made.lock.sources.values())
+    lines = [f"not locked: `{text}`: {reason}" for text, reason in made.skipped]
+    lines += made.remarks
+    said = f"{shown(path)}: {count} citations of {files} files"
+    if path.exists() and path.read_text("utf-8") == text:
+        return [*lines, f"{said}, as it was"]
+    try:
+        write_together({path: text.encode()})
+    except OSError as fault:
+        raise NotelabError(f"{shown(path)}: cannot be written: {fault.strerror}") from None
+    return [*lines, said]

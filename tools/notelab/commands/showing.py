@@ -6,9 +6,8 @@ import msgspec
 
 from notelab.book.evidence import CitedFile, State
 from notelab.book.workbook import Bench, open_lab
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, plain
 from notelab.page.citation import Citation, Span, looks_like_citation, parse
-from notelab.plain import plain
 
 
 class Shown(msgspec.Struct):

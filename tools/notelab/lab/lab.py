@@ -1,94 +1,21 @@
-"""`lab.toml`: a lab's sources, pins and stop conditions, read into types."""
+"""A lab: its sources, pins and stop conditions, as its `lab.toml` says and it may say."""
 
-import contextlib
 import re
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
-from typing import Annotated
 
 import msgspec
 
-from notelab.code_version import code_version
 from notelab.errors import NotelabError
-from notelab.memo import Memo, key_of
+from notelab.lab.lab_file import LabFile, SourceTable, decode, place_of
+from notelab.memo import Memo
 from notelab.rules.codes import RULES
 
 LAB_FILE = "lab.toml"
-_MAX_BYTES = 1_000_000
 _LONGEST_NAME = 240  # file systems have 255 bytes, a translation three characters more
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,39}\Z")
 _LANGUAGE = re.compile(r"^[a-z]{2}\Z")
 _DEFAULT_CLOSINGS = {"en": "Connect the dots", "es": "Une los puntos"}
-
-Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
-
-
-class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    pass
-
-
-class LabTable(_Table, frozen=True):
-    """`[lab]`: what the lab is called, its languages (the first is the original), settings."""
-
-    title: str
-    languages: list[str] = msgspec.field(default_factory=lambda: ["en"])
-    pages: list[str] = []
-    sources_from: str = ""
-    max_lines: Count = 40
-    closing_heading: dict[str, str] = {}
-    ignore: list[str] = []
-
-
-class SourceTable(_Table, frozen=True):
-    """`[sources.NAME]`: where a cited repository lives and which file holds its pin."""
-
-    url: str
-    pin: str
-    release: str = ""
-    wheel: str = ""
-    licence: str = ""
-
-
-class NoteTable(_Table, frozen=True):
-    """`[notes."FILE"]`: the stop conditions of one note; an absent one is not asked for."""
-
-    sources: list[str] = []
-    max_words: Count | None = None
-    min_choices: Count | None = None
-    choice_words: tuple[Count, Count] | None = None
-    closing_mentions: dict[str, list[str]] = {}
-    max_lines: Count | None = None
-    ignore: list[str] = []
-
-
-class ExpectedDiagram(_Table, frozen=True):
-    """`[[diagrams."FILE".expect]]`: one diagram that the page must hold."""
-
-    id: str
-    type: str = ""
-    labels: list[str] | dict[str, list[str]] = []
-    max_lines: Count | None = None
-
-    def labels_in(self, language: str) -> list[str]:
-        """Return the labels that the diagram must mark in `language`, with repetitions."""
-        if isinstance(self.labels, dict):
-            return self.labels.get(language, [])
-        return self.labels
-
-
-class DiagramTable(_Table, frozen=True):
-    """`[diagrams."FILE"]`: exactly the diagrams that the page must hold."""
-
-    expect: list[ExpectedDiagram]
-
-
-class LabFile(_Table, frozen=True):
-    """A whole `lab.toml`."""
-
-    lab: LabTable
-    sources: dict[str, SourceTable] = {}
-    notes: dict[str, NoteTable] = {}
-    diagrams: dict[str, DiagramTable] = {}
 
 
 class Lab(msgspec.Struct, frozen=True):
@@ -120,17 +47,17 @@ def load(folder: Path, memo: Memo | None = None) -> Lab:
             the message names the key and, for a misspelt one, the nearest that exists.
     """
     folder = folder.resolve()
-    file = _decode(folder / LAB_FILE, memo)
+    file = decode(folder / LAB_FILE, memo)
     root = repository_root(folder)
     _check(folder, root, file)
     sources, pins_folder = file.sources, folder
     if file.lab.sources_from:
         pins_folder = _inside(folder, root, file.lab.sources_from, "lab.sources-from")
-        other = _decode(pins_folder / LAB_FILE, memo)
+        other = decode(pins_folder / LAB_FILE, memo)
         if other.lab.sources_from:
             raise NotelabError(
-                f"{_shown(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that has its "
-                "own [sources], not one that borrows them too"
+                f"{place_of(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that has "
+                "its own [sources], not one that borrows them too"
             )
         _check(pins_folder, root, other)
         sources = other.sources
@@ -149,74 +76,10 @@ def repository_root(folder: Path) -> Path:
     return folder
 
 
-def _shown(path: Path) -> str:
-    try:
-        return path.relative_to(Path.cwd()).as_posix()
-    except ValueError:
-        return path.as_posix()
-
-
-def _decode(path: Path, memo: Memo | None) -> LabFile:
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise NotelabError(
-            f"{_shown(path)}: no such lab file", hint="a lab is a folder with a lab.toml"
-        ) from None
-    except OSError as fault:
-        raise NotelabError(f"{_shown(path)}: cannot be read: {fault.strerror or fault}") from None
-    if len(data) > _MAX_BYTES:
-        raise NotelabError(f"{_shown(path)}: larger than {_MAX_BYTES:,} bytes; not read")
-    key = key_of(code_version(), data)
-    kept = memo.get("lab", key) if memo else None
-    if kept is not None:
-        with contextlib.suppress(msgspec.MsgspecError):
-            return msgspec.msgpack.decode(kept, type=LabFile)
-    file = _parse(path, data)
-    if memo:
-        memo.put("lab", key, msgspec.msgpack.encode(file))
-    return file
-
-
-def _parse(path: Path, data: bytes) -> LabFile:
-    try:
-        return msgspec.toml.decode(data, type=LabFile)
-    except msgspec.ValidationError as fault:
-        raise NotelabError(f"{_shown(path)}: {fault}", hint=_nearest_key(str(fault))) from None
-    except (msgspec.DecodeError, ValueError, RecursionError) as fault:
-        reason = " ".join(str(fault).split())
-        raise NotelabError(f"{_shown(path)}: not valid TOML: {reason}") from None
-
-
-_TABLES: list[tuple[str, type[msgspec.Struct]]] = [
-    (r"^\$$", LabFile),
-    (r"^\$\.lab$", LabTable),
-    (r"^\$\.sources\[\.\.\.\]$", SourceTable),
-    (r"^\$\.notes\[\.\.\.\]$", NoteTable),
-    (r"^\$\.diagrams\[\.\.\.\]$", DiagramTable),
-    (r"^\$\.diagrams\[\.\.\.\]\.expect\[\d+\]$", ExpectedDiagram),
-]
-
-
-def _nearest_key(message: str) -> str:
-    found = re.search(r"unknown field `(.+?)`(?: - at `(.+?)`)?$", message)
-    if not found:
-        return ""
-    place = found[2] or "$"
-    for pattern, table in _TABLES:
-        if re.match(pattern, place):
-            known = [field.encode_name for field in msgspec.structs.fields(table)]
-            near = get_close_matches(found[1], known, n=1, cutoff=0.5)
-            known_keys = ", ".join(f"`{key}`" for key in known)
-            return f"did you mean `{near[0]}`?" if near else f"the keys known here: {known_keys}"
-    return ""
-
-
 def _check(folder: Path, root: Path, file: LabFile) -> None:
     from notelab.sources.git.url import check_url
 
-    where = _shown(folder / LAB_FILE)
+    where = place_of(folder / LAB_FILE)
     languages = file.lab.languages
     bad = [code for code in languages if not _LANGUAGE.match(code)]
     if not languages or bad or len(set(languages)) != len(languages):
@@ -270,14 +133,14 @@ def _inside(folder: Path, root: Path, name: str, key: str) -> Path:
     """Resolve a path that a lab file gives, refusing one that leaves the repository."""
     usable = name.isprintable() and all(len(part) <= _LONGEST_NAME for part in name.split("/"))
     if not name or name.startswith(("/", "~")) or "\\" in name or not usable or len(name) > 1000:
-        where = _shown(folder / LAB_FILE)
+        where = place_of(folder / LAB_FILE)
         raise NotelabError(f"{where}: {key} must be a path relative to the lab, not {name!r}")
     place = folder / name
     if "/" not in name and name not in (".", "..") and not place.is_symlink():
         return place  # beside lab.toml, whose folder is resolved: nothing leads elsewhere
     resolved = place.resolve()
     if not resolved.is_relative_to(root):
-        raise NotelabError(f"{_shown(folder / LAB_FILE)}: {key} leaves the repository")
+        raise NotelabError(f"{place_of(folder / LAB_FILE)}: {key} leaves the repository")
     return resolved
 
 
@@ -287,7 +150,7 @@ def _check_note_sources(lab: Lab) -> None:
             if source not in lab.sources:
                 near = get_close_matches(source, lab.sources, n=1, cutoff=0.4)
                 raise NotelabError(
-                    f'{_shown(lab.folder / LAB_FILE)}: notes."{name}".sources names `{source}`, '
+                    f'{place_of(lab.folder / LAB_FILE)}: notes."{name}".sources names `{source}`, '
                     "which is no [sources] table",
                     hint=f"did you mean `{near[0]}`?" if near else "",
                 )

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 
 from notelab.errors import NotelabError
-from notelab.lab.lab import LAB_FILE, ExpectedDiagram, Lab, NoteTable
+from notelab.lab.lab import LAB_FILE, Lab
+from notelab.lab.lab_file import ExpectedDiagram, NoteTable
 
 MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
 

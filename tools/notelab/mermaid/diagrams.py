@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from notelab.memo import Memo, key_of
+from notelab.memo import Shelf, key_of
 from notelab.mermaid import fingerprint
 from notelab.mermaid.parsed import EngineMissing, Parsed
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # processor, a little more for each diagram (one costs about a fiftieth of a second), and never more
 # than the last.
 _AT_ONCE, _EACH, _ALTOGETHER = 4.0, 0.25, 60.0
+WORTH_IT = 60  # new diagrams; processes start in half a second, in which one parses thirty
 # Told what is counted, how many are done and how many there are.
 Progress = Callable[[str, int, int], None]
 
@@ -25,26 +26,21 @@ Progress = Callable[[str, int, int], None]
 class Diagrams:
     """Parses diagrams with mermaid itself."""
 
-    def __init__(self, memo: Memo) -> None:
+    def __init__(self, shelf: Shelf) -> None:
         """Start no engine yet: most checks find every diagram in the content cache."""
-        self._memo = memo
+        self._shelf = shelf
         self._engine: Engine | None = None
         self._spent = 0.0
         self._known: dict[str, Parsed] = {}
         self.missing = ""
 
-    @classmethod
-    def of_this_run(cls, memo: Memo) -> "Diagrams":
-        """Return the one that all labs of a run share, its engine and its time."""
-        return memo.once("diagrams", "", lambda: cls(memo))
-
     def ahead(self, texts: Iterable[str], progress: Progress) -> None:
         """Parse what is asked for later, in several processes where there is enough of it."""
         new = [text for text in dict.fromkeys(texts) if self._remembered(text) is None]
+        if len(new) < WORTH_IT:
+            return
         from notelab.mermaid import many
 
-        if len(new) < many.WORTH_IT:
-            return
         done = 0
         for some in many.parse(new):
             for text, parsed, seconds in some:
@@ -83,7 +79,7 @@ class Diagrams:
     def _remembered(self, text: str) -> Parsed | None:
         found = self._known.get(text)
         if found is None:
-            kept = self._memo.get("diagram", key_of(fingerprint(), text))
+            kept = self._shelf.get("diagram", key_of(fingerprint(), text))
             with contextlib.suppress(msgspec.DecodeError):
                 found = msgspec.msgpack.decode(kept, type=Parsed) if kept else None
         if found is not None:
@@ -94,4 +90,4 @@ class Diagrams:
         self._known[text] = parsed
         if parsed.settled:
             key = key_of(fingerprint(), text)
-            self._memo.put("diagram", key, msgspec.msgpack.encode(parsed))
+            self._shelf.put("diagram", key, msgspec.msgpack.encode(parsed))

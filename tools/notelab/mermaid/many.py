@@ -11,7 +11,6 @@ from multiprocessing import get_context
 from notelab.mermaid.engine import Engine
 from notelab.mermaid.parsed import EngineMissing, Parsed
 
-WORTH_IT = 60  # diagrams; the processes start in half a second, in which one parses thirty
 _TOGETHER = 10  # diagrams handed over at a time
 _engine: Engine | None = None  # of this process, where it is one of the pool's
 

@@ -78,7 +78,7 @@ def inputs(path: Path) -> set[Path]:
 
 def is_generated(text: str) -> bool:
     """Tell whether a page opens by saying what it was generated from."""
-    return _OPENING.match(text) is not None
+    return "generated from" in text and _OPENING.match(text) is not None
 
 
 def _matches(folder: Path, name: str, digest: str) -> bool:

@@ -1,6 +1,6 @@
 """For a code host's own checks: one workflow command a finding."""
 
-from notelab.plain import plain
+from notelab.errors import plain
 from notelab.report.outcome import Report
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from notelab.plain import plain
+from notelab.errors import plain
 from notelab.report.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
 

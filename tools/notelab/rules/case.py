@@ -34,7 +34,9 @@ class Case(msgspec.Struct):
         self, code: str, message: str, *, expected: str = "", found: str = "", help: str = ""
     ) -> Finding:
         """Return a finding at the citation's place."""
-        return Finding(code, self.view.filename, self.citation.span, message, expected, found, help)
+        return self.view.finding(
+            code, self.citation.span, message, expected=expected, found=found, help=help
+        )
 
 
 def listed(names: list[str]) -> str:

@@ -5,12 +5,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from notelab.book.evidence import CitedFile, Evidence, State
-from notelab.book.resolve import Resolver
+from notelab.book.evidence import CitedFile, State
 from notelab.book.view import View
-from notelab.lab.lab import Lab
-from notelab.lab.lock import Lock
-from notelab.lab.pins import Pin
+from notelab.book.workbook import Workbook
+from notelab.memo import Shelf
 from notelab.page.citation import written
 from notelab.page.permalink import repository_of
 from notelab.report.finding import Finding
@@ -37,17 +35,11 @@ class Verdict(msgspec.Struct):
 class Judge:
     """Judges the citations of one lab."""
 
-    def __init__(
-        self,
-        lab: Lab,
-        pins: dict[str, Pin],
-        lock: Lock | None,
-        evidence: Evidence,
-        resolver: Resolver,
-    ) -> None:
-        """`lock` is None where the lab has none."""
-        self._lab, self._pins, self._evidence, self._resolver = lab, pins, evidence, resolver
-        self.lock = LockJudge(lab, pins, lock, evidence)
+    def __init__(self, book: Workbook, shelf: Shelf) -> None:
+        """Judge nothing yet; what fits is remembered on `shelf`."""
+        self._lab, self._pins, self._shelf = book.lab, book.pins, shelf
+        self._evidence, self._resolver = book.evidence, book.resolver
+        self.lock = LockJudge(book.lab, book.pins, book.lock, book.evidence)
 
     def verdicts(self, view: View) -> Iterator[Verdict]:
         """Judge every citation of a page, in the page's order."""
@@ -86,17 +78,18 @@ class Judge:
             )
         proved = file.state is State.PROVED
         case.once = self.lock.slipped_from(file, citation, case.page)
+        structured = True
         if proved:
-            findings += fit.findings(case, file)
+            misfits, structured = fit.judged(case, file, self._shelf)
+            findings += misfits
         # A range that doesn't fit must be mended, not locked: saying both would mislead.
         findings = findings or self.lock.findings(case, file)
-        unstructured = bool(proved and file.outline and not file.outline.structured)
         return Verdict(
             findings,
             file.source,
             proof=file.proof if proved else "",
             locked=not proved,
-            unstructured=unstructured,
+            unstructured=not structured,
         )
 
     def _resolve(self, case: Case) -> CitedFile | Finding | None:

@@ -31,9 +31,8 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
     for image in view.note.images:
         if image.kind == "an image" and _shows_figures(view):
             continue
-        yield Finding(
+        yield view.finding(
             "N602",
-            view.filename,
             image.span,
             f"the page draws with {image.kind}",
             expected="mermaid, and nothing else that draws",
@@ -69,9 +68,8 @@ def _pasted(view: View, file: CitedFile) -> Iterator[Finding]:
         ):
             length += 1
         row, end = page[at][1], page[at + length - 1][1]
-        yield Finding(
+        yield view.finding(
             "N601",
-            view.filename,
             Span(row, 1, end, 1),
             f"{length} consecutive tokens here are those of `{file.path}`",
             expected=f"fewer than {tokens.RUN}; cite the lines, and say them in your own words",

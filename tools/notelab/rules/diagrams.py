@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from notelab.book.view import View
-from notelab.lab.lab import ExpectedDiagram
+from notelab.lab.lab_file import ExpectedDiagram
 from notelab.mermaid.diagrams import Diagrams
 from notelab.mermaid.parsed import Parsed
 from notelab.page.citation import Span
@@ -26,9 +26,8 @@ def findings(view: View, diagrams: Diagrams) -> Iterator[Finding]:
             yield from _place(view, diagram, expected, seen)
     for want in expected.values():
         if not seen[want.id]:
-            yield Finding(
+            yield view.finding(
                 "N301",
-                view.filename,
                 TOP,
                 f"the diagram `{want.id}` is missing",
                 expected=f"a mermaid block whose first line is `%% id: {want.id}`",
@@ -43,9 +42,8 @@ def _place(
         return
     said = f"`{diagram.id}`" if diagram.id else "without an id"
     again = " again" if diagram.id in expected else ""
-    yield Finding(
+    yield view.finding(
         "N306",
-        view.filename,
         _span(diagram, 1),
         f"a diagram {said} stands here{again}, which the lab doesn't ask for",
         expected="exactly " + ", ".join(f"`{name}`" for name in expected),
@@ -58,9 +56,8 @@ def _one(
 ) -> Iterator[Finding]:
     called = f"the diagram `{diagram.id}`" if diagram.id else "the diagram"
     if want and want.max_lines and diagram.lines > want.max_lines:
-        yield Finding(
+        yield view.finding(
             "N305",
-            view.filename,
             _span(diagram, 1),
             f"{called} has {diagram.lines} lines",
             expected=f"at most {want.max_lines}, without blank lines and comments",
@@ -68,17 +65,15 @@ def _one(
         )
     parsed = diagrams.parse(diagram.text)
     if parsed is None:
-        yield Finding(
+        yield view.finding(
             "N307",
-            view.filename,
             _span(diagram, 1),
             f"{called} was not checked: {diagrams.missing}",
             expected="a script engine that runs mermaid",
         )
     elif not parsed.ok:
-        yield Finding(
+        yield view.finding(
             "N302",
-            view.filename,
             _span(diagram, parsed.line or 1),
             f"{called} doesn't draw: {parsed.error}",
             expected="a diagram that mermaid parses",
@@ -86,9 +81,8 @@ def _one(
         return
     if parsed is not None and parsed.type == "gantt":
         for task in gantt.misread(diagram.text):
-            yield Finding(
+            yield view.finding(
                 "N308",
-                view.filename,
                 _span(diagram, task.line),
                 f"{called} draws “{task.task}” where its line doesn't say: {task.why}",
                 expected=gantt.EXPECTED,
@@ -101,9 +95,8 @@ def _marks(
     view: View, diagram: Diagram, want: ExpectedDiagram, parsed: Parsed
 ) -> Iterator[Finding]:
     if want.type and parsed.type != want.type:
-        yield Finding(
+        yield view.finding(
             "N303",
-            view.filename,
             _span(diagram, 1),
             f"the diagram `{want.id}` is a {parsed.type}",
             expected=f"a {want.type}",
@@ -113,9 +106,8 @@ def _marks(
     for text, times in Counter(want.labels_in(view.page.language)).items():
         found = sum(label.count(text.casefold()) for label in labels)
         if found < times:
-            yield Finding(
+            yield view.finding(
                 "N304",
-                view.filename,
                 _span(diagram, 1),
                 f"the diagram `{want.id}` marks “{text}” {_times(found)}",
                 expected=f"{_times(times)}, in its labels",

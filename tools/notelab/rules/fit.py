@@ -3,13 +3,31 @@
 from notelab.book.evidence import CitedFile
 from notelab.cited import fitting
 from notelab.cited.outline import Outline
+from notelab.memo import Shelf
 from notelab.page.citation import Citation, written
 from notelab.report.finding import Finding
 from notelab.rules.case import Case, listed
 
 
+def judged(case: Case, file: CitedFile, shelf: Shelf) -> tuple[list[Finding], bool]:
+    """Judge a citation's range against the file's own lines; tell whether it has a structure.
+
+    That a range fits is remembered by all that it hangs on; why one doesn't is worked out anew.
+    """
+    cited, anchors = case.citation, " ".join(sorted(case.anchors))
+    key = f"{file.blob} {file.path}:{cited.first}-{cited.last} {case.max_lines} {anchors}"
+    kept = shelf.get("fits", key)
+    if kept is not None:
+        return [], kept == b"structured"
+    found = findings(case, file)
+    structured = bool(file.outline and file.outline.structured)
+    if not found:
+        shelf.put("fits", key, b"structured" if structured else b"lines")
+    return found, structured
+
+
 def findings(case: Case, file: CitedFile) -> list[Finding]:
-    """Judge a citation's range against the file's own lines."""
+    """Say what of a citation's range does not fit."""
     citation, outline = case.citation, file.outline
     assert outline is not None
     if citation.last > outline.lines:

@@ -24,9 +24,8 @@ def findings(original: View, translation: View) -> Iterator[Finding]:
 
 
 def _missing(original: View, translation: View) -> Finding:
-    return Finding(
+    return translation.finding(
         "N501",
-        translation.filename,
         TOP,
         f"`{original.filename}` has no translation into `{translation.page.language}`",
         expected="the file",
@@ -67,9 +66,8 @@ def _citations(
     if first == second:
         return
     missing, added = list((first - second).elements()), list((second - first).elements())
-    yield Finding(
+    yield view.finding(
         "N503",
-        view.filename,
         span,
         f"{where} cites other lines than the original",
         expected=", ".join(f"`{text}`" for text in missing) or "no more than the original",
@@ -89,9 +87,8 @@ def _numbers(view: View, original: Note, translation: Note) -> Iterator[Finding]
         return
     added = list((second - first).elements())
     places = [link.span for link in translation.numbers if (link.anchor, link.text) in added]
-    yield Finding(
+    yield view.finding(
         "N504",
-        view.filename,
         places[0] if places else TOP,
         "the translation quotes other numbers than the original",
         expected=", ".join(f"{text} (#{row})" for row, text in (first - second).elements())
@@ -105,9 +102,8 @@ def _diagrams(view: View, original: Note, translation: Note) -> Iterator[Finding
     second = [diagram.id for diagram in translation.diagrams]
     if first == second:
         return
-    yield Finding(
+    yield view.finding(
         "N505",
-        view.filename,
         TOP,
         "the translation has other diagrams than the original, or in another order",
         expected=", ".join(f"`{name or 'no id'}`" for name in first) or "none",
@@ -121,9 +117,8 @@ def _same_text(view: View, original: Note, translation: Note) -> Iterator[Findin
     for cell in translation.cells:
         prose = " ".join(cell.prose.split())
         if cell.words >= 8 and prose in said:
-            yield Finding(
+            yield view.finding(
                 "N506",
-                view.filename,
                 cell.span,
                 "this paragraph is the original's, word for word",
                 expected=f"it in `{view.page.language}`",

@@ -185,8 +185,7 @@ def _against_content(
                 help="read the lines again (`shardbook show`), then run `shardbook lock`",
             )
         ]
-    outline = file.outline
-    if outline and set(known.anchors).isdisjoint(case.cell.names):
+    if set(known.anchors).isdisjoint(case.cell.names):
         return [
             case.finding(
                 "N211",

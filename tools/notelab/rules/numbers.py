@@ -70,9 +70,8 @@ class Numbers:
         language = view.page.language
         wanted = "RESULTS.md" if language == first else f"RESULTS.{language}.md"
         if path.name != wanted:
-            yield Finding(
+            yield view.finding(
                 "N403",
-                view.filename,
                 link.span,
                 f"a page in `{language}` quotes `{path.name}`",
                 expected=wanted,
@@ -89,9 +88,8 @@ class Numbers:
         if len(values) != 1:
             yield self._no_row(view, link, results, len(values))
         elif values[0].strip() != link.text:
-            yield Finding(
+            yield view.finding(
                 "N402",
-                view.filename,
                 link.span,
                 f"the text quotes {link.text}, the row `{link.anchor}` says {values[0]}",
                 expected=values[0],
@@ -105,9 +103,8 @@ class Numbers:
             found = f"{count} bold values in that row"
         else:
             found = "no such row"
-        return Finding(
+        return view.finding(
             "N401",
-            view.filename,
             link.span,
             f"“{link.text}” has no row `{link.anchor}` to stand on",
             expected=f'a row with `<a id="{link.anchor}">` and one bold value',

@@ -33,9 +33,8 @@ class Waivers:
         for view in self._views:
             for waiver in view.note.waivers if view.note else []:
                 if waiver.problem:
-                    yield Finding(
+                    yield view.finding(
                         "N701",
-                        view.filename,
                         waiver.span,
                         f"the waiver {waiver.problem}",
                         expected="`<!-- shardbook: allow N208 because … -->`",

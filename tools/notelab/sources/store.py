@@ -1,12 +1,11 @@
 """The store: files kept per user, each under its blob id."""
 
 import contextlib
-import os
-import secrets
 from pathlib import Path
 
 from notelab.sources.answers import MAX_FILE_BYTES, is_commit
 from notelab.sources.blob import blob_id
+from notelab.whole_files import write_together
 
 
 def default_root() -> Path:
@@ -48,20 +47,14 @@ class Store:
         """Keep `data` where that is possible, and return its blob id."""
         blob = blob_id(data)
         place = self._place(blob)
-        scratch = place.with_name(f".{place.name}.{os.getpid()}.{secrets.token_hex(4)}.new")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            scratch.write_bytes(data)
-            # A reader of ours on another system may hold the old file open; it is the same file.
-            scratch.replace(place)
+            write_together({place: data})
         except OSError as fault:
             self.trouble = (
                 f"the store {self.root} cannot be written ({fault.strerror or fault}); "
                 "going on without it"
             )
-        finally:
-            with contextlib.suppress(OSError):
-                scratch.unlink()
         return blob
 
     def _place(self, blob: str) -> Path:

@@ -1,9 +1,8 @@
-"""The checker beside markdownlint-cli2, on the same files, in the same run, interleaved.
+"""The checker beside rumdl and markdownlint-cli2, on the same files, in the same run, in turns.
 
 `make benchmark` runs it and rewrites the measured table of docs/reference/speed.md (and .es.md).
 """
 
-import json
 import os
 import platform
 import shutil
@@ -28,26 +27,30 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
 ROUNDS = 7
 MARKDOWNLINT = "markdownlint-cli2@0.18.1"
+RUMDL = "rumdl==0.3.0"
 WORDS = {
     "": {
-        "head": "| | shardbook check | markdownlint-cli2 | ratio, round by round |",
+        "head": "| | shardbook check | rumdl | markdownlint-cli2 | ratio to rumdl, round by round "
+        "| ratio to markdownlint-cli2 |",
         "many": "1,000 notes, caches filled",
         "one": "1 note of the 1,000, caches filled",
         "mine": "1 note of lab 03, caches filled",
         "cold": "1,000 notes, caches empty (2,000 diagrams parsed)",
         "about": "{rounds} interleaved rounds, median (least–most), {day}; {cores} cores, "
-        "{machine}, Python {python}, markdownlint-cli2 {version}.",
+        "{machine}, Python {python}, {linters}. rumdl keeps no cache here: `--no-cache`.",
     },
     ".es": {
-        "head": "| | shardbook check | markdownlint-cli2 | cociente, ronda a ronda |",
+        "head": "| | shardbook check | rumdl | markdownlint-cli2 "
+        "| cociente con rumdl, ronda a ronda | cociente con markdownlint-cli2 |",
         "many": "1000 notas, cachés llenas",
         "one": "1 nota de las 1000, cachés llenas",
         "mine": "1 nota del laboratorio 03, cachés llenas",
         "cold": "1000 notas, cachés vacías (se analizan 2000 diagramas)",
         "about": "{rounds} rondas alternadas, mediana (mínimo–máximo), {day}; {cores} núcleos, "
-        "{machine}, Python {python}, markdownlint-cli2 {version}.",
+        "{machine}, Python {python}, {linters}. rumdl va sin caché: `--no-cache`.",
     },
 }
+WHO = ("ours", "rumdl", "markdownlint")
 Runs = dict[str, list[float]]
 
 
@@ -68,7 +71,7 @@ def spread(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} s ({low:.2f}–{high:.2f})"
 
 
-def test_a_thousand_notes_and_one_against_markdownlint(tmp_path: Path) -> None:
+def test_a_thousand_notes_and_one_against_two_linters(tmp_path: Path) -> None:
     npm, node = shutil.which("npm"), shutil.which("node")
     if not npm or not node:
         pytest.skip("needs npm, for markdownlint-cli2")
@@ -87,7 +90,9 @@ def test_a_thousand_notes_and_one_against_markdownlint(tmp_path: Path) -> None:
         ],
         check=True,
     )
-    version = json.loads((linter / "node_modules/markdownlint-cli2/package.json").read_text())
+    subprocess.run([sys.executable, "-m", "venv", str(linter / "venv")], check=True)
+    rumdl = next((linter / "venv").glob("*/python*")).parent / "rumdl"
+    subprocess.run([rumdl.with_name("python"), "-m", "pip", "install", "-q", RUMDL], check=True)
     real = faults.ROOT / faults.LAB
     book = open_lab(real, real_bench())
     files = [file for file in book.evidence.gathered() if file.outline and file.outline.structured]
@@ -106,26 +111,32 @@ def test_a_thousand_notes_and_one_against_markdownlint(tmp_path: Path) -> None:
     entry = linter / "node_modules/markdownlint-cli2/markdownlint-cli2-bin.mjs"
     config = tmp_path / "book" / ".markdownlint-cli2.jsonc"
     config.write_text('{"noProgress": true}')
+    plain = [str(rumdl), "check", "--no-cache"]
     markdownlint = [node, str(entry)]
     folder = tmp_path / "book"
     cold = timed(shardbook, folder, environment)
     note, mine = "experiments/99-many/note-0500.md", f"{faults.LAB}/fsdp-prefetch.md"
     timed([*shardbook, mine], faults.ROOT, environment)  # fills the cache
     cases = {
-        "many": (shardbook, [*markdownlint, "experiments/**/*.md"], folder),
-        "one": ([*shardbook, note], [*markdownlint, note], folder),
-        "mine": ([*shardbook, mine], [*markdownlint, mine], faults.ROOT),
+        "many": (
+            shardbook,
+            [*plain, "experiments"],
+            [*markdownlint, "experiments/**/*.md"],
+            folder,
+        ),
+        "one": ([*shardbook, note], [*plain, note], [*markdownlint, note], folder),
+        "mine": ([*shardbook, mine], [*plain, mine], [*markdownlint, mine], faults.ROOT),
     }
-    runs: dict[str, Runs] = {name: {"ours": [], "theirs": []} for name in cases}
+    runs: dict[str, Runs] = {name: {who: [] for who in WHO} for name in cases}
     for _ in range(ROUNDS):
-        for name, (ours, theirs, place) in cases.items():
-            runs[name]["ours"].append(timed(ours, place, environment))
-            runs[name]["theirs"].append(timed(theirs, place, environment))
+        for name, (*commands, place) in cases.items():
+            for who, command in zip(WHO, commands, strict=True):
+                runs[name][who].append(timed(command, place, environment))
     for language, words in WORDS.items():
-        measured = _measured(words, runs, cold, version["version"])
+        measured = _measured(words, runs, cold)
         print(f"\n{measured}")
         faults.put_between("measured", f"{measured}\n", f"speed{language}.md")
-    assert statistics.median(ratios(runs["many"])) <= 1 / 6
+    assert statistics.median(ratios(runs["many"], "markdownlint")) <= 1 / 6
     assert statistics.median(runs["mine"]["ours"]) <= 0.15
 
 
@@ -135,25 +146,24 @@ def _default_root() -> Path:
     return default_root()
 
 
-def ratios(run: Runs) -> list[float]:
-    return sorted(ours / theirs for ours, theirs in zip(run["ours"], run["theirs"], strict=True))
+def ratios(run: Runs, to: str) -> list[float]:
+    return sorted(ours / theirs for ours, theirs in zip(run["ours"], run[to], strict=True))
 
 
 def _row(name: str, run: Runs) -> str:
-    found = ratios(run)
-    middle = statistics.median(found)
-    return (
-        f"| {name} | {spread(run['ours'])} | {spread(run['theirs'])} "
-        f"| 1/{1 / middle:.1f} (1/{1 / found[-1]:.1f}–1/{1 / found[0]:.1f}) |"
-    )
+    cells = [name, *(spread(run[who]) for who in WHO)]
+    for to in WHO[1:]:
+        found = ratios(run, to)
+        cells.append(f"{statistics.median(found):.2f}× ({found[0]:.2f}–{found[-1]:.2f})")
+    return f"| {' | '.join(cells)} |"
 
 
-def _measured(words: dict[str, str], runs: dict[str, Runs], cold: float, version: str) -> str:
+def _measured(words: dict[str, str], runs: dict[str, Runs], cold: float) -> str:
     lines = [
         words["head"],
-        "|---|--:|--:|--:|",
+        "|---|--:|--:|--:|--:|--:|",
         *(_row(words[name], run) for name, run in runs.items()),
-        f"| {words['cold']} | {cold:.1f} s | – | – |",
+        f"| {words['cold']} | {cold:.1f} s | – | – | – | – |",
         "",
         words["about"].format(
             rounds=ROUNDS,
@@ -161,7 +171,7 @@ def _measured(words: dict[str, str], runs: dict[str, Runs], cold: float, version
             cores=os.cpu_count(),
             machine=f"{platform.system()} {platform.machine()}",
             python=platform.python_version(),
-            version=version,
+            linters=f"{RUMDL.replace('==', ' ')}, {MARKDOWNLINT.replace('@', ' ')}",
         ),
     ]
     return "\n".join(lines)

@@ -1,0 +1,85 @@
+"""What is remembered is what was put, made by this code, or nothing: never a damaged answer."""
+
+from pathlib import Path
+
+import pytest
+
+from notelab import memo
+from notelab.check import check_lab
+from notelab.memo import Memo, Shelf
+from notelab.rules import fit
+from tests.notelab.scratch import Scratch
+
+
+def filled(file: Path) -> Shelf:
+    shelf = Shelf(file)
+    shelf.put("note", "a", b"one")
+    shelf.put("note", "b", b"two")
+    shelf.save()
+    return Shelf(file)
+
+
+def test_a_shelf_gives_back_what_was_put_and_keeps_it_beside_what_is_new(tmp_path: Path) -> None:
+    shelf = filled(tmp_path / "deep" / "s")
+    shelf.put("note", "c", b"")
+    shelf.save()
+    assert shelf.get("note", "a") == b"one"
+    again = Shelf(tmp_path / "deep" / "s")
+    assert [again.get("note", key) for key in "abcd"] == [b"one", b"two", b"", None]
+    assert again.get("diagram", "a") is None
+
+
+def test_a_damaged_shelf_gives_what_is_sound_or_nothing_wherever_it_is_damaged(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "s"
+    filled(file)
+    whole = file.read_bytes()
+    for at in range(len(whole)):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert Shelf(file).get("note", "a") in (b"one", None)
+        file.write_bytes(whole[:at])
+        assert Shelf(file).get("note", "b") is None
+
+
+def test_a_shelf_of_other_code_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path / "s")
+    monkeypatch.setattr(memo, "code_version", lambda: "another")
+    assert Shelf(tmp_path / "s").get("note", "a") is None
+
+
+def test_a_shelf_that_grew_keeps_what_its_last_run_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = filled(tmp_path / "s")
+    monkeypatch.setattr(memo, "_MOST", 1)
+    shelf.get("note", "b")
+    shelf.put("note", "c", b"three")
+    shelf.save()
+    again = Shelf(tmp_path / "s")
+    assert [again.get("note", key) for key in "abc"] == [None, b"two", b"three"]
+
+
+def test_that_a_citation_fits_is_remembered_and_that_it_does_not_is_not(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch.lock()
+    assert scratch.codes() == []
+    judged: list[str] = []
+    findings = fit.findings
+    monkeypatch.setattr(
+        fit, "findings", lambda c, f: judged.append(c.citation.text) or findings(c, f)
+    )
+    assert scratch.codes() == []
+    assert judged == []
+    shelf = scratch.bench().memo.shelf(scratch.book)
+    assert any(name.startswith("fits ") for name in shelf._places)
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing_and_fails_nothing(
+    scratch: Scratch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    bench = scratch.bench()
+    bench.memo = Memo(tmp_path / "file")
+    assert check_lab(scratch.lab, bench).labs

@@ -1,0 +1,155 @@
+"""`lab.toml` as it is written: its tables, and reading them."""
+
+import contextlib
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from notelab.code_version import code_version
+from notelab.errors import NotelabError
+from notelab.memo import Memo, key_of
+
+_MAX_BYTES = 1_000_000
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    pass
+
+
+class LabTable(_Table, frozen=True):
+    """`[lab]`: what the lab is called, its languages (the first is the original), settings."""
+
+    title: str
+    languages: list[str] = msgspec.field(default_factory=lambda: ["en"])
+    pages: list[str] = []
+    sources_from: str = ""
+    max_lines: Count = 40
+    closing_heading: dict[str, str] = {}
+    ignore: list[str] = []
+
+
+class SourceTable(_Table, frozen=True):
+    """`[sources.NAME]`: where a cited repository lives and which file holds its pin."""
+
+    url: str
+    pin: str
+    release: str = ""
+    wheel: str = ""
+    licence: str = ""
+
+
+class NoteTable(_Table, frozen=True):
+    """`[notes."FILE"]`: the stop conditions of one note; an absent one is not asked for."""
+
+    sources: list[str] = []
+    max_words: Count | None = None
+    min_choices: Count | None = None
+    choice_words: tuple[Count, Count] | None = None
+    closing_mentions: dict[str, list[str]] = {}
+    max_lines: Count | None = None
+    ignore: list[str] = []
+
+
+class ExpectedDiagram(_Table, frozen=True):
+    """`[[diagrams."FILE".expect]]`: one diagram that the page must hold."""
+
+    id: str
+    type: str = ""
+    labels: list[str] | dict[str, list[str]] = []
+    max_lines: Count | None = None
+
+    def labels_in(self, language: str) -> list[str]:
+        """Return the labels that the diagram must mark in `language`, with repetitions."""
+        if isinstance(self.labels, dict):
+            return self.labels.get(language, [])
+        return self.labels
+
+
+class DiagramTable(_Table, frozen=True):
+    """`[diagrams."FILE"]`: exactly the diagrams that the page must hold."""
+
+    expect: list[ExpectedDiagram]
+
+
+class LabFile(_Table, frozen=True):
+    """A whole `lab.toml`."""
+
+    lab: LabTable
+    sources: dict[str, SourceTable] = {}
+    notes: dict[str, NoteTable] = {}
+    diagrams: dict[str, DiagramTable] = {}
+
+
+def place_of(path: Path) -> str:
+    """Return a path as an error names it."""
+    try:
+        return path.relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return path.as_posix()
+
+
+def decode(path: Path, memo: Memo | None) -> LabFile:
+    """Read one file; `memo` spares parsing it again while it is the same.
+
+    Raises:
+        NotelabError: it is missing or unreadable, is no TOML, or says what no table knows.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise NotelabError(
+            f"{place_of(path)}: no such lab file", hint="a lab is a folder with a lab.toml"
+        ) from None
+    except OSError as fault:
+        raise NotelabError(f"{place_of(path)}: cannot be read: {fault.strerror or fault}") from None
+    if len(data) > _MAX_BYTES:
+        raise NotelabError(f"{place_of(path)}: larger than {_MAX_BYTES:,} bytes; not read")
+    key = key_of(code_version(), data)
+    kept = memo.get("lab", key) if memo else None
+    if kept is not None:
+        with contextlib.suppress(msgspec.MsgspecError):
+            return msgspec.msgpack.decode(kept, type=LabFile)
+    file = _parse(path, data)
+    if memo:
+        memo.put("lab", key, msgspec.msgpack.encode(file))
+    return file
+
+
+def _parse(path: Path, data: bytes) -> LabFile:
+    try:
+        return msgspec.toml.decode(data, type=LabFile)
+    except msgspec.ValidationError as fault:
+        raise NotelabError(f"{place_of(path)}: {fault}", hint=_nearest_key(str(fault))) from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as fault:
+        reason = " ".join(str(fault).split())
+        raise NotelabError(f"{place_of(path)}: not valid TOML: {reason}") from None
+
+
+_TABLES: list[tuple[str, type[msgspec.Struct]]] = [
+    (r"^\$$", LabFile),
+    (r"^\$\.lab$", LabTable),
+    (r"^\$\.sources\[\.\.\.\]$", SourceTable),
+    (r"^\$\.notes\[\.\.\.\]$", NoteTable),
+    (r"^\$\.diagrams\[\.\.\.\]$", DiagramTable),
+    (r"^\$\.diagrams\[\.\.\.\]\.expect\[\d+\]$", ExpectedDiagram),
+]
+
+
+def _nearest_key(message: str) -> str:
+    found = re.search(r"unknown field `(.+?)`(?: - at `(.+?)`)?$", message)
+    if not found:
+        return ""
+    place = found[2] or "$"
+    for pattern, table in _TABLES:
+        if re.match(pattern, place):
+            known = [field.encode_name for field in msgspec.structs.fields(table)]
+            near = get_close_matches(found[1], known, n=1, cutoff=0.5)
+            known_keys = ", ".join(f"`{key}`" for key in known)
+            return f"did you mean `{near[0]}`?" if near else f"the keys known here: {known_keys}"
+    return ""

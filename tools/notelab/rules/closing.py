@@ -1,0 +1,65 @@
+"""N109 to N112: does a note end by tying back to what came before?"""
+
+from collections.abc import Iterator
+
+from notelab.book.view import View
+from notelab.lab.lab import Lab
+from notelab.page.note import Heading, Note
+from notelab.report.finding import TOP, Finding
+
+
+def findings(lab: Lab, view: View, note: Note) -> Iterator[Finding]:
+    """Judge a note's last section."""
+    mentions = view.page.table.closing_mentions.get(view.page.language)
+    if not mentions:
+        return
+    wanted = lab.closing_heading(view.page.language)
+    places = [index for index, heading in enumerate(note.headings) if _same(heading.text, wanted)]
+    sections = [heading for heading in note.headings if heading.level <= 2]
+    if not places:
+        yield view.finding(
+            "N109",
+            TOP,
+            "the note has no closing",
+            expected=f"a last section `## {wanted}`",
+            found=f"last section `{sections[-1].text}`" if sections else "no section",
+        )
+        return
+    closing = note.headings[places[-1]]
+    if places[-1] != len(note.headings) - 1 or closing.level != 2:
+        after = note.headings[-1].text
+        yield view.finding(
+            "N110",
+            closing.span,
+            "the closing is not the last section",
+            expected=f"nothing after `## {wanted}`",
+            found=f"`{after}`"
+            if places[-1] != len(note.headings) - 1
+            else f"level {closing.level}",
+        )
+    yield from _closing_text(view, closing, mentions)
+
+
+def _closing_text(view: View, closing: Heading, mentions: list[str]) -> Iterator[Finding]:
+    if closing.paragraphs != 1 or closing.other_blocks:
+        other = f" and {closing.other_blocks} other blocks" if closing.other_blocks else ""
+        yield view.finding(
+            "N111",
+            closing.span,
+            "the closing is not one paragraph",
+            expected="one paragraph and nothing else",
+            found=f"{closing.paragraphs} paragraphs{other}",
+        )
+    prose = " ".join(closing.prose.split()).casefold()
+    if not any(mention.casefold() in prose for mention in mentions):
+        yield view.finding(
+            "N112",
+            closing.span,
+            "the closing ties back to nothing",
+            expected="one of " + ", ".join(f"“{mention}”" for mention in mentions),
+            found=f"“{prose[:60]}…”" if prose else "no prose",
+        )
+
+
+def _same(one: str, other: str) -> bool:
+    return " ".join(one.split()).casefold() == other.casefold()

@@ -1,0 +1,76 @@
+"""N103, N123: does a note say which commits it read, and are they the pins?"""
+
+from collections.abc import Iterator
+
+from notelab.book.view import View, shown
+from notelab.lab.lab import Lab
+from notelab.lab.pins import Pin
+from notelab.page.citation import Span
+from notelab.page.note import Note
+from notelab.report.finding import Finding
+
+
+def findings(lab: Lab, view: View, note: Note, pins: dict[str, Pin]) -> Iterator[Finding]:
+    """Judge a note's front matter."""
+    front = note.front
+    if front.problem:
+        yield view.finding(
+            "N103",
+            front.span,
+            f"the note {front.problem}",
+            expected="`title`, and `commit` with a row for each source cited",
+        )
+        return
+    named = {row.source: row for row in front.commits}
+    for source in view.page.table.sources or _cited_sources(lab, view):
+        pin = pins.get(source)
+        if source not in named:
+            known = f"  {source}: {pin.commit[:12]}" if pin and pin.commit else f"  {source}: …"
+            yield view.finding(
+                "N123",
+                front.span,
+                f"the note doesn't say which commit of `{source}` it read",
+                expected=f"a row `{known.strip()}` under `commit:`",
+                found=", ".join(f"`{name}`" for name in named) or "no `commit` table",
+            )
+    for row in front.commits:
+        yield from _commit_row(view, row.source, row.prefix, row.span, pins)
+
+
+def _cited_sources(lab: Lab, view: View) -> list[str]:
+    if len(lab.sources) == 1 and view.note and view.note.citations:
+        return list(lab.sources)
+    return []
+
+
+def _commit_row(
+    view: View, source: str, prefix: str, span: Span, pins: dict[str, Pin]
+) -> Iterator[Finding]:
+    pin = pins.get(source)
+    lower = prefix.lower()
+    if pin is None:
+        yield view.finding(
+            "N123",
+            span,
+            f"the note names a commit of `{source}`, which is no source of this lab",
+            expected=" or ".join(f"`{name}`" for name in pins),
+            found=f"`{source}`",
+        )
+    elif len(lower) < 7 or len(lower) > 40 or set(lower) - set("0123456789abcdef"):
+        yield view.finding(
+            "N123",
+            span,
+            f"the commit of `{source}` is no prefix of a commit",
+            expected="7 to 40 hexadecimal digits",
+            found=f"`{prefix[:60]}`",
+            help=f"write `{source}: {pin.commit[:12]}`" if pin.commit else "",
+        )
+    elif pin.commit and not pin.commit.startswith(lower):
+        yield view.finding(
+            "N123",
+            span,
+            f"the note was written for another commit of `{source}` than the pin",
+            expected=f"`{pin.commit[:12]}` ({shown(pin.path)})",
+            found=f"`{prefix}`",
+            help="read the citations again at the pin, then write its prefix",
+        )
