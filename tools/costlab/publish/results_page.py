@@ -8,7 +8,6 @@ from pathlib import Path
 from costlab.publish import page
 from costlab.publish.figures.figures import FIGURES, FOLDER
 from costlab.publish.results_tables import TABLES
-from costlab.publish.stated_rule import stated
 from costlab.publish.tabulated import Table
 from costlab.record import quantity
 from costlab.record.disturbed import said
@@ -51,6 +50,7 @@ FACTS = {
 }  # fmt: skip
 MACHINE = words("results.machine")
 PARTIAL = words("results.partial")
+RULE, BENCH = words("rule.rule"), words("rule.bench")
 REST = words("results.rest")
 VALUE = words("results.value")
 SPREAD = words("results.spread")
@@ -87,7 +87,14 @@ def text(result: Result, lab: Path, language: str) -> str:
     drawn = [stem for stem in FIGURES if (lab / FOLDER / f"{stem}-light.svg").is_file()]
     files = [f"{FOLDER}/{stem}-{shade}.svg" for stem in drawn for shade in ("light", "dark")]
     lines = page.head(TITLE.of(language), lab, [REFERENCE, *files])
-    lines += [INTRO.of(language), "", WHOSE.of(language), "", stated(language), ""]
+    lines += [
+        INTRO.of(language),
+        "",
+        WHOSE.of(language),
+        "",
+        RULE.of(language).format(page=BENCH.of(language)),
+        "",
+    ]
     lines += [f"## {MACHINE.of(language)}", "", *_machine(result, language)]
     left = {
         name: metric for name, metric in result.metrics().items() if metric.name.topic != _DRAWN
