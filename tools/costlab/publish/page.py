@@ -10,16 +10,11 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from costlab.record.result import How, Metric
-from costlab.record.words import Words, words
+from costlab.record.result import Metric
+from costlab.record.words import texts
 
 LANGUAGES = ("en", "es")
-HOW: dict[How, Words] = {
-    "measured": words("page.how-measured"),
-    "counted": words("page.how-counted"),
-    "derived": words("page.how-derived"),
-    "modelled": words("page.how-modelled"),
-}
+HOW = texts("how")
 
 
 def name(stem: str, language: str) -> str:

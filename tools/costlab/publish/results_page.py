@@ -14,7 +14,7 @@ from costlab.record.disturbed import said
 from costlab.record.result import Metric, Result, Section, load
 from costlab.record.whose import OWNERS, WHOSE
 from costlab.record.whose import whose as belongs
-from costlab.record.words import words
+from costlab.record.words import texts, words
 from costlab.sections import beside_sweep
 
 STEM = "RESULTS"
@@ -22,32 +22,9 @@ REFERENCE = "results/reference.json"
 
 TITLE = words("results.title")
 INTRO = words("results.intro")
-SECTIONS = {
-    "collectives": words("results.sections-collectives"),
-    "fit": words("results.sections-fit"),
-    "tp": words("results.sections-tp"),
-    "fsdp": words("results.sections-fsdp"),
-    "pipeline": words("results.sections-pipeline"),
-    "one-gpu": words("results.sections-one-gpu"),
-    "counts": words("results.sections-counts"),
-}
-NOTES = {
-    "collectives": words("results.notes-collectives"),
-    "fit": words("results.notes-fit"),
-    "tp": words("results.notes-tp"),
-    "fsdp": words("results.notes-fsdp"),
-    "one-gpu": words("results.notes-one-gpu"),
-}
-# What a run's provenance calls things, for readers of Spanish.
-FACTS = {
-    "date": "fecha", "command": "orden", "seed": "semilla", "device": "dispositivo",
-    "backend": "backend", "launcher": "lanzador", "processor": "procesador", "cores": "núcleos",
-    "cores-online": "núcleos en línea", "pinning": "fijación de núcleos",
-    "memory-bytes": "bytes de memoria", "load-before": "carga previa", "system": "sistema",
-    "resumed": "reanudado",
-    "commit": "commit", "clean": "árbol limpio", "gpus": "GPU", "links": "enlaces",
-    "driver": "controlador",
-}  # fmt: skip
+SECTIONS = texts("sections")
+NOTES = texts("notes")
+FACTS = texts("facts")
 MACHINE = words("results.machine")
 PARTIAL = words("results.partial")
 RULE, BENCH = words("rule.rule"), words("rule.bench")
@@ -87,31 +64,14 @@ def text(result: Result, lab: Path, language: str) -> str:
     drawn = [stem for stem in FIGURES if (lab / FOLDER / f"{stem}-light.svg").is_file()]
     files = [f"{FOLDER}/{stem}-{shade}.svg" for stem in drawn for shade in ("light", "dark")]
     lines = page.head(TITLE.of(language), lab, [REFERENCE, *files])
-    lines += [
-        INTRO.of(language),
-        "",
-        WHOSE.of(language),
-        "",
-        RULE.of(language).format(page=BENCH.of(language)),
-        "",
-    ]
+    rule = RULE.of(language).format(page=BENCH.of(language))
+    lines += [INTRO.of(language), "", WHOSE.of(language), "", rule, ""]
     lines += [f"## {MACHINE.of(language)}", "", *_machine(result, language)]
     left = {
         name: metric for name, metric in result.metrics().items() if metric.name.topic != _DRAWN
     }
-    for section, title in SECTIONS.items():
-        body: list[str] = []
-        for stem, one in FIGURES.items():
-            if one.section == section and stem in drawn:
-                body += page.figure(FOLDER, stem, one.alternative.of(language))
-                body += [one.caption.of(language), ""]
-        for table in TABLES:
-            if table.section == section:
-                body += _table(table, left, result, language)
-        if body:
-            note = [NOTES[section].of(language), ""] if section in NOTES else []
-            course = _course(result, section, language)
-            lines += [f"## {title.of(language)}", "", *course, *note, *body]
+    for section in SECTIONS:
+        lines += _section(section, result, left, drawn, language)
     if left:
         found = [([f"`{one.id}`"], one) for one in left.values()]
         body = _rows([METRIC.of(language)], "<", found, language)
@@ -119,12 +79,30 @@ def text(result: Result, lab: Path, language: str) -> str:
     return page.sealed(lines)
 
 
+def _section(
+    section: str, result: Result, left: dict[str, Metric], drawn: Sequence[str], language: str
+) -> list[str]:
+    """Return a section's lines, its metrics taken from `left`; none where it has nothing."""
+    body: list[str] = []
+    for stem, one in FIGURES.items():
+        if one.section == section and stem in drawn:
+            body += page.figure(FOLDER, stem, one.alternative.of(language))
+            body += [one.caption.of(language), ""]
+    for table in TABLES:
+        if table.section == section:
+            body += _table(table, left, result, language)
+    if not body:
+        return []
+    note = [NOTES[section].of(language), ""] if section in NOTES else []
+    course = _course(result, section, language)
+    return [f"## {SECTIONS[section].of(language)}", "", *course, *note, *body]
+
+
 def _machine(result: Result, language: str) -> list[str]:
     said = words("results.of-the-run").of(language)
-    spanish = language != page.LANGUAGES[0]
     rows = [
         (
-            FACTS.get(key, key) if spanish else key,
+            FACTS[key].of(language) if key in FACTS else key,
             ", ".join(map(str, value)) if isinstance(value, list) else f"{value}",
         )
         for key, value in result.provenance.items()
