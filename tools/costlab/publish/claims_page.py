@@ -26,9 +26,6 @@ CLAIMS = "claims.toml"
 MARKS = {True: "✓", False: "✗", None: "·"}
 SIGNS = {"==": "", "!=": "≠ ", "<=": "≤ ", ">=": "≥ ", "<": "< ", ">": "> "}
 
-TITLE = words("claims.title")
-INTRO = words("claims.intro")
-COVERS = words("claims.covers")
 VERDICTS = texts("verdicts")
 COLUMNS = (
     words("claims.no"), words("claims.claim"), words("claims.verdict"), words("claims.how"),
@@ -61,20 +58,18 @@ def text(claims: tuple[Claim, ...], result: Result, lab: Path, language: str) ->
     """Return the page."""
     metrics = result.metrics()
     verdicts = {one.id: one.verdict for one in judge(claims, metrics, result.provenance)}
-    lines = page.head(TITLE.of(language), lab, [CLAIMS, results_page.REFERENCE])
-    results = page.name(results_page.STEM, language)
     devices = {metric.device for metric in metrics.values() if metric.device}
-    intro = INTRO.of(language).format(results=results, machine=machine(result.provenance, devices))
-    lines += [intro, "", COVERS.of(language), "", *_tally(claims, verdicts, language)]
-    lines += _ways(claims, metrics, language)
     rows = [_row(claim, verdicts[claim.id], metrics, language) for claim in claims]
-    lines += page.table([column.of(language) for column in COLUMNS], "><<<<<", rows)
-    return page.sealed(lines)
+    return page.rendered(
+        "claims", lab, [CLAIMS, results_page.REFERENCE], language,
+        results=page.name(results_page.STEM, language),
+        machine=machine(result.provenance, devices),
+        tally=_tally(claims, verdicts, language), ways=_ways(claims, metrics, language),
+        claims=page.table([column.of(language) for column in COLUMNS], "><<<<<", rows),
+    )  # fmt: skip
 
 
-def _tally(
-    claims: tuple[Claim, ...], verdicts: Mapping[str, VerdictWord], language: str
-) -> list[str]:
+def _tally(claims: tuple[Claim, ...], verdicts: Mapping[str, VerdictWord], language: str) -> str:
     """Return how many claims came to each verdict, each with a link to its row."""
     rows = []
     for word in get_args(VerdictWord):
@@ -84,7 +79,7 @@ def _tally(
     return page.table([column.of(language) for column in TALLY], "<<", rows)
 
 
-def _ways(claims: tuple[Claim, ...], metrics: Mapping[str, Metric], language: str) -> list[str]:
+def _ways(claims: tuple[Claim, ...], metrics: Mapping[str, Metric], language: str) -> str:
     """Return what each way to a verdict means, and which claims came by it."""
     rows = []
     for way, name in HOWS.items():

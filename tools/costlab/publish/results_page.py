@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from costlab.publish import page
 from costlab.publish.figures.figures import FIGURES, FOLDER
@@ -12,7 +13,7 @@ from costlab.publish.tabulated import Table
 from costlab.record import quantity
 from costlab.record.disturbed import said
 from costlab.record.result import Metric, Result, Section, load
-from costlab.record.whose import OWNERS, WHOSE
+from costlab.record.whose import OWNERS
 from costlab.record.whose import whose as belongs
 from costlab.record.words import texts, words
 from costlab.sections import beside_sweep
@@ -20,14 +21,10 @@ from costlab.sections import beside_sweep
 STEM = "RESULTS"
 REFERENCE = "results/reference.json"
 
-TITLE = words("results.title")
-INTRO = words("results.intro")
 SECTIONS = texts("sections")
 NOTES = texts("notes")
 FACTS = texts("facts")
-MACHINE = words("results.machine")
 PARTIAL = words("results.partial")
-RULE, BENCH = words("rule.rule"), words("rule.bench")
 REST = words("results.rest")
 VALUE = words("results.value")
 SPREAD = words("results.spread")
@@ -63,42 +60,42 @@ def text(result: Result, lab: Path, language: str) -> str:
     """
     drawn = [stem for stem in FIGURES if (lab / FOLDER / f"{stem}-light.svg").is_file()]
     files = [f"{FOLDER}/{stem}-{shade}.svg" for stem in drawn for shade in ("light", "dark")]
-    lines = page.head(TITLE.of(language), lab, [REFERENCE, *files])
-    rule = RULE.of(language).format(page=BENCH.of(language))
-    lines += [INTRO.of(language), "", WHOSE.of(language), "", rule, ""]
-    lines += [f"## {MACHINE.of(language)}", "", *_machine(result, language)]
     left = {
         name: metric for name, metric in result.metrics().items() if metric.name.topic != _DRAWN
     }
-    for section in SECTIONS:
-        lines += _section(section, result, left, drawn, language)
-    if left:
-        found = [([f"`{one.id}`"], one) for one in left.values()]
-        body = _rows([METRIC.of(language)], "<", found, language)
-        lines += page.folded(REST.of(language), body)
-    return page.sealed(lines)
+    sections = [_section(section, result, left, drawn, language) for section in SECTIONS]
+    found = [([f"`{one.id}`"], one) for one in left.values()]
+    rest = _rows([METRIC.of(language)], "<", found, language)
+    return page.rendered(
+        "results", lab, [REFERENCE, *files], language, machine=_machine(result, language),
+        sections=[one for one in sections if one["figures"] or one["tables"]],
+        rest=page.folded(REST.of(language), rest) if left else "",
+    )  # fmt: skip
 
 
 def _section(
     section: str, result: Result, left: dict[str, Metric], drawn: Sequence[str], language: str
-) -> list[str]:
-    """Return a section's lines, its metrics taken from `left`; none where it has nothing."""
-    body: list[str] = []
-    for stem, one in FIGURES.items():
-        if one.section == section and stem in drawn:
-            body += page.figure(FOLDER, stem, one.alternative.of(language))
-            body += [one.caption.of(language), ""]
-    for table in TABLES:
-        if table.section == section:
-            body += _table(table, left, result, language)
-    if not body:
-        return []
-    note = [NOTES[section].of(language), ""] if section in NOTES else []
-    course = _course(result, section, language)
-    return [f"## {SECTIONS[section].of(language)}", "", *course, *note, *body]
+) -> dict[str, Any]:
+    """Return what the template shows of a section, its metrics taken from `left`."""
+    note = [NOTES[section].of(language)] if section in NOTES else []
+    tables = [_table(one, left, result, language) for one in TABLES if one.section == section]
+    return {
+        "title": SECTIONS[section].of(language),
+        "said": [*_course(result, section, language), *note],
+        "tables": [table for table in tables if table],
+        "figures": [
+            {
+                "stem": f"{FOLDER}/{stem}",
+                "alternative": one.alternative.of(language),
+                "caption": one.caption.of(language),
+            }
+            for stem, one in FIGURES.items()
+            if one.section == section and stem in drawn
+        ],
+    }
 
 
-def _machine(result: Result, language: str) -> list[str]:
+def _machine(result: Result, language: str) -> str:
     said = words("results.of-the-run").of(language)
     rows = [
         (
@@ -114,18 +111,18 @@ def _course(result: Result, section: str, language: str) -> list[str]:
     found = result.sections.get(section, Section(status="complete"))
     lines = []
     if found.status != "complete":
-        lines += [PARTIAL.of(language).format(note=found.note), ""]
+        lines.append(PARTIAL.of(language).format(note=found.note))
     if found.load:
         line = f"{said(found.load).of(language)}."
-        lines += [f"**{line}**" if found.load.spoiled else line, ""]
+        lines.append(f"**{line}**" if found.load.spoiled else line)
     return lines
 
 
-def _table(table: Table, left: dict[str, Metric], result: Result, language: str) -> list[str]:
-    """Return a table's lines, and take its metrics from `left`."""
+def _table(table: Table, left: dict[str, Metric], result: Result, language: str) -> str:
+    """Return a table under its title, and take its metrics from `left`."""
     found = table.rows(left.values())
     if not found:
-        return []
+        return ""
     metrics = result.metrics()
     for metric in found:
         del left[metric.id]
@@ -134,15 +131,15 @@ def _table(table: Table, left: dict[str, Metric], result: Result, language: str)
     align = "".join("<" if column.fields else ">" for column in table.columns)
     body = _rows(titles, align, cells, language)
     if table.swept and (said := beside_sweep.said(metrics, table.section, language)):
-        body += [said, ""]
+        body += f"\n{said}\n"
     title = table.title.of(language)
-    return page.folded(title, body) if table.folded else [f"### {title}", "", *body]
+    return page.folded(title, body) if table.folded else f"### {title}\n\n{body}"
 
 
 def _rows(
     titles: Sequence[str], align: str, found: Sequence[tuple[Sequence[str], Metric]],
     language: str,
-) -> list[str]:  # fmt: skip
+) -> str:  # fmt: skip
     """Return a table: given cells, whose each number is, the number, its spread, how it was had."""
     whose = [belongs(one) for _, one in found]
     kept = [place for place in range(len(OWNERS)) if any(cells[place] for cells in whose)]
