@@ -18,7 +18,7 @@ from tests.docs.page import ROOT
 
 PAGES = [ROOT / "docs" / "reference" / name for name in ("design.md", "design.es.md")]
 BLOCK = re.compile(r"<!-- tree -->.*?<!-- /tree -->", re.DOTALL)
-COMMENT = re.compile(r"(?:#!.*\n)?(?:/\*((?:.|\n)*?)\*/|((?:(?:#|//).*\n)+))")
+COMMENT = re.compile(r"(?:#!.*\n)?(?:(?:/\*|\{#)((?:.|\n)*?)(?:\*/|#\})|((?:(?:#|//).*\n)+))")
 COLUMN, WIDTH = 34, 100
 
 # Folders in which nothing speaks for the whole, by path or by name.
@@ -51,6 +51,7 @@ FOLDERS = {
     "screenshots": "The README's, by `make screenshots`.",
     "stand_ins": "What is run in place of what takes long.",
     "stylesheets": "How a page looks.",
+    "templates": "What generated pages have around their tables, by jinja2.",
 }
 SPEAKERS = ("__init__.py", "lab.toml")
 # Files that have no place for a comment.

@@ -196,13 +196,13 @@ def report(file: Path | None, adopt: bool) -> int:
 
     Numbers that pages quote follow the new reference, and are listed: read their sentences again.
     """
-    from costlab.publish import adopting, quotes, summary
+    from costlab.publish import generate, quotes, summary
 
     if not adopt:
         summary.show(_result(file), whole=True)
         return 0
     _result(file)
-    for path in adopting.adopt(file or options.newest() or options.REFERENCE, options.LAB):
+    for path in generate.adopt(file or options.newest() or options.REFERENCE, options.LAB):
         click.echo(_near(path))
     for change in quotes.update(options.LAB, options.pages()):
         click.echo(str(change).replace(f"{options.ROOT}/", ""))

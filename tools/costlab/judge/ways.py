@@ -10,20 +10,10 @@ from collections.abc import Mapping
 from costlab.judge.claims import Claim
 from costlab.judge.verdict import examine
 from costlab.record.result import Metric
-from costlab.record.words import words
+from costlab.record.words import texts
 
-HOWS = {
-    "measured": words("ways.hows-measured"),
-    "counted": words("ways.hows-counted"),
-    "source": words("ways.hows-source"),
-    "read": words("ways.hows-read"),
-}
-MEANINGS = {
-    "measured": words("ways.meanings-measured"),
-    "counted": words("ways.meanings-counted"),
-    "source": words("ways.meanings-source"),
-    "read": words("ways.meanings-read"),
-}
+HOWS = texts("ways")
+MEANINGS = texts("meanings")
 
 
 def ways(claim: Claim, metrics: Mapping[str, Metric]) -> list[str]:

@@ -19,31 +19,18 @@ from costlab.record.names import parse
 from costlab.record.result import Metric, Result
 from costlab.record.result import load as load_result
 from costlab.record.whose import whose
-from costlab.record.words import Words, words
+from costlab.record.words import texts, words
 
 STEM = "CLAIMS"
 CLAIMS = "claims.toml"
 MARKS = {True: "✓", False: "✗", None: "·"}
 SIGNS = {"==": "", "!=": "≠ ", "<=": "≤ ", ">=": "≥ ", "<": "< ", ">": "> "}
 
-TITLE = words("claims.title")
-INTRO = words("claims.intro")
-COVERS = words("claims.covers")
-VERDICTS: dict[VerdictWord, Words] = {
-    "holds": words("claims.verdicts-holds"),
-    "holds only if": words("claims.verdicts-holds-only-if"),
-    "refuted": words("claims.verdicts-refuted"),
-    "stale": words("claims.verdicts-stale"),
-    "not measurable here": words("claims.verdicts-not-measurable-here"),
-}
+VERDICTS = texts("verdicts")
 COLUMNS = (
-    words("claims.no"),
-    words("claims.claim"),
-    words("claims.verdict"),
-    words("claims.how"),
-    words("claims.evidence"),
-    words("claims.what-is-true"),
-)
+    words("claims.no"), words("claims.claim"), words("claims.verdict"), words("claims.how"),
+    words("claims.evidence"), words("claims.true"),
+)  # fmt: skip
 TALLY = (words("claims.verdict"), words("claims.claims"))
 WAYS = (words("claims.how"), words("claims.which-means"), TALLY[1])
 SEE = words("claims.see")
@@ -70,29 +57,29 @@ def write(lab: Path) -> list[Path]:
 def text(claims: tuple[Claim, ...], result: Result, lab: Path, language: str) -> str:
     """Return the page."""
     metrics = result.metrics()
-    words = {one.id: one.verdict for one in judge(claims, metrics, result.provenance)}
-    lines = page.head(TITLE.of(language), lab, [CLAIMS, results_page.REFERENCE])
-    results = page.name(results_page.STEM, language)
+    verdicts = {one.id: one.verdict for one in judge(claims, metrics, result.provenance)}
     devices = {metric.device for metric in metrics.values() if metric.device}
-    intro = INTRO.of(language).format(results=results, machine=machine(result.provenance, devices))
-    lines += [intro, "", COVERS.of(language), "", *_tally(claims, words, language)]
-    lines += _ways(claims, metrics, language)
-    rows = [_row(claim, words[claim.id], metrics, language) for claim in claims]
-    lines += page.table([column.of(language) for column in COLUMNS], "><<<<<", rows)
-    return page.sealed(lines)
+    rows = [_row(claim, verdicts[claim.id], metrics, language) for claim in claims]
+    return page.rendered(
+        "claims", lab, [CLAIMS, results_page.REFERENCE], language,
+        results=page.name(results_page.STEM, language),
+        machine=machine(result.provenance, devices),
+        tally=_tally(claims, verdicts, language), ways=_ways(claims, metrics, language),
+        claims=page.table([column.of(language) for column in COLUMNS], "><<<<<", rows),
+    )  # fmt: skip
 
 
-def _tally(claims: tuple[Claim, ...], words: Mapping[str, VerdictWord], language: str) -> list[str]:
+def _tally(claims: tuple[Claim, ...], verdicts: Mapping[str, VerdictWord], language: str) -> str:
     """Return how many claims came to each verdict, each with a link to its row."""
     rows = []
     for word in get_args(VerdictWord):
-        found = [claim.number for claim in claims if words[claim.id] == word]
+        found = [claim.number for claim in claims if verdicts[claim.id] == word]
         if found:
             rows.append((f"**{VERDICTS[word].of(language)}** ({len(found)})", _links(found)))
     return page.table([column.of(language) for column in TALLY], "<<", rows)
 
 
-def _ways(claims: tuple[Claim, ...], metrics: Mapping[str, Metric], language: str) -> list[str]:
+def _ways(claims: tuple[Claim, ...], metrics: Mapping[str, Metric], language: str) -> str:
     """Return what each way to a verdict means, and which claims came by it."""
     rows = []
     for way, name in HOWS.items():

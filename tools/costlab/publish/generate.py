@@ -1,4 +1,4 @@
-"""Everything that is generated from a lab's reference: figures, then the pages that show them."""
+"""Everything that is generated from a lab's reference, and making a run that reference."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from costlab.judge import claims
 from costlab.publish import claims_page, results_page
 from costlab.publish.figures import figures
-from costlab.record.result import load
+from costlab.record.result import ResultError, load, save
 
 
 def generate(lab: Path) -> list[Path]:
@@ -22,3 +22,19 @@ def generate(lab: Path) -> list[Path]:
     claims.load(lab / claims_page.CLAIMS)  # before anything is replaced
     drawn = figures.write(load(lab / results_page.REFERENCE), lab)
     return [*drawn, *results_page.write(lab), *claims_page.write(lab)]
+
+
+def adopt(file: Path, lab: Path) -> list[Path]:
+    """Copy a result to `lab`/results/reference.json and generate what is made from it.
+
+    Raises:
+        ResultError: the result can't be read, broke off somewhere, or can't be written.
+    """
+    result = load(file)
+    broken = [f"{name} ({part.note})" for name, part in result.sections.items() if part.note]
+    if broken or not result.sections:
+        what = f"broke off: {'; '.join(broken)}" if broken else "holds nothing"
+        raise ResultError(f"{file} {what}; a reference is whole: measure again")
+    reference = lab / results_page.REFERENCE
+    save(result, reference)
+    return [reference, *generate(lab)]

@@ -1,4 +1,4 @@
-"""What both generated pages are made of: a header that names their inputs, tables, rows' anchors.
+"""What both generated pages are made of: a template that names their inputs, tables, rows' anchors.
 
 notelab holds every generated page to its inputs (N404) and every quoted value to its row (N401 and
 N402), so the forms here are those that it reads.
@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
-from costlab.record.result import How, Metric
-from costlab.record.words import Words, words
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from costlab.record.result import Metric
+from costlab.record.words import texts, words
 
 LANGUAGES = ("en", "es")
-HOW: dict[How, Words] = {
-    "measured": words("page.how-measured"),
-    "counted": words("page.how-counted"),
-    "derived": words("page.how-derived"),
-    "modelled": words("page.how-modelled"),
-}
+HOW = texts("how")
 
 
 def name(stem: str, language: str) -> str:
@@ -27,22 +25,28 @@ def name(stem: str, language: str) -> str:
     return f"{stem}.md" if language == LANGUAGES[0] else f"{stem}.{language}.md"
 
 
-def head(title: str, folder: Path, inputs: Iterable[str]) -> list[str]:
-    """Return a page's first lines: its title, and the SHA-256 of each input in `folder`."""
-    made = [
-        f"<!-- generated from {one} sha256:{sha256((folder / one).read_bytes()).hexdigest()} -->"
-        for one in inputs
-    ]
-    by = "<!-- written by `tools/bench report --adopt FILE`, not by hand -->"
-    return ["---", f'title: "{title}"', "---", "", *made, by, "", f"# {title}", ""]
+def rendered(stem: str, folder: Path, inputs: Iterable[str], language: str, **given: Any) -> str:
+    """Return the page of a template, sealed: its own SHA-256 follows those of its inputs.
 
-
-def sealed(lines: Iterable[str]) -> str:
-    """Return a page's text, with its own SHA-256 in its first blank line after the inputs."""
-    text = "\n".join(lines).rstrip("\n") + "\n"
-    digest = sha256(text.encode()).hexdigest()
+    Args:
+        stem: of the template, in `templates/`.
+        folder: where the inputs lie.
+        inputs: the files that it is made from.
+        language: of the words that the template says.
+        given: what it shows.
+    """
+    loader = FileSystemLoader(Path(__file__).with_name("templates"))
+    templates = Environment(  # noqa: S701  (Markdown, of our own numbers)
+        loader=loader, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    digests = {one: sha256((folder / one).read_bytes()).hexdigest() for one in inputs}
+    made = templates.get_template(f"{stem}.md.jinja").render(
+        given, inputs=digests, say=lambda name: words(name).of(language)
+    )
+    text = made.strip("\n") + "\n"
     before, mark, after = text.partition(" -->\n\n# ")
-    return f"{before} -->\n<!-- this page without this line sha256:{digest}{mark}{after}"
+    seal = sha256(text.encode()).hexdigest()
+    return f"{before} -->\n<!-- this page without this line sha256:{seal}{mark}{after}"
 
 
 def row_of(metric: str) -> str:
@@ -50,24 +54,15 @@ def row_of(metric: str) -> str:
     return metric.replace(".", "-")
 
 
-def table(columns: Sequence[str], align: str, rows: Iterable[Sequence[str]]) -> list[str]:
+def table(columns: Sequence[str], align: str, rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table; `align` has a `<` or a `>` for each column."""
     rules = ["---" if side == "<" else "--:" for side in align]
-    return [f"| {' | '.join(cells)} |" for cells in (columns, rules, *rows)] + [""]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (columns, rules, *rows))
 
 
-def figure(folder: str, stem: str, alternative: str) -> list[str]:
-    """Return a figure in light and dark; the code host and the site show the one that fits."""
-    return [
-        f"![{alternative}]({folder}/{stem}-light.svg#gh-light-mode-only)",
-        f"![{alternative}]({folder}/{stem}-dark.svg#gh-dark-mode-only)",
-        "",
-    ]
-
-
-def folded(summary: str, lines: Iterable[str]) -> list[str]:
-    """Return lines that a reader opens when wanted."""
-    return ['<details markdown="1">', f"<summary>{summary}</summary>", "", *lines, "</details>", ""]
+def folded(summary: str, body: str) -> str:
+    """Return what a reader opens when wanted."""
+    return f'<details markdown="1">\n<summary>{summary}</summary>\n\n{body}\n</details>\n'
 
 
 def how(metric: Metric, language: str) -> str:

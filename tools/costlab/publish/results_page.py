@@ -4,52 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from costlab.publish import page
 from costlab.publish.figures.figures import FIGURES, FOLDER
 from costlab.publish.results_tables import TABLES
-from costlab.publish.stated_rule import stated
 from costlab.publish.tabulated import Table
 from costlab.record import quantity
 from costlab.record.disturbed import said
 from costlab.record.result import Metric, Result, Section, load
-from costlab.record.whose import OWNERS, WHOSE
+from costlab.record.whose import OWNERS
 from costlab.record.whose import whose as belongs
-from costlab.record.words import words
+from costlab.record.words import texts, words
 from costlab.sections import beside_sweep
 
 STEM = "RESULTS"
 REFERENCE = "results/reference.json"
 
-TITLE = words("results.title")
-INTRO = words("results.intro")
-SECTIONS = {
-    "collectives": words("results.sections-collectives"),
-    "fit": words("results.sections-fit"),
-    "tp": words("results.sections-tp"),
-    "fsdp": words("results.sections-fsdp"),
-    "pipeline": words("results.sections-pipeline"),
-    "one-gpu": words("results.sections-one-gpu"),
-    "counts": words("results.sections-counts"),
-}
-NOTES = {
-    "collectives": words("results.notes-collectives"),
-    "fit": words("results.notes-fit"),
-    "tp": words("results.notes-tp"),
-    "fsdp": words("results.notes-fsdp"),
-    "one-gpu": words("results.notes-one-gpu"),
-}
-# What a run's provenance calls things, for readers of Spanish.
-FACTS = {
-    "date": "fecha", "command": "orden", "seed": "semilla", "device": "dispositivo",
-    "backend": "backend", "launcher": "lanzador", "processor": "procesador", "cores": "núcleos",
-    "cores-online": "núcleos en línea", "pinning": "fijación de núcleos",
-    "memory-bytes": "bytes de memoria", "load-before": "carga previa", "system": "sistema",
-    "resumed": "reanudado",
-    "commit": "commit", "clean": "árbol limpio", "gpus": "GPU", "links": "enlaces",
-    "driver": "controlador",
-}  # fmt: skip
-MACHINE = words("results.machine")
+SECTIONS = texts("sections")
+NOTES = texts("notes")
+FACTS = texts("facts")
 PARTIAL = words("results.partial")
 REST = words("results.rest")
 VALUE = words("results.value")
@@ -86,38 +60,46 @@ def text(result: Result, lab: Path, language: str) -> str:
     """
     drawn = [stem for stem in FIGURES if (lab / FOLDER / f"{stem}-light.svg").is_file()]
     files = [f"{FOLDER}/{stem}-{shade}.svg" for stem in drawn for shade in ("light", "dark")]
-    lines = page.head(TITLE.of(language), lab, [REFERENCE, *files])
-    lines += [INTRO.of(language), "", WHOSE.of(language), "", stated(language), ""]
-    lines += [f"## {MACHINE.of(language)}", "", *_machine(result, language)]
     left = {
         name: metric for name, metric in result.metrics().items() if metric.name.topic != _DRAWN
     }
-    for section, title in SECTIONS.items():
-        body: list[str] = []
-        for stem, one in FIGURES.items():
-            if one.section == section and stem in drawn:
-                body += page.figure(FOLDER, stem, one.alternative.of(language))
-                body += [one.caption.of(language), ""]
-        for table in TABLES:
-            if table.section == section:
-                body += _table(table, left, result, language)
-        if body:
-            note = [NOTES[section].of(language), ""] if section in NOTES else []
-            course = _course(result, section, language)
-            lines += [f"## {title.of(language)}", "", *course, *note, *body]
-    if left:
-        found = [([f"`{one.id}`"], one) for one in left.values()]
-        body = _rows([METRIC.of(language)], "<", found, language)
-        lines += page.folded(REST.of(language), body)
-    return page.sealed(lines)
+    sections = [_section(section, result, left, drawn, language) for section in SECTIONS]
+    found = [([f"`{one.id}`"], one) for one in left.values()]
+    rest = _rows([METRIC.of(language)], "<", found, language)
+    return page.rendered(
+        "results", lab, [REFERENCE, *files], language, machine=_machine(result, language),
+        sections=[one for one in sections if one["figures"] or one["tables"]],
+        rest=page.folded(REST.of(language), rest) if left else "",
+    )  # fmt: skip
 
 
-def _machine(result: Result, language: str) -> list[str]:
+def _section(
+    section: str, result: Result, left: dict[str, Metric], drawn: Sequence[str], language: str
+) -> dict[str, Any]:
+    """Return what the template shows of a section, its metrics taken from `left`."""
+    note = [NOTES[section].of(language)] if section in NOTES else []
+    tables = [_table(one, left, result, language) for one in TABLES if one.section == section]
+    return {
+        "title": SECTIONS[section].of(language),
+        "said": [*_course(result, section, language), *note],
+        "tables": [table for table in tables if table],
+        "figures": [
+            {
+                "stem": f"{FOLDER}/{stem}",
+                "alternative": one.alternative.of(language),
+                "caption": one.caption.of(language),
+            }
+            for stem, one in FIGURES.items()
+            if one.section == section and stem in drawn
+        ],
+    }
+
+
+def _machine(result: Result, language: str) -> str:
     said = words("results.of-the-run").of(language)
-    spanish = language != page.LANGUAGES[0]
     rows = [
         (
-            FACTS.get(key, key) if spanish else key,
+            FACTS[key].of(language) if key in FACTS else key,
             ", ".join(map(str, value)) if isinstance(value, list) else f"{value}",
         )
         for key, value in result.provenance.items()
@@ -129,18 +111,18 @@ def _course(result: Result, section: str, language: str) -> list[str]:
     found = result.sections.get(section, Section(status="complete"))
     lines = []
     if found.status != "complete":
-        lines += [PARTIAL.of(language).format(note=found.note), ""]
+        lines.append(PARTIAL.of(language).format(note=found.note))
     if found.load:
         line = f"{said(found.load).of(language)}."
-        lines += [f"**{line}**" if found.load.spoiled else line, ""]
+        lines.append(f"**{line}**" if found.load.spoiled else line)
     return lines
 
 
-def _table(table: Table, left: dict[str, Metric], result: Result, language: str) -> list[str]:
-    """Return a table's lines, and take its metrics from `left`."""
+def _table(table: Table, left: dict[str, Metric], result: Result, language: str) -> str:
+    """Return a table under its title, and take its metrics from `left`."""
     found = table.rows(left.values())
     if not found:
-        return []
+        return ""
     metrics = result.metrics()
     for metric in found:
         del left[metric.id]
@@ -149,15 +131,15 @@ def _table(table: Table, left: dict[str, Metric], result: Result, language: str)
     align = "".join("<" if column.fields else ">" for column in table.columns)
     body = _rows(titles, align, cells, language)
     if table.swept and (said := beside_sweep.said(metrics, table.section, language)):
-        body += [said, ""]
+        body += f"\n{said}\n"
     title = table.title.of(language)
-    return page.folded(title, body) if table.folded else [f"### {title}", "", *body]
+    return page.folded(title, body) if table.folded else f"### {title}\n\n{body}"
 
 
 def _rows(
     titles: Sequence[str], align: str, found: Sequence[tuple[Sequence[str], Metric]],
     language: str,
-) -> list[str]:  # fmt: skip
+) -> str:  # fmt: skip
     """Return a table: given cells, whose each number is, the number, its spread, how it was had."""
     whose = [belongs(one) for _, one in found]
     kept = [place for place in range(len(OWNERS)) if any(cells[place] for cells in whose)]

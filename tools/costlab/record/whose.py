@@ -19,7 +19,6 @@ _BY_LINK = ("collective", "fit")
 
 # Beside each number: whose it is, in the order of `Whose`.
 OWNERS = (words("whose.code"), words("whose.link"), words("whose.on"))
-WHOSE = words("whose.whose")
 
 
 class Whose(NamedTuple):

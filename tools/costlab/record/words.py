@@ -20,6 +20,11 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.es if language == "es" else self.en
 
 
+def texts(page: str) -> dict[str, Words]:
+    """Return all that words.toml has on a page, by name."""
+    return _file()[page]
+
+
 def words(name: str) -> Words:
     """Return what words.toml has under "page.name"."""
     page, _, one = name.partition(".")

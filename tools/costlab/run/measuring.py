@@ -60,30 +60,42 @@ def measured(
         if before:
             settings = msgspec.convert(before.settings, Settings)
         speaks = world is None or world.rank == 0
-        facts: dict[str, Any] = {}
+        facts = _facts(before, settings, arguments, world) if speaks else {}
+        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupt))
         if speaks:
-            facts = provenance(settings, arguments, ranks=world.size if world else None)
-        if before and speaks:
-            _same_machine(before.provenance, facts)
-            resumed = f"{facts['date']}, commit {facts['commit']}"
-            facts = before.provenance | {"resumed": resumed}
-        handler = signal.signal(signal.SIGTERM, _interrupt)
-        stack.callback(signal.signal, signal.SIGTERM, handler)
-        if speaks and device == "cpu" and settings.ranks > cores():
-            click.echo(
-                f"note: {settings.ranks} ranks on {cores()} cores: they take turns", err=True
-            )
-        if speaks and device == "cuda" and world is None and (line := alone(names, settings)):
-            click.echo(line, err=True)
+            _warn(names, settings, alone_here=world is None)
         with progress.display(names, speaks=speaks) as show:
             path = (out or resume or options.new_file()) if speaks else None
             run = Run(settings, path, show, facts, world=world, timeout=timeout, before=before)
-            try:
-                run.measure(names, whole=whole)
-            except KeyboardInterrupt as fault:
-                kept = f"; what was measured is in {run.kept}" if run.kept else ""
-                raise RunInterruptedError(f"{str(fault) or 'interrupted'}{kept}") from None
+            _measure(run, names, whole=whole)
         yield run
+
+
+def _measure(run: Run, names: list[str], *, whole: bool) -> None:
+    try:
+        run.measure(names, whole=whole)
+    except KeyboardInterrupt as fault:
+        kept = f"; what was measured is in {run.kept}" if run.kept else ""
+        raise RunInterruptedError(f"{str(fault) or 'interrupted'}{kept}") from None
+
+
+def _facts(
+    before: Result | None, settings: Settings, arguments: list[str], world: World | None
+) -> dict[str, Any]:
+    """Return what the run is measured on; of one gone on with, what it began on."""
+    facts = provenance(settings, arguments, ranks=world.size if world else None)
+    if before is None:
+        return facts
+    _same_machine(before.provenance, facts)
+    return before.provenance | {"resumed": f"{facts['date']}, commit {facts['commit']}"}
+
+
+def _warn(names: list[str], settings: Settings, *, alone_here: bool) -> None:
+    """Say what makes the numbers another thing than was asked for."""
+    if settings.device == "cpu" and settings.ranks > cores():
+        click.echo(f"note: {settings.ranks} ranks on {cores()} cores: they take turns", err=True)
+    if settings.device == "cuda" and alone_here and (line := alone(names, settings)):
+        click.echo(line, err=True)
 
 
 def _unfinished(file: Path) -> Result:

@@ -18,7 +18,7 @@ TRACKS = ("compute", "communication")
 GROUPS = ("compute", "gather", "reduce")
 
 
-class Span(NamedTuple):
+class Bar(NamedTuple):
     """Something on a track of rank 0, in seconds."""
 
     track: str
@@ -27,14 +27,14 @@ class Span(NamedTuple):
     length: float
 
 
-def spans(metrics: Mapping[str, Metric]) -> list[Span]:
+def spans(metrics: Mapping[str, Metric]) -> list[Bar]:
     """Return rank 0's spans, from the metrics that `timeline` keeps them as."""
     found = []
     for metric in metrics.values():
         rank, _, track = str(metric.detail.get("track", "")).removeprefix("rank ").partition(" ")
         if metric.name.topic == _TOPIC and rank == "0" and track in TRACKS:
             start = float(metric.detail["start"])
-            found.append(Span(track, str(metric.detail["name"]), start, metric.value))
+            found.append(Bar(track, str(metric.detail["name"]), start, metric.value))
     return found
 
 
@@ -42,21 +42,21 @@ def _of_step(metric: Metric) -> bool:
     return metric.name.topic == _TOPIC and bool(metric.device)
 
 
-def kind(span: Span) -> int:
+def kind(span: Bar) -> int:
     """Return which colour: forward, backward, optimizer, gather, reduce."""
     if span.track == "communication":
         return 3 if span.name.startswith("gather") else 4
     return 1 if span.name.endswith("backward") else 2 if span.name == "AdamW" else 0
 
 
-def group(span: Span) -> str:
+def group(span: Bar) -> str:
     """Return which of GROUPS a span belongs to."""
     return "compute" if span.track == "compute" else GROUPS[kind(span) - 2]
 
 
-def lanes(found: Iterable[Span]) -> dict[str, list[list[Span]]]:
+def lanes(found: Iterable[Bar]) -> dict[str, list[list[Bar]]]:
     """Return each group's lanes, from the first down; spans of a lane follow one another."""
-    placed: dict[str, list[list[Span]]] = {name: [] for name in GROUPS}
+    placed: dict[str, list[list[Bar]]] = {name: [] for name in GROUPS}
     for span in sorted(found, key=lambda span: span.start):
         mine = placed[group(span)]
         free = [lane for lane in mine if lane[-1].start + lane[-1].length <= span.start]
@@ -93,7 +93,7 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
     return True
 
 
-def _bar(axes: Any, shade: Shade, span: Span, place: float, length: float) -> None:
+def _bar(axes: Any, shade: Shade, span: Bar, place: float, length: float) -> None:
     colour, soft = shade.series[kind(span)], shade.soft[kind(span)]
     left, width = span.start * 1e3, span.length * 1e3
     axes.barh(place, width, left=left, height=0.76, color=soft, edgecolor=colour, linewidth=1.1)
@@ -101,7 +101,7 @@ def _bar(axes: Any, shade: Shade, span: Span, place: float, length: float) -> No
     axes.text(left + width / 2, place, label, ha="center", va="center", fontsize=8.5)
 
 
-def _label(span: Span, share: float) -> str:
+def _label(span: Bar, share: float) -> str:
     """Return what fits into a span: its name, its number, or nothing."""
     number = "".join(part for part in span.name if part.isdigit())
     short = span.name.replace("block ", "").replace("forward", "fwd").replace("backward", "bwd")

@@ -95,17 +95,24 @@ def points_of(
         buffers.pattern.fill(x, world.rank)
         call(x, y)
         finish()
-        came = x if operation.in_place else y
-        wrong = buffers.pattern.wrong(came, operation, world.rank, world.size)
-        x.zero_()  # adding zeros in place, time after time, never leaves the range of floats
-        if wrong:
-            raise VerificationError(
-                f"{operation.name} of {size} bytes over {link}: {wrong} of {len(came)} elements "
-                f"differ from what {world.size} ranks must make"
-            )
+        _verify(x, y, operation, buffers.pattern, world, of=f"{size} bytes over {link}")
 
     steps = zip(MODES, (blocking, back_to_back), strict=True)
     return [Point(link, operation, size, mode, step) for mode, step in steps], check
+
+
+def _verify(
+    x: Tensor, y: Tensor, operation: Operation, pattern: Pattern, world: World, *, of: str
+) -> None:
+    """Hold what an operation made of a pattern against what it must, and wipe the pattern."""
+    came = x if operation.in_place else y
+    wrong = pattern.wrong(came, operation, world.rank, world.size)
+    x.zero_()  # adding zeros in place, time after time, never leaves the range of floats
+    if wrong:
+        raise VerificationError(
+            f"{operation.name} of {of}: {wrong} of {len(came)} elements differ from what "
+            f"{world.size} ranks must make"
+        )
 
 
 def finishing(device: torch.device) -> Callable[[], None]:
