@@ -21,7 +21,8 @@ class Settings:
         order: which axis runs fastest, "tp-dp-pp" (Megatron's default) or "tp-pp-dp".
         schedule, microbatches: of the pipeline; micro-batches None for one a stage.
         batch: sequences in a step, over all data ranks and micro-batches.
-        link: what carries the grid's axes: "gloo" (NCCL on GPUs) or "shared-memory".
+        link: what carries the axes: "torch" (gloo, or NCCL on GPUs), "fast-gloo" or
+            "shared-memory".
         every: steps between two lines of progress.
         losses: a file for each step's loss, in full.
     """
@@ -33,7 +34,7 @@ class Settings:
     schedule: str = "1f1b"
     microbatches: int | None = None
     sequence_parallel: bool = False
-    link: str = "gloo"
+    link: str = "torch"
     cpu: bool = False
     check: bool = False
     steps: int = 60
@@ -100,7 +101,7 @@ HELP = {
     "order": "which axis runs fastest, and which slowest", "schedule": "of the pipeline",
     "microbatches": "pieces of a data rank's share; one a stage, unless given",
     "sequence_parallel": "cut activations along the sequence between tensor-parallel linears",
-    "link": "what carries the axes; gloo means NCCL on GPUs", "cpu": "even where GPUs are",
+    "link": "what carries the axes; torch means gloo, or NCCL on GPUs", "cpu": "even where GPUs are",
     "check": "compare shapes and dtypes between ranks before each collective",
     "steps": "to train now", "batch": "sequences in a step, over all ranks",
     "sequence": "words of a sequence", "layers": "blocks of the model", "hidden": "its width",
@@ -110,8 +111,8 @@ HELP = {
     "load": "go on from the checkpoint here", "losses": "write each step's loss here, in full",
 }  # fmt: skip
 CHOICES = {
-    "order": [*ORDERS], "schedule": ["gpipe", "1f1b"], "link": ["gloo", "shared-memory"],
-    "dtype": [*DTYPES],
+    "order": [*ORDERS], "schedule": ["gpipe", "1f1b"],
+    "link": ["torch", "fast-gloo", "shared-memory"], "dtype": [*DTYPES],
 }  # fmt: skip
 
 

@@ -52,15 +52,12 @@ class Trainer:
         """Make the groups and the model; every rank calls this."""
         self.settings = settings
         self.world = world
-        axes = ("tensor", "data", "pipeline", "embedding", "tensor-pipeline")
-        link = "shared-memory" if settings.link == "shared-memory" else "torch"
         self.grid = grid = Grid(
             world=world,
             tensor=settings.tp,
             pipeline=settings.pp,
             data=settings.dp,
             order=ORDERS[settings.order],
-            links=dict.fromkeys(axes, link),
         )
         self.model = GPT(
             settings.model,
@@ -174,7 +171,7 @@ def train(settings: Settings, world: World) -> list[float]:
 def opening(trainer: Trainer) -> str:
     """Return what to say before the first step."""
     settings, world = trainer.settings, trainer.world
-    link = settings.link if settings.link == "shared-memory" else world.backend
+    link = world.backend if settings.link == "torch" else settings.link
     pieces = f"{settings.pieces} micro-batch{'es' if settings.pieces > 1 else ''}"
     return (
         f"tensor {settings.tp} x pipeline {settings.pp} x data {settings.dp} = {world.size} ranks "
@@ -220,7 +217,8 @@ def main() -> int:
         settings = parsed()
         settings.demand_fit(int(os.environ.get("WORLD_SIZE", "1")))
         torch.set_num_threads(1)  # one rank stands for one device, so that grids can be compared
-        world = World.join(backend="gloo" if settings.cpu else None, check=settings.check)
+        backend = "gloo" if settings.cpu else None
+        world = World.join(backend=backend, link=settings.link, check=settings.check)
     except (ValueError, RuntimeError) as error:
         return refused(error)
     with world:

@@ -77,7 +77,7 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
         {
             "tp": tp, "pp": pp, "dp": dp, "sequence_parallel": tp > 1,
             "microbatches": min(4, 8 // dp), "layers": max(2, pp),
-            "link": "shared-memory" if ranks == 8 else "gloo",
+            "link": "shared-memory" if ranks == 8 else "torch",
         }
         for tp, pp, dp in GRIDS
         if tp * pp * dp == ranks

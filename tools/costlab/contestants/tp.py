@@ -31,7 +31,7 @@ from shardlab.gpt.model import GPT, GPTConfig
 BASE = "megatron-core"
 LINEARS = "megatron-core's linears"  # the rest is ours: no other difference than theirs and ours
 ALL = (BASE, "dtensor", "ours over gloo", "ours over shared memory", "alone", "alone on both cores")
-LINKS = {"ours over gloo": "torch", "ours over shared memory": "shared-memory"}
+LINKS = {"ours over shared memory": "shared-memory"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def contestant(name: str, task: Task, world: World, tensor: int) -> Step:
     if name == BASE:
         with task.device:
             return _megatrons(task)
-    axis = world.axis("tensor", range(tensor), link=LINKS.get(name, "torch"))
+    axis = world.axis("tensor", range(tensor), link=LINKS.get(name))
     if name == LINEARS:
         with task.device:
             return _with_megatrons_linears(task, axis)
