@@ -20,6 +20,7 @@ class Settings:
         tp, pp, dp: ranks along the tensor, pipeline and data axes; the world is their product.
         order: which axis runs fastest, "tp-dp-pp" (Megatron's default) or "tp-pp-dp".
         schedule, microbatches: of the pipeline; micro-batches None for one a stage.
+        fused: have the linears overlap what they send with what they compute (matmul.py).
         batch: sequences in a step, over all data ranks and micro-batches.
         link: what carries the axes: "torch" (gloo, or NCCL on GPUs), "fast-gloo" or
             "shared-memory".
@@ -34,6 +35,7 @@ class Settings:
     schedule: str = "1f1b"
     microbatches: int | None = None
     sequence_parallel: bool = False
+    fused: bool = False
     link: str = "torch"
     cpu: bool = False
     check: bool = False
@@ -101,7 +103,8 @@ HELP = {
     "order": "which axis runs fastest, and which slowest", "schedule": "of the pipeline",
     "microbatches": "pieces of a data rank's share; one a stage, unless given",
     "sequence_parallel": "cut activations along the sequence between tensor-parallel linears",
-    "link": "what carries the axes; torch means gloo, or NCCL on GPUs", "cpu": "even where GPUs are",
+    "fused": "overlap the linears' communication with their products",
+    "link": "what carries the axes; torch: gloo, or NCCL on GPUs", "cpu": "even where GPUs are",
     "check": "compare shapes and dtypes between ranks before each collective",
     "steps": "to train now", "batch": "sequences in a step, over all ranks",
     "sequence": "words of a sequence", "layers": "blocks of the model", "hidden": "its width",

@@ -68,6 +68,10 @@ class Trainer:
             stages=grid.pipeline.size,
             device=world.device,
         )
+        if settings.fused:
+            from shardlab.layers.matmul import fuse
+
+            fuse(self.model)
         # Every rank drew the same weights from the same seed; "verify" makes sure of it.
         self.gradients = StepGradients(
             self.model, grid, microbatches=settings.pieces, start="verify"

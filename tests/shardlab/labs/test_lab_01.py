@@ -202,7 +202,7 @@ def groups_table(language: str) -> str:
 
 COUNTED: dict[str, dict[str, Any]] = {
     "tp": {"tp": 2},
-    "sp": {"tp": 2, "sequence_parallel": True},
+    "sp": {"tp": 2, "sequence_parallel": True, "fused": True},
     "dp": {"dp": 2},
     "pp": {"pp": 2},
     "3d": {"tp": 2, "pp": 2, "dp": 2},
