@@ -14,19 +14,20 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 try:
     import torch
     from grammar import Grammar
-    from settings import ORDERS, Settings, parsed
-    from torch import Tensor
+    from settings import ORDERS, Settings, parsed, refused
+    from torch import Tensor, nn
 
     from shardlab.comm import World
     from shardlab.gpt.model import GPT
     from shardlab.grid.grid import Grid
+    from shardlab.layers import partial_gradients
     from shardlab.pipeline.run import Microbatch, run
     from shardlab.pipeline.schedule import by_name
     from shardlab.proofs.ledger import Ledger
@@ -52,12 +53,14 @@ class Trainer:
         """Make the groups and the model; every rank calls this."""
         self.settings = settings
         self.world = world
+        axes = ("tensor", "data", "pipeline", "embedding", "tensor-pipeline")
         self.grid = grid = Grid(
             world=world,
             tensor=settings.tp,
             pipeline=settings.pp,
             data=settings.dp,
             order=ORDERS[settings.order],
+            links=dict.fromkeys(axes, settings.link),
         )
         self.model = GPT(
             settings.model,
@@ -72,15 +75,32 @@ class Trainer:
             from shardlab.layers.matmul import fuse
 
             fuse(self.model)
-        # Every rank drew the same weights from the same seed; "verify" makes sure of it.
-        self.gradients = StepGradients(
-            self.model, grid, microbatches=settings.pieces, start="verify"
-        )
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=settings.lr)
+        self.stage, self.finish = self.sharded() if settings.fsdp else self.replicated()
+        self.optimizer = torch.optim.AdamW(self.stage.parameters(), lr=settings.lr)
         self.schedule = by_name(settings.schedule, settings.pp, settings.pieces)
         self.grammar = Grammar(settings.vocabulary, seed=settings.seed)
         self.ledger = Ledger()  # counts while it is entered
         self.first_step = 0
+
+    def replicated(self) -> tuple[nn.Module, Callable[[], object]]:
+        """Return the stage, held whole by every data rank, and what completes its gradients."""
+        # Every rank drew the same weights from the same seed; "verify" makes sure of it.
+        gradients = StepGradients(
+            self.model, self.grid, microbatches=self.settings.pieces, start="verify"
+        )
+        return self.model, gradients.finish
+
+    def sharded(self) -> tuple[nn.Module, Callable[[], object]]:
+        """Return the model cut over the data ranks, and what completes its gradients."""
+        from shardlab.fsdp import FSDP
+
+        fsdp = FSDP(self.model, self.grid.data, units=self.model.layers.values())
+
+        def finish() -> None:  # backward has summed over data; norms and row biases wait for tensor
+            pieces = [piece for _, piece in fsdp.local_parameters()]
+            partial_gradients.reduce(pieces, self.grid.tensor)
+
+        return fsdp, finish
 
     def microbatches(self, step: int) -> list[Microbatch]:
         """Return this rank's share of a step's batch: (words, next words), [B, S] each.
@@ -103,7 +123,7 @@ class Trainer:
         # stage. The last backward also starts the gradients' way over the data axis.
         losses = run(
             self.schedule,
-            self.model,
+            self.stage,
             microbatches,
             self.model.loss,
             axis=self.grid.pipeline,
@@ -111,7 +131,7 @@ class Trainer:
         )
         # What is still partial is summed: over data, tensor (sequence parallelism) and tied ends.
         with self.ledger.phase("after backward"):
-            self.gradients.finish()
+            self.finish()
         self.optimizer.step()
         self.optimizer.zero_grad()
         if not losses:
@@ -207,22 +227,13 @@ def in_turn(trainer: Trainer) -> Iterator[int]:
             sys.stdout.flush()
 
 
-def refused(error: Exception) -> int:
-    """Let one rank speak and fail for all; torchrun ends the others, which have nothing to add."""
-    if int(os.environ.get("RANK", "0")) != 0:
-        return 0
-    print(f"train.py: error: {error}", file=sys.stderr)
-    return 2
-
-
 def main() -> int:
     """Read the command line, join the ranks, train; return the exit status."""
     try:
         settings = parsed()
         settings.demand_fit(int(os.environ.get("WORLD_SIZE", "1")))
         torch.set_num_threads(1)  # one rank stands for one device, so that grids can be compared
-        backend = "gloo" if settings.cpu else None
-        world = World.join(backend=backend, link=settings.link, check=settings.check)
+        world = World.join(backend="gloo" if settings.cpu else None, check=settings.check)
     except (ValueError, RuntimeError) as error:
         return refused(error)
     with world:

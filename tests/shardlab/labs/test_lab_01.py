@@ -84,6 +84,10 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
     if ranks == 2:
         cases += [{"tp": 2}, {"pp": 2, "microbatches": 4, "schedule": "gpipe"}]
+        cases.append({"dp": 2, "microbatches": 2, "fsdp": True})
+    if ranks == 4:
+        beside = {"tp": 2, "dp": 2, "microbatches": 2, "fsdp": True}
+        cases += [beside, beside | {"sequence_parallel": True, "fused": True}]
     if ranks == 8:
         both = {"tp": 2, "pp": 2, "dp": 2, "microbatches": 4}
         cases.append(both | {"order": "tp-pp-dp", "schedule": "gpipe"})
@@ -143,6 +147,8 @@ def test_two_ranks_save_and_one_other_goes_on_as_it_would_alone(
         (["--tp=2", "--pp=2"], "needs 4 ranks, but the world has 2: launch with torchrun"),
         (["--tp=2", "--heads=3"], "tensor axis of size 2 does not divide 3 heads"),
         (["--pp=2", "--batch=3"], "2 micro-batches do not divide the 3 sequences"),
+        (["--tp=2", "--fsdp"], "--dp is 1: choose --dp 2 or more"),
+        (["--dp=2", "--fsdp", "--save=here"], "for runs without --fsdp"),
         (["--schedule=zigzag", "--tp=2"], "invalid choice: 'zigzag'"),
         (["--gpus=2"], "unknown: --gpus=2"),
     ],
