@@ -1,6 +1,8 @@
 """What a run of lab 01 is: the command line, and what must divide what before any rank joins."""
 
 import argparse
+import os
+import sys
 from dataclasses import dataclass, fields
 
 import torch
@@ -18,10 +20,13 @@ class Settings:
 
     Attributes:
         tp, pp, dp: ranks along the tensor, pipeline and data axes; the world is their product.
+        fsdp: cut parameters, gradients and moments over the data ranks, instead of a copy on each.
         order: which axis runs fastest, "tp-dp-pp" (Megatron's default) or "tp-pp-dp".
         schedule, microbatches: of the pipeline; micro-batches None for one a stage.
+        fused: have the linears overlap what they send with what they compute (matmul.py).
         batch: sequences in a step, over all data ranks and micro-batches.
-        link: what carries the grid's axes: "gloo" (NCCL on GPUs) or "shared-memory".
+        link: what carries the axes: "torch" (gloo, or NCCL on GPUs), "fast-gloo" or
+            "shared-memory".
         every: steps between two lines of progress.
         losses: a file for each step's loss, in full.
     """
@@ -29,11 +34,13 @@ class Settings:
     tp: int = 1
     pp: int = 1
     dp: int = 1
+    fsdp: bool = False
     order: str = "tp-dp-pp"
     schedule: str = "1f1b"
     microbatches: int | None = None
     sequence_parallel: bool = False
-    link: str = "gloo"
+    fused: bool = False
+    link: str = "torch"
     cpu: bool = False
     check: bool = False
     steps: int = 60
@@ -83,6 +90,8 @@ class Settings:
                 f"world has {world_size}: launch with torchrun --nproc-per-node={ranks}, or choose "
                 f"sizes whose product is {world_size}"
             )
+        if self.fsdp:
+            self._demand_fsdp()
         sequence = self.sequence if self.sequence_parallel else None
         check_tensor(self.tp, hidden=self.hidden, heads=self.heads, sequence=sequence)
         check_pipeline(self.pp, layers=self.layers)
@@ -94,13 +103,33 @@ class Settings:
                 f"(batch {self.batch}, data {self.dp}); choose --microbatches or --batch to fit"
             )
 
+    def _demand_fsdp(self) -> None:
+        """Refuse what FSDP can't be combined with here."""
+        if self.dp < 2:
+            raise ValueError(
+                f"--fsdp cuts the model's state over the data ranks, and --dp is {self.dp}: choose "
+                "--dp 2 or more"
+            )
+        if self.pp > 1:
+            raise ValueError(
+                f"--fsdp with --pp {self.pp}: each stage would gather its parameters for each "
+                "micro-batch anew; choose --pp 1 (it goes with --tp), or leave --fsdp"
+            )
+        if self.save or self.load:
+            raise ValueError(
+                "--save and --load are for runs without --fsdp: these checkpoints hold slices over "
+                "the tensor axis, not flat shards over the data axis"
+            )
+
 
 HELP = {
     "tp": "ranks on the tensor axis", "pp": "pipeline stages", "dp": "data-parallel replicas",
+    "fsdp": "cut the model's state over the data ranks (FSDP), instead of a copy on each",
     "order": "which axis runs fastest, and which slowest", "schedule": "of the pipeline",
     "microbatches": "pieces of a data rank's share; one a stage, unless given",
     "sequence_parallel": "cut activations along the sequence between tensor-parallel linears",
-    "link": "what carries the axes; gloo means NCCL on GPUs", "cpu": "even where GPUs are",
+    "fused": "overlap the linears' communication with their products",
+    "link": "what carries the axes; torch: gloo, or NCCL on GPUs", "cpu": "even where GPUs are",
     "check": "compare shapes and dtypes between ranks before each collective",
     "steps": "to train now", "batch": "sequences in a step, over all ranks",
     "sequence": "words of a sequence", "layers": "blocks of the model", "hidden": "its width",
@@ -110,8 +139,8 @@ HELP = {
     "load": "go on from the checkpoint here", "losses": "write each step's loss here, in full",
 }  # fmt: skip
 CHOICES = {
-    "order": [*ORDERS], "schedule": ["gpipe", "1f1b"], "link": ["gloo", "shared-memory"],
-    "dtype": [*DTYPES],
+    "order": [*ORDERS], "schedule": ["gpipe", "1f1b"],
+    "link": ["torch", "fast-gloo", "shared-memory"], "dtype": [*DTYPES],
 }  # fmt: skip
 
 
@@ -145,3 +174,11 @@ def parsed(arguments: list[str] | None = None) -> Settings:
     if unknown:
         raise ValueError(f"unknown: {' '.join(unknown)}; --help lists the options")
     return Settings(**vars(known))
+
+
+def refused(error: Exception) -> int:
+    """Let one rank speak and fail for all; torchrun ends the others, which have nothing to add."""
+    if int(os.environ.get("RANK", "0")) != 0:
+        return 0
+    print(f"train.py: error: {error}", file=sys.stderr)
+    return 2

@@ -14,19 +14,20 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 try:
     import torch
     from grammar import Grammar
-    from settings import ORDERS, Settings, parsed
-    from torch import Tensor
+    from settings import ORDERS, Settings, parsed, refused
+    from torch import Tensor, nn
 
     from shardlab.comm import World
     from shardlab.gpt.model import GPT
     from shardlab.grid.grid import Grid
+    from shardlab.layers import partial_gradients
     from shardlab.pipeline.run import Microbatch, run
     from shardlab.pipeline.schedule import by_name
     from shardlab.proofs.ledger import Ledger
@@ -53,14 +54,13 @@ class Trainer:
         self.settings = settings
         self.world = world
         axes = ("tensor", "data", "pipeline", "embedding", "tensor-pipeline")
-        link = "shared-memory" if settings.link == "shared-memory" else "torch"
         self.grid = grid = Grid(
             world=world,
             tensor=settings.tp,
             pipeline=settings.pp,
             data=settings.dp,
             order=ORDERS[settings.order],
-            links=dict.fromkeys(axes, link),
+            links=dict.fromkeys(axes, settings.link),
         )
         self.model = GPT(
             settings.model,
@@ -71,15 +71,36 @@ class Trainer:
             stages=grid.pipeline.size,
             device=world.device,
         )
-        # Every rank drew the same weights from the same seed; "verify" makes sure of it.
-        self.gradients = StepGradients(
-            self.model, grid, microbatches=settings.pieces, start="verify"
-        )
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=settings.lr)
+        if settings.fused:
+            from shardlab.layers.matmul import fuse
+
+            fuse(self.model)
+        self.stage, self.finish = self.sharded() if settings.fsdp else self.replicated()
+        self.optimizer = torch.optim.AdamW(self.stage.parameters(), lr=settings.lr)
         self.schedule = by_name(settings.schedule, settings.pp, settings.pieces)
         self.grammar = Grammar(settings.vocabulary, seed=settings.seed)
         self.ledger = Ledger()  # counts while it is entered
         self.first_step = 0
+
+    def replicated(self) -> tuple[nn.Module, Callable[[], object]]:
+        """Return the stage, held whole by every data rank, and what completes its gradients."""
+        # Every rank drew the same weights from the same seed; "verify" makes sure of it.
+        gradients = StepGradients(
+            self.model, self.grid, microbatches=self.settings.pieces, start="verify"
+        )
+        return self.model, gradients.finish
+
+    def sharded(self) -> tuple[nn.Module, Callable[[], object]]:
+        """Return the model cut over the data ranks, and what completes its gradients."""
+        from shardlab.fsdp import FSDP
+
+        fsdp = FSDP(self.model, self.grid.data, units=self.model.layers.values())
+
+        def finish() -> None:  # backward has summed over data; norms and row biases wait for tensor
+            pieces = [piece for _, piece in fsdp.local_parameters()]
+            partial_gradients.reduce(pieces, self.grid.tensor)
+
+        return fsdp, finish
 
     def microbatches(self, step: int) -> list[Microbatch]:
         """Return this rank's share of a step's batch: (words, next words), [B, S] each.
@@ -102,7 +123,7 @@ class Trainer:
         # stage. The last backward also starts the gradients' way over the data axis.
         losses = run(
             self.schedule,
-            self.model,
+            self.stage,
             microbatches,
             self.model.loss,
             axis=self.grid.pipeline,
@@ -110,7 +131,7 @@ class Trainer:
         )
         # What is still partial is summed: over data, tensor (sequence parallelism) and tied ends.
         with self.ledger.phase("after backward"):
-            self.gradients.finish()
+            self.finish()
         self.optimizer.step()
         self.optimizer.zero_grad()
         if not losses:
@@ -174,7 +195,7 @@ def train(settings: Settings, world: World) -> list[float]:
 def opening(trainer: Trainer) -> str:
     """Return what to say before the first step."""
     settings, world = trainer.settings, trainer.world
-    link = settings.link if settings.link == "shared-memory" else world.backend
+    link = world.backend if settings.link == "torch" else settings.link
     pieces = f"{settings.pieces} micro-batch{'es' if settings.pieces > 1 else ''}"
     return (
         f"tensor {settings.tp} x pipeline {settings.pp} x data {settings.dp} = {world.size} ranks "
@@ -204,14 +225,6 @@ def in_turn(trainer: Trainer) -> Iterator[int]:
         if trainer.speaks and trainer.grid.pipeline.rank == stage:
             yield stage
             sys.stdout.flush()
-
-
-def refused(error: Exception) -> int:
-    """Let one rank speak and fail for all; torchrun ends the others, which have nothing to add."""
-    if int(os.environ.get("RANK", "0")) != 0:
-        return 0
-    print(f"train.py: error: {error}", file=sys.stderr)
-    return 2
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from costlab.contestants.rounds import Step
 from shardlab.comm import World
-from shardlab.links.gloo import exchange, relay
+from shardlab.links.fast_gloo import exchange, relay
 
 SIZES = (1, 16, 64, 256, 512, 1024, 4096, 16384, 65536)
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
@@ -44,7 +44,7 @@ def build(world: World, *, collective: str, kib: int) -> Iterator[Mapping[str, S
     }
     torch_axis = world.whole
     shared = world.axis("shared", range(n), link="shared-memory")
-    checked = World.adopt(check=True).whole
+    checked = World.adopt(check=True, link=world.link).whole
     for how in ("together",) if collective == "all_reduce" else ("together", "singly"):
         calls[how] = way(collective, how, x, out)
     if n > 2:
@@ -61,7 +61,7 @@ def repeated(call: Call, times: int) -> Step:
 
 
 def gloo(group: object, collective: str, x: torch.Tensor, out: torch.Tensor) -> None:
-    """gloo's own, called as TorchLink calls it."""
+    """gloo's own, called as FastGlooLink calls it."""
     if collective == "all_reduce":
         group.allreduce([out.copy_(x)]).wait()
     elif collective == "all_gather":

@@ -156,7 +156,8 @@ def _work(
 ) -> None:  # fmt: skip
     torch.set_num_threads(1)
     shared = dist.FileStore(store, ranks)  # type: ignore[attr-defined]
-    with World.join(backend="gloo", store=shared, rank=rank, size=ranks, timeout=600) as world:
+    place = {"store": shared, "rank": rank, "size": ranks}
+    with World.join(backend="gloo", link="fast-gloo", **place, timeout=600) as world:
         order = random.Random(seed)
         times = []
         for case in cases:

@@ -12,6 +12,7 @@ from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
 from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import Init
+from shardlab.layers.matmul import fuse
 from shardlab.layers.sharding import load_whole, whole
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.reference import ReferenceBlock, relative_error
@@ -61,8 +62,12 @@ def test_block_equals_the_reference_block(pool, size, sequence_parallel) -> None
         assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
 
 
-def count(world: World, sequence_parallel: bool) -> list[tuple[str, str, int, int]]:
+def count(
+    world: World, sequence_parallel: bool, fused: bool = False
+) -> list[tuple[str, str, int, int]]:
     layer = block_of(world, sequence_parallel)
+    if fused:
+        fuse(layer)
     rows = S // world.size if sequence_parallel else S
     x = torch.zeros(rows, B, H, dtype=torch.float64, device=world.device, requires_grad=True)
     with Ledger() as ledger:
@@ -80,10 +85,12 @@ def test_a_block_sums_its_activations_twice_forward_and_twice_backward(pool) -> 
     ]
 
 
-def test_under_sequence_parallelism_each_sum_is_cut_in_two_and_backward_gathers_again(pool) -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_under_sequence_parallelism_each_sum_is_cut_in_two(pool, fused: bool) -> None:
+    """And backward gathers again where the fused form kept a slice."""
     activation = S * B * H * 8
-    assert pool(2).run(count, True)[0] == [
-        ("backward", "all_gather", activation, 4),
+    assert pool(2).run(count, True, fused)[0] == [
+        ("backward", "all_gather", activation, 4 if fused else 2),
         ("backward", "reduce_scatter", activation, 2),
         ("forward", "all_gather", activation, 2),
         ("forward", "reduce_scatter", activation, 2),

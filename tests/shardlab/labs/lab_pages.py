@@ -89,11 +89,12 @@ def _parts(path: Path, block: str) -> tuple[str, str, str]:
 
 def main() -> None:
     """Run the labs and write what they show."""
-    from tests.shardlab.labs import test_lab_00, test_lab_01
+    from tests.shardlab.labs import test_evening, test_lab_00, test_lab_01
     from tests.shardlab.pool import Pool
 
     pools: dict[int, Pool] = {}
     try:
+        test_evening.pages()
         test_lab_00.pages()
         test_lab_01.pages(lambda size: pools.setdefault(size, Pool(size)))
     finally:

@@ -77,13 +77,17 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
         {
             "tp": tp, "pp": pp, "dp": dp, "sequence_parallel": tp > 1,
             "microbatches": min(4, 8 // dp), "layers": max(2, pp),
-            "link": "shared-memory" if ranks == 8 else "gloo",
+            "link": "shared-memory" if ranks == 8 else "torch",
         }
         for tp, pp, dp in GRIDS
         if tp * pp * dp == ranks
     ]  # fmt: skip
     if ranks == 2:
         cases += [{"tp": 2}, {"pp": 2, "microbatches": 4, "schedule": "gpipe"}]
+        cases.append({"dp": 2, "microbatches": 2, "fsdp": True})
+    if ranks == 4:
+        beside = {"tp": 2, "dp": 2, "microbatches": 2, "fsdp": True}
+        cases += [beside, beside | {"sequence_parallel": True, "fused": True}]
     if ranks == 8:
         both = {"tp": 2, "pp": 2, "dp": 2, "microbatches": 4}
         cases.append(both | {"order": "tp-pp-dp", "schedule": "gpipe"})
@@ -143,6 +147,8 @@ def test_two_ranks_save_and_one_other_goes_on_as_it_would_alone(
         (["--tp=2", "--pp=2"], "needs 4 ranks, but the world has 2: launch with torchrun"),
         (["--tp=2", "--heads=3"], "tensor axis of size 2 does not divide 3 heads"),
         (["--pp=2", "--batch=3"], "2 micro-batches do not divide the 3 sequences"),
+        (["--tp=2", "--fsdp"], "--dp is 1: choose --dp 2 or more"),
+        (["--dp=2", "--fsdp", "--save=here"], "for runs without --fsdp"),
         (["--schedule=zigzag", "--tp=2"], "invalid choice: 'zigzag'"),
         (["--gpus=2"], "unknown: --gpus=2"),
     ],
@@ -202,7 +208,7 @@ def groups_table(language: str) -> str:
 
 COUNTED: dict[str, dict[str, Any]] = {
     "tp": {"tp": 2},
-    "sp": {"tp": 2, "sequence_parallel": True},
+    "sp": {"tp": 2, "sequence_parallel": True, "fused": True},
     "dp": {"dp": 2},
     "pp": {"pp": 2},
     "3d": {"tp": 2, "pp": 2, "dp": 2},

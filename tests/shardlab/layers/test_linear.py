@@ -17,6 +17,7 @@ from shardlab.comm import Axis, World
 from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.layers.matmul import fuse
 from shardlab.layers.sharding import load_whole, whole
 from tests.shardlab.reference import relative_error
 
@@ -171,14 +172,14 @@ def refuse(world: World) -> None:
         RowParallelLinear(7, 4, axis=axis)
     with pytest.raises(ValueError, match="needs input_is_parallel=True"):
         RowParallelLinear(8, 4, axis=axis, input_is_parallel=False, sequence_parallel=True)
-    layer = ColumnParallelLinear(4, 8, axis=axis, gradient_accumulation=True)
+    layer = fuse(ColumnParallelLinear(4, 8, axis=axis), gradient_accumulation=True)
     with pytest.raises(ValueError, match=r"needs weight.main_grad of shape \(4, 4\), found none"):
         layer(torch.zeros(1, 1, 4))
     with torch.no_grad():  # an evaluation, by a copy that is an average say, adds to none
         assert layer(torch.zeros(1, 1, 4)).shape == (1, 1, 4)
-    plain = ColumnParallelLinear(4, 8, axis=axis)
+    fused = fuse(ColumnParallelLinear(4, 8, axis=axis))
     x = torch.zeros(1, 1, 4, requires_grad=True)
-    (grad,) = torch.autograd.grad(plain(x).square().sum(), x, create_graph=True)
+    (grad,) = torch.autograd.grad(fused(x).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         grad.sum().backward()
 

@@ -13,6 +13,7 @@ from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.linear import ColumnParallelLinear
+from shardlab.layers.matmul import fuse
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
 from shardlab.training.step import StepGradients
@@ -21,11 +22,8 @@ from tests.shardlab.training.test_step import CONFIG, tokens
 
 def linears(gradient_accumulation: bool) -> nn.Sequential:
     axis = Axis.alone("tensor")
-    made = [
-        ColumnParallelLinear(6, 6, axis=axis, gradient_accumulation=gradient_accumulation)
-        for _ in range(3)
-    ]
-    return nn.Sequential(*made).double()
+    model = nn.Sequential(*(ColumnParallelLinear(6, 6, axis=axis) for _ in range(3))).double()
+    return fuse(model, gradient_accumulation=True) if gradient_accumulation else model
 
 
 def micro_batches(rank: int, step: int) -> list[Tensor]:
@@ -121,8 +119,10 @@ def stepped(world: World, fused: bool) -> dict[str, Tensor]:
     grid = Grid(world=world, tensor=2, pipeline=2)
     model = GPT(
         CONFIG, tensor=grid.tensor, sequence_parallel=True, stage=grid.pipeline.rank, stages=2,
-        gradient_accumulation=fused, device=world.device,
+        device=world.device,
     )  # fmt: skip
+    if fused:
+        fuse(model, gradient_accumulation=True)
     gradients = StepGradients(
         model, grid, microbatches=2, max_norm=0.1, start="verify", first_bucket_bytes=500,
         bucket_bytes=2000, main_grads=torch.float64 if fused else None,

@@ -13,6 +13,7 @@ from shardlab.comm import World
 from shardlab.layers import matmul
 from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.layers.matmul import fuse
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.layers.test_linear import EXACT, FP64, B, F, H, S, noise
 from tests.shardlab.reference import relative_error
@@ -21,7 +22,7 @@ from tests.shardlab.reference import relative_error
 def order_of_backward(world: World, sequence_parallel: bool) -> list[str]:
     """What a column layer's backward starts, computes and waits for, in this order."""
     axis = world.whole
-    layer = ColumnParallelLinear(H, F, axis=axis, sequence_parallel=sequence_parallel)
+    layer = fuse(ColumnParallelLinear(H, F, axis=axis, sequence_parallel=sequence_parallel))
     layer.to(world.device)
     x = torch.zeros(S // (axis.size if sequence_parallel else 1), B, H, device=world.device)
     y = layer(x.requires_grad_())
@@ -83,7 +84,7 @@ def accumulate(world: World) -> None:
         (ColumnParallelLinear, torch.bfloat16, torch.float32),
     ]:
         init = Init(dtype=weight_dtype, device=world.device)
-        layer: Any = kind(H, F, axis=axis, gradient_accumulation=True, init=init)
+        layer: Any = fuse(kind(H, F, axis=axis, init=init), gradient_accumulation=True)
         plain: Any = kind(H, F, axis=axis, init=init)
         layer.weight.main_grad = torch.ones_like(layer.weight, dtype=main_dtype)
         buffer = layer.weight.main_grad
@@ -107,7 +108,7 @@ def test_gradient_accumulation_adds_to_main_grad_and_leaves_grad_alone(pool, siz
 
 def hooks_after_none(world: World) -> list[tuple[str, bool]]:
     """What hooks ran, and whether main_grad was complete by then."""
-    layer = ColumnParallelLinear(H, F, axis=world.whole, gradient_accumulation=True)
+    layer = fuse(ColumnParallelLinear(H, F, axis=world.whole), gradient_accumulation=True)
     layer.to(world.device)
     main_grad = layer.weight.main_grad = torch.zeros_like(layer.weight)
     log: list[tuple[str, bool]] = []
@@ -128,7 +129,8 @@ def test_hooks_on_a_weight_run_once_its_main_grad_is_complete(pool) -> None:
 
 def frozen(world: World, accumulates: bool) -> None:
     for kind in (ColumnParallelLinear, RowParallelLinear):
-        layer: Any = kind(H, F, axis=world.whole, init=FP64, gradient_accumulation=accumulates)
+        layer: Any = kind(H, F, axis=world.whole, init=FP64)
+        fuse(layer, gradient_accumulation=accumulates)
         layer.requires_grad_(False)
         x = torch.ones(S, B, layer.weight.shape[1], dtype=torch.float64, requires_grad=True)
         y = layer(x)

@@ -8,8 +8,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.comm import World
-from shardlab.links.gloo import exchange
-from shardlab.links.gloo.exchange import CHOICES, choice
+from shardlab.links.fast_gloo import exchange
+from shardlab.links.fast_gloo.exchange import CHOICES, choice
 
 DTYPES = (
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32,

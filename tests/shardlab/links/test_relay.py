@@ -14,8 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.comm import World
-from shardlab.comm.torch_link import TorchLink
-from shardlab.links.gloo import relay
+from shardlab.links.fast_gloo import FastGlooLink, relay
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.links.test_exchange import DTYPES, drawn, joined
 
@@ -102,7 +101,7 @@ def test_relays_exchanges_and_messages_of_one_group_dont_meet(pool: Any) -> None
 def overlapping(world: World, check: bool) -> tuple[float, float]:
     """Two relays on a crowded host; the second is waited for first, or checked in between."""
     with patch.object(os, "cpu_count", lambda: 2):
-        axis = World.adopt(check=check).axis("tensor", range(world.size))
+        axis = World.adopt(check=check, link="fast-gloo").axis("tensor", range(world.size))
     x = torch.arange(8.0) + world.rank
     first = axis.start_all_reduce(x, prompt=True)
     second = axis.start_all_reduce(10 * x, prompt=True)
@@ -124,13 +123,13 @@ def started(world: World, cores: int, prompt: bool) -> list[str]:
     ways: list[str] = []
     kinds = ("all_reduce", "all_gather", "reduce_scatter")
 
-    def noted(self: TorchLink, kind: str, x: Tensor, prompt: bool) -> str:
+    def noted(self: FastGlooLink, kind: str, x: Tensor, prompt: bool) -> str:
         ways.append(real(self, kind, x, prompt))
         return ways[-1]
 
-    real = TorchLink.way
-    with patch.object(os, "cpu_count", lambda: cores), patch.object(TorchLink, "way", noted):
-        axis = World.adopt().axis("tensor", range(world.size))
+    real = FastGlooLink.way
+    with patch.object(os, "cpu_count", lambda: cores), patch.object(FastGlooLink, "way", noted):
+        axis = World.adopt(link="fast-gloo").axis("tensor", range(world.size))
         for x in (torch.ones(1024), torch.ones(2 << 20)):
             for kind in kinds:
                 getattr(axis, f"start_{kind}")(x, prompt=prompt).wait()
@@ -160,14 +159,14 @@ def test_two_ranks_and_numbers_that_were_not_measured() -> None:
 def blocking(world: World) -> list[str]:
     """The ways of the blocking calls; of each, x is small."""
     ways: list[str] = []
-    real = TorchLink.way
+    real = FastGlooLink.way
 
-    def noted(self: TorchLink, kind: str, x: Tensor, prompt: bool) -> str:
+    def noted(self: FastGlooLink, kind: str, x: Tensor, prompt: bool) -> str:
         ways.append(real(self, kind, x, prompt))
         return ways[-1]
 
-    with patch.object(os, "cpu_count", lambda: 2), patch.object(TorchLink, "way", noted):
-        axis = World.adopt().axis("tensor", range(world.size))
+    with patch.object(os, "cpu_count", lambda: 2), patch.object(FastGlooLink, "way", noted):
+        axis = World.adopt(link="fast-gloo").axis("tensor", range(world.size))
         for kind in ("all_reduce", "all_gather", "reduce_scatter"):
             getattr(axis, kind)(torch.ones(8))
     return ways
@@ -179,7 +178,7 @@ def test_blocking_collectives_are_waited_for_at_once(pool: Any) -> None:
 
 def counted(world: World) -> list[tuple[str, int]]:
     with patch.object(os, "cpu_count", lambda: 1):
-        axis = World.adopt().axis("tensor", range(world.size))
+        axis = World.adopt(link="fast-gloo").axis("tensor", range(world.size))
     with Ledger() as ledger:
         axis.all_reduce(torch.ones(4))
         axis.all_gather(torch.ones(4))

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.comm import CollectiveError, World
-from shardlab.comm.faults import PeerLostError
+from shardlab.comm.errors import PeerLostError
 from shardlab.comm.host import Card
 from shardlab.links.shared_memory import SharedMemoryLink, patience, region
 

@@ -21,6 +21,7 @@ from costlab.contestants import megatron as mcore
 from shardlab.comm import World
 from shardlab.layers import linear
 from shardlab.layers.init import Init
+from shardlab.layers.matmul import fuse
 from tests.shardlab.difference import demand_alike, differences, random_like
 from tests.shardlab.its_device import its_device
 from tests.shardlab.layer_twins import B, F, Found, H, S, copied, fp64, part, steps_for, trained
@@ -137,16 +138,17 @@ def accumulated(world: World) -> Found:
             integers = random_like(S, B, H, seed=1).mul(3).round().float()
             if kind == "column":
                 pair = (
-                    linear.ColumnParallelLinear(H, F, gradient_accumulation=True, **settings),
+                    linear.ColumnParallelLinear(H, F, **settings),
                     mcore.ColumnParallelLinear(H, F, gather_output=False, **theirs),
                 )
                 x = part(world, integers, 0) if sequence else integers
             else:
                 pair = (
-                    linear.RowParallelLinear(H, F, gradient_accumulation=True, **settings),
+                    linear.RowParallelLinear(H, F, **settings),
                     mcore.RowParallelLinear(H, F, input_is_parallel=True, **theirs),
                 )
                 x = part(world, integers, -1)
+            fuse(pair[0], gradient_accumulation=True)
             found[f"{kind} {sequence=}"] = differences(*(into_main_grad(each, x) for each in pair))
     return found
 

@@ -28,6 +28,7 @@ from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.layers.matmul import fuse
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs import formulas
@@ -72,34 +73,42 @@ def config(layers: int = 2, **settings: Any) -> GPTConfig:
     )
 
 
+@pytest.mark.parametrize("form", [nn.Identity(), fuse], ids=["plain", "fused"])
 @pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_each_layer_sends_what_its_formula_says_forward_and_backward(
-    size: int, sequence: bool
+    size: int, sequence: bool, form: Callable[[Any], Any]
 ) -> None:
     sequence = sequence and size > 1
     axis_sizes = {"tokens": TOKENS, "ranks": size, "itemsize": 8}
     sizes: dict[str, Any] = axis_sizes | {"sequence_parallel": sequence}
+    again = {"gathers_again": form is fuse}
     rows = S // size if sequence else S
     tokens = torch.zeros(S, B, dtype=torch.int64)
     with alone(size - 1, size) as world:
         axis = world.whole
         layer: dict[str, Any] = {"axis": axis, "init": FP64, "sequence_parallel": sequence}
-        column = ColumnParallelLinear(H, F, **layer)
-        row = RowParallelLinear(F, H, **layer)
+        column = form(ColumnParallelLinear(H, F, **layer))
+        row = form(RowParallelLinear(F, H, **layer))
         embedding = VocabParallelEmbedding(V, H, **layer)
-        head = VocabParallelHead(V, H, **layer)
-        block = Block(config(), "block", **layer)
+        head = form(VocabParallelHead(V, H, **layer))
+        block = form(Block(config(), "block", **layer))
         cases: list[tuple[Callable[[], Tensor], Traffic]] = [
-            (lambda: column(zeros(rows, B, H)), formulas.column_parallel(features=H, **sizes)),
+            (
+                lambda: column(zeros(rows, B, H)),
+                formulas.column_parallel(features=H, **sizes, **again),
+            ),
             (
                 lambda: column(zeros(rows, B, H).detach()),
-                formulas.column_parallel(features=H, input_gradient=False, **sizes),
+                formulas.column_parallel(features=H, input_gradient=False, **sizes, **again),
             ),
             (lambda: row(zeros(S, B, F // size)), formulas.row_parallel(features=H, **sizes)),
             (lambda: embedding(tokens), formulas.embedding(hidden=H, **sizes)),
-            (lambda: head(zeros(rows, B, H)), formulas.column_parallel(features=H, **sizes)),
-            (lambda: block(zeros(rows, B, H)), formulas.block(hidden=H, **sizes)),
+            (
+                lambda: head(zeros(rows, B, H)),
+                formulas.column_parallel(features=H, **sizes, **again),
+            ),
+            (lambda: block(zeros(rows, B, H)), formulas.block(hidden=H, **sizes, **again)),
             (
                 lambda: cross_entropy(zeros(S, B, V // size), tokens, axis=axis),
                 formulas.cross_entropy(**axis_sizes),

@@ -29,7 +29,7 @@ BASE = "DDP"
 def build(world: World, *, hidden: int) -> Iterator[Mapping[str, Step]]:
     """The contestants at one size, on every rank."""
     gloo, shared = (
-        world.axis("data", range(world.size), link=link) for link in ("torch", "shared-memory")
+        world.axis("data", range(world.size), link=link) for link in (None, "shared-memory")
     )
     yield {
         "DDP": _ddp(world, hidden, views=False),

@@ -27,11 +27,12 @@ from costlab.contestants import tutor
 from costlab.contestants.rounds import Step
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT, GPTConfig
+from shardlab.layers.matmul import fuse
 
 BASE = "megatron-core"
 LINEARS = "megatron-core's linears"  # the rest is ours: no other difference than theirs and ours
 ALL = (BASE, "dtensor", "ours over gloo", "ours over shared memory", "alone", "alone on both cores")
-LINKS = {"ours over gloo": "torch", "ours over shared memory": "shared-memory"}
+LINKS = {"ours over shared memory": "shared-memory"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def contestant(name: str, task: Task, world: World, tensor: int) -> Step:
     if name == BASE:
         with task.device:
             return _megatrons(task)
-    axis = world.axis("tensor", range(tensor), link=LINKS.get(name, "torch"))
+    axis = world.axis("tensor", range(tensor), link=LINKS.get(name))
     if name == LINEARS:
         with task.device:
             return _with_megatrons_linears(task, axis)
@@ -83,8 +84,8 @@ def contestant(name: str, task: Task, world: World, tensor: int) -> Step:
 
 
 def ours(task: Task, axis: Axis) -> Step:
-    """The step of shardlab's GPT over `axis`."""
-    return _training(GPT(task.config, tensor=axis, device=task.device), task)
+    """The step of shardlab's GPT over `axis`, its linears fused."""
+    return _training(fuse(GPT(task.config, tensor=axis, device=task.device)), task)
 
 
 def _training(model: GPT, task: Task) -> Step:
@@ -98,7 +99,7 @@ def _with_megatrons_linears(task: Task, axis: Axis) -> Step:
 
     config = task.config
     settings = mcore.config(hidden=config.hidden, heads=config.heads, dtype=config.dtype)
-    model = GPT(config, tensor=axis, device=task.device)
+    model = fuse(GPT(config, tensor=axis, device=task.device))
     return _training(with_megatrons_linears(model, settings), task)
 
 

@@ -84,6 +84,7 @@ def _join(place: Place, settings: Settings) -> World:
         rank=place.rank,
         size=place.ranks,
         timeout=place.timeout,
+        link="torch" if device.type == "cuda" else "fast-gloo",  # gloo as our kernels carry it
     )
 
 

@@ -37,7 +37,8 @@ def joined(device: str, *, timeout: float = TIMEOUT) -> Iterator[World]:
 
     torch.set_num_threads(1)
     try:
-        world = World.join(backend="nccl" if device == "cuda" else "gloo", timeout=timeout)
+        backend, link = ("nccl", "torch") if device == "cuda" else ("gloo", "fast-gloo")
+        world = World.join(backend=backend, link=link, timeout=timeout)
     except (RuntimeError, OSError, ValueError) as fault:
         raise LaunchError(f"the ranks of torchrun can't meet: {in_a_line(fault)}") from None
     try:

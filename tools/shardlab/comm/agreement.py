@@ -1,19 +1,28 @@
-"""The check that all ranks bring the same thing to a collective, before the backend sees it.
+"""The check that ranks mean the same collective or message, before the backend sees it.
 
 gloo aborts the process when sizes differ and silently adds the bytes of one dtype to another's;
 NCCL hangs. One small all-gather of each rank's intent turns all three into an error that says who
-brought what. It costs one more latency a collective: `World.join(check=False)` leaves it out.
+brought what. It costs one more latency a collective, so only a world that checks does it.
+
+Of a message, each end writes into the ranks' store what it sends or expects, looks whether the
+other end has done so, and only then starts. Whoever comes second sees the difference and doesn't
+start; whoever came first finds it in `wait`. Nobody blocks in the start, so the check adds no
+deadlock.
 """
 
 from __future__ import annotations
 
+import time
 import zlib
+from collections import Counter
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from shardlab.comm.faults import CollectiveError
+from shardlab.comm.errors import CollectiveError, PeerLostError
+from shardlab.comm.faults import Store as _Store
 
 DTYPES = (
     torch.float32,
@@ -93,3 +102,114 @@ def _describe(row: Tensor) -> str:
     what = f"{COLLECTIVES[op]} of " if op >= 0 else ""
     extra = f" (option {detail:08x})" if detail else ""
     return f"{what}{name}{shape[:dims] if dims <= DIMS else f'[{elements} elements]'}{extra}"
+
+
+class Store(_Store, Protocol):
+    """A store that can forget, too."""
+
+    def delete_key(self, key: str) -> bool:
+        """Remove a key."""
+
+
+class Agreement:
+    """What a world that checks compares before anything meets the backend.
+
+    Args:
+        store: of the ranks.
+        timeout: seconds to wait for the other end.
+    """
+
+    def __init__(self, store: Store, timeout: float) -> None:
+        self._store = store
+        self._timeout = timeout
+        self._count: Counter[tuple[tuple[int, ...], int, int, int]] = Counter()
+
+    def demand(self, axis: Gathering, op: str, x: Tensor, detail: str) -> None:
+        """Refuse a collective to which the ranks bring different things; see `demand`."""
+        demand(axis, op, x, detail)
+
+    def demand_same(self, axis: Gathering, said: str) -> None:
+        """Refuse ranks that say different things; see `demand_same`."""
+        demand_same(axis, said)
+
+    def announce(
+        self, axis: str, ranks: Sequence[int], ends: tuple[int, int], tag: int, x: Tensor, *,
+        sent: bool,
+    ) -> Announcement:  # fmt: skip
+        """Announce one end of a message.
+
+        Args:
+            axis: its name, for errors.
+            ranks: the members of the axis.
+            ends: the ranks of sender and receiver.
+            tag: of the message.
+            x: what is sent or expected.
+            sent: which of the two.
+
+        Raises:
+            CollectiveError: the other end has announced something else.
+        """
+        key = (tuple(ranks), *ends, tag)
+        number = self._count[key]
+        self._count[key] += 1
+        source, to = ends
+        group = "-".join(map(str, ranks))
+        place = f"message/{group}/{source}-{to}/{tag}/{number}"
+        announcement = Announcement(self._store, place, axis, ends, tag, sent=sent)
+        announcement.begin(x, self._timeout)
+        return announcement
+
+
+class Announcement:
+    """One end's word on a message, and the wait for the other's."""
+
+    def __init__(
+        self, store: Store, place: str, axis: str, ends: tuple[int, int], tag: int, *, sent: bool
+    ) -> None:
+        self._store = store
+        self._keys = (f"{place}/sent", f"{place}/expected")[:: 1 if sent else -1]
+        self._axis = axis
+        self._ends = ends
+        self._tag = tag
+        self._sent = sent
+        self._mine = ""
+        self._seen = False
+
+    def begin(self, x: Tensor, timeout: float) -> None:
+        """Write this end's word and compare it with the other's, if that is there."""
+        self._mine = f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
+        self._end = time.monotonic() + timeout
+        self._store.set(self._keys[0], self._mine)
+        self._look()
+
+    def wait(self) -> None:
+        """Wait for the other end's word and compare it.
+
+        Raises:
+            CollectiveError: the two differ; names both.
+            PeerLostError: it never came.
+        """
+        pause = 1e-4
+        while not self._look():
+            if time.monotonic() > self._end:
+                raise PeerLostError("the other end never announced the message")
+            time.sleep(pause)
+            pause = min(2 * pause, 0.01)
+
+    def _look(self) -> bool:
+        if self._seen:
+            return True
+        other = self._keys[1]
+        if not self._store.check([other]):
+            return False
+        self._seen = True
+        theirs = self._store.get(other).decode()
+        self._store.delete_key(other)  # only this end reads it
+        if theirs != self._mine:
+            sent, expected = (self._mine, theirs) if self._sent else (theirs, self._mine)
+            source, to = self._ends
+            raise CollectiveError(
+                f"rank {source} of the {self._axis} axis sends {sent}, "
+                f"but the receiver, rank {to}, expects {expected} (tag {self._tag})"
+            )
+        return True

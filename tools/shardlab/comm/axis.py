@@ -8,18 +8,14 @@ axis of one rank nothing is sent, and the input itself comes back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from shardlab.comm import agreement
+from shardlab.comm import observed
 from shardlab.comm.pending import Pending
-from shardlab.comm.point_to_point import PointToPoint
-from shardlab.proofs import ledger
-
-if TYPE_CHECKING:
-    from shardlab.comm.world import World
+from shardlab.comm.point_to_point import PointToPoint, Ranks
 
 _OPS = ("sum", "mean", "max")
 
@@ -32,19 +28,19 @@ class Axis(PointToPoint):
         ranks: the members' global ranks, in order.
         rank: this rank's index among them.
         size: how many there are.
-        link: "torch" or "shared-memory".
+        link: what carries it: "torch", or a folder of shardlab/links.
     """
 
-    def __init__(self, world: World | None, name: str, ranks: tuple[int, ...], link: str) -> None:
+    def __init__(self, world: Ranks | None, name: str, ranks: tuple[int, ...], link: str) -> None:
         self.name = name
         self.ranks = ranks
         self.size = len(ranks)
         self.link = link
         self.rank = ranks.index(world.rank) if world else 0
         self._world = world
-        self._check = bool(world and world.check)
+        self._agreement = world.agreement if world and self.size > 1 else None
         self._wide = bool(world and world.wide_sums)
-        self._link: Any = world.link(ranks, link) if world and self.size > 1 else None
+        self._link: Any = world.connect(ranks, link) if world and self.size > 1 else None
 
     @classmethod
     def alone(cls, name: str = "tensor") -> Axis:
@@ -93,12 +89,8 @@ class Axis(PointToPoint):
         if self.size == 1:
             return
         try:
-            if self.link == "torch":
-                with ledger.along(self.name):
-                    self._link.barrier()
-            else:
-                with ledger.asked("barrier", 0, self.ranks, self.name, torch.uint8):
-                    self._link.barrier()
+            with observed.along(self.name):
+                self._link.barrier()
         except RuntimeError as error:
             self._explain("barrier", error)
             raise
@@ -113,14 +105,13 @@ class Axis(PointToPoint):
             op: sum, mean or max.
             out: where the result goes; a new tensor if None.
             prompt: whether `wait` follows before anything that another rank may be waiting for:
-                where ranks outnumber cores, gloo is then spared most of the messages (relay.py).
-                The same on every rank.
+                a link may then leave work to `wait`. The same on every rank.
         """
         if self.size == 1:
             return _already(x, out)
         source = x.contiguous()
         out = _fitting(out, x, x.shape)
-        return self._start("all_reduce", (source, out, _known(op)), x.nbytes, x, op, prompt=prompt)
+        return self._start("all_reduce", (source, out, _known(op)), x, op, prompt=prompt)
 
     def start_all_gather(
         self, x: Tensor, *, out: Tensor | None = None, prompt: bool = False
@@ -129,7 +120,7 @@ class Axis(PointToPoint):
         if self.size == 1:
             return _already(x, out)
         out = _fitting(out, x, (self.size * x.shape[0], *x.shape[1:]))
-        return self._start("all_gather", (x.contiguous(), out), out.nbytes, x, prompt=prompt)
+        return self._start("all_gather", (x.contiguous(), out), x, prompt=prompt)
 
     def start_reduce_scatter(
         self, x: Tensor, *, op: str = "sum", out: Tensor | None = None, prompt: bool = False
@@ -143,7 +134,7 @@ class Axis(PointToPoint):
             return _already(x, out)
         out = _fitting(out, x, (self._piece("reduce_scatter", x), *x.shape[1:]))
         args = (x.contiguous(), out, _known(op))
-        return self._start("reduce_scatter", args, x.nbytes, x, op, prompt=prompt)
+        return self._start("reduce_scatter", args, x, op, prompt=prompt)
 
     def start_all_to_all(self, x: Tensor, *, out: Tensor | None = None) -> Pending:
         """Start `all_to_all`.
@@ -155,7 +146,7 @@ class Axis(PointToPoint):
             return _already(x, out)
         self._piece("all_to_all", x)
         out = _fitting(out, x, x.shape)
-        return self._start("all_to_all", (x.contiguous(), out), x.nbytes, x)
+        return self._start("all_to_all", (x.contiguous(), out), x)
 
     def start_broadcast(self, x: Tensor, *, source: int = 0, out: Tensor | None = None) -> Pending:
         """Start `broadcast`; with `out=x` (contiguous) it works in place."""
@@ -166,36 +157,24 @@ class Axis(PointToPoint):
         out = _fitting(out, x, x.shape)
         if out is not x and self.rank == source:
             out.copy_(x)
-        return self._start("broadcast", (out, source), x.nbytes, x, str(source))
+        return self._start("broadcast", (out, source), x, str(source))
 
     def _start(
-        self, kind: str, args: tuple[Any, ...], payload: int, x: Tensor, op: str = "sum", *,
-        prompt: bool = False,
+        self, kind: str, args: tuple[Any, ...], x: Tensor, op: str = "sum", *,
+        prompt: bool | None = None,
     ) -> Pending:  # fmt: skip
-        """Check, count and start one collective; the result is its second tensor, or its only."""
-        start = getattr(self._link, f"start_{kind}")
+        """Check and start one collective; the result is its second tensor, or its only."""
         narrow = None
         if self._wide and len(args) == 3 and op != "max" and _is_half(x):
             source, narrow, _ = args
             args = (source.float(), torch.empty_like(narrow, dtype=torch.float32), op)
-            payload = args[0].nbytes
         result = args[0] if kind == "broadcast" else args[1]
+        start = getattr(self._link, f"start_{kind}")
         try:
-            if self._check:
-                agreement.demand(self, kind, x, op)
-            if self.link == "torch" and kind in ("all_reduce", "all_gather", "reduce_scatter"):
-                if way := self._link.way(kind, x, prompt):  # ours, which the ledger can't tell
-                    with ledger.asked(kind, payload, self.ranks, self.name, result.dtype):
-                        work = start(*args, way)
-                else:
-                    with ledger.along(self.name):
-                        work = start(*args)
-            elif self.link == "torch":
-                with ledger.along(self.name):
-                    work = start(*args)
-            else:
-                with ledger.asked(kind, payload, self.ranks, self.name, result.dtype):
-                    work = start(*args)
+            if self._agreement:
+                self._agreement.demand(self, kind, x, op)
+            with observed.along(self.name):
+                work = start(*args) if prompt is None else start(*args, prompt)
         except RuntimeError as error:
             self._explain(kind, error)
             raise
@@ -206,8 +185,8 @@ class Axis(PointToPoint):
 
     def agree(self, doing: str) -> None:
         """Where the world checks, refuse ranks that don't all come here with the same words."""
-        if self._check and self.size > 1:
-            agreement.demand_same(self, doing)
+        if self._agreement:
+            self._agreement.demand_same(self, doing)
 
     def _piece(self, kind: str, x: Tensor) -> int:
         if x.dim() == 0 or x.shape[0] % self.size:
@@ -222,11 +201,10 @@ class Axis(PointToPoint):
         if self._world is None or self._world.backend == "fake":  # the others are not there
             out.view(self.size, -1).copy_(x)
             return
-        with ledger.muted():
-            if self.link == "torch":
-                self._link.gather_small(x, out, self._world.device)
-            else:
-                self._link.start_all_gather(x, out).wait()
+        with observed.muted():  # on the device that the link can reach
+            there, mine = out.to(self._link.device), x.to(self._link.device)
+            self._link.start_all_gather(mine, there, True).wait()
+            out.copy_(there)
 
 
 def _already(x: Tensor, out: Tensor | None) -> Pending:

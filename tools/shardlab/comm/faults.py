@@ -15,25 +15,8 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
-import torch.distributed as dist
-
+from shardlab.comm.errors import CollectiveError
 from shardlab.comm.host import Card, state_of
-
-
-class CollectiveError(RuntimeError):
-    """A collective that did not finish, or was refused; names the ranks and the collective."""
-
-
-class PeerLostError(RuntimeError):
-    """What a link of ours says of a peer that died, left or is late, before it is explained."""
-
-
-def says_backend(error: RuntimeError) -> bool:
-    """Whether `error` tells of a peer or a wire, and not of a fault on this rank.
-
-    gloo has no class for its errors; they name a place in its source.
-    """
-    return isinstance(error, dist.DistError | PeerLostError) or "gloo/" in str(error)
 
 
 class Store(Protocol):

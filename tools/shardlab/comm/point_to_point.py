@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
-from shardlab.comm.announcement import Announcement
-from shardlab.comm.faults import says_backend
+from shardlab.comm import observed
+from shardlab.comm.errors import says_backend
 from shardlab.comm.pending import Pending, Work
-from shardlab.proofs import ledger
 
-if TYPE_CHECKING:
-    from shardlab.comm.world import World
+if TYPE_CHECKING:  # what only a world that checks, or explains, loads
+    from shardlab.comm.agreement import Agreement, Announcement
+    from shardlab.comm.faults import Witness
+
+
+class Ranks(Protocol):
+    """What an axis needs of all the ranks: a `World` is such."""
+
+    rank: int
+    backend: str
+    wide_sums: bool
+    witness: Witness
+    agreement: Agreement | None
+
+    def connect(self, ranks: tuple[int, ...], link: str) -> Any:
+        """Return what carries an axis over `ranks`."""
+
+    def group(self, ranks: tuple[int, ...]) -> Any:
+        """Return torch's process group over `ranks`."""
 
 
 class PointToPoint:
@@ -23,9 +39,8 @@ class PointToPoint:
     ranks: tuple[int, ...]
     size: int
     rank: int
-    link: str
-    _world: World | None
-    _check: bool
+    _world: Ranks | None
+    _agreement: Agreement | None
     _link: Any
 
     def send(self, x: Tensor, to: int, *, tag: int = 0) -> None:
@@ -40,40 +55,35 @@ class PointToPoint:
         """Start sending `x`; it must not change before `wait`, and the Pending must be kept."""
         self._peer("send", to)
         source = x.contiguous()
-        doing = f"send to rank {self.ranks[to]}"
         ends = (self.ranks[self.rank], self.ranks[to])
-        try:
-            said = self._announce(ends, tag, source, sent=True)
-            if self.link != "torch":
-                with ledger.asked("send", x.nbytes, ends, self.name, x.dtype):
-                    work = self._link.start_send(source, to, tag)
-            else:
-                with ledger.along(self.name):
-                    work = self._link.start_send(source, to, tag)
-        except RuntimeError as error:
-            self._explain(doing, error)
-            raise
-        return Pending(source, _Announced(said, work) if said else work, doing, self._explain)
+        start = lambda: self._link.start_send(source, to, tag)  # noqa: E731
+        return self._message(source, f"send to rank {self.ranks[to]}", start, ends, tag, sent=True)
 
     def start_recv(self, out: Tensor, source: int, *, tag: int = 0) -> Pending:
         """Start receiving into `out`, a contiguous tensor of the sender's shape and dtype."""
         self._peer("recv", source)
         if not out.is_contiguous():
             raise ValueError(f"recv needs a contiguous tensor; strides are {out.stride()}")
-        doing = f"recv from rank {self.ranks[source]}"
         ends = (self.ranks[source], self.ranks[self.rank])
+        start = lambda: self._link.start_recv(out, source, tag)  # noqa: E731
+        place = f"recv from rank {self.ranks[source]}"
+        return self._message(out, place, start, ends, tag, sent=False)
+
+    def _message(
+        self, x: Tensor, doing: str, start: Callable[[], Work], ends: tuple[int, int], tag: int, *,
+        sent: bool,
+    ) -> Pending:  # fmt: skip
+        """Start one end of a message; where the world checks, compare it with the other end."""
         try:
-            said = self._announce(ends, tag, out, sent=False)
-            if self.link != "torch":
-                with ledger.asked("recv", out.nbytes, ends, self.name, out.dtype):
-                    work = self._link.start_recv(out, source, tag)
-            else:
-                with ledger.along(self.name):
-                    work = self._link.start_recv(out, source, tag)
+            said = None
+            if self._agreement:
+                said = self._agreement.announce(self.name, self.ranks, ends, tag, x, sent=sent)
+            with observed.along(self.name):
+                work = start()
         except RuntimeError as error:
             self._explain(doing, error)
             raise
-        return Pending(out, _Announced(said, work) if said else work, doing, self._explain)
+        return Pending(x, _Announced(said, work) if said else work, doing, self._explain)
 
     def start_exchange(
         self, sends: Sequence[tuple[Tensor, int]], receives: Sequence[tuple[Tensor, int]], *,
@@ -89,9 +99,9 @@ class PointToPoint:
             receives: contiguous tensors and the ranks that fill them.
             tags: one for each, the sends' first. NCCL has none: it matches by order alone.
         """
-        if self.link == "torch" and self._link is not None and self._link.groups_exchanges:
+        if self._link is not None and self._link.groups_exchanges:
             ours = [(x.contiguous(), to) for x, to in sends]
-            with ledger.along(self.name):
+            with observed.along(self.name):
                 works = self._link.start_grouped(ours, receives)
             buffers = [x for x, _ in [*ours, *receives]]
             return [
@@ -119,14 +129,6 @@ class PointToPoint:
         if self._world is not None and says_backend(error):
             place = f"{doing} on {self._place}"
             raise self._world.witness.explain(place, self.ranks, error) from error
-
-    def _announce(
-        self, ends: tuple[int, int], tag: int, x: Tensor, *, sent: bool
-    ) -> Announcement | None:
-        """Compare both ends of a message, where the world checks."""
-        if not self._check or self._world is None:
-            return None
-        return self._world.announcements.announce(self.name, self.ranks, ends, tag, x, sent=sent)
 
     def _peer(self, kind: str, peer: int) -> None:
         if not 0 <= peer < self.size or peer == self.rank:

@@ -1,15 +1,10 @@
-"""An axis over torch's own backends: gloo between CPUs, NCCL between GPUs.
+"""An axis over torch.distributed as it comes: gloo between CPUs, NCCL between GPUs.
 
-gloo's reduce-scatter moves an all-reduce's bytes, and its small collectives pay several latencies
-where one would do, so on gloo some collectives go by our own exchange, or by way of one rank
-(exchange.py and relay.py say when and why). The calls go to the process group's methods:
-torch.distributed's functions do the same after some 20 µs of argument checks, most of which the
-axis has made already.
+Other ways to carry an axis are folders of shardlab/links, chosen by name.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -19,19 +14,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.comm.pending import Work
-from shardlab.links.gloo import exchange, relay
 
 _OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
-
-
-def _options(kind: Any, op: str) -> Any:
-    options = kind()
-    options.reduceOp = _OPS[op]
-    return options
-
-
-_REDUCE = {op: _options(dist.AllreduceOptions, op) for op in _OPS}
-_SCATTER = {op: _options(dist.ReduceScatterOptions, op) for op in _OPS}
 
 
 class TorchLink:
@@ -39,78 +23,55 @@ class TorchLink:
 
     Args:
         group: torch's process group.
-        size: how many ranks it has.
         backend: "gloo", "nccl" or "fake".
+        device: what the backend can reach.
         timeout: seconds that a message may take on gloo, which forgets the group's for messages.
-        crowded: all ranks of the world are on one host that has fewer cores.
+
+    Attributes:
+        groups_exchanges: whether sends and receives that cross must go out together.
     """
 
-    def __init__(
-        self, group: Any, size: int, backend: str, timeout: float, *, crowded: bool = False
-    ) -> None:
+    def __init__(self, group: Any, backend: str, device: torch.device, timeout: float) -> None:
         self.group = group
-        self._timeout = timedelta(seconds=timeout)
-        self._size = size
-        self._gloo = backend == "gloo"
-        self._crowded = crowded
-        self._relays = itertools.count()
+        self.device = device
         self.groups_exchanges = backend == "nccl"
+        self._gloo = backend == "gloo"
+        self._timeout = timedelta(seconds=timeout)
 
-    def way(self, kind: str, x: Tensor, prompt: bool) -> str:
-        """Return how `kind` of this tensor goes: "relay", "exchange", or "" for torch's own."""
-        if not self._gloo:
-            return ""
-        if prompt and self._crowded and relay.suits(kind, x, self._size):
-            return "relay"
-        return "exchange" if exchange.suits(kind, x, self._size) else ""
-
-    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, way: str = "") -> Work:
+    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
         """All-reduce contiguous `x` into `out`, which may be `x`."""
-        if way == "relay":
-            return relay.start_all_reduce(
-                self.group, x, out, op, self._timeout, number=next(self._relays)
-            )
-        if way:
-            return exchange.start_all_reduce(self.group, x, out, op)
         if out is not x:
             out.copy_(x)
-        return self.group.allreduce([out], _REDUCE[op])  # type: ignore[no-any-return]
+        work: Work = dist.all_reduce(out, _OPS[op], self.group, async_op=True)
+        return work
 
-    def start_all_gather(self, x: Tensor, out: Tensor, way: str = "") -> Work:
+    def start_all_gather(self, x: Tensor, out: Tensor, prompt: bool = False) -> Work:
         """All-gather contiguous `x` into `out`."""
-        if way == "relay":
-            return relay.start_all_gather(
-                self.group, x, out, self._timeout, number=next(self._relays)
-            )
-        if way:
-            return exchange.start_all_gather(self.group, x, out)
-        return self.group._allgather_base(out, x)  # type: ignore[no-any-return]
+        work: Work = dist.all_gather_single(out, x, self.group, async_op=True)
+        return work
 
-    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, way: str = "") -> Work:
+    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
-        if way == "relay":
-            return relay.start_reduce_scatter(
-                self.group, x, out, op, self._timeout, number=next(self._relays)
-            )
-        if way:
-            return exchange.start_reduce_scatter(self.group, x, out, op)
-        return self.group._reduce_scatter_base(out, x, _SCATTER[op])  # type: ignore[no-any-return]
+        work: Work = dist.reduce_scatter_single(out, x, _OPS[op], self.group, async_op=True)
+        return work
 
     def start_all_to_all(self, x: Tensor, out: Tensor) -> Work:
         """Exchange equal pieces of dim 0."""
-        return self.group.alltoall_base(out, x, [], [])  # type: ignore[no-any-return]
+        work: Work = dist.all_to_all_single(out, x, group=self.group, async_op=True)
+        return work
 
     def start_broadcast(self, out: Tensor, source: int) -> Work:
         """Broadcast `out` of rank `source`, in place."""
-        return self.group.broadcast(out, source)  # type: ignore[no-any-return]
+        work: Work = dist.broadcast(out, group=self.group, group_src=source, async_op=True)
+        return work
 
     def start_send(self, x: Tensor, to: int, tag: int) -> Work:
         """Send contiguous `x`."""
-        return self._message(self.group.send([x], to, tag))
+        return self._message(dist.isend(x, group=self.group, group_dst=to, tag=tag))
 
     def start_recv(self, out: Tensor, source: int, tag: int) -> Work:
         """Receive into contiguous `out`."""
-        return self._message(self.group.recv([out], source, tag))
+        return self._message(dist.irecv(out, group=self.group, group_src=source, tag=tag))
 
     def _message(self, work: Any) -> Work:
         return _Timed(work, self._timeout) if self._gloo else work
@@ -133,13 +94,10 @@ class TorchLink:
 
     def barrier(self) -> None:
         """Wait for every rank."""
-        self.group.barrier().wait()
+        dist.barrier(self.group)
 
-    def gather_small(self, x: Tensor, out: Tensor, device: torch.device) -> None:
-        """All-gather a few CPU numbers, on the device that the backend can reach."""
-        there, mine = out.to(device), x.to(device)
-        self.start_all_gather(mine, there, self.way("all_gather", mine, prompt=True)).wait()
-        out.copy_(there)
+    def close(self) -> None:
+        """Do nothing: the world destroys its groups."""
 
 
 class _Timed:

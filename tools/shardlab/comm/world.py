@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from shardlab.comm.announcement import Announcements
+from shardlab.comm.agreement import Agreement
 from shardlab.comm.axis import Axis
 from shardlab.comm.faults import Witness
+from shardlab.comm.groups import Groups, backend_for, rendezvous
 from shardlab.comm.torch_link import TorchLink
-from shardlab.links.shared_memory import SharedMemoryLink
 
 
 class World:
@@ -30,8 +31,10 @@ class World:
         device: where this rank's tensors live.
         backend: "gloo", "nccl" or "fake".
         timeout: seconds until a rank that waits in a collective has given up and said why.
-        check: whether tensors are compared between ranks before they meet the backend.
+        patience: seconds that a collective may take, so that it can be explained within `timeout`.
+        agreement: compares tensors between ranks before they meet the backend; None: nobody does.
         wide_sums: whether half-precision tensors are added in fp32.
+        link: what carries an axis that doesn't say.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class World:
         timeout: float,
         check: bool,
         wide_sums: bool,
+        link: str,
         store: Any,
         owner: bool,
     ) -> None:
@@ -52,21 +56,22 @@ class World:
         self.device = device
         self.backend = backend
         self.timeout = timeout
-        self.check = check
         self.wide_sums = wide_sums
+        self.link = link
         if backend == "fake":  # its store keeps nothing
             store = dist.HashStore()  # type: ignore[attr-defined]
         # Each rank's nth world on a store meets the other ranks' nth, and no keys of earlier ones.
         number = store.add(f"shardlab/worlds/{rank}", 1)
         self._store = dist.PrefixStore(f"shardlab/{number}", store)  # type: ignore[attr-defined]
         self._owner = owner
-        self._groups: dict[tuple[int, ...], Any] = {}
-        self._shared: dict[tuple[int, ...], SharedMemoryLink] = {}
+        self._links: dict[str, dict[tuple[int, ...], Any]] = {}
         self._axes: dict[tuple[str, tuple[int, ...], str], Axis] = {}
         grace = _grace(timeout)
-        self._patience = timeout - grace  # what a collective may take, to be explained in time
+        self.patience = timeout - grace
+        self._groups = Groups(rank, size, backend, self.patience)
         self.witness = Witness(self._store, rank, size, grace=grace)
-        self.announcements = Announcements(self._store, self._patience)
+        checks = check and backend != "fake"  # there the others never say a word
+        self.agreement = Agreement(self._store, self.patience) if checks else None
 
     @classmethod
     def join(
@@ -77,6 +82,7 @@ class World:
         timeout: float = 60.0,
         check: bool = False,
         wide_sums: bool = False,
+        link: str = "torch",
         store: Any = None,
         rank: int | None = None,
         size: int | None = None,
@@ -92,6 +98,7 @@ class World:
                 backend, at the price of one small exchange a collective.
             wide_sums: add bf16 and fp16 in fp32 and round once, at the price of twice the bytes. A
                 backend adds rank by rank and rounds each time; 256 + 1 is 256 in bf16.
+            link: what carries an axis that doesn't say: "torch", or a folder of shardlab/links.
             store: a torch.distributed store; with `rank` and `size`.
             watch: end this process when another rank failed and this one hangs outside collectives.
 
@@ -99,10 +106,10 @@ class World:
             RuntimeError: not launched by torchrun and no store given.
         """
         if store is None:
-            store, rank, size = _rendezvous()
+            store, rank, size = rendezvous()
         assert rank is not None and size is not None
         if backend is None:
-            backend = _backend(int(os.environ.get("LOCAL_WORLD_SIZE", size)))
+            backend = backend_for(int(os.environ.get("LOCAL_WORLD_SIZE", size)))
         if device is None:
             local = int(os.environ.get("LOCAL_RANK", rank))
             device = torch.device("cuda", local) if backend == "nccl" else torch.device("cpu")
@@ -125,10 +132,11 @@ class World:
             timeout=timeout,
             check=check,
             wide_sums=wide_sums,
+            link=link,
             store=store,
             owner=True,
         )
-        dist.group.WORLD.set_timeout(timedelta(seconds=world._patience))  # type: ignore[union-attr]
+        dist.group.WORLD.set_timeout(timedelta(seconds=world.patience))  # type: ignore[union-attr]
         if watch:
             world.witness.watch(every=1.0, patience=timeout)
         return world
@@ -136,7 +144,7 @@ class World:
     @classmethod
     def adopt(
         cls, *, device: torch.device | None = None, timeout: float = 60.0, check: bool = False,
-        wide_sums: bool = False,
+        wide_sums: bool = False, link: str = "torch",
     ) -> World:  # fmt: skip
         """Wrap the default process group, which the caller made and will destroy."""
         backend = dist.get_backend()
@@ -151,6 +159,7 @@ class World:
             timeout=timeout,
             check=check,
             wide_sums=wide_sums,
+            link=link,
             store=dist.distributed_c10d._get_default_store(),
             owner=False,
         )
@@ -160,13 +169,14 @@ class World:
         """All ranks as one axis."""
         return self.axis("world", range(self.size))
 
-    def axis(self, name: str, ranks: Sequence[int], *, link: str = "torch") -> Axis:
+    def axis(self, name: str, ranks: Sequence[int], *, link: str | None = None) -> Axis:
         """Return the axis over `ranks` (global, in order); every member calls this, others needn't.
 
         Args:
             name: what errors and the ledger call it.
             ranks: global ranks; this one must be among them.
-            link: "torch" for the world's backend, "shared-memory" for ranks of one host.
+            link: "torch" for the world's backend, or a folder of shardlab/links ("shared-memory"
+                for ranks of one host, say); the world's own unless given.
 
         Raises:
             ValueError: this rank is not among `ranks`, or no such link is known.
@@ -174,83 +184,42 @@ class World:
         members = tuple(ranks)
         if self.rank not in members:
             raise ValueError(f"rank {self.rank} is not on the {name} axis {list(members)}")
+        link = link or self.link
         key = (name, members, link)
         if key not in self._axes:
             self._axes[key] = Axis(self, name, members, link)
         return self._axes[key]
 
-    def link(self, ranks: tuple[int, ...], link: str) -> TorchLink | SharedMemoryLink:
+    def connect(self, ranks: tuple[int, ...], link: str) -> Any:
         """Return what carries an axis over `ranks`; made once, by its members alone."""
-        if link == "torch":
-            return TorchLink(
-                self.group(ranks), len(ranks), self.backend, self._patience, crowded=self._crowded
-            )
-        if link != "shared-memory":
-            raise ValueError(f'link {link!r} is not known; choose "torch" or "shared-memory"')
-        if ranks not in self._shared:
-            name = "shared-memory/" + "-".join(map(str, ranks))
-            store = dist.PrefixStore(name, self._store)  # type: ignore[attr-defined]
-            self._shared[ranks] = SharedMemoryLink(
-                store, ranks, self.rank, timeout=self._patience, beside=self._shared.values()
-            )
-        return self._shared[ranks]
+        made = self._links.setdefault(link, {})
+        if ranks not in made:
+            if link == "torch":
+                group = self.group(ranks)
+                made[ranks] = TorchLink(group, self.backend, self.device, self.patience)
+            else:
+                made[ranks] = _connector(link)(self, ranks, made.values())
+        return made[ranks]
 
-    @cached_property
-    def _crowded(self) -> bool:
-        """Whether all ranks are on this host, and more than it has cores; the same on every rank.
-
-        Cores of the host, not those that this process may use: a launcher may have given each rank
-        its own, and the ranks must agree.
-        """
-        many = self.backend == "gloo" and self.size > (os.cpu_count() or 1)
-        return many and self.witness.all_on_this_host()
+    def store_for(self, name: str, ranks: tuple[int, ...]) -> Any:
+        """Return a store in which only these ranks, for this end, write."""
+        prefix = f"{name}/" + "-".join(map(str, ranks))
+        return dist.PrefixStore(prefix, self._store)  # type: ignore[attr-defined]
 
     def group(self, ranks: tuple[int, ...]) -> Any:
         """Return torch's process group over `ranks`; made once, by its members alone."""
-        if ranks not in self._groups:
-            if ranks == tuple(range(self.size)):
-                self._groups[ranks] = dist.group.WORLD
-            else:
-                self._groups[ranks] = self._new_group(ranks)
-        return self._groups[ranks]
-
-    def _new_group(self, ranks: tuple[int, ...]) -> Any:
-        """Make a group under a name that its members agree on.
-
-        `dist.new_group(…, use_local_synchronization=True)` names it after its ranks and *how many
-        groups this process has*. A middle pipeline stage has one fewer than the first, which has an
-        embedding group too; their next group in common would get two names, and both would wait.
-        """
-        if self.backend == "fake":  # its store keeps nothing, and nobody waits
-            return dist.new_group(list(ranks))
-        c10d = dist.distributed_c10d
-        backend, store = c10d._world.pg_map[c10d._get_default_group()]
-        name = "shardlab/" + "-".join(map(str, ranks))
-        made = store.add(f"{name}/made by {self.rank}", 1)  # another world may have one like it
-        group, _ = c10d._new_process_group_helper(
-            len(ranks),
-            ranks.index(self.rank),
-            list(ranks),
-            c10d.Backend(backend),
-            store,
-            c10d.GroupName(f"{name}/{made}"),
-            timeout=timedelta(seconds=self._patience),
-        )
-        c10d._world.pg_group_ranks[group] = {rank: i for i, rank in enumerate(ranks)}
-        return group
+        return self._groups.over(ranks)
 
     def close(self) -> None:
         """Leave: unmap shared memory, destroy the process groups that this world made."""
         self.witness.leave()
-        for link in self._shared.values():
-            link.close()
-        whole = dist.group.WORLD
-        for group in self._groups.values():
-            if group is not whole:
-                dist.destroy_process_group(group)
+        for links in self._links.values():
+            for link in links.values():
+                link.close()
+        self._groups.destroy()
         if self._owner and dist.is_initialized():
             dist.destroy_process_group()
-        self._shared, self._axes, self._groups = {}, {}, {}
+        self._links, self._axes = {}, {}
 
     def __enter__(self) -> World:
         return self
@@ -264,6 +233,16 @@ class World:
         self.close()
 
 
+def _connector(link: str) -> Any:
+    """Return the `connect` of a folder of shardlab/links; the core knows them by name alone."""
+    folder = Path(__file__).parents[1] / "links"
+    known = {p.parent.name.replace("_", "-"): p.parent.name for p in folder.glob("*/__init__.py")}
+    if link not in known:
+        choose = ", ".join(f'"{name}"' for name in ("torch", *sorted(known)))
+        raise ValueError(f"link {link!r} is not known; choose from {choose}")
+    return import_module(f"shardlab.links.{known[link]}").connect
+
+
 _CPU = torch.device("cpu")
 _START = 60.0  # seconds: a process that starts on a busy machine takes its time
 
@@ -271,20 +250,3 @@ _START = 60.0  # seconds: a process that starts on a busy machine takes its time
 def _grace(timeout: float) -> float:
     """Return how long a rank that gives up may wait for the others' words."""
     return min(2.0, timeout / 4)
-
-
-def _rendezvous() -> tuple[Any, int, int]:
-    """Meet the other ranks as torchrun's environment says."""
-    missing = [key for key in ("RANK", "WORLD_SIZE", "MASTER_ADDR") if key not in os.environ]
-    if missing:
-        raise RuntimeError(
-            f"{', '.join(missing)} not set: launch with torchrun --nproc-per-node=N SCRIPT, "
-            "or pass store, rank and size"
-        )
-    return next(iter(dist.rendezvous("env://")))  # type: ignore[attr-defined, no-any-return]
-
-
-def _backend(local_size: int) -> str:
-    """NCCL where every rank of this host has a GPU of its own, else gloo."""
-    gpu_each = torch.cuda.is_available() and torch.cuda.device_count() >= local_size
-    return "nccl" if gpu_each and dist.is_nccl_available() else "gloo"

@@ -39,7 +39,6 @@ class Attention(nn.Module):
         name: of this layer in the whole model.
         axis: the tensor axis; it divides A and G.
         sequence_parallel: x arrives and leaves cut along S.
-        gradient_accumulation: as in ColumnParallelLinear.
         dropout_seed: of the run; for dropout on attention weights.
         init: how parameters start.
 
@@ -53,7 +52,7 @@ class Attention(nn.Module):
 
     def __init__(
         self, config: GPTConfig, name: str, *, axis: Axis, sequence_parallel: bool = False,
-        gradient_accumulation: bool = False, dropout_seed: int = 0, init: Init = DEFAULT,
+        dropout_seed: int = 0, init: Init = DEFAULT,
     ) -> None:  # fmt: skip
         """Make the two linears."""
         super().__init__()
@@ -64,12 +63,12 @@ class Attention(nn.Module):
         self.head = hidden // heads
         self.qkv = ColumnParallelLinear(
             hidden, (heads + 2 * groups) * self.head, axis=axis, bias=config.bias,
-            sequence_parallel=sequence_parallel, gradient_accumulation=gradient_accumulation,
+            sequence_parallel=sequence_parallel,
             name=f"{name}.qkv", init=init,
         )  # fmt: skip
         self.proj = RowParallelLinear(
             hidden, hidden, axis=axis, bias=config.bias,
-            sequence_parallel=sequence_parallel, gradient_accumulation=gradient_accumulation,
+            sequence_parallel=sequence_parallel,
             name=f"{name}.proj", init=init.narrower(config.layers),
         )  # fmt: skip
         self.dropout = Dropout(

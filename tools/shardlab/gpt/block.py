@@ -28,7 +28,6 @@ class Block(nn.Module):
         name: of this block in the whole model.
         axis: the tensor axis.
         sequence_parallel: x arrives and leaves cut along S.
-        gradient_accumulation: as in ColumnParallelLinear.
         dropout_seed: of the run.
         init: how parameters start.
 
@@ -38,19 +37,19 @@ class Block(nn.Module):
 
     def __init__(
         self, config: GPTConfig, name: str, *, axis: Axis, sequence_parallel: bool = False,
-        gradient_accumulation: bool = False, dropout_seed: int = 0, init: Init = DEFAULT,
+        dropout_seed: int = 0, init: Init = DEFAULT,
     ) -> None:  # fmt: skip
         """Make the parts."""
         super().__init__()
         self.norm1 = LayerNorm(config.hidden, sequence_parallel=sequence_parallel, init=init)
         self.attention = Attention(
             config, f"{name}.attention", axis=axis, sequence_parallel=sequence_parallel,
-            gradient_accumulation=gradient_accumulation, dropout_seed=dropout_seed, init=init,
+            dropout_seed=dropout_seed, init=init,
         )  # fmt: skip
         self.norm2 = LayerNorm(config.hidden, sequence_parallel=sequence_parallel, init=init)
         self.mlp = MLP(
             config, f"{name}.mlp", axis=axis, sequence_parallel=sequence_parallel,
-            gradient_accumulation=gradient_accumulation, init=init,
+            init=init,
         )  # fmt: skip
         self.dropout1, self.dropout2 = (
             Dropout(

@@ -29,7 +29,6 @@ class MLP(nn.Module):
         name: of this layer in the whole model.
         axis: the tensor axis; it divides F.
         sequence_parallel: x arrives and leaves cut along S.
-        gradient_accumulation: as in ColumnParallelLinear.
         init: how parameters start.
 
     Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both; fc1.weight [f, H]; fc2.weight [H, f].
@@ -41,18 +40,18 @@ class MLP(nn.Module):
 
     def __init__(
         self, config: GPTConfig, name: str, *, axis: Axis, sequence_parallel: bool = False,
-        gradient_accumulation: bool = False, init: Init = DEFAULT,
+        init: Init = DEFAULT,
     ) -> None:  # fmt: skip
         """Make the two linears."""
         super().__init__()
         self.fc1 = ColumnParallelLinear(
             config.hidden, config.ffn_width, axis=axis, bias=config.bias,
-            sequence_parallel=sequence_parallel, gradient_accumulation=gradient_accumulation,
+            sequence_parallel=sequence_parallel,
             name=f"{name}.fc1", init=init,
         )  # fmt: skip
         self.fc2 = RowParallelLinear(
             config.ffn_width, config.hidden, axis=axis, bias=config.bias,
-            sequence_parallel=sequence_parallel, gradient_accumulation=gradient_accumulation,
+            sequence_parallel=sequence_parallel,
             name=f"{name}.fc2", init=init.narrower(config.layers),
         )  # fmt: skip
 

@@ -14,12 +14,12 @@ from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
 from shardlab.layers import partial_gradients
-from shardlab.layers.copying import CopyableModule
 from shardlab.layers.cross_entropy import IGNORED, cross_entropy
 from shardlab.layers.dropout import Dropout
 from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.layers.init import Init
 from shardlab.layers.norm import LayerNorm
+from shardlab.layers.sharding import CopyableModule
 
 __all__ = ["GPT", "GPTConfig"]
 
@@ -40,8 +40,6 @@ class GPT(CopyableModule):
         tensor: the tensor axis.
         sequence_parallel: between the linears keep activations cut along S; no effect on an axis of
             one rank.
-        gradient_accumulation: linears and head add their weight's gradient into `weight.main_grad`;
-            a lookup's gradient, also a tied one's, still comes in `.grad`.
         seed: of the initial weights.
         dropout_seed: of dropout masks; None for `seed`. Data-parallel ranks should differ in it.
         stage: 0 … stages − 1.
@@ -55,7 +53,7 @@ class GPT(CopyableModule):
 
     def __init__(
         self, config: GPTConfig, *, tensor: Axis, sequence_parallel: bool = False,
-        gradient_accumulation: bool = False, seed: int = 0, dropout_seed: int | None = None,
+        seed: int = 0, dropout_seed: int | None = None,
         stage: int = 0, stages: int = 1, device: torch.device | str = "cpu",
     ) -> None:  # fmt: skip
         """Make this stage's part."""
@@ -86,13 +84,13 @@ class GPT(CopyableModule):
                 str(index): Block(
                     config, f"layers.{index}", axis=tensor, init=self._init,
                     sequence_parallel=self.sequence_parallel,
-                    gradient_accumulation=gradient_accumulation, dropout_seed=dropout_seed,
+                    dropout_seed=dropout_seed,
                 )
                 for index in range(stage * share, (stage + 1) * share)
             }
         )  # fmt: skip
         if self.last:
-            self._make_head(gradient_accumulation)
+            self._make_head()
 
     @property
     def tied_weight(self) -> nn.Parameter | None:
@@ -176,7 +174,7 @@ class GPT(CopyableModule):
             name="embedding_dropout", seed=dropout_seed,
         )  # fmt: skip
 
-    def _make_head(self, gradient_accumulation: bool) -> None:
+    def _make_head(self) -> None:
         config = self.config
         self.final_norm = LayerNorm(
             config.hidden, sequence_parallel=self.sequence_parallel, init=self._init
@@ -185,5 +183,5 @@ class GPT(CopyableModule):
             config.vocab, config.hidden, axis=self.tensor,
             weight=self.word_embedding.weight if config.tie_embeddings else None,
             sequence_parallel=self.sequence_parallel,
-            gradient_accumulation=gradient_accumulation, init=self._init,
+            init=self._init,
         )  # fmt: skip

@@ -28,7 +28,7 @@ class Grid:
             such ranks would stand, as in Megatron.
         data: data-parallel replicas; by default what is left of the world.
         order: which axis runs fastest (see `Layout`).
-        links: axis name → link ("torch" or "shared-memory"); a combined axis is named for its
+        links: axis name → link, the world's own unless given; a combined axis is named for its
             parts, such as "tensor-data".
 
     Attributes:
@@ -121,4 +121,4 @@ class Grid:
         return f"Grid({self.layout})"
 
     def _axis(self, name: str, ranks: list[int]) -> Axis:
-        return self._world.axis(name, ranks, link=self._links.get(name, "torch"))
+        return self._world.axis(name, ranks, link=self._links.get(name))

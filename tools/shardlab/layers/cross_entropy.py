@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from shardlab.comm import Axis
-from shardlab.layers.engine import apply
+from shardlab.layers.ops import apply
 
 IGNORED = -100  # torch's and Megatron's datasets' mark of a token that is not learned from
 

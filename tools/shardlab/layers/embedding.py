@@ -13,19 +13,16 @@ Dimensions: S sequence, B batch, H hidden, V vocabulary; lower case: this rank's
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding
 
 from shardlab.comm import Axis
 from shardlab.grid.rules import padded_vocabulary
-from shardlab.layers.copying import CopyableModule
-from shardlab.layers.engine import apply
+from shardlab.layers import ops
 from shardlab.layers.init import DEFAULT, Init
-from shardlab.layers.matmul import column_parallel, product_dtype
+from shardlab.layers.linear import Product, column_parallel, product_dtype
+from shardlab.layers.sharding import CopyableModule
 
 
 class VocabParallelEmbedding(CopyableModule):
@@ -60,7 +57,13 @@ class VocabParallelEmbedding(CopyableModule):
         """Return the tokens' vectors."""
         if self.axis.size == 1:
             return embedding(tokens_SB, self.weight)
-        return apply(_Lookup, self.weight, tokens_SB, self.axis, self.sequence_parallel)
+        length = self.weight.shape[0]
+        local_SB = tokens_SB - self.axis.rank * length
+        elsewhere_SB = (local_SB < 0) | (local_SB >= length)
+        x_SBH = embedding(local_SB.masked_fill(elsewhere_SB, 0), self.weight)
+        x_SBH = x_SBH.masked_fill_(elsewhere_SB.unsqueeze(-1), 0)
+        cross = ops.reduce_scatter if self.sequence_parallel else ops.reduce_from
+        return cross(x_SBH, self.axis)
 
 
 class VocabParallelHead(CopyableModule):
@@ -72,7 +75,6 @@ class VocabParallelHead(CopyableModule):
         axis: the tensor axis.
         weight: the embedding's parameter, to tie the two; None to have one of its own.
         sequence_parallel: x arrives cut along S.
-        gradient_accumulation: as in ColumnParallelLinear.
         name: of the layer in the whole model.
         init: how parameters start.
 
@@ -82,14 +84,13 @@ class VocabParallelHead(CopyableModule):
 
     def __init__(
         self, vocab: int, hidden: int, *, axis: Axis, weight: nn.Parameter | None = None,
-        sequence_parallel: bool = False, gradient_accumulation: bool = False, name: str = "head",
-        init: Init = DEFAULT,
+        sequence_parallel: bool = False, name: str = "head", init: Init = DEFAULT,
     ) -> None:  # fmt: skip
         """Draw the weight, or take the embedding's."""
         super().__init__()
         self.axis = axis
         self.sequence_parallel = sequence_parallel
-        self.gradient_accumulation = gradient_accumulation
+        self.product: Product = column_parallel
         if weight is None:
             weight = vocabulary_weight(vocab, hidden, axis=axis, name=name, init=init)
         self.weight = weight
@@ -98,14 +99,8 @@ class VocabParallelHead(CopyableModule):
 
     def forward(self, x_SBH: Tensor) -> Tensor:
         """Return logits_SBv."""
-        return column_parallel(
-            x_SBH,
-            self.weight,
-            self._padding(),
-            axis=self.axis,
-            sequence_parallel=self.sequence_parallel,
-            gradient_accumulation=self.gradient_accumulation,
-        )
+        padding = self._padding()
+        return self.product(x_SBH, self.weight, padding, self.axis, self.sequence_parallel)
 
     def _padding(self) -> Tensor | None:
         """Return what to add to the logits: 0 for a word, the smallest finite number for padding.
@@ -128,29 +123,3 @@ def vocabulary_weight(
     """Return this rank's rows [v, H] of a table of `vocab` words, padded with zero rows."""
     padded = padded_vocabulary(vocab, axis.size)
     return init.sharded(f"{name}.weight", (vocab, hidden), axis=axis, dim=0, padded=padded)
-
-
-class _Lookup(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, weight_vH: Tensor, tokens_SB: Tensor, axis: Axis, sequence_parallel: bool
-    ) -> Tensor:
-        length = weight_vH.shape[0]
-        local_SB = tokens_SB - axis.rank * length
-        elsewhere_SB1 = ((local_SB < 0) | (local_SB >= length)).unsqueeze(-1)
-        local_SB.masked_fill_(elsewhere_SB1.squeeze(-1), 0)
-        ctx.axis, ctx.sequence_parallel, ctx.length = axis, sequence_parallel, length
-        ctx.save_for_backward(local_SB, elsewhere_SB1)
-        x_SBH = embedding(local_SB, weight_vH).masked_fill_(elsewhere_SB1, 0)
-        if sequence_parallel:
-            return axis.reduce_scatter(x_SBH)
-        return axis.all_reduce(x_SBH, out=x_SBH)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        local_SB, elsewhere_SB1 = ctx.saved_tensors
-        grad_SBH = ctx.axis.all_gather(grad) if ctx.sequence_parallel else grad
-        grad_SBH = grad_SBH.masked_fill(elsewhere_SB1, 0)
-        grad_vH = torch.ops.aten.embedding_dense_backward(grad_SBH, local_SB, ctx.length, -1, False)
-        return grad_vH, None, None, None

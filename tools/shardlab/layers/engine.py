@@ -1,16 +1,11 @@
-"""What autograd's engine can be asked, and what torch.compile is kept from."""
+"""What autograd's engine can be asked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
-from torch import Tensor
-from torch._compile import _disable_dynamo
 from torch.autograd import Variable
-
-uncompiled = _disable_dynamo  # compiler.disable, without importing the compiler for everybody
 
 
 def inside_backward() -> bool:
@@ -37,10 +32,3 @@ class OnFailure:
         """Tell, unless all went well."""
         if self._failed is not None:
             self._failed()
-
-
-@uncompiled
-def apply(function: type[torch.autograd.Function], *args: Any) -> Tensor:
-    """Call an autograd Function that communicates: a graph that torch.compile makes breaks here."""
-    result: Tensor = function.apply(*args)  # type: ignore[no-untyped-call]
-    return result

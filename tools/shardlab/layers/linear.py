@@ -1,23 +1,57 @@
 """Linear layers cut over the tensor axis: Y = X Wᵀ + b with W [F, H] stored as torch stores it.
 
 A column-parallel layer cuts W along the output and needs a whole input; a row-parallel one cuts it
-along the input and returns a whole output. One after the other they need one all-reduce forward and
-one backward (matmul.py says where). `ColumnParallelLinear` and `RowParallelLinear` in
-megatron/core/tensor_parallel/layers.py; those always return a pair (Y, bias or None), these Y.
+along the input and returns a whole output. One after the other they need one all-reduce forward,
+that of row's `reduce_from` (g), and one backward, that of column's `copy_to` (f); under sequence
+parallelism, where activations outside the pair are cut along S, a gather and a reduce-scatter each.
+matmul.py has the same as one autograd node each, for speed. `ColumnParallelLinear` and
+`RowParallelLinear` in megatron/core/tensor_parallel/layers.py; those always return a pair (Y, bias
+or None), these Y.
 
 Dimensions: S sequence, B batch, H input features, F output features; lower case: this rank's share.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from shardlab.comm import Axis
 from shardlab.grid.rules import check_divides
 from shardlab.layers import ops, partial_gradients
-from shardlab.layers.copying import CopyableModule
 from shardlab.layers.init import DEFAULT, Init
-from shardlab.layers.matmul import column_parallel, row_parallel
+from shardlab.layers.sharding import CopyableModule
+
+Product = Callable[[Tensor, Tensor, Tensor | None, Axis, bool], Tensor]
+
+
+def column_parallel(
+    x_SBH: Tensor, weight_fH: Tensor, bias_f: Tensor | None, axis: Axis, sequence_parallel: bool
+) -> Tensor:
+    """Return Y_SBf = f(X) Wᵀ + b for this rank's rows of W; x is x_sBH under sequence parallel."""
+    cross = ops.all_gather if sequence_parallel else ops.copy_to
+    return linear(cross(x_SBH, axis), weight_fH, bias_f)
+
+
+def row_parallel(
+    x_SBh: Tensor, weight_Fh: Tensor, bias_F: Tensor | None, axis: Axis, sequence_parallel: bool
+) -> Tensor:
+    """Return Y_SBF = g(X Wᵀ) + b, whole; or Y_sBF under sequence parallel."""
+    if axis.size == 1:  # torch adds the bias in the product
+        return linear(x_SBh, weight_Fh, bias_F)
+    cross = ops.reduce_scatter if sequence_parallel else ops.reduce_from
+    y = cross(linear(x_SBh, weight_Fh), axis)
+    return y if bias_F is None else y + bias_F.to(y.dtype)
+
+
+def product_dtype(x: Tensor) -> torch.dtype:
+    """Return the dtype that `x` is multiplied in: its own, or autocast's, as in torch's linear."""
+    if x.dtype == torch.float64 or not torch.is_autocast_enabled(x.device.type):
+        return x.dtype
+    return torch.get_autocast_dtype(x.device.type)
 
 
 class ColumnParallelLinear(CopyableModule):
@@ -31,8 +65,6 @@ class ColumnParallelLinear(CopyableModule):
         gather_output: return Y whole on every rank, by an all-gather, instead of this rank's part.
         skip_bias_add: leave the bias out; whoever calls adds `layer.bias`, fused with what follows.
         sequence_parallel: x arrives cut along S.
-        gradient_accumulation: add the weight's gradient into `weight.main_grad` instead of
-            returning it; see `_weight_gradient`.
         name: of the layer in the whole model; weights are drawn by name.
         init: how parameters start.
 
@@ -47,29 +79,23 @@ class ColumnParallelLinear(CopyableModule):
     def __init__(
         self, in_features: int, out_features: int, *, axis: Axis, bias: bool = True,
         gather_output: bool = False, skip_bias_add: bool = False, sequence_parallel: bool = False,
-        gradient_accumulation: bool = False, name: str = "column", init: Init = DEFAULT,
+        name: str = "column", init: Init = DEFAULT,
     ) -> None:  # fmt: skip
         """Draw the weights."""
         super().__init__()
         check_divides(axis.name, axis.size, out_features, f"output features of {name}")
+        self.product: Product = column_parallel
         self.axis = axis
         self.gather_output = gather_output
         self.skip_bias_add = skip_bias_add
         self.sequence_parallel = sequence_parallel
-        self.gradient_accumulation = gradient_accumulation
         self.weight = init.sharded(f"{name}.weight", (out_features, in_features), axis=axis, dim=0)
         self.bias = init.constant(0.0, out_features, axis=axis) if bias else None
 
     def forward(self, x_SBH: Tensor) -> Tensor:
         """Return Y_SBf, or Y_SBF gathered."""
-        y_SBf = column_parallel(
-            x_SBH,
-            self.weight,
-            None if self.skip_bias_add else self.bias,
-            axis=self.axis,
-            sequence_parallel=self.sequence_parallel,
-            gradient_accumulation=self.gradient_accumulation,
-        )
+        bias_f = None if self.skip_bias_add else self.bias
+        y_SBf = self.product(x_SBH, self.weight, bias_f, self.axis, self.sequence_parallel)
         return ops.gather_from(y_SBf, self.axis, -1) if self.gather_output else y_SBf
 
 
@@ -85,7 +111,6 @@ class RowParallelLinear(CopyableModule):
             x arrives whole and is sliced.
         skip_bias_add: leave the bias out; whoever calls adds `layer.bias`.
         sequence_parallel: Y leaves cut along S; the bias's gradient is then partial.
-        gradient_accumulation: as in ColumnParallelLinear.
         name: of the layer in the whole model.
         init: how parameters start.
 
@@ -100,8 +125,7 @@ class RowParallelLinear(CopyableModule):
     def __init__(
         self, in_features: int, out_features: int, *, axis: Axis, bias: bool = True,
         input_is_parallel: bool = True, skip_bias_add: bool = False,
-        sequence_parallel: bool = False, gradient_accumulation: bool = False, name: str = "row",
-        init: Init = DEFAULT,
+        sequence_parallel: bool = False, name: str = "row", init: Init = DEFAULT,
     ) -> None:  # fmt: skip
         """Draw the weights."""
         super().__init__()
@@ -111,11 +135,11 @@ class RowParallelLinear(CopyableModule):
                 f"{name}: sequence parallelism needs input_is_parallel=True: between the column "
                 "and the row layer activations are cut along features, not along the sequence"
             )
+        self.product: Product = row_parallel
         self.axis = axis
         self.input_is_parallel = input_is_parallel
         self.skip_bias_add = skip_bias_add
         self.sequence_parallel = sequence_parallel
-        self.gradient_accumulation = gradient_accumulation
         self.weight = init.sharded(f"{name}.weight", (out_features, in_features), axis=axis, dim=1)
         self.bias = init.constant(0.0, out_features) if bias else None
         if self.bias is not None and sequence_parallel:
@@ -125,11 +149,5 @@ class RowParallelLinear(CopyableModule):
         """Return Y_SBF, or Y_sBF under sequence parallelism."""
         if not self.input_is_parallel:
             x_SBh = ops.scatter_to(x_SBh, self.axis, -1)
-        return row_parallel(
-            x_SBh,
-            self.weight,
-            None if self.skip_bias_add else self.bias,
-            axis=self.axis,
-            sequence_parallel=self.sequence_parallel,
-            gradient_accumulation=self.gradient_accumulation,
-        )
+        bias_F = None if self.skip_bias_add else self.bias
+        return self.product(x_SBh, self.weight, bias_F, self.axis, self.sequence_parallel)

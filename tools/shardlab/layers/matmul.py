@@ -1,4 +1,4 @@
-"""The two products of a linear cut over the tensor axis, forward and backward.
+"""The fused form of the linears' two products: what linear.py does, overlapped.
 
     column-parallel   W cut along F (its rows; Megatron thinks of Wᵀ, hence "column")
     forward   Y_SBf = X_SBH W_fHᵀ + b_f                      nothing crosses the axis
@@ -15,7 +15,8 @@
     gathers dY. db_F then sums this rank's rows only: it is partial (partial_gradients.py).
 
 Each is one autograd Function, so that the backward can start its collective before the product that
-doesn't need it. `LinearWithGradAccumulationAndAsyncCommunication` in
+doesn't need it, and can gather X again instead of keeping it whole. `fuse(model)` puts them where
+the plain products were. `LinearWithGradAccumulationAndAsyncCommunication` in
 megatron/core/tensor_parallel/layers.py does the same for the column; its row is three nodes.
 
 Dimensions: S sequence, B batch, H input features, F output features, N = S·B rows; lower case: this
@@ -24,24 +25,46 @@ rank's share.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from shardlab.comm import Axis
-from shardlab.layers.engine import apply
+from shardlab.layers.embedding import VocabParallelHead
+from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear, product_dtype
+from shardlab.layers.ops import apply
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def fuse(model: Model, *, gradient_accumulation: bool = False) -> Model:
+    """Have the linears and heads in `model` compute by the fused products; return it.
+
+    Args:
+        model: any module; what is in it is changed.
+        gradient_accumulation: add the weights' gradients into `weight.main_grad` instead of
+            returning them; see `_weight_gradient`. A lookup's gradient, also a tied one's, still
+            comes in `.grad`.
+    """
+    for module in model.modules():
+        if isinstance(module, ColumnParallelLinear | VocabParallelHead):
+            module.product = partial(column_parallel, gradient_accumulation=gradient_accumulation)
+        elif isinstance(module, RowParallelLinear):
+            module.product = partial(row_parallel, gradient_accumulation=gradient_accumulation)
+    return model
 
 
 def column_parallel(
     x_SBH: Tensor,
     weight_fH: Tensor,
     bias_f: Tensor | None,
-    *,
     axis: Axis,
-    sequence_parallel: bool = False,
+    sequence_parallel: bool,
+    *,
     gradient_accumulation: bool = False,
 ) -> Tensor:
     """Return Y_SBf = X Wᵀ + b for this rank's rows of W; x is x_sBH under sequence parallel."""
@@ -56,9 +79,9 @@ def row_parallel(
     x_SBh: Tensor,
     weight_Fh: Tensor,
     bias_F: Tensor | None,
-    *,
     axis: Axis,
-    sequence_parallel: bool = False,
+    sequence_parallel: bool,
+    *,
     gradient_accumulation: bool = False,
 ) -> Tensor:
     """Return Y_SBF = Σ_ranks X Wᵀ + b, whole; or Y_sBF under sequence parallel."""
@@ -67,13 +90,6 @@ def row_parallel(
     main_grad = _main_grad(weight_Fh) if gradient_accumulation else None
     factors = _cast(x_SBh), _cast(weight_Fh), _cast(bias_F)
     return apply(_RowParallel, *factors, axis, sequence_parallel, main_grad)
-
-
-def product_dtype(x: Tensor) -> torch.dtype:
-    """Return the dtype that `x` is multiplied in: its own, or autocast's, as in torch's linear."""
-    if x.dtype == torch.float64 or not torch.is_autocast_enabled(x.device.type):
-        return x.dtype
-    return torch.get_autocast_dtype(x.device.type)
 
 
 def _cast(x: Tensor | None) -> Tensor | None:

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from shardlab.layers import partial_gradients
-from shardlab.layers.copying import CopyableModule
 from shardlab.layers.init import DEFAULT, Init
+from shardlab.layers.sharding import CopyableModule
 
 
 class LayerNorm(CopyableModule):

@@ -28,9 +28,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo
 
 from shardlab.comm import Axis
-from shardlab.layers.engine import apply
+
+uncompiled = _disable_dynamo  # compiler.disable, without importing the compiler for everybody
+
+
+@uncompiled
+def apply(function: type[torch.autograd.Function], *args: Any) -> Tensor:
+    """Call an autograd Function that communicates: a graph that torch.compile makes breaks here."""
+    result: Tensor = function.apply(*args)  # type: ignore[no-untyped-call]
+    return result
 
 
 def copy_to(x: Tensor, axis: Axis) -> Tensor:

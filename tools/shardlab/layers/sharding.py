@@ -7,14 +7,19 @@ Whoever clips gradients reads there what is replicated; whoever writes a checkpo
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
+from shardlab.layers import partial_gradients
 from shardlab.layers.ops import gathered, own_slice
+
+Module = TypeVar("Module", bound="CopyableModule")
 
 
 @dataclass(frozen=True)
@@ -107,3 +112,26 @@ def load_whole(module: nn.Module, state: Mapping[str, Tensor]) -> None:
                     f"{tuple(local.shape)}; was the state saved from another GPTConfig?"
                 )
             parameter.copy_(local)
+
+
+class CopyableModule(nn.Module):
+    """A module that holds marked parameters, whose deep copies keep the marks.
+
+    An average of the weights begins as `copy.deepcopy(model)`. torch copies a parameter's values
+    and nothing that was noted on it; a copy that has forgotten how it is cut, or which gradients
+    are partial, still trains, clips and saves: wrongly.
+    """
+
+    def __deepcopy__(self: Module, memo: dict[int, Any]) -> Module:
+        """Copy as any module is, and mark the copies."""
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__setstate__(copy.deepcopy(self.__dict__, memo))  # type: ignore[no-untyped-call]
+        for name, parameter in self._parameters.items():
+            if parameter is None:
+                continue
+            twin = copied.get_parameter(name)
+            if (cut := sharding_of(parameter)) is not None:
+                mark(twin, cut)
+            if partial_gradients.is_marked(parameter):
+                partial_gradients.mark(twin)
+        return copied

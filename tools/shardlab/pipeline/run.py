@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from shardlab.comm import Axis
+from shardlab.comm import Axis, observed
 from shardlab.pipeline.action import (
     Backward,
     Compute,
@@ -31,7 +31,6 @@ from shardlab.pipeline.action import (
 )
 from shardlab.pipeline.p2p import PointToPoint
 from shardlab.pipeline.timeline import Span
-from shardlab.proofs import ledger
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Microbatch = tuple[Tensor | None, Tensor | None]
@@ -166,7 +165,7 @@ class _Stage:
         if not self._messages.is_first(c):
             x = self._messages.take(RecvForward(m, c)).requires_grad_(self._trains)
         begin = time.perf_counter()
-        with ledger.during("forward"):
+        with observed.during("forward"):
             y = self._modules[c](given if x is None else x)
             if self._messages.is_last(c):
                 y = self._loss(y, target)  # type: ignore[arg-type]

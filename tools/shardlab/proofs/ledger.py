@@ -23,13 +23,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
+from shardlab.comm.observed import NOTHING, Observer, muted, observers, watched
 from shardlab.layers.engine import inside_backward
 from shardlab.proofs import dispatched
 from shardlab.proofs.collective import Call
-
-_NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
 
 
 class Entry(NamedTuple):
@@ -63,7 +61,7 @@ class Total:
     wire: float
 
 
-class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Ledger(Observer):
     """Counts while it is entered; may be entered again, and within another.
 
     Args:
@@ -80,8 +78,6 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.entries: list[Entry] = []
         self._names = {tuple(ranks): name for name, ranks in (names or {}).items()}
         self._phase = ""
-        self._axis = ""
-        self._muted = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -94,7 +90,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if func.namespace in dispatched.NAMESPACES:
             for request in dispatched.requests(func, args, kwargs):
-                axis = self._axis or self._names.get(request.ranks, request.group)
+                axis = self.told_axis or self._names.get(request.ranks, request.group)
                 self.note(request.op, request.payload, request.ranks, axis, request.dtype)
         return func(*args, **kwargs)
 
@@ -102,8 +98,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, op: str, payload: int, ranks: Sequence[int], axis: str, dtype: torch.dtype
     ) -> None:
         """Add an entry, unless muted."""
-        if not self._muted:
-            phase = self._phase or ("backward" if inside_backward() else "")
+        if not self.told_muted:
+            phase = self._phase or self.told_phase or ("backward" if inside_backward() else "")
             wire = Call(op, payload, len(ranks)).wire
             self.entries.append(Entry(op, payload, wire, tuple(ranks), axis, dtype, phase))
 
@@ -162,79 +158,19 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def asked(
-    op: str, payload: int, ranks: Sequence[int], axis: str, dtype: torch.dtype
+    op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype
 ) -> AbstractContextManager[None]:
     """Record one collective, and none of what is dispatched inside; near free without a ledger."""
-    return _asked(op, payload, ranks, axis, dtype) if _watched() else _NOTHING
-
-
-def muted() -> AbstractContextManager[None]:
-    """Record nothing inside: for what a transport does on the way to a collective asked before."""
-    return _muted() if _watched() else _NOTHING
-
-
-def along(axis: str) -> AbstractContextManager[None]:
-    """Name the axis of what is dispatched inside, where the process group can't tell."""
-    return _along(axis) if _watched() else _NOTHING
-
-
-def during(phase: str) -> AbstractContextManager[None]:
-    """Name the phase of what is dispatched inside, unless `Ledger.phase` has named it."""
-    return _during(phase) if _watched() else _NOTHING
-
-
-def _watched() -> bool:
-    return bool(torch._C._len_torch_dispatch_stack())
-
-
-def _ledgers() -> list[Ledger]:
-    return [mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, Ledger)]
+    return _asked(op, payload, ranks, dtype) if watched() else NOTHING
 
 
 @contextlib.contextmanager
-def _asked(
-    op: str, payload: int, ranks: Sequence[int], axis: str, dtype: torch.dtype
-) -> Iterator[None]:
-    for ledger in _ledgers():
-        ledger.note(op, payload, ranks, axis, dtype)
-    with _muted():
+def _asked(op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype) -> Iterator[None]:
+    for observer in observers():
+        if isinstance(observer, Ledger):
+            observer.note(op, payload, ranks, observer.told_axis, dtype)
+    with muted():
         yield
-
-
-@contextlib.contextmanager
-def _muted() -> Iterator[None]:
-    ledgers = [ledger for ledger in _ledgers() if not ledger._muted]
-    for ledger in ledgers:
-        ledger._muted = True
-    try:
-        yield
-    finally:
-        for ledger in ledgers:
-            ledger._muted = False
-
-
-@contextlib.contextmanager
-def _along(axis: str) -> Iterator[None]:
-    before = [(ledger, ledger._axis) for ledger in _ledgers()]
-    for ledger, _ in before:
-        ledger._axis = axis
-    try:
-        yield
-    finally:
-        for ledger, name in before:
-            ledger._axis = name
-
-
-@contextlib.contextmanager
-def _during(phase: str) -> Iterator[None]:
-    unnamed = [ledger for ledger in _ledgers() if not ledger._phase]
-    for ledger in unnamed:
-        ledger._phase = phase
-    try:
-        yield
-    finally:
-        for ledger in unnamed:
-            ledger._phase = ""
 
 
 def _stands_for_others(kind: type) -> bool:

@@ -47,7 +47,7 @@ def starts(world: World, link: str) -> dict[str, Start]:
     """Return how each operation is started over `link`, by its name."""
     if link in ("gloo", "nccl"):
         return _torch(world.rank, world.size)
-    kind = "torch" if link == "axis" else link
+    kind = None if link == "axis" else link
     return _axis(world.axis("bench", range(world.size), link=kind))
 
 

@@ -21,6 +21,7 @@ from shardlab.gpt.mlp import MLP
 from shardlab.layers import partial_gradients
 from shardlab.layers.cross_entropy import cross_entropy
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
+from shardlab.layers.matmul import fuse
 from shardlab.proofs.collective import Call
 from shardlab.proofs.ledger import Ledger
 
@@ -56,7 +57,7 @@ def block(world: World) -> Iterator[Metric]:
     plain = watched(lambda: Block(_SMALL, "block", axis=axis)(ones(S, B, H)))
     yield from passes("block", plain)
     yield from passes("ffn", watched(lambda: MLP(_SMALL, "mlp", axis=axis)(ones(S, B, H))))
-    module = Block(_SMALL, "block", axis=axis, sequence_parallel=True)
+    module = fuse(Block(_SMALL, "block", axis=axis, sequence_parallel=True))
     cut = watched(lambda: module(ones(S // world.size, B, H)))
     yield from passes("block-sp", cut)
     one = Call("all_reduce", S * B * H * 4, world.size).wire

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis, Pending, World
-from shardlab.links.gloo.relay import Relay
+from shardlab.links.fast_gloo.relay import Relay
 
 Clock = Callable[[], float]
 
@@ -40,19 +40,19 @@ class WatchedAxis(Axis):
 
     def __init__(
         self, world: World, name: Callable[[str, Tensor, Tensor], str],
-        waits: Callable[[bool], None], *, link: str = "torch",
+        waits: Callable[[bool], None], *, link: str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(world, "data", tuple(range(world.size)), link)
+        super().__init__(world, "data", tuple(range(world.size)), link or world.link)
         self.flights: list[Flight] = []
         self._called = name
         self._waits = waits
 
     def _start(
-        self, kind: str, args: tuple[Any, ...], payload: int, x: Tensor, op: str = "sum", *,
-        prompt: bool = False,
+        self, kind: str, args: tuple[Any, ...], x: Tensor, op: str = "sum", *,
+        prompt: bool | None = None,
     ) -> Pending:  # fmt: skip
         flight = _UnderWay(self._called(kind, args[0], args[1]), self.flights.append)
-        pending = super()._start(kind, args, payload, x, op, prompt=prompt)
+        pending = super()._start(kind, args, x, op, prompt=prompt)
         return _WatchedPending(pending, flight, self._waits)
 
 

@@ -1,9 +1,30 @@
-"""A transport for ranks of one host: collectives and messages through memory that they all map.
+"""The link "shared-memory": ranks of one host, through memory that they all map.
 
-`link` is what an axis calls. Below it: `region` (the mapped file), `layout` (what lies where in
-it), `collectives` (what is put in and taken out), `mailbox` (messages), `patience` (waiting).
+`link` is what carries an axis, `counted` the same with a word to the ledger. Below: `region` (the
+mapped file), `layout` (what lies where in it), `plans` and `queue` (what is put in and taken out,
+and when), `mailbox` (messages), `patience` (waiting).
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from shardlab.comm import World
+from shardlab.links.shared_memory.counted import CountedLink
 from shardlab.links.shared_memory.link import SharedMemoryLink
 
-__all__ = ["SharedMemoryLink"]
+__all__ = ["CountedLink", "SharedMemoryLink", "connect"]
+
+
+def connect(world: World, ranks: tuple[int, ...], beside: Iterable[Any]) -> CountedLink:
+    """Return the link over `ranks`, as `World.axis` asks for it.
+
+    Args:
+        world: of the ranks.
+        ranks: of one host, in order.
+        beside: this process's other shared-memory links, and this one once it is made: a wait on
+            one moves the messages of all.
+    """
+    store = world.store_for("shared-memory", ranks)
+    return CountedLink(store, ranks, world.rank, timeout=world.patience, beside=beside)

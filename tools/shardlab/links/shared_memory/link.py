@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shardlab.comm.faults import PeerLostError, Store
+from shardlab.comm.errors import PeerLostError
+from shardlab.comm.faults import Store
 from shardlab.links.shared_memory import patience
 from shardlab.links.shared_memory.layout import Layout
 from shardlab.links.shared_memory.mailbox import Message
@@ -56,7 +57,7 @@ class SharedMemoryLink:
         timeout: seconds until a wait is given up.
         beside: all links of this process, this one among them, whose messages are to move on
             while this one waits; by default this one alone.
-        slot: bytes that a rank can put in one step.
+        slot: bytes of one step of a rank.
 
     Raises:
         CollectiveError: a rank is on another host, or does not come.

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from shardlab.comm.faults import CollectiveError, Store
+from shardlab.comm.errors import CollectiveError
+from shardlab.comm.faults import Store
 from shardlab.comm.host import Card
 
 

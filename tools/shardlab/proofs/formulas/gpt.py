@@ -29,6 +29,8 @@ class Sizes:
         tensor, stages, data: ranks along each axis.
         itemsize: bytes of an element of activations, parameters and gradients.
         sequence_parallel: activations between the layers are cut along S.
+        fused: linears and head are `matmul.fuse`d: under sequence parallelism they gather their
+            input again in backward, where the plain ones keep it whole.
         micro_batches: in a step.
 
     """
@@ -41,6 +43,7 @@ class Sizes:
     stages: int = 1
     data: int = 1
     sequence_parallel: bool = False
+    fused: bool = False
     micro_batches: int = 1
 
 
@@ -52,13 +55,15 @@ def micro_batch(sizes: Sizes, stage: int) -> Traffic:
         "itemsize": sizes.itemsize,
     }
     cut = sizes.sequence_parallel
-    traffic = block(**axis, hidden=sizes.hidden, sequence_parallel=cut) * (
-        sizes.layers // sizes.stages
-    )
+    traffic = block(
+        **axis, hidden=sizes.hidden, sequence_parallel=cut, gathers_again=sizes.fused
+    ) * (sizes.layers // sizes.stages)
     if stage == 0:
         traffic += embedding(**axis, hidden=sizes.hidden, sequence_parallel=cut)
     if stage == sizes.stages - 1:
-        traffic += column_parallel(**axis, features=sizes.hidden, sequence_parallel=cut)
+        traffic += column_parallel(
+            **axis, features=sizes.hidden, sequence_parallel=cut, gathers_again=sizes.fused
+        )
         traffic += cross_entropy(**axis)
     return traffic
 

@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shardlab.links.gloo.exchange import join
-from shardlab.proofs import ledger
+from shardlab.comm import observed
+from shardlab.links.fast_gloo.exchange import join
 
 # For each collective and number of ranks: up to how many bytes of x a relay is used on a crowded
 # host. Measured on two cores as exchange.CHOICES is, and by the same benchmark.
@@ -61,7 +61,7 @@ class Relay:
         self._finish()
         answer, self._answer = self._answer, None
         if answer is not None:
-            with ledger.muted():
+            with observed.muted():
                 self._works = answer()
             self._finish()
         self._keep = ()

@@ -1,0 +1,158 @@
+"""The page "an evening with shardlab": its path exists, and its numbers are what is there."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+import traceback
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from shardlab.layers.linear import RowParallelLinear
+from tests.shardlab.fake_world import alone
+from tests.shardlab.labs.lab_pages import LANGUAGES, ROOT, TRAIN, shown, table, write
+
+SHARDLAB = ROOT / "tools" / "shardlab"
+CORE = ("comm", "grid", "layers", "gpt", "data_parallel", "fsdp", "pipeline", "training")
+WORDS = {
+    "en": {
+        "head": ["what", "now"],
+        "modules": "modules of ours that `import shardlab.layers.linear` loads",
+        "lines": "lines of code in them",
+        "frames": "frames of ours from a linear's forward to `dist.all_reduce`",
+        "train": "modules of ours that `train.py` loads",
+        "core": "lines of code of the core, {}, without checkpoints",
+    },
+    "es": {
+        "head": ["qué", "ahora"],
+        "modules": "módulos nuestros que carga `import shardlab.layers.linear`",
+        "lines": "líneas de código en ellos",
+        "frames": "marcos nuestros desde el forward de un linear hasta `dist.all_reduce`",
+        "train": "módulos nuestros que carga `train.py`",
+        "core": "líneas de código del núcleo, {}, sin los checkpoints",
+    },
+}
+BARS = {"modules": 15, "lines": 1100, "frames": 9}
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines that hold code: no docstring, no comment, no blank line."""
+    source = path.read_text("utf-8")
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if ast.get_docstring(node, clean=False) is not None and first is not None:
+                documented |= set(range(first.lineno, (first.end_lineno or 0) + 1))
+    without = {
+        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }  # fmt: skip
+    held: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in without:
+            held |= set(range(token.start[0], token.end[0] + 1))
+    return len(held - documented)
+
+
+def loaded(name: str, folder: Path) -> list[Path]:
+    """The files of ours that importing `name`, which lies in `folder` or is installed, loads."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(folder)!r}); import {name}\n"
+        "for name, module in sys.modules.items():\n"
+        "    if name.split('.')[0] == 'shardlab' and getattr(module, '__file__', None):\n"
+        "        print(module.__file__)"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [Path(line) for line in done.stdout.splitlines()]
+
+
+def frames_to_a_collective() -> int:
+    """Frames of ours between the call of a row-parallel linear and its all-reduce."""
+    found: list[int] = []
+    whole = dist.all_reduce
+
+    def counting(*args: object, **settings: object) -> object:
+        stack = traceback.extract_stack()
+        found.append(sum(Path(frame.filename).is_relative_to(SHARDLAB) for frame in stack))
+        return whole(*args, **settings)  # type: ignore[arg-type]
+
+    with alone(0, 2) as world, patch.object(dist, "all_reduce", counting):
+        RowParallelLinear(4, 4, axis=world.whole)(torch.zeros(1, 1, 2))
+    return found[0]
+
+
+def numbers() -> dict[str, int]:
+    """All that the page prints."""
+    linear = loaded("shardlab.layers.linear", ROOT / "tools")
+    core = [
+        path
+        for room in CORE
+        for path in (SHARDLAB / room).rglob("*.py")
+        if "checkpoint" not in path.parts
+    ]
+    return {
+        "modules": len(linear),
+        "lines": sum(map(lines_of_code, linear)),
+        "frames": frames_to_a_collective(),
+        "train": len(loaded("train", TRAIN.parent)),
+        "core": sum(map(lines_of_code, core)),
+    }
+
+
+def evening(language: str) -> Path:
+    ending = "" if language == "en" else f".{language}"
+    return ROOT / "docs" / "reference" / f"evening{ending}.md"
+
+
+def numbers_table(found: dict[str, int], language: str) -> str:
+    words = WORDS[language]
+    core = ", ".join(f"`{room}`" for room in CORE)
+    thousands = "," if language == "en" else "\N{NO-BREAK SPACE}"
+    rows = [
+        [str(words[name]).format(core), f"{number:,}".replace(",", thousands)]
+        for name, number in found.items()
+    ]
+    return table(list(words["head"]), "<>", rows)
+
+
+def pages() -> None:
+    """Write the pages' blocks."""
+    found = numbers()
+    for language in LANGUAGES:
+        write(evening(language), {"numbers": numbers_table(found, language)})
+
+
+def test_the_pages_print_what_is_there_and_a_layer_stays_within_an_evening() -> None:
+    found = numbers()
+    assert {name: n for name, n in found.items() if n > BARS.get(name, n)} == {}
+    for language in LANGUAGES:
+        assert shown(evening(language), "numbers") == numbers_table(found, language)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_file_on_the_way_exists(language: str) -> None:
+    named = re.findall(r"`(\w+/[\w/]*\w+\.py)`", evening(language).read_text("utf-8"))
+    assert len(named) > 20
+    assert [name for name in named if not (SHARDLAB / name).is_file()] == []
+
+
+def test_the_core_imports_no_link_and_no_proof() -> None:
+    """A link is found by its name, and who watches is told; neither is needed to train."""
+    wrong = []
+    for room in CORE:
+        for path in (SHARDLAB / room).rglob("*.py"):
+            for line in path.read_text("utf-8").splitlines():
+                if re.match(r"\s*(from|import) shardlab\.(links|proofs)", line):
+                    wrong.append(f"{path.relative_to(SHARDLAB)}: {line.strip()}")
+    assert wrong == []

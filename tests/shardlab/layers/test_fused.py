@@ -1,0 +1,81 @@
+"""What is taught trains, and the fused form computes the same: a step of a GPT by each."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from shardlab.comm import World
+from shardlab.gpt.config import GPTConfig
+from shardlab.gpt.model import GPT
+from shardlab.layers import ops
+from shardlab.layers.matmul import fuse
+
+CONFIG = GPTConfig(layers=2, hidden=16, heads=4, vocab=29, sequence=8, dtype=torch.float64)
+CROSSES = {"copy_to", "reduce_from", "all_gather", "reduce_scatter"}
+
+
+def gradients(world: World, sequence_parallel: bool, fused: bool) -> dict[str, torch.Tensor]:
+    """The loss and the gradients of one step over a tensor axis, and the step's weights."""
+    model = GPT(
+        CONFIG, tensor=world.whole, sequence_parallel=sequence_parallel, device=world.device
+    )
+    if fused:
+        fuse(model)
+    words = torch.randint(29, (2, 8), generator=torch.Generator().manual_seed(1)).to(world.device)
+    loss = model.loss(model(words), words.roll(-1, 1))
+    loss.backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    found = {name: p.grad for name, p in model.named_parameters()}
+    return {"loss": loss.detach()} | {name: g for name, g in found.items() if g is not None}
+
+
+def both(world: World, sequence_parallel: bool) -> dict[str, float]:
+    """How far a step by the fused form is from the plain one's, relative to its largest."""
+    plain, fused = (gradients(world, sequence_parallel, fused) for fused in (False, True))
+    assert plain.keys() == fused.keys()
+    return {
+        name: float((fused[name] - right).abs().max() / right.abs().max())
+        for name, right in plain.items()
+    }
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_fused_form_takes_the_same_step(pool, size: int, sequence_parallel: bool) -> None:
+    for found in pool(size).run(both, sequence_parallel):
+        assert {name: error for name, error in found.items() if not error <= 1e-13} == {}
+
+
+def crossed(world: World, sequence_parallel: bool) -> set[str]:
+    """Which of ops' Functions ran, forward or backward, in a plain step."""
+    ran = set()
+
+    def noting(name: str) -> None:
+        call = getattr(ops, name)
+
+        def noted(*args: object, **settings: object) -> object:
+            ran.add(name)
+            return call(*args, **settings)
+
+        names[name] = noted
+
+    names: dict[str, object] = {}
+    for name in CROSSES:
+        noting(name)
+    with patch.multiple(ops, **names):
+        gradients(world, sequence_parallel, False)
+    return ran
+
+
+@pytest.mark.parametrize(
+    ("sequence_parallel", "expected"),
+    [(False, {"copy_to", "reduce_from"}), (True, {"all_gather", "reduce_scatter"})],
+)
+def test_what_crosses_the_axis_in_a_plain_step_is_what_ops_teaches(
+    pool, sequence_parallel: bool, expected: set[str]
+) -> None:
+    for ran in pool(2).run(crossed, sequence_parallel):
+        assert ran == expected

@@ -1,0 +1,84 @@
+"""What torch.distributed makes for a world: the meeting of its ranks, and their process groups."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+class Groups:
+    """torch's process groups over ranks of the default one, each made once, by its members alone.
+
+    Args:
+        rank: this one, of `size`.
+        size: of the default group.
+        backend: of all of them.
+        patience: seconds that a collective may take.
+    """
+
+    def __init__(self, rank: int, size: int, backend: str, patience: float) -> None:
+        self._rank = rank
+        self._whole = tuple(range(size))
+        self._fake = backend == "fake"
+        self._patience = timedelta(seconds=patience)
+        self._made: dict[tuple[int, ...], Any] = {}
+
+    def over(self, ranks: tuple[int, ...]) -> Any:
+        """Return the group over `ranks`."""
+        if ranks == self._whole:
+            return dist.group.WORLD
+        if ranks not in self._made:
+            # The fake backend's store keeps nothing, and nobody waits.
+            self._made[ranks] = dist.new_group(list(ranks)) if self._fake else self._new(ranks)
+        return self._made[ranks]
+
+    def _new(self, ranks: tuple[int, ...]) -> Any:
+        """Make a group under a name that its members agree on.
+
+        `dist.new_group(…, use_local_synchronization=True)` names it after its ranks and *how many
+        groups this process has*. A middle pipeline stage has one fewer than the first, which has an
+        embedding group too; their next group in common would get two names, and both would wait.
+        torch has no public call that takes a name (2.13 to 2.15).
+        """
+        c10d = dist.distributed_c10d
+        backend, store = c10d._world.pg_map[c10d._get_default_group()]
+        name = "shardlab/" + "-".join(map(str, ranks))
+        made = store.add(f"{name}/made by {self._rank}", 1)  # another world may have one like it
+        group, _ = c10d._new_process_group_helper(
+            len(ranks),
+            ranks.index(self._rank),
+            list(ranks),
+            c10d.Backend(backend),
+            store,
+            c10d.GroupName(f"{name}/{made}"),
+            timeout=self._patience,
+        )
+        c10d._world.pg_group_ranks[group] = {rank: i for i, rank in enumerate(ranks)}
+        return group
+
+    def destroy(self) -> None:
+        """Destroy the groups that were made here; the default one is its maker's."""
+        for group in self._made.values():
+            dist.destroy_process_group(group)
+        self._made = {}
+
+
+def rendezvous() -> tuple[Any, int, int]:
+    """Meet the other ranks as torchrun's environment says."""
+    missing = [key for key in ("RANK", "WORLD_SIZE", "MASTER_ADDR") if key not in os.environ]
+    if missing:
+        raise RuntimeError(
+            f"{', '.join(missing)} not set: launch with torchrun --nproc-per-node=N SCRIPT, "
+            "or pass store, rank and size"
+        )
+    return next(iter(dist.rendezvous("env://")))  # type: ignore[attr-defined, no-any-return]
+
+
+def backend_for(local_size: int) -> str:
+    """NCCL where every rank of this host has a GPU of its own, else gloo."""
+    gpu_each = torch.cuda.is_available() and torch.cuda.device_count() >= local_size
+    return "nccl" if gpu_each and dist.is_nccl_available() else "gloo"

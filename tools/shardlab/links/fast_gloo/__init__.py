@@ -1,0 +1,5 @@
+"""The link "fast-gloo": collectives over gloo, made of exchanges or by way of one rank."""
+
+from shardlab.links.fast_gloo.link import FastGlooLink, connect
+
+__all__ = ["FastGlooLink", "connect"]

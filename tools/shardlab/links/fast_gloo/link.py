@@ -1,0 +1,134 @@
+"""An axis over gloo, made fast: "fast-gloo".
+
+gloo's reduce-scatter moves an all-reduce's bytes, and its small collectives pay several latencies
+where one would do, so some collectives go by our own exchange, or by way of one rank (exchange.py
+and relay.py say when and why). The others go to the process group's methods: torch.distributed's
+functions do the same after some 20 µs of argument checks, most of which the axis has made already.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+
+from shardlab.comm import World
+from shardlab.comm.pending import Work
+from shardlab.comm.torch_link import TorchLink
+from shardlab.links.fast_gloo import exchange, relay
+from shardlab.proofs import ledger
+
+_OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
+
+
+def _options(kind: Any, op: str) -> Any:
+    options = kind()
+    options.reduceOp = _OPS[op]
+    return options
+
+
+_REDUCE = {op: _options(dist.AllreduceOptions, op) for op in _OPS}
+_SCATTER = {op: _options(dist.ReduceScatterOptions, op) for op in _OPS}
+
+
+class FastGlooLink(TorchLink):
+    """The collectives of one gloo group by the quickest way for their size.
+
+    Args:
+        world: of the ranks.
+        ranks: their numbers, in order.
+        crowded: all ranks of the world are on one host that has fewer cores.
+
+    Raises:
+        ValueError: the world's backend isn't gloo.
+    """
+
+    def __init__(self, world: World, ranks: tuple[int, ...], *, crowded: bool = False) -> None:
+        if world.backend != "gloo":
+            raise ValueError(
+                f'the link "fast-gloo" needs gloo, and this world is over {world.backend}: choose '
+                'link="torch", or World.join(backend="gloo")'
+            )
+        super().__init__(world.group(ranks), "gloo", world.device, world.patience)
+        self._ranks = ranks
+        self._crowded = crowded
+        self._relays = itertools.count()
+
+    def way(self, kind: str, x: Tensor, prompt: bool) -> str:
+        """Return how `kind` of this tensor goes: "relay", "exchange", or "" for gloo's own."""
+        if prompt and self._crowded and relay.suits(kind, x, len(self._ranks)):
+            return "relay"
+        return "exchange" if exchange.suits(kind, x, len(self._ranks)) else ""
+
+    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
+        """All-reduce contiguous `x` into `out`, which may be `x`."""
+        way = self.way("all_reduce", x, prompt)
+        if not way:
+            if out is not x:
+                out.copy_(x)
+            return self.group.allreduce([out], _REDUCE[op])  # type: ignore[no-any-return]
+        with ledger.asked("all_reduce", x.nbytes, self._ranks, x.dtype):
+            if way == "relay":
+                return relay.start_all_reduce(self.group, x, out, op, **self._relayed())
+            return exchange.start_all_reduce(self.group, x, out, op)
+
+    def start_all_gather(self, x: Tensor, out: Tensor, prompt: bool = False) -> Work:
+        """All-gather contiguous `x` into `out`."""
+        way = self.way("all_gather", x, prompt)
+        if not way:
+            return self.group._allgather_base(out, x)  # type: ignore[no-any-return]
+        with ledger.asked("all_gather", out.nbytes, self._ranks, x.dtype):
+            if way == "relay":
+                return relay.start_all_gather(self.group, x, out, **self._relayed())
+            return exchange.start_all_gather(self.group, x, out)
+
+    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
+        """Reduce-scatter contiguous `x` into `out`."""
+        way = self.way("reduce_scatter", x, prompt)
+        if not way:
+            return self.group._reduce_scatter_base(out, x, _SCATTER[op])  # type: ignore[no-any-return]
+        with ledger.asked("reduce_scatter", x.nbytes, self._ranks, x.dtype):
+            if way == "relay":
+                return relay.start_reduce_scatter(self.group, x, out, op, **self._relayed())
+            return exchange.start_reduce_scatter(self.group, x, out, op)
+
+    def _relayed(self) -> dict[str, Any]:
+        return {"patience": self._timeout, "number": next(self._relays)}
+
+    def start_all_to_all(self, x: Tensor, out: Tensor) -> Work:
+        """Exchange equal pieces of dim 0."""
+        return self.group.alltoall_base(out, x, [], [])  # type: ignore[no-any-return]
+
+    def start_broadcast(self, out: Tensor, source: int) -> Work:
+        """Broadcast `out` of rank `source`, in place."""
+        return self.group.broadcast(out, source)  # type: ignore[no-any-return]
+
+    def start_send(self, x: Tensor, to: int, tag: int) -> Work:
+        """Send contiguous `x`."""
+        return self._message(self.group.send([x], to, tag))
+
+    def start_recv(self, out: Tensor, source: int, tag: int) -> Work:
+        """Receive into contiguous `out`."""
+        return self._message(self.group.recv([out], source, tag))
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        self.group.barrier().wait()
+
+
+def connect(world: World, ranks: tuple[int, ...], beside: Iterable[object]) -> FastGlooLink:
+    """Return the link over `ranks`, as `World.axis` asks for it."""
+    return FastGlooLink(world, ranks, crowded=_crowded(world))
+
+
+def _crowded(world: World) -> bool:
+    """Whether all ranks are on this host, and more than it has cores; the same on every rank.
+
+    Cores of the host, not those that this process may use: a launcher may have given each rank its
+    own, and the ranks must agree.
+    """
+    return world.size > (os.cpu_count() or 1) and world.witness.all_on_this_host()

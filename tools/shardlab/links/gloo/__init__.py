@@ -1,1 +1,0 @@
-"""Collectives over gloo, made of exchanges or by way of one rank."""
