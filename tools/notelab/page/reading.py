@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _DIAGRAM_ID = re.compile(r"^%%\s*id:\s*(\S+)\s*$")
+_COMMENT = re.compile(r"\s*%%(?!\{)")
 _MERMAID = re.compile(r"^(?:\{\s*)?\.?mermaid(?![\w-])", re.IGNORECASE)
 _DRAWN_IN_DIAGRAM = re.compile(
     r"@\{[^}@]*\bimg[\"']?\s*:|<(?:img|image|svg)\b|\burl\(", re.IGNORECASE
@@ -178,7 +179,7 @@ class _Walk:
         text = block.content
         first = text.split("\n", 1)[0].strip()
         named = _DIAGRAM_ID.match(first)
-        drawn = [line for line in text.split("\n") if line.strip() and not _is_comment(line)]
+        drawn = [line for line in text.split("\n") if line.strip() and not _COMMENT.match(line)]
         row = (block.map[0] if block.map else 0) + 2
         self.diagrams.append(Diagram(named[1] if named else "", text, row, len(drawn)))
         for found in _DRAWN_IN_DIAGRAM.finditer(text):
@@ -217,10 +218,6 @@ def _within(piece: str, offset: int, row: int, length: int) -> Span:
     row += piece.count("\n", 0, offset)
     column = offset - piece.rfind("\n", 0, offset)
     return Span(row, column, row, column + length)
-
-
-def _is_comment(line: str) -> bool:
-    return line.lstrip().startswith("%%") and not line.lstrip().startswith("%%{")
 
 
 def _block_span(block: "Token") -> Span:
