@@ -35,14 +35,16 @@ class WatchedAxis(Axis):
         world: this rank's.
         name: what a flight is called, from the collective's kind, input and result.
         waits: called with True before a wait and False after it.
-        link: as in `World.axis`.
+        link: as in `World.axis`; over gloo "fast-gloo" unless given.
     """
 
     def __init__(
         self, world: World, name: Callable[[str, Tensor, Tensor], str],
         waits: Callable[[bool], None], *, link: str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(world, "data", tuple(range(world.size)), link or world.link)
+        if link is None:  # over gloo the way that the bench measures; its works can be watched
+            link = "fast-gloo" if world.backend == "gloo" else world.link
+        super().__init__(world, "data", tuple(range(world.size)), link)
         self.flights: list[Flight] = []
         self._called = name
         self._waits = waits
