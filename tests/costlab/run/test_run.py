@@ -14,11 +14,10 @@ import pytest
 
 from costlab.publish import summary
 from costlab.record import samples
-from costlab.record.disturbed import said
+from costlab.record.foreign_load import Watched, said
 from costlab.record.names import Name
 from costlab.record.result import Load, Metric, Result, ResultError, Section, load, save
 from costlab.record.settings import Settings
-from costlab.record.watch import Watched
 from costlab.run import launch
 from costlab.run.progress import Silent
 from costlab.run.run import Run

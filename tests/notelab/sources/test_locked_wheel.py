@@ -17,7 +17,7 @@ from notelab.memo import Memo
 from notelab.report import text
 from notelab.sources.answers import Found, Source, SourceError, Unreachable, Wheel
 from notelab.sources.blob import blob_id
-from notelab.sources.git.remote import Remote
+from notelab.sources.git.fetch import Remote
 from notelab.sources.library import Library
 from notelab.sources.store import Store
 from tests.notelab.scratch import UPSTREAM, Scratch

@@ -12,8 +12,8 @@ import pytest
 
 from notelab.sources.answers import Absent, Found, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
+from notelab.sources.git.fetch import check_url
 from notelab.sources.git.reach import Reach
-from notelab.sources.git.remote import check_url
 from notelab.sources.library import Library
 from notelab.sources.store import Store
 from tests.notelab.scratch import git

@@ -8,7 +8,7 @@ import pytest
 
 from notelab.sources.answers import Absent, Found, Offered, Source, SourceError, Unreachable
 from notelab.sources.blob import blob_id
-from notelab.sources.git.remote import Remote
+from notelab.sources.git.fetch import Remote
 from notelab.sources.index import address, published
 from notelab.sources.kept import MINUTES, Kept
 from notelab.sources.library import Library

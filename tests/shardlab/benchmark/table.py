@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from costlab.record.disturbed import said
+from costlab.record.foreign_load import said
 from costlab.record.result import Load
 from tests.shardlab.benchmark.protocol import Case
 from tests.shardlab.benchmark.provenance import ROOT

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from costlab.record.watch import Watch
+from costlab.record.foreign_load import Watch
 from shardlab.comm import World
 from shardlab.pipeline.action import Backward, Forward
 from shardlab.pipeline.run import run

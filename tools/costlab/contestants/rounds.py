@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import torch
 
+from costlab.record.foreign_load import Watch, Watched
 from costlab.record.result import Load
-from costlab.record.watch import Watch, Watched
 from shardlab.comm import World
 
 # One training step; returns its loss, or None on a rank that takes no part.

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from rich.table import Table
 
-from costlab.record.disturbed import said
+from costlab.record.foreign_load import said
 from costlab.record.names import family_of, parse
 from costlab.record.provenance import MACHINE
 from costlab.record.quantity import shown

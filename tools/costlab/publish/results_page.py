@@ -11,7 +11,7 @@ from costlab.publish.figures.figures import FIGURES, FOLDER
 from costlab.publish.results_tables import TABLES
 from costlab.publish.tabulated import Table
 from costlab.record import quantity
-from costlab.record.disturbed import said
+from costlab.record.foreign_load import said
 from costlab.record.result import Metric, Result, Section, load
 from costlab.record.whose import OWNERS
 from costlab.record.whose import whose as belongs

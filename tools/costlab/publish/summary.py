@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from costlab.record import options
-from costlab.record.disturbed import said
+from costlab.record.foreign_load import said
 from costlab.record.names import Name, Wanted
 from costlab.record.quantity import count, shown, size_name, spread, written
 from costlab.record.result import Load, Metric, Result, ResultError, load

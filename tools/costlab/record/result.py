@@ -77,7 +77,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What else ran while some rounds were measured (`watch.py`).
+    """What else ran while some rounds were measured (`foreign_load.py`).
 
     Args:
         rounds: that were measured; of them

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from costlab.record import options, samples
+from costlab.record.foreign_load import Watched
 from costlab.record.result import Load, Metric, Result, ResultError, Section, save
 from costlab.record.settings import Settings
 from costlab.record.statistic import over_launches
-from costlab.record.watch import Watched
 from costlab.run import launch, torchrun
 from costlab.run.launch import LaunchError
 from costlab.run.progress import Display

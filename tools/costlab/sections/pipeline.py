@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from costlab.contestants import bubble, tutor
 from costlab.contestants import schedulers as contestants
 from costlab.contestants.rounds import Rounds, measuring
+from costlab.record.foreign_load import Watch
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
-from costlab.record.watch import Watch
 from costlab.sections.plan import Plan
 from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import World

@@ -187,7 +187,7 @@ class Library:
     def _remotes(self) -> "Remotes":
         with self._making:
             if self._made is None:
-                from notelab.sources.git.remote import Remote
+                from notelab.sources.git.fetch import Remote
                 from notelab.sources.index.published import Published
                 from notelab.sources.kept import Kept
                 from notelab.sources.remotes import Remotes

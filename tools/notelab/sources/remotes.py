@@ -4,7 +4,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from notelab.sources.answers import Answers, Offered, Source, SourceError, UnknownCommitError
-from notelab.sources.git.remote import Remote
+from notelab.sources.git.fetch import Remote
 from notelab.sources.in_time import begin
 from notelab.sources.index.published import Published
 from notelab.sources.kept import Kept

@@ -23,12 +23,12 @@ from collections.abc import Callable, Generator, Iterator
 
 import torch
 
+from costlab.record.foreign_load import Watch
 from costlab.record.names import call
 from costlab.record.provenance import cores
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.record.statistic import middle, of_calls, percentile
-from costlab.record.watch import Watch
 from costlab.sections.collectives import carrier
 from costlab.sections.collectives.operation import ITEM, OPERATIONS, Operation, elements
 from costlab.sections.collectives.point import MIDDLING, MODES, Buffers, Point, finishing, points_of

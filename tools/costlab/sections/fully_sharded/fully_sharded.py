@@ -30,11 +30,11 @@ from costlab.contestants import fsdp as contestants
 from costlab.contestants import tutor
 from costlab.contestants.fsdp import Training
 from costlab.contestants.rounds import Rounds, Step, measuring
+from costlab.record.foreign_load import Watch
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.record.statistic import percentile
-from costlab.record.watch import Watch
 from costlab.sections import beside_sweep
 from costlab.sections.beside_sweep import Calls
 from costlab.sections.breakdown import replay, watched

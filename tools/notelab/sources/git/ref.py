@@ -4,7 +4,7 @@ import re
 
 from notelab.sources.answers import Source, SourceError, is_commit
 from notelab.sources.git.command import GitCommand
-from notelab.sources.git.remote import Remote, host_of
+from notelab.sources.git.fetch import Remote, host_of
 
 _REF = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._/+@-]{0,199}$")
 _SHORT = re.compile(r"^[0-9a-f]{4,39}$")

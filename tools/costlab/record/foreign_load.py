@@ -20,8 +20,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from costlab.record.disturbed import said
+from costlab.record.quantity import per_cent
 from costlab.record.result import Load
+from costlab.record.words import Words, words
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -33,6 +34,10 @@ SHARE = 0.05  # of the cores' time
 RESOLUTION = 0.04
 _STAT, _PRESSURE = Path("/proc/stat"), Path("/proc/pressure/cpu")
 _KINDS = (0, 1, 2, 7)  # user, nice, system and steal, in a line of /proc/stat
+BUSY = words("disturbed.busy")
+DROPPED = words("disturbed.dropped")
+CLEAN = words("disturbed.clean")
+UNWATCHED = words("disturbed.unwatched")
 T = TypeVar("T")
 
 
@@ -194,3 +199,20 @@ def of_hosts(rows: Sequence[Sequence[float]]) -> Round:
         there = max(cores) * max(seconds)
         found.append(Round(there, max(worked) - sum(own), max(waited)))
     return max(found, key=lambda one: one.foreign / one.there)
+
+
+def said(load: Load) -> Words:
+    """Return one line about some rounds."""
+    words = CLEAN
+    if load.unwatched:
+        words = UNWATCHED
+    if load.dropped:
+        words = DROPPED
+    if load.spoiled:
+        words = BUSY
+    share = load.foreign / load.there if load.there else 0.0
+    facts = {
+        "rounds": load.rounds, "dropped": load.dropped, "spoiled": load.spoiled,
+        "unwatched": load.unwatched, "share": per_cent(share), "most": per_cent(load.most),
+    }  # fmt: skip
+    return Words(words.en.format(**facts), words.es.format(**facts))
