@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -42,28 +42,23 @@ class TorchLink:
         """All-reduce contiguous `x` into `out`, which may be `x`."""
         if out is not x:
             out.copy_(x)
-        work: Work = dist.all_reduce(out, _OPS[op], self.group, async_op=True)
-        return work
+        return cast("Work", dist.all_reduce(out, _OPS[op], self.group, async_op=True))
 
     def start_all_gather(self, x: Tensor, out: Tensor, prompt: bool = False) -> Work:
         """All-gather contiguous `x` into `out`."""
-        work: Work = dist.all_gather_single(out, x, self.group, async_op=True)
-        return work
+        return cast("Work", dist.all_gather_single(out, x, self.group, async_op=True))
 
     def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
-        work: Work = dist.reduce_scatter_single(out, x, _OPS[op], self.group, async_op=True)
-        return work
+        return cast("Work", dist.reduce_scatter_single(out, x, _OPS[op], self.group, async_op=True))
 
     def start_all_to_all(self, x: Tensor, out: Tensor) -> Work:
         """Exchange equal pieces of dim 0."""
-        work: Work = dist.all_to_all_single(out, x, group=self.group, async_op=True)
-        return work
+        return cast("Work", dist.all_to_all_single(out, x, group=self.group, async_op=True))
 
     def start_broadcast(self, out: Tensor, source: int) -> Work:
         """Broadcast `out` of rank `source`, in place."""
-        work: Work = dist.broadcast(out, group=self.group, group_src=source, async_op=True)
-        return work
+        return cast("Work", dist.broadcast(out, group=self.group, group_src=source, async_op=True))
 
     def start_send(self, x: Tensor, to: int, tag: int) -> Work:
         """Send contiguous `x`."""
