@@ -92,7 +92,12 @@ class TorchLink:
         dist.barrier(self.group)
 
     def close(self) -> None:
-        """Do nothing: the world destroys its groups."""
+        """Let go of the group, which the world destroys.
+
+        Its threads end when nobody holds it, and a model holds its axes: at the interpreter's own
+        end, a thread that still had a tensor to let go of would abort the process.
+        """
+        self.group = None
 
 
 class _Timed:

@@ -1,0 +1,42 @@
+"""A rank that left its world keeps none of torch's threads, whatever still holds an axis."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RANK = """
+import os, sys, torch
+import torch.distributed as dist
+from shardlab.comm import World
+
+store, rank, link = dist.FileStore(sys.argv[1], 2), int(sys.argv[2]), sys.argv[3]
+with World.join(store=store, rank=rank, size=2, backend="gloo", link=link) as world:
+    axes = [world.axis("tensor", [0, 1]), world.axis("data", [0, 1])]
+    for axis in axes:
+        axis.all_reduce(torch.ones(4))
+tasks = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
+print(*sorted(name.strip() for name in tasks if "gloo" in name))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's /proc")
+@pytest.mark.parametrize("link", ["torch", "fast-gloo"])
+def test_who_left_has_no_thread_that_could_outlive_the_interpreter(
+    tmp_path: Path, link: str
+) -> None:
+    """A thread that lets go of a tensor while Python ends would abort the process."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, tmp_path / "store", str(rank), link],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    said = [rank.communicate(timeout=240)[0].strip() for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert said == ["", ""]
