@@ -24,18 +24,26 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+COUNTED = tuple(
+    f"tests/costlab/{where}" for where in ("judge/", "publish/", "sections/test_counts.py")
+)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Under `pytest -n 2`, keep together what shares slow things; other files go one by one.
 
-    shardlab's tests share their pools of workers, the site's its build and the browser. (xdist's
-    own groups, `--dist loadgroup`, are lost on pytest 9.2.)
+    shardlab's tests share their pools of workers, the site's its build and the browser, the judge's
+    and the pages' what two and four ranks count. (xdist's own groups, `--dist loadgroup`, are
+    lost on pytest 9.2.)
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByRoom(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
+            if file.startswith(COUNTED):
+                return "counted"
             room = file.split("/")[1]
             return room if room in ("shardlab", "site") else file
 
