@@ -35,7 +35,7 @@ test-env: ## set up all that the tests need
 check: check-env ## prove the workbook's notes (the main job)
 	@$(IN) notelab check
 
-test: test-env ## run every test
+test: test-env ## run the tests
 	@$(IN) pytest -n 2 --durations 12 --durations-min 2
 
 bench: ## measure this machine, judge the claims (tools/bench)

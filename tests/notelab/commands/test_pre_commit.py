@@ -94,6 +94,7 @@ def test_a_pin_of_another_name_and_a_note_that_is_gone_are_seen_too(hooked: Scra
     assert "N501" in refused.stdout + refused.stderr
 
 
+@pytest.mark.ci
 @pytest.mark.network
 def test_any_repository_can_use_the_hook_from_a_clone_of_this_one(scratch: Scratch) -> None:
     pre_commit = BIN / "pre-commit"

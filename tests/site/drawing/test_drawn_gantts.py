@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-import pytest
-
-from tests.site.drawing.drawn import WIDTHS, Drawings
+from tests.site.drawing.drawn import EACH, Drawings
 
 # How many milliseconds one is, in the source and on the axis.
 SOURCE = {"x": 1, "X": 1000}
@@ -64,8 +62,7 @@ class Axis:
         return self.place + (time - self.origin) * self.scale
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("language", ["en", "es"])
+@EACH
 def test_each_task_starts_and_ends_where_its_source_says(
     drawings: Drawings, language: str, width: int
 ) -> None:
@@ -81,8 +78,7 @@ def test_each_task_starts_and_ends_where_its_source_says(
                 assert abs(axis.at(time) - place) < PIXELS, (page, task, time, place)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("language", ["en", "es"])
+@EACH
 def test_a_tracks_name_stands_beside_its_bars_not_on_them(
     drawings: Drawings, language: str, width: int
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.site.drawing.drawn import SCHEMES, WIDTHS, Drawings
+from tests.site.drawing.drawn import EACH, SCHEMES, Drawings
 from tests.site.reader import Reader
 
 SMALLEST = 11.0  # px on the screen, whatever the drawing was shrunk by
@@ -23,8 +23,7 @@ def over(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("language", ["en", "es"])
+@EACH
 def test_every_letter_is_large_whole_and_stands_out(
     drawings: Drawings, language: str, width: int, scheme: str
 ) -> None:
@@ -40,8 +39,7 @@ def test_every_letter_is_large_whole_and_stands_out(
     assert looked_at > 100
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("language", ["en", "es"])
+@EACH
 def test_no_words_of_a_diagram_lie_over_others(
     drawings: Drawings, language: str, width: int
 ) -> None:

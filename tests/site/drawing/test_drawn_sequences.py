@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
-from tests.site.drawing.drawn import WIDTHS, Drawings
+from tests.site.drawing.drawn import EACH, Drawings
 
 _ACTOR = re.compile(r"^\s*participant (\w+) as (.+)$", re.MULTILINE)
 _MESSAGE = re.compile(r"^\s*(\w+)->>(\w+): (.+)$", re.MULTILINE)
 ARROWHEAD = 6  # px that a line ends before the one whom it reaches
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("language", ["en", "es"])
+@EACH
 def test_each_message_goes_from_and_to_whom_its_source_says(
     drawings: Drawings, language: str, width: int
 ) -> None:
