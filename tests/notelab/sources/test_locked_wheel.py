@@ -146,7 +146,7 @@ def test_an_index_that_gives_no_hash_is_said_to(
     said: list[str] = []
     library = Library(Store(tmp_path / "cache"), {}, progress=said.append)
     assert isinstance(library.read(genuine, {PATH: None})[PATH], Found)
-    assert said == [f"the index gives no hash for {WHEEL}: only its RECORD was compared"]
+    assert said[-1:] == [f"the index gives no hash for {WHEEL}: only its RECORD was compared"]
 
 
 def test_a_wheel_on_disk_is_hashed_whole(
