@@ -24,9 +24,10 @@ def drawn(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text("utf-8") for path in figures.write(result(*metrics), folder)}
 
 
-def test_each_figure_is_drawn_in_light_and_dark(tmp_path: Path) -> None:
+def test_each_figure_is_drawn_in_light_and_dark_in_both_languages(tmp_path: Path) -> None:
     found = drawn(tmp_path)
-    assert set(found) == {f"{stem}-{s}.svg" for stem in figures.FIGURES for s in ("light", "dark")}
+    stems = [f"{stem}{language}" for stem in figures.FIGURES for language in ("", "-es")]
+    assert set(found) == {f"{stem}-{s}.svg" for stem in stems for s in ("light", "dark")}
     for name, text in found.items():
         paper = LIGHT.paper if name.endswith("-light.svg") else DARK.paper
         assert f"fill: {paper}" in text and 'role="img"' in text and "aria-label=" in text
@@ -49,15 +50,18 @@ def test_text_stays_text_in_the_readers_own_font(tmp_path: Path) -> None:
     text = found["speed-up-light.svg"]
     assert "crosses at 180</text>" in text and "hidden size</text>" in text
     assert "gather</text>" in found["overlap-dark.svg"]
+    assert "cruza en 180</text>" in found["speed-up-es-light.svg"]
+    assert "aceleración sobre" in found["speed-up-es-light.svg"]
+    assert "speed-up" not in found["speed-up-es-light.svg"]
     for one in found.values():
         families = re.findall(r"font(?:-family)?: ([^;\"]*)", one)
         assert families and all("system-ui" in family for family in families)
 
 
 def test_what_a_result_lacks_is_not_drawn_and_an_older_drawing_goes(tmp_path: Path) -> None:
-    assert len(drawn(tmp_path)) == 6
+    assert len(drawn(tmp_path)) == 12
     left = figures.write(result(*step(128, "gloo", 0.8)), tmp_path)
-    assert {path.name for path in left} == {"speed-up-light.svg", "speed-up-dark.svg"}
+    assert len(left) == 4 and all(path.name.startswith("speed-up-") for path in left)
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(
         path.name for path in left
     )
@@ -65,7 +69,7 @@ def test_what_a_result_lacks_is_not_drawn_and_an_older_drawing_goes(tmp_path: Pa
 
 def test_one_link_and_one_size_are_enough_to_draw(tmp_path: Path) -> None:
     one = points()[0]
-    assert len(figures.write(result(one), tmp_path)) == 2
+    assert len(figures.write(result(one), tmp_path)) == 4
 
 
 def test_sizes_are_named_far_enough_apart_to_be_read_and_the_largest_always() -> None:
@@ -100,7 +104,7 @@ def flight() -> dict[str, Metric]:
 def test_what_is_in_flight_together_is_drawn_side_by_side_never_over_one_another() -> None:
     for metrics in (flight(), load(LAB / "results/reference.json").metrics()):
         with figure(LIGHT, width=7.2, height=3.4) as (_, axes):
-            assert draw_overlap.draw(axes, LIGHT, metrics)
+            assert draw_overlap.draw(axes, LIGHT, metrics, figures.said("en"))
             bars = [bar.get_bbox() for bar in axes.patches]
         assert len(bars) == len(draw_overlap.spans(metrics))
         for one, two in combinations(bars, 2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -183,8 +184,10 @@ def test_every_row_says_its_n(book: Path) -> None:
 
 
 def test_figures_stand_in_light_and_dark_where_the_result_has_them(book: Path) -> None:
-    text = (book / "RESULTS.es.md").read_text("utf-8")
-    for stem in ("all-reduce", "speed-up", "overlap"):
+    pages = ("RESULTS.md", "RESULTS.es.md")
+    for page_name, shown in product(pages, ("all-reduce", "speed-up", "overlap")):
+        text = (book / page_name).read_text("utf-8")
+        stem = f"{shown}-es" if ".es." in page_name else shown
         assert f"(figures/{stem}-light.svg#gh-light-mode-only)" in text
         assert f"(figures/{stem}-dark.svg#gh-dark-mode-only)" in text
         assert (book / "figures" / f"{stem}-dark.svg").is_file()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from costlab.publish import page
-from costlab.publish.figures.figures import FIGURES, FOLDER
+from costlab.publish.figures.figures import FIGURES, FOLDER, named
 from costlab.publish.results_tables import TABLES
 from costlab.publish.tabulated import Table
 from costlab.record import quantity
@@ -59,7 +59,8 @@ def text(result: Result, lab: Path, language: str) -> str:
         language: "en" or "es".
     """
     drawn = [stem for stem in FIGURES if (lab / FOLDER / f"{stem}-light.svg").is_file()]
-    files = [f"{FOLDER}/{stem}-{shade}.svg" for stem in drawn for shade in ("light", "dark")]
+    stems = [named(stem, language) for stem in drawn]
+    files = [f"{FOLDER}/{stem}-{shade}.svg" for stem in stems for shade in ("light", "dark")]
     left = {
         name: metric for name, metric in result.metrics().items() if metric.name.topic != _DRAWN
     }
@@ -85,7 +86,7 @@ def _section(
         "tables": [table for table in tables if table],
         "figures": [
             {
-                "stem": f"{FOLDER}/{stem}",
+                "stem": f"{FOLDER}/{named(stem, language)}",
                 "alternative": one.alternative.of(language),
                 "caption": one.caption.of(language),
             }

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from costlab.publish.figures.draw_all_reduce import MARKS, NAMES
-from costlab.publish.figures.plotting import Shade
+from costlab.publish.figures.draw_all_reduce import MARKS
+from costlab.publish.figures.plotting import Say, Shade
 from costlab.record.names import Name, Wanted
 from costlab.record.quantity import shown
 from costlab.record.result import Metric
@@ -42,7 +42,7 @@ def lines(metrics: Mapping[str, Metric]) -> dict[str, Points]:
     return {line: sorted(found[line], key=lambda point: point[0]) for line in order}
 
 
-def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
+def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], say: Say) -> bool:
     """Draw a line a link, and one process' threads; tell whether there was any."""
     drawn = lines(metrics)
     if not drawn:
@@ -51,23 +51,23 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric]) -> bool:
     axes.axhline(1, color=shade.ink, linewidth=1)
     axes.axhline(IDEAL, color=shade.ink, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.6)
     axes.annotate(
-        "twice as fast: nothing but compute", (every[0], IDEAL), (0, 4),
+        say("twice"), (every[0], IDEAL), (0, 4),
         textcoords="offset points", fontsize=9, alpha=0.8,
     )  # fmt: skip
     for place, (line, points) in enumerate(drawn.items()):
-        _line(axes, shade.series[place], MARKS[place], line, points)
+        colour = shade.series[place]
+        _line(axes, colour, MARKS[place], _named(line, say), points, dashed=line == THREADS)
         crossover = Name("tp", "crossover", code="shardlab", link=line)
-        _crossover(axes, shade, shade.series[place], metrics.get(crossover.id))
+        _crossover(axes, shade, colour, metrics.get(crossover.id), say)
     axes.set_xscale("log", base=2)
     axes.set_xticks(every, [f"{size:,}" for size in every])
-    axes.set_xlabel("hidden size")
-    device = "".join(sorted({f", on a {whose(one).device}" for one in _every(drawn)}))
-    axes.set_ylabel(f"speed-up over one process, one thread{device}".removesuffix(", on a "))
+    axes.set_xlabel(say("hidden"))
+    devices = sorted({whose(one).device for one in _every(drawn)} - {""})
+    axes.set_ylabel(say("speed-up") + "".join(say("on").format(device=one) for one in devices))
     axes.set_ylim(0, max(IDEAL * 1.12, axes.get_ylim()[1]))
     if TUTOR in every:
         axes.annotate(
-            "the grammar tutor", (TUTOR, 0), (5, 5), textcoords="offset points", fontsize=9,
-            alpha=0.8,
+            say("tutor"), (TUTOR, 0), (5, 5), textcoords="offset points", fontsize=9, alpha=0.8,
         )  # fmt: skip
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
     axes.legend(loc="lower right")
@@ -78,21 +78,23 @@ def _every(drawn: Mapping[str, Points]) -> list[Metric]:
     return [metric for points in drawn.values() for _, metric in points]
 
 
-def _line(axes: Any, colour: str, mark: str, line: str, points: Points) -> None:
+def _named(line: str, say: Say) -> str:
+    return say("as-many-threads") if line == THREADS else say("two-ranks").format(link=say(line))
+
+
+def _line(axes: Any, colour: str, mark: str, label: str, points: Points, *, dashed: bool) -> None:
     values = np.array([one.value for _, one in points])
     low = np.array([one.low if one.low is not None else one.value for _, one in points])
     high = np.array([one.high if one.high is not None else one.value for _, one in points])
-    threads = line == THREADS
     axes.errorbar(
         [size for size, _ in points], values,
         yerr=[np.maximum(values - low, 0), np.maximum(high - values, 0)], marker=mark,
-        linestyle=(0, (5, 2)) if threads else "-", color=colour, markersize=6, linewidth=1.8,
-        elinewidth=1.2, zorder=3,
-        label="one process, as many threads" if threads else f"two ranks, {NAMES.get(line, line)}",
+        linestyle=(0, (5, 2)) if dashed else "-", color=colour, markersize=6, linewidth=1.8,
+        elinewidth=1.2, zorder=3, label=label,
     )  # fmt: skip
 
 
-def _crossover(axes: Any, shade: Shade, colour: str, metric: Metric | None) -> None:
+def _crossover(axes: Any, shade: Shade, colour: str, metric: Metric | None, say: Say) -> None:
     if metric is None:
         return
     axes.plot(
@@ -100,6 +102,6 @@ def _crossover(axes: Any, shade: Shade, colour: str, metric: Metric | None) -> N
         markeredgecolor=colour, markeredgewidth=2, zorder=4,
     )  # fmt: skip
     axes.annotate(
-        f"crosses at {shown(metric)}", (metric.value, 1), (8, -16),
+        say("crosses").format(size=shown(metric)), (metric.value, 1), (8, -16),
         textcoords="offset points", color=colour, fontsize=9.5,
     )  # fmt: skip

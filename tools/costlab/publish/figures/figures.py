@@ -8,15 +8,17 @@ overlap      one fully sharded step: what rank 0 computes, and what it communica
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from costlab.publish import page
 from costlab.publish.figures import draw_all_reduce, draw_overlap, draw_speedup
-from costlab.publish.figures.plotting import SHADES, Shade, figure, svg
+from costlab.publish.figures.plotting import SHADES, Say, Shade, figure, svg
 from costlab.record.result import Metric, Result
-from costlab.record.words import Words, words
+from costlab.record.words import Words, texts, words
 
 FOLDER = "figures"
 Metrics = Mapping[str, Metric]
@@ -28,7 +30,7 @@ class Drawing(msgspec.Struct, frozen=True):
     section: str
     alternative: Words
     caption: Words
-    draw: Callable[[Any, Shade, Metrics], bool]
+    draw: Callable[[Any, Shade, Metrics, Say], bool]
     height: float = 4.6
 
 
@@ -64,9 +66,9 @@ def write(result: Result, lab: Path) -> list[Path]:
     metrics = result.metrics()
     written = []
     for stem, one in FIGURES.items():
-        for shade in SHADES:
-            path = lab / FOLDER / f"{stem}-{shade.name}.svg"
-            drawn = _drawn(one, shade, metrics)
+        for language, shade in product(page.LANGUAGES, SHADES):
+            path = lab / FOLDER / f"{named(stem, language)}-{shade.name}.svg"
+            drawn = _drawn(one, shade, metrics, language)
             if drawn:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(drawn, "utf-8")
@@ -76,7 +78,19 @@ def write(result: Result, lab: Path) -> list[Path]:
     return written
 
 
-def _drawn(one: Drawing, shade: Shade, metrics: Metrics) -> str:
+def named(stem: str, language: str) -> str:
+    """Return what a figure's files are called in a language, up to their shade."""
+    return stem if language == page.LANGUAGES[0] else f"{stem}-{language}"
+
+
+def said(language: str) -> Say:
+    """Return what gives a figure its words in a language; a name without any stays as it is."""
+    known = texts("figures")
+    return lambda name: known[name].of(language) if name in known else name
+
+
+def _drawn(one: Drawing, shade: Shade, metrics: Metrics, language: str) -> str:
     """Return a figure's SVG, or nothing where the result lacks what it shows."""
     with figure(shade, width=7.2, height=one.height) as (made, axes):
-        return svg(made, one.alternative.en) if one.draw(axes, shade, metrics) else ""
+        drawn = one.draw(axes, shade, metrics, said(language))
+        return svg(made, one.alternative.of(language)) if drawn else ""

@@ -80,4 +80,4 @@ def svg(made: Figure, title: str) -> str:
     return re.sub(r"(<svg [^>]*)>", rf'\1 role="img" aria-label="{title}">', text, count=1)
 
 
-Draw = Callable[[Any, Shade], None]
+Say = Callable[[str], str]  # a word of the figures, in the reader's language
