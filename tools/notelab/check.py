@@ -88,7 +88,8 @@ class _Rules:
         self._originals = {one.page.path: one for one in book.views if not one.page.original}
         self._diagrams = diagrams
         gathered = book.evidence.gathered()
-        self._pinned = constraints.Pinned(file for file in gathered if file.state is State.PROVED)
+        proved = (file for file in gathered if file.state is State.PROVED)
+        self._pinned = constraints.Pinned(proved, book.views)
         self.citations = Judge(book, bench.memo.shelf(book.lab.root))
         self.numbers = Numbers(book.lab)
 

@@ -1,5 +1,6 @@
 """The cited files of a lab: their bytes where a provider had them, else what the lock knows."""
 
+from array import array
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from hashlib import sha256
@@ -40,7 +41,7 @@ class CitedFile(msgspec.Struct):
     provider: str = ""
     lines: list[bytes] = []
     structure: Callable[[], Outline] | None = None
-    runs: frozenset[int] = frozenset()
+    runs: "array[int]" = msgspec.field(default_factory=lambda: array("Q"))
     near: list[str] = []
     reasons: list[str] = []
     disputed: str = ""
@@ -207,14 +208,14 @@ class Evidence:
         self._memo.put("outline", key, msgspec.msgpack.encode(made))
         return made
 
-    def _runs(self, found: Found) -> frozenset[int]:
+    def _runs(self, found: Found) -> "array[int]":
         key = key_of(code_version(), found.blob)
         kept = self._memo.get("runs", key)
         if kept is None:
             text = found.data.decode("utf-8", "replace")
             kept = tokens.packed(tokens.run_hashes(tokens.of_source(text)))
             self._memo.put("runs", key, kept)
-        return frozenset(tokens.unpacked(kept))
+        return tokens.unpacked(kept)
 
 
 def _stronger(known: LockedFile | None, found: Found) -> str:

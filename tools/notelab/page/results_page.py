@@ -53,14 +53,15 @@ def of_text(text: str, folder: Path) -> Results:
     values: dict[str, list[str]] = {}
     stale, seals, rest = [], [], []
     for row, line in enumerate(text.split("\n"), start=1):
-        if seal := _SELF.match(line):
+        if "<a" in line:
+            for found in _ROW.finditer(line):
+                values.setdefault(found[1], []).extend(_VALUE.findall(line))
+        comment = line.startswith("<!--")
+        if comment and (seal := _SELF.match(line)):
             seals.append(seal[1])
         else:
             rest.append(line)
-        for found in _ROW.finditer(line):
-            values.setdefault(found[1], []).extend(_VALUE.findall(line))
-        made = _INPUT.match(line)
-        if made and not _matches(folder, made[1], made[2]):
+        if comment and (made := _INPUT.match(line)) and not _matches(folder, made[1], made[2]):
             stale.append((made[1], row))
     generated = is_generated(text)
     edited = generated and seals != [sha256("\n".join(rest).encode()).hexdigest()]

@@ -1,5 +1,6 @@
 """N6xx: what a note must not hold: pasted source, drawn images."""
 
+from array import array
 from collections.abc import Iterable, Iterator
 
 from notelab.book.evidence import CitedFile
@@ -12,16 +13,19 @@ from notelab.report.finding import Finding
 class Pinned:
     """The pinned files whose text is at hand, to compare pages with."""
 
-    def __init__(self, files: Iterable[CitedFile]) -> None:
-        """Pool what the files hold: nearly every page shares nothing with any of them."""
-        self._files = list(files)
-        self._pool = frozenset[int]().union(*(file.runs for file in self._files))
+    def __init__(self, files: Iterable[CitedFile], views: Iterable[View]) -> None:
+        """Leave out the files that share nothing with any of the pages: nearly all."""
+        pages = frozenset[int]().union(*(_runs(view) for view in views))
+        self._files = [file for file in files if not pages.isdisjoint(file.runs)]
 
-    def sharing(self, runs: frozenset[int]) -> list[CitedFile]:
+    def sharing(self, view: View) -> list[CitedFile]:
         """Return the files that have a run of tokens in common with a page."""
-        if self._pool.isdisjoint(runs):
-            return []
-        return [file for file in self._files if not file.runs.isdisjoint(runs)]
+        own = frozenset(_runs(view)) if self._files else frozenset()
+        return [file for file in self._files if not own.isdisjoint(file.runs)]
+
+
+def _runs(view: View) -> "array[int]":
+    return tokens.unpacked(view.note.runs if view.note else b"")
 
 
 def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
@@ -37,8 +41,7 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
             f"the page draws with {image.kind}",
             expected="mermaid, and nothing else that draws",
         )
-    own = frozenset(tokens.unpacked(view.note.runs))
-    for file in pinned.sharing(own):
+    for file in pinned.sharing(view):
         yield from _pasted(view, file)
 
 
