@@ -89,8 +89,9 @@ class _Rules:
         self._diagrams = diagrams
         gathered = book.evidence.gathered()
         proved = (file for file in gathered if file.state is State.PROVED)
-        self._pinned = constraints.Pinned(proved, book.views)
-        self.citations = Judge(book, bench.memo.shelf(book.lab.root))
+        shelf = bench.memo.shelf(book.lab.root)
+        self._pinned = constraints.Pinned(proved, shelf)
+        self.citations = Judge(book, shelf)
         self.numbers = Numbers(book.lab)
 
     def findings(self, one: View) -> Iterator[Finding]:

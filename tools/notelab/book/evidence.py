@@ -1,6 +1,5 @@
 """The cited files of a lab: their bytes where a provider had them, else what the lock knows."""
 
-from array import array
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from hashlib import sha256
@@ -41,7 +40,7 @@ class CitedFile(msgspec.Struct):
     provider: str = ""
     lines: list[bytes] = []
     structure: Callable[[], Outline] | None = None
-    runs: "array[int]" = msgspec.field(default_factory=lambda: array("Q"))
+    runs: Callable[[], frozenset[int]] = frozenset  # of its tokens, for who looks for a paste
     near: list[str] = []
     reasons: list[str] = []
     disputed: str = ""
@@ -193,7 +192,7 @@ class Evidence:
             structure=lambda: self._memo.once(
                 "outline", f"{path} {answer.blob}", lambda: self._outline(path, answer)
             ),
-            runs=self._memo.once("runs", answer.blob, lambda: self._runs(answer)),
+            runs=lambda: self._memo.once("runs", answer.blob, lambda: self._runs(answer)),
         )
 
     def _outline(self, path: str, found: Found) -> Outline:
@@ -208,14 +207,14 @@ class Evidence:
         self._memo.put("outline", key, msgspec.msgpack.encode(made))
         return made
 
-    def _runs(self, found: Found) -> "array[int]":
+    def _runs(self, found: Found) -> frozenset[int]:
         key = key_of(code_version(), found.blob)
         kept = self._memo.get("runs", key)
         if kept is None:
             text = found.data.decode("utf-8", "replace")
             kept = tokens.packed(tokens.run_hashes(tokens.of_source(text)))
             self._memo.put("runs", key, kept)
-        return tokens.unpacked(kept)
+        return frozenset(tokens.unpacked(kept))
 
 
 def _stronger(known: LockedFile | None, found: Found) -> str:

@@ -111,7 +111,6 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
     diagrams: list[Diagram]
     numbers: list[NumberLink]
     images: list[Image]
-    runs: bytes
     unread: list[Unread]
     waivers: list[Waiver]
     hidden: list[Hidden]

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from notelab.page import admonition, embedded_html, front_matter, hidden, tokens, waiver
+from notelab.page import admonition, embedded_html, front_matter, hidden, waiver
 from notelab.page.citation import Citation, Span, in_plain_text
 from notelab.page.inline import (
     Inline,
@@ -48,7 +48,6 @@ def read(text: str) -> Note:
     blocks = parser.parse(body)
     walk = _Walk(blocks, body.split("\n"))
     walk.run()
-    runs = tokens.packed(tokens.run_hashes(token for token, _ in tokens.of_page(text)))
     return Note(
         front=front,
         words=walk.words,
@@ -58,7 +57,6 @@ def read(text: str) -> Note:
         diagrams=walk.diagrams,
         numbers=walk.numbers,
         images=walk.images,
-        runs=runs,
         unread=unread,
         waivers=list(waiver.of_page(blocks, walk.lines)),
         hidden=hidden.found_in(text),

@@ -1,10 +1,10 @@
 """N6xx: what a note must not hold: pasted source, drawn images."""
 
-from array import array
 from collections.abc import Iterable, Iterator
 
 from notelab.book.evidence import CitedFile
 from notelab.book.view import View
+from notelab.memo import Shelf, key_of
 from notelab.page import results_page, tokens
 from notelab.page.citation import Span
 from notelab.report.finding import Finding
@@ -13,19 +13,21 @@ from notelab.report.finding import Finding
 class Pinned:
     """The pinned files whose text is at hand, to compare pages with."""
 
-    def __init__(self, files: Iterable[CitedFile], views: Iterable[View]) -> None:
-        """Leave out the files that share nothing with any of the pages: nearly all."""
-        pages = frozenset[int]().union(*(_runs(view) for view in views))
-        self._files = [file for file in files if not pages.isdisjoint(file.runs)]
+    def __init__(self, files: Iterable[CitedFile], shelf: Shelf) -> None:
+        """Compare nothing yet; the pages that share nothing with these files are remembered."""
+        self._files, self._shelf = list(files), shelf
+        self._blobs = key_of(*(file.blob for file in self._files))
 
-    def sharing(self, view: View) -> list[CitedFile]:
+    def sharing(self, text: str) -> list[CitedFile]:
         """Return the files that have a run of tokens in common with a page."""
-        own = frozenset(_runs(view)) if self._files else frozenset()
-        return [file for file in self._files if not own.isdisjoint(file.runs)]
-
-
-def _runs(view: View) -> "array[int]":
-    return tokens.unpacked(view.note.runs if view.note else b"")
+        key = key_of(text, self._blobs)
+        if self._shelf.get("own words", key) is not None:
+            return []
+        own = frozenset(tokens.run_hashes(token for token, _ in tokens.of_page(text)))
+        found = [file for file in self._files if not own.isdisjoint(file.runs())]
+        if not found:
+            self._shelf.put("own words", key, b"")
+        return found
 
 
 def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
@@ -41,7 +43,7 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
             f"the page draws with {image.kind}",
             expected="mermaid, and nothing else that draws",
         )
-    for file in pinned.sharing(view):
+    for file in pinned.sharing(view.text):
         yield from _pasted(view, file)
 
 
