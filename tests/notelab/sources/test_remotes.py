@@ -222,7 +222,7 @@ def test_where_nothing_can_be_kept_everything_is_asked_and_nothing_fails(
     library = Library(Store(tmp_path / "cache"), {}, progress=said.append)
     assert isinstance(_read(library, PATH, blob_id(DATA)), Found)
     assert isinstance(_read(library, "trial/three.py", "a" * 40), Unreachable)
-    assert ["cannot be written" in line for line in said] == [True]
+    assert sum("cannot be written" in line for line in said) == 1
 
 
 def test_a_no_counts_for_some_minutes_and_never_from_the_future(tmp_path: Path) -> None:

@@ -11,12 +11,17 @@ RANK = """
 import os, sys, torch
 import torch.distributed as dist
 from shardlab.comm import World
+from shardlab.proofs.ledger import Ledger
 
 store, rank, link = dist.FileStore(sys.argv[1], 2), int(sys.argv[2]), sys.argv[3]
 with World.join(store=store, rank=rank, size=2, backend="gloo", link=link) as world:
     axes = [world.axis("tensor", [0, 1]), world.axis("data", [0, 1])]
+    weight = torch.nn.Parameter(torch.ones(4))
     for axis in axes:
-        axis.all_reduce(torch.ones(4))
+        weight.grad = axis.all_reduce(torch.ones(4))
+        with Ledger():
+            axis.all_reduce(torch.ones(4))
+    torch.optim.AdamW([weight]).step()
 tasks = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
 print(*sorted(name.strip() for name in tasks if "gloo" in name))
 """

@@ -9,6 +9,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+# Its default arguments keep whatever group there is when it is first imported, which would be at
+# the first step of an optimizer: with its threads, to the interpreter's end.
+import torch.distributed.nn.functional
+
 
 class Groups:
     """torch's process groups over ranks of the default one, each made once, by its members alone.
