@@ -25,7 +25,14 @@ from sitelab.citations.card import Highlighted
 from sitelab.citations.cited import Cited
 from sitelab.drawing import formulas, mermaid_scripts
 from sitelab.katex import Formulas
-from sitelab.pages import allowed_html, edit_links, plain_title, untranslated, workbook_pages
+from sitelab.pages import (
+    allowed_html,
+    edit_links,
+    gate,
+    plain_title,
+    untranslated,
+    workbook_pages,
+)
 from sitelab.pages.rendered import Renderings
 from sitelab.pages.repository_links import RepositoryLinks
 from sitelab.theme import content_policy, search_index, theme_faults
@@ -111,7 +118,8 @@ def _declare(files: Files, config: MkDocsConfig) -> Files:
         if files.get_file_from_path(uri) is not None:
             raise PluginError(f"docs/{uri} hides {uri}: two pages would have the same place")
         files.append(File(uri, config.docs_dir, config.site_dir, config.use_directory_urls))
-    for lab in sorted(workbook_pages.labs_outside_nav(pages, config.nav)):
+    ours = [uri for uri in pages if not gate.answers(uri, config)]
+    for lab in sorted(workbook_pages.labs_outside_nav(ours, config.nav)):
         _log.info("%s is not in mkdocs.yml's nav: its pages are built, and no menu lists them", lab)
         for page in files:
             if page.src_uri.startswith(f"{lab}/"):
@@ -160,7 +168,9 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     """Clean the page of what could run, draw its formulas, make its citations alive."""
     language = str(config.theme["language"])
     plain_title.make_plain(page)
-    html = allowed_html.cleaned(html)
+    if gate.answers(page.file.src_uri, config):
+        page.meta["search"] = {"exclude": True}
+    html = gate.unsearched(allowed_html.cleaned(html))
     html, wrong = formulas.drawn(html, _formulas.draw, language=language)
     for fault in wrong:
         _log.warning(
