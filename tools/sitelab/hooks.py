@@ -19,13 +19,14 @@ from mkdocs.utils import get_relative_url
 from mkdocs_autorefs import AutorefsExtension
 
 from notelab.mermaid import BUNDLE
+from notelab.recall.cards import Card
 from sitelab import katex
 from sitelab.citations import cited, live_citations
 from sitelab.citations.card import Highlighted
 from sitelab.citations.cited import Cited
 from sitelab.drawing import formulas, mermaid_scripts
 from sitelab.katex import Formulas
-from sitelab.pages import allowed_html, edit_links, gate, plain_title, yours
+from sitelab.pages import allowed_html, edit_links, gate, plain_title, recall_cards, yours
 from sitelab.pages.rendered import Renderings
 from sitelab.pages.repository_links import RepositoryLinks
 from sitelab.pages.site_pages import SitePages
@@ -43,6 +44,7 @@ _renderings = Renderings()
 _templates = CompiledTemplates()
 _search_entries = SearchEntries()
 _held: dict[str, str] = {}
+_cards: dict[Path, list[Card]] = {}
 _pages = SitePages()
 
 
@@ -84,8 +86,11 @@ def on_pre_build(config: MkDocsConfig) -> None:
     plugin: Any = config.plugins["i18n"]
     if plugin.building:
         return  # another language of the same build
+    bench = cited.offline_bench()
     _citations.clear()
-    _citations.update(cited.by_page(_root(config)))
+    _citations.update(cited.by_page(_root(config), bench))
+    _cards.clear()
+    _cards.update(recall_cards.by_page(_root(config), list(plugin.all_languages), bench))
 
 
 def _root(config: MkDocsConfig) -> Path:
@@ -154,7 +159,9 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         _log.warning(
             "Doc file '%s' has a formula that can't be drawn: %s", page.file.src_uri, fault
         )
-    citations = _citations.get(Path(page.file.abs_src_path or "").resolve())
+    place = Path(page.file.abs_src_path or "").resolve()
+    html = recall_cards.told(html, _cards.get(place, []))
+    citations = _citations.get(place)
     if not citations:
         return html
     return live_citations.linked(
