@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import termios
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -79,6 +81,26 @@ def test_a_card_is_asked_shown_graded_and_written_down(learner: Learner) -> None
     assert "\nright\n" in said
     assert [(one["card"], one["grade"]) for one in learner.reviews()] == [(OWN, 3), (SIZE, 4)]
     assert "2 answered, 0 left, of 2 cards; next in" in said
+
+
+def test_at_a_terminal_a_key_is_enough(learner: Learner) -> None:
+    ours, theirs = os.openpty()
+    process = learner.started("--limit", "1", stdin=theirs)
+    assert process.stdout
+    for prompt, key in [("any key", b" "), ("4 easy", b"2")]:
+        said = ""
+        while prompt not in said:
+            letter = process.stdout.read(1)
+            assert letter, said
+            said += letter
+        until = time.monotonic() + 120
+        while termios.tcgetattr(theirs)[3] & termios.ICANON:  # until a key alone will do
+            assert time.monotonic() < until
+        os.write(ours, key)
+    assert "1 answered, 1 left" in process.communicate(timeout=120)[0]
+    assert learner.reviews()[0]["grade"] == 2
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_a_card_that_was_answered_is_asked_again_only_when_it_is_due(learner: Learner) -> None:
