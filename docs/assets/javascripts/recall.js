@@ -42,8 +42,8 @@
 
   function keep(card, grade) {
     const kept = history(); // anew: another tab may have written
-    const days = GRADES[grade]((kept[card.dataset.card] || {}).days || 0);
-    kept[card.dataset.card] = { days, due: Date.now() + days * DAY, evidence: card.dataset.evidence };
+    const days = GRADES[grade]((kept[card.dataset.recall] || {}).days || 0);
+    kept[card.dataset.recall] = { days, due: Date.now() + days * DAY, evidence: card.dataset.evidence };
     try {
       localStorage.setItem(KEPT, JSON.stringify(kept));
     } catch { /* a browser that keeps nothing: the card works all the same */ }
@@ -51,7 +51,7 @@
   }
 
   function show(card) {
-    const known = history()[card.dataset.card];
+    const known = history()[card.dataset.recall];
     if (!known) return;
     const days = Math.ceil((known.due - Date.now()) / DAY);
     const stale = known.evidence !== card.dataset.evidence;
@@ -133,7 +133,7 @@
     });
   }
 
-  for (const card of document.querySelectorAll("details.question[data-card]")) {
+  for (const card of document.querySelectorAll("details.question[data-recall]")) {
     graded(card);
     if (card.dataset.value) asking(card);
     show(card);

@@ -87,7 +87,7 @@ WORDS = {
 
 def test_a_typed_number_is_checked_before_the_answer_shows(reader: Reader) -> None:
     right, wrong, later = WORDS[reader.page.locator("html").get_attribute("lang") or ""]
-    card = reader.page.locator("details.question[data-card$='#gathered']")
+    card = reader.page.locator("details.question[data-recall$='#gathered']")
     body = card.locator("> p:not(.recall-verdict)").first
     card.locator("summary").click()
     assert card.locator("input").is_visible() and not body.is_visible()
@@ -108,7 +108,7 @@ def test_a_typed_number_is_checked_before_the_answer_shows(reader: Reader) -> No
 
 def test_a_grade_is_remembered_until_the_card_is_due(reader: Reader) -> None:
     later = WORDS[reader.page.locator("html").get_attribute("lang") or ""][2]
-    name = "details.question[data-card$='#latency']"
+    name = "details.question[data-recall$='#latency']"
     reader.page.locator(f"{name} summary").click()
     reader.page.locator(f"{name} .recall-grades button").nth(2).click()
     reader.page.reload(wait_until="load")
@@ -140,8 +140,8 @@ def test_an_open_card_can_be_read_and_fits_the_screen(
     page = reader.page
     reader.painted(scheme)
     for name in ("latency", "gathered"):
-        page.locator(f"details.question[data-card$='#{name}'] summary").click()
-    card = page.locator("details.question[data-card$='#gathered']")
+        page.locator(f"details.question[data-recall$='#{name}'] summary").click()
+    card = page.locator("details.question[data-recall$='#gathered']")
     answer(reader, card, "7 GB")
     reader.until("() => document.getAnimations().length === 0")
     page.evaluate(axe)

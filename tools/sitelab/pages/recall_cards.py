@@ -37,7 +37,7 @@ def told(html: str, cards: Sequence[Card]) -> str:
 
 
 def _opened(card: Card) -> str:
-    said = {"card": card.id, "evidence": card.evidence}
+    said = {"recall": card.id, "evidence": card.evidence}
     if card.number:
         said |= {"value": str(card.number.value), "unit": card.number.unit}
     return "<details" + "".join(f' data-{key}="{escape(value)}"' for key, value in said.items())
