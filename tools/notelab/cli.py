@@ -1,4 +1,4 @@
-"""The command line: `shardbook check · explain · fetch · pin · lock · cite · show`.
+"""The command line: `shardbook check · explain · fetch · pin · lock · cite · show · recall`.
 
 Heavy modules are imported inside the commands that need them: `check` on one note answers in about
 a tenth of a second, and it is run on every commit.
@@ -8,16 +8,14 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
 from notelab import __version__
 from notelab.errors import NotelabError
+from notelab.recall.command import recall
 from notelab.report.terminal import FAULT, colour, say, write
-
-if TYPE_CHECKING:
-    pass
 
 FINDINGS = 1
 
@@ -60,6 +58,8 @@ def _fail(message: str, hint: str) -> NoReturn:
 def cli() -> None:
     """Prove reading notes: every citation at its pin, every number, every diagram."""
 
+
+cli.add_command(recall)
 
 _mirror = click.option(
     "--mirror",
