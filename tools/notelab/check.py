@@ -10,6 +10,7 @@ from notelab.book import view
 from notelab.book.evidence import CitedFile, State
 from notelab.book.view import View
 from notelab.book.workbook import Bench, Workbook, open_labs
+from notelab.lab import pins
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.finding import TOP, Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
@@ -138,7 +139,7 @@ def _unresolvable(book: Workbook) -> Iterable[Finding]:
                 f"the pin of `{name}` is no commit of its source",
                 expected="a commit that the source has",
                 found=reason,
-                help=f"write it with `shardbook pin {name} REF`",
+                help=f"write it with `{pins.command_for(pin)}`",
             )
 
 

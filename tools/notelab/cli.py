@@ -8,16 +8,14 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
 from notelab import __version__
+from notelab.commands.options import lab_option, mirror_option, offline_option, paths_argument
 from notelab.errors import NotelabError
 from notelab.report.terminal import FAULT, colour, say, write
-
-if TYPE_CHECKING:
-    pass
 
 FINDINGS = 1
 
@@ -61,27 +59,8 @@ def cli() -> None:
     """Prove reading notes: every citation at its pin, every number, every diagram."""
 
 
-_mirror = click.option(
-    "--mirror",
-    "mirrors",
-    multiple=True,
-    metavar="NAME=DIR",
-    help="Read source NAME from a clone on disk, bare or not (also: SHARDBOOK_MIRROR_NAME).",
-)
-_offline = click.option(
-    "--offline", is_flag=True, help="Ask no remote: store, mirrors and installed packages only."
-)
-_lab = click.option(
-    "--lab",
-    "lab_folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The lab's folder, where several have the source.",
-)
-_paths = click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-
-
 @cli.command()
-@_paths
+@paths_argument
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json", "github", "sarif"]),
@@ -89,8 +68,8 @@ _paths = click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
     show_default=True,
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print findings only, and no summary.")
-@_mirror
-@_offline
+@mirror_option
+@offline_option
 def check(
     paths: tuple[Path, ...],
     output_format: str,
@@ -135,14 +114,14 @@ def explain(rule: str | None, language: str) -> None:
 
 
 @cli.command()
-@_paths
+@paths_argument
 @click.option(
     "--worktree",
     type=click.Path(path_type=Path),
     help="Lay a source's pinned tree out in this folder, to read.",
 )
 @click.option("--source", help="The source to lay out, where the lab has several.")
-@_mirror
+@mirror_option
 def fetch(
     paths: tuple[Path, ...], worktree: Path | None, source: str | None, mirrors: tuple[str, ...]
 ) -> int:
@@ -168,8 +147,8 @@ def fetch(
 @cli.command()
 @click.argument("source")
 @click.argument("ref")
-@_lab
-@_mirror
+@lab_option
+@mirror_option
 def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]) -> None:
     """Pin SOURCE to REF: write its pin file and the lock.
 
@@ -179,15 +158,16 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
     from notelab.book.opening import open_bench
     from notelab.commands import pinning
 
-    folder = lab_with(source, lab_folder, Path.cwd())
+    typed = f"shardbook pin {source} {ref}"
+    folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
     for line in pinning.pin(folder, source, ref, open_bench(mirrors, anew=True)):
         say(line)
 
 
 @cli.command()
-@_paths
-@_mirror
-@_offline
+@paths_argument
+@mirror_option
+@offline_option
 def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> int:
     """Record in citations.lock whatever resolves; judge nothing."""
     from notelab.book.finding_labs import asked
@@ -205,9 +185,9 @@ def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> in
 @cli.command()
 @click.argument("source")
 @click.argument("symbol")
-@_lab
-@_mirror
-@_offline
+@lab_option
+@mirror_option
+@offline_option
 def cite(
     source: str, symbol: str, lab_folder: Path | None, mirrors: tuple[str, ...], offline: bool
 ) -> int:
@@ -228,9 +208,9 @@ def cite(
 
 @cli.command()
 @click.argument("citation")
-@_lab
-@_mirror
-@_offline
+@lab_option
+@mirror_option
+@offline_option
 @click.option("--context", "-C", type=click.IntRange(0, 200), default=0, help="Lines around.")
 def show(
     citation: str,
