@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from notelab import __version__
+from notelab.commands.learning import new
 from notelab.commands.options import lab_option, mirror_option, offline_option, paths_argument
 from notelab.errors import NotelabError
 from notelab.report.terminal import FAULT, colour, say, write
@@ -57,6 +58,9 @@ def _fail(message: str, hint: str) -> NoReturn:
 @click.version_option(__version__, prog_name="shardbook")
 def cli() -> None:
     """Prove reading notes: every citation at its pin, every number, every diagram."""
+
+
+cli.add_command(new)
 
 
 @cli.command()

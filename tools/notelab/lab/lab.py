@@ -10,6 +10,7 @@ from notelab.errors import NotelabError
 from notelab.lab.lab_file import LabFile, SourceTable, decode, place_of
 from notelab.memo import Memo
 from notelab.rules.codes import RULES
+from notelab.sources.answers import Source
 
 LAB_FILE = "lab.toml"
 _LONGEST_NAME = 240  # file systems have 255 bytes, a translation three characters more
@@ -32,6 +33,18 @@ class Lab(msgspec.Struct, frozen=True):
     def languages(self) -> list[str]:
         """Return the lab's languages; the first is the original."""
         return self.file.lab.languages
+
+    def source(self, name: str, commit: str) -> Source:
+        """Return a source as the providers are asked for it, at a commit."""
+        table = self.sources[name]
+        return Source(
+            name=name,
+            url=table.url,
+            commit=commit,
+            release=table.release or None,
+            wheel=table.wheel or None,
+            own=str(self.root) if table.path else "",
+        )
 
     def closing_heading(self, language: str) -> str:
         """Return the heading that closes a note in `language`, or '' when none is defined."""
@@ -89,8 +102,14 @@ def _check(folder: Path, root: Path, file: LabFile) -> None:
     for name, source in file.sources.items():
         if not _NAME.match(name):
             raise NotelabError(f"{where}: `{name}` cannot name a source; use letters, digits, - _")
+        if source.path and (source.url or source.path != "."):
+            raise NotelabError(
+                f'{where}: sources.{name}.path can only be ".", the repository that the lab is in, '
+                f"in place of a url; found {source.path!r}"
+            )
         try:
-            check_url(source.url)
+            if not source.path:
+                check_url(source.url)
         except NotelabError as fault:
             raise NotelabError(f"{where}: sources.{name}.url: {fault}", hint=fault.hint) from None
         if not _is_file_name(source.pin):
