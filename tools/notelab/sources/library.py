@@ -132,7 +132,9 @@ class Library:
         if found:
             return found
         if source.own:
-            raise SourceError(f"{source.name}: this repository has no tag, branch or commit {ref!r}")
+            raise SourceError(
+                f"{source.name}: this repository has no tag, branch or commit {ref!r}"
+            )
         asked = f"; the mirror {mirror} has no {ref!r}" if mirror else ""
         if self._offline:
             raise SourceError(f"{source.name}: {ref!r} can't be looked up offline{asked}")
