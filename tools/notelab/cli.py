@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from notelab import __version__
-from notelab.commands.learning import new
+from notelab.commands.learning import compare, new
 from notelab.commands.options import lab_option, mirror_option, offline_option, paths_argument
 from notelab.errors import NotelabError
 from notelab.report.terminal import FAULT, colour, say, write
@@ -61,6 +61,7 @@ def cli() -> None:
 
 
 cli.add_command(new)
+cli.add_command(compare)
 
 
 @cli.command()

@@ -1,12 +1,12 @@
-"""The learner's loop on the command line: `shardbook new`."""
+"""The learner's loop on the command line: `shardbook new` and `compare`."""
 
 from pathlib import Path
 
 import click
 
-from notelab.commands.options import mirror_option
+from notelab.commands.options import mirror_option, offline_option
 from notelab.errors import NotelabError
-from notelab.report.terminal import say
+from notelab.report.terminal import say, write
 
 
 @click.command()
@@ -48,3 +48,39 @@ def new(
         lines = starting.about(name, repo, ref, bench, language=language, here=Path.cwd())
     for line in lines:
         say(line)
+
+
+@click.command()
+@click.argument("folder", metavar="[LAB]", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@click.option("--page", is_flag=True, help="Write it as a page of the lab, for the site, too.")
+@mirror_option
+@offline_option
+def compare(
+    folder: Path | None, output_format: str, *, page: bool, mirrors: tuple[str, ...], offline: bool
+) -> None:
+    """Set your choices beside the solution's, once yours are committed.
+
+    Matched, missed, and yours alone: by the lines and symbols that both cite.
+    """
+    import msgspec
+
+    from notelab.book.opening import open_bench
+    from notelab.book.view import shown
+    from notelab.compare import comparing, telling
+
+    bench = open_bench(mirrors, offline=offline)
+    folder = (folder or comparing.lab_to_compare(Path.cwd(), bench)).resolve()
+    found, remarks = comparing.compare(folder, bench)
+    for remark in remarks:
+        say(f"note: {remark}", aside=True)
+    if page:
+        place = telling.write_page(found, folder, bench.lab(folder).languages[0])
+        say(f"wrote {shown(place)}", aside=True)
+    if output_format == "json":
+        told = msgspec.json.format(msgspec.json.encode(telling.data(found)), indent=2).decode()
+        write(f"{told}\n")
+    else:
+        write(telling.text(found))

@@ -28,6 +28,7 @@ class Lab(msgspec.Struct, frozen=True):
     sources: dict[str, SourceTable]
     pins_folder: Path
     places: dict[str, Path]  # where each page that the file names stands
+    solution: list[Path]  # where each page stands that the lab is compared with
 
     @property
     def languages(self) -> list[str]:
@@ -76,7 +77,8 @@ def load(folder: Path, memo: Memo | None = None) -> Lab:
         sources = other.sources
     named = dict.fromkeys([*file.notes, *file.diagrams])
     places = {name: _inside(folder, root, name, f'"{name}"') for name in named}
-    lab = Lab(folder, root, file, sources, pins_folder, places)
+    solution = [_inside(folder, root, name, "lab.solution") for name in file.lab.solution]
+    lab = Lab(folder, root, file, sources, pins_folder, places, solution)
     _check_note_sources(lab)
     return lab
 
