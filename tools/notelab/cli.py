@@ -73,12 +73,15 @@ cli.add_command(compare)
     show_default=True,
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print findings only, and no summary.")
+@click.option("--watch", is_flag=True, help="Check again whenever a file is saved, until Ctrl-C.")
 @mirror_option
 @offline_option
 def check(
+    *,
     paths: tuple[Path, ...],
     output_format: str,
     quiet: bool,
+    watch: bool,
     mirrors: tuple[str, ...],
     offline: bool,
 ) -> int:
@@ -91,16 +94,23 @@ def check(
     from notelab.check import check_labs
     from notelab.report.formats import written
 
+    def once() -> int:
+        bench = open_bench(mirrors, offline=offline)
+        wanted, strays = asked(list(paths), bench.lab)
+        report = check_labs(wanted, bench, unasked=not paths)
+        for stray in strays if not quiet else []:
+            say(f"note: {stray} is no page of a lab; not checked", aside=True)
+        write(written(report, output_format, quiet=quiet))
+        return FINDINGS if report.findings else 0
+
     # A check lives for a second and leaves no cycles worth collecting: not looking for them saves
     # a tenth of its time over a thousand notes.
     gc.disable()
-    bench = open_bench(mirrors, offline=offline)
-    wanted, strays = asked(list(paths), bench.lab)
-    report = check_labs(wanted, bench)
-    for stray in strays if not quiet else []:
-        say(f"note: {stray} is no page of a lab; not checked", aside=True)
-    write(written(report, output_format, quiet=quiet))
-    return FINDINGS if report.findings else 0
+    if watch:
+        from notelab.commands.watching import keep_checking
+
+        return keep_checking(paths, once)
+    return once()
 
 
 @cli.command()

@@ -22,7 +22,7 @@ def lab_to_compare(here: Path, bench: Bench) -> Path:
     if (here / LAB_FILE).is_file():
         return here
     labs = [bench.lab(folder) for folder in default_labs(here)]
-    own = [lab for lab in labs if lab.solution and not set(lab.solution) & set(lab.places.values())]
+    own = [lab for lab in labs if lab.compares]
     if len(own) == 1:
         return own[0].folder
     names = ", ".join(shown(lab.folder) for lab in own)

@@ -47,6 +47,11 @@ class Lab(msgspec.Struct, frozen=True):
             own=str(self.root) if table.path else "",
         )
 
+    @property
+    def compares(self) -> bool:
+        """Tell whether the lab is compared with pages other than its own: a learner's is."""
+        return bool(self.solution) and not set(self.solution) & set(self.places.values())
+
     def closing_heading(self, language: str) -> str:
         """Return the heading that closes a note in `language`, or '' when none is defined."""
         headings = {**_DEFAULT_CLOSINGS, **self.file.lab.closing_heading}

@@ -10,6 +10,8 @@ from notelab.page.note import Cell, Note
 from notelab.report.finding import TOP, Finding
 from notelab.rules import closing, said_commits
 
+_LACKING = ("N1", "N3", "N210", "N212")  # stop conditions, diagrams, a lock that is behind
+
 
 def pin_findings(found: dict[str, Pin]) -> Iterator[Finding]:
     """Judge the pin files."""
@@ -24,6 +26,11 @@ def pin_findings(found: dict[str, Pin]) -> Iterator[Finding]:
                 found=pin.found or "no file",
                 help=f"write it with `{pins.command_for(pin)}`",
             )
+
+
+def is_to_do(lab: Lab, finding: Finding) -> bool:
+    """Tell whether a finding is what a lab in progress lacks, and not what is wrong with it."""
+    return lab.file.lab.in_progress and finding.code.startswith(_LACKING)
 
 
 def page_findings(lab: Lab, view: View, pinned: dict[str, Pin]) -> Iterator[Finding]:
