@@ -23,6 +23,8 @@ COLUMN, WIDTH = 34, 100
 
 # Folders in which nothing speaks for the whole, by path or by name.
 FOLDERS = {
+    ".github": "What a code host runs for a fork.",
+    ".github/workflows": "For a fork, and to be copied.",
     ".ci": "What a pull request must pass.",
     ".ci/lock": "What each layer of the environment is, to the byte.",
     "docs": "What a reader reads; each page stands beside its .es.md, left out here.",
