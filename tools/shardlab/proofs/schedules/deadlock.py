@@ -33,7 +33,7 @@ from shardlab.pipeline.action import (
     parts,
 )
 from shardlab.pipeline.piece import partner
-from shardlab.pipeline.wholeness import check_whole
+from shardlab.proofs.schedules.wholeness import check_whole
 
 Sends = Literal["rendezvous", "buffered"]
 
