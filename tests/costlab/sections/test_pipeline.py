@@ -13,8 +13,7 @@ from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections import pipeline
 from shardlab.comm import World
-from shardlab.pipeline.action import Backward, Forward
-from shardlab.pipeline.timeline import Span
+from shardlab.pipeline.action import Backward, Forward, Span
 
 
 def waiting(world: World, schedule: str) -> list[Metric]:

@@ -59,6 +59,15 @@ Action = Compute | Message | Exchange
 Schedule = list[list[Action]]
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One compute of one stage, from `start` to `end`."""
+
+    action: Compute
+    start: float
+    end: float
+
+
 class ScheduleError(ValueError):
     """A schedule that cannot be built or run; says which stage and which action."""
 

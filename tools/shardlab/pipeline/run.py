@@ -25,12 +25,12 @@ from shardlab.pipeline.action import (
     ScheduleError,
     SendBackward,
     SendForward,
+    Span,
     chunks_in,
     microbatches_in,
     parts,
 )
 from shardlab.pipeline.p2p import PointToPoint
-from shardlab.pipeline.timeline import Span
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Microbatch = tuple[Tensor | None, Tensor | None]
@@ -52,7 +52,8 @@ def run(
     """Run one step of a pipeline; gradients add up in the parameters' `.grad`.
 
     Every stage calls it with the same schedule. A schedule with no backward (`forward_only`) is an
-    evaluation: it builds no graph. A schedule of one's own should pass `deadlock.check` first.
+    evaluation: it builds no graph. A schedule of one's own should pass `check` of
+    proofs/schedules/deadlock.py first.
 
     A micro-batch's graph lives from its forward to its backward. Its output is dropped once sent:
     backward needs the output's place in the graph (`GradientEdge`), not its values. Megatron gets
@@ -74,8 +75,8 @@ def run(
             so that equal micro-batches give the gradient of the mean over the batch, with any
             number of stages, one too. Give 1 for losses that are sums.
         record: gets a span in seconds for each of this stage's computes, without the wait before
-            it; all stages' together make a timeline for `bubble`. Of no use on a GPU, where the
-            clock sees launches only.
+            it; all stages' together make a timeline (proofs/schedules/timeline.py). Of no use on a
+            GPU, where the clock sees launches only.
 
     Returns:
         each micro-batch's loss as `loss` gave it, without graph, on the last stage; elsewhere none.

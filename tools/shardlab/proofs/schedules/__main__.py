@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from shardlab.pipeline.action import Exchange, Schedule, ScheduleError, name
 from shardlab.pipeline.schedule import NAMES, by_name
-from shardlab.pipeline.timeline import bubble, peak_live, simulate
 from shardlab.proofs.schedules import picture
 from shardlab.proofs.schedules.deadlock import check
+from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
