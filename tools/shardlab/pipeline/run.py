@@ -30,7 +30,7 @@ from shardlab.pipeline.action import (
     microbatches_in,
     parts,
 )
-from shardlab.pipeline.p2p import PointToPoint
+from shardlab.pipeline.neighbours import Neighbours
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Microbatch = tuple[Tensor | None, Tensor | None]
@@ -91,7 +91,7 @@ def run(
     _demand_fit(schedule, modules, microbatches, axis)
     like = next((p for module in modules for p in module.parameters()), torch.empty(0))
     actions = schedule[axis.rank]
-    messages = PointToPoint(
+    messages = Neighbours(
         axis,
         actions,
         len(modules),
@@ -145,7 +145,7 @@ class _Stage:
         loss: Loss,
         scale: float,
         trains: bool,
-        messages: PointToPoint,
+        messages: Neighbours,
         record: list[Span] | None,
     ) -> None:
         self.losses: dict[int, Tensor] = {}

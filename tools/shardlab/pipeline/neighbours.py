@@ -1,4 +1,4 @@
-"""One stage's messages in one run: what is on its way out, what on its way in.
+"""What a stage says to those beside it in one run: what is on its way out, what on its way in.
 
 Nothing here waits but for what a compute is about to use. Sends are started and left. Receives are
 started before their turn, each into a tensor of its own, and waited for when they are taken: where
@@ -36,7 +36,7 @@ SENDS = 2
 RECEIVES = 2
 
 
-class PointToPoint:
+class Neighbours:
     """Sends and receives of one stage, all of one shape and dtype.
 
     Not so on a GPU: NCCL runs what one stream is given in order, and a receive posted early would
