@@ -176,6 +176,10 @@ def parsed(arguments: list[str] | None = None) -> Settings:
     return Settings(**vars(known))
 
 
+class Refused(Exception):  # noqa: N818  no fault of the program's
+    """A run that cannot be as it was asked for, found out on every rank alike; says why."""
+
+
 def refused(error: Exception) -> int:
     """Let one rank speak and fail for all; torchrun ends the others, which have nothing to add."""
     if int(os.environ.get("RANK", "0")) != 0:

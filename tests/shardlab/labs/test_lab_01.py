@@ -20,6 +20,7 @@ import torch
 from shardlab.comm import Axis, World
 from shardlab.grid.layout import Layout
 from shardlab.layers.sharding import whole_parameters
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.labs.lab_pages import LANGUAGES, TRAIN, page, run, script, shown, table, write
 from tests.shardlab.pool import Pool
 from tests.shardlab.reference import ReferenceGPT
@@ -220,11 +221,11 @@ def counted(world: World, settings: dict[str, Any]) -> tuple[int, list[Any]] | N
     lab = script(TRAIN)
     trainer = lab.Trainer(lab.Settings(**settings), world)
     trainer.step(0)  # in the first step data ranks also agree on the order of their buckets
-    with trainer.ledger:
+    with Ledger() as ledger:
         trainer.step(1)
     if not trainer.speaks:
         return None
-    return trainer.grid.pipeline.rank, trainer.ledger.entries
+    return trainer.grid.pipeline.rank, ledger.entries
 
 
 def counts_of(pool: Pools) -> dict[tuple[str, int], list[Any]]:

@@ -21,8 +21,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from shardlab.comm.errors import CollectiveError, PeerLostError
 from shardlab.comm.faults import Store as _Store
+from shardlab.comm.pending import CollectiveError, PeerLostError
 
 DTYPES = (
     torch.float32,

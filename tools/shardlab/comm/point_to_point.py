@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torch import Tensor
 
 from shardlab.comm import observed
-from shardlab.comm.errors import says_backend
-from shardlab.comm.pending import Pending, Work
+from shardlab.comm.pending import Pending, Work, says_backend
 
 if TYPE_CHECKING:  # what only a world that checks, or explains, loads
     from shardlab.comm.agreement import Agreement, Announcement

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
-from shardlab.comm.agreement import Agreement
 from shardlab.comm.axis import Axis
 from shardlab.comm.faults import Witness
 from shardlab.comm.groups import Groups, backend_for, rendezvous
 from shardlab.comm.torch_link import TorchLink
+
+if TYPE_CHECKING:
+    from shardlab.comm.agreement import Agreement
 
 
 class World:
@@ -70,8 +72,11 @@ class World:
         self.patience = timeout - grace
         self._groups = Groups(rank, size, backend, self.patience)
         self.witness = Witness(self._store, rank, size, grace=grace)
-        checks = check and backend != "fake"  # there the others never say a word
-        self.agreement = Agreement(self._store, self.patience) if checks else None
+        self.agreement: Agreement | None = None
+        if check and backend != "fake":  # there the others never say a word
+            from shardlab.comm.agreement import Agreement
+
+            self.agreement = Agreement(self._store, self.patience)
 
     @classmethod
     def join(

@@ -25,9 +25,12 @@ from shardlab.pipeline.action import (
     ScheduleError,
     Send,
     chunks_in,
+    feeds,
     name,
+    needs,
+    received,
+    sent,
 )
-from shardlab.pipeline.piece import feeds, needs, received, sent
 
 
 def with_exchanges(orders: Sequence[Sequence[Compute]]) -> Schedule:

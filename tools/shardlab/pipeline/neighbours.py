@@ -24,10 +24,13 @@ from shardlab.pipeline.action import (
     Send,
     SendBackward,
     SendForward,
+    feeds,
     name,
+    partner,
     parts,
+    received,
+    served,
 )
-from shardlab.pipeline.piece import feeds, partner, received, served
 
 # How many sends may be under way before the oldest is waited for. A send keeps its tensor; the
 # receive of the one before the last is long posted, so that this wait is short.

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shardlab.comm.errors import PeerLostError
 from shardlab.comm.faults import Store
+from shardlab.comm.pending import PeerLostError
 from shardlab.links.shared_memory import patience
 from shardlab.links.shared_memory.layout import Layout
 from shardlab.links.shared_memory.mailbox import Message

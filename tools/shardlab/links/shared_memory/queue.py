@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from shardlab.comm.errors import CollectiveError
+from shardlab.comm.pending import CollectiveError
 from shardlab.links.shared_memory.layout import DEPTH, Layout
 from shardlab.links.shared_memory.patience import Bells, Fence
 from shardlab.links.shared_memory.plans import Plan

@@ -30,9 +30,9 @@ from shardlab.pipeline.action import (
     Send,
     chunks_in,
     name,
+    partner,
     parts,
 )
-from shardlab.pipeline.piece import partner
 from shardlab.proofs.schedules.wholeness import check_whole
 
 Sends = Literal["rendezvous", "buffered"]

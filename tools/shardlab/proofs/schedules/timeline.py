@@ -18,8 +18,8 @@ from shardlab.pipeline.action import (
     chunks_in,
     computes,
     name,
+    needs,
 )
-from shardlab.pipeline.piece import needs
 
 Timeline = list[list[Span]]
 
