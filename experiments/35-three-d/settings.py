@@ -115,11 +115,6 @@ class Settings:
                 f"--fsdp with --pp {self.pp}: each stage would gather its parameters for each "
                 "micro-batch anew; choose --pp 1 (it goes with --tp), or leave --fsdp"
             )
-        if self.save or self.load:
-            raise ValueError(
-                "--save and --load are for runs without --fsdp: these checkpoints hold slices over "
-                "the tensor axis, not flat shards over the data axis"
-            )
 
 
 HELP = {

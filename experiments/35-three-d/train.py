@@ -141,13 +141,13 @@ class Trainer:
     def load(self, folder: str) -> None:
         """Go on from a checkpoint of any grid."""
         with self.checkpoints() as checkpoint:
-            whole = {"model": self.model, "optimizer": self.optimizer, "grid": self.grid}
+            whole = {"model": self.stage, "optimizer": self.optimizer, "grid": self.grid}
             self.first_step = int(checkpoint.load(folder, **whole)["step"])
 
     def save(self, folder: str, step: int) -> None:
         """Write a checkpoint that says `step` comes next."""
         with self.checkpoints() as checkpoint:
-            whole = {"model": self.model, "optimizer": self.optimizer, "grid": self.grid}
+            whole = {"model": self.stage, "optimizer": self.optimizer, "grid": self.grid}
             checkpoint.save(folder, **whole, record={"step": step})
 
     @contextmanager

@@ -28,18 +28,20 @@ class CheckpointError(RuntimeError):
     """A checkpoint that cannot be written, read, or used for this model; says what to do."""
 
 
-class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A box of a tensor.
 
     Attributes:
-        file: where it lies, below the checkpoint's folder, under the tensor's name.
+        file: where it lies, below the checkpoint's folder.
         offset: where it begins in the whole tensor.
         shape: how large it is.
+        key: what it is called in the file, if not as the tensor: a file may hold several boxes.
     """
 
     file: str
     offset: tuple[int, ...]
     shape: tuple[int, ...]
+    key: str = ""
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
