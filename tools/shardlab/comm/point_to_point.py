@@ -20,7 +20,6 @@ class Ranks(Protocol):
 
     rank: int
     backend: str
-    wide_sums: bool
     witness: Witness
     agreement: Agreement | None
 

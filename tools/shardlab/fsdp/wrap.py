@@ -66,7 +66,6 @@ def build(
     axes: tuple[Axis, Axis],
     precision: MixedPrecision,
     group: Group | None,
-    op: str,
 ) -> Unit:
     """Cut the parameters in `slots` along the first of `axes`; return the unit they make.
 
@@ -90,7 +89,7 @@ def build(
         )
         flats.append(flat)
         if flat.shard_f.requires_grad:
-            gradients.append(FlatGradient(flat, replicate, precision.of_gradients(own), op))
+            gradients.append(FlatGradient(flat, replicate, precision.of_gradients(own)))
     unit = Unit(name, module, flats, gradients, slots)
     for flat in flats:
         module.register_parameter(flat.name.rpartition(".")[2], flat.shard_f)
