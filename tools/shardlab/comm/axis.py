@@ -7,6 +7,7 @@ axis of one rank nothing is sent, and the input itself comes back.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import observed
-from shardlab.comm.pending import Pending
+from shardlab.comm.pending import CollectiveError, Pending
 from shardlab.comm.point_to_point import PointToPoint, Ranks
 
 _OPS = ("sum", "mean", "max")
@@ -181,7 +182,23 @@ class Axis(PointToPoint):
     def agree(self, doing: str) -> None:
         """Where the world checks, refuse ranks that don't all come here with the same words."""
         if self._agreement:
-            self._agreement.demand_same(self, doing)
+            self.demand_same(doing)
+
+    def demand_same(self, said: str) -> None:
+        """Gather what every rank says; raise on each rank unless it is the same.
+
+        Raises:
+            CollectiveError: names the ranks that say something else, and what this one says.
+        """
+        mine = torch.tensor([zlib.crc32(said.encode())])
+        words = torch.empty(self.size, dtype=mine.dtype)
+        self.gather_small(mine, words)
+        others = [rank for rank, word in zip(self.ranks, words, strict=True) if word != mine]
+        if others:
+            raise CollectiveError(
+                f"the ranks of {self._place} do different things, which would meet as if they were "
+                f"the same: ranks {others} not what this one does, {said}"
+            )
 
     def _piece(self, kind: str, x: Tensor) -> int:
         if x.dim() == 0 or x.shape[0] % self.size:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,9 +16,6 @@ from shardlab.comm.axis import Axis
 from shardlab.comm.faults import Witness
 from shardlab.comm.groups import Groups, backend_for, rendezvous
 from shardlab.comm.torch_link import TorchLink
-
-if TYPE_CHECKING:
-    from shardlab.comm.agreement import Agreement
 
 
 class World:
@@ -69,11 +66,10 @@ class World:
         self.patience = timeout - grace
         self._groups = Groups(rank, size, backend, self.patience)
         self.witness = Witness(self._store, rank, size, grace=grace)
-        self.agreement: Agreement | None = None
+        self.agreement: Any = None
         if check and backend != "fake":  # there the others never say a word
-            from shardlab.comm.agreement import Agreement
-
-            self.agreement = Agreement(self._store, self.patience)
+            proof = import_module("shardlab.proofs.agreement")
+            self.agreement = proof.Agreement(self._store, self.patience)
 
     @classmethod
     def join(
