@@ -22,7 +22,7 @@ from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole
 from shardlab.training import checkpoint
 from shardlab.training.checkpoint import CheckpointError
-from shardlab.training.checkpoint.index import Entry, Piece, check, merge, overlap
+from shardlab.training.checkpoint.index import Piece, StoredTensor, check, merge, overlap
 
 CONFIG = GPTConfig(layers=4, hidden=8, heads=4, kv_heads=4, ffn=8, vocab=10, sequence=4)
 DROPPING = replace(CONFIG, dropout=0.5)
@@ -387,19 +387,19 @@ def test_boxes_overlap_where_they_share_elements() -> None:
 
 def test_pieces_must_make_up_the_whole_once() -> None:
     halves = (piece(0, (0, 0), (2, 3)), piece(1, (2, 0), (2, 3)))
-    check("w", Entry("float32", (4, 3), halves))
-    check("n", Entry("float32", (), (piece(0, (), ()),)))
+    check("w", StoredTensor("float32", (4, 3), halves))
+    check("n", StoredTensor("float32", (), (piece(0, (), ()),)))
     with pytest.raises(CheckpointError, match=r"w .* has 6 of its 12 elements"):
-        check("w", Entry("float32", (4, 3), halves[:1]))
+        check("w", StoredTensor("float32", (4, 3), halves[:1]))
     with pytest.raises(CheckpointError, match="elements twice"):
-        check("w", Entry("float32", (4, 3), (*halves, piece(2, (1, 1), (2, 1)))))
+        check("w", StoredTensor("float32", (4, 3), (*halves, piece(2, (1, 1), (2, 1)))))
     with pytest.raises(CheckpointError, match="outside it"):
-        check("w", Entry("float32", (3, 3), halves))
+        check("w", StoredTensor("float32", (3, 3), halves))
 
 
 def test_ranks_that_disagree_about_a_tensor_write_no_index() -> None:
-    one = {"w": Entry("float32", (4, 3), (piece(0, (0, 0), (2, 3)),))}
-    other = {"w": Entry("float32", (5, 3), (piece(1, (2, 0), (3, 3)),))}
+    one = {"w": StoredTensor("float32", (4, 3), (piece(0, (0, 0), (2, 3)),))}
+    other = {"w": StoredTensor("float32", (5, 3), (piece(1, (2, 0), (3, 3)),))}
     with pytest.raises(CheckpointError, match="ranks disagree about w"):
         merge([one, other])
     with pytest.raises(CheckpointError, match="has 6 of its 12 elements"):

@@ -20,10 +20,10 @@ from shardlab.comm import Axis
 from shardlab.fsdp.flat.gradient import FlatGradient
 from shardlab.fsdp.flat.parameter import FlatParameter
 from shardlab.fsdp.mixed_precision import MixedPrecision
-from shardlab.fsdp.unit import Slot, Unit
+from shardlab.fsdp.unit import Place, Unit
 
 Group = Callable[[str, nn.Parameter], Hashable]
-Assigned = dict[str, tuple[nn.Module, list[Slot]]]
+Assigned = dict[str, tuple[nn.Module, list[Place]]]
 
 
 def assign(root: nn.Module, chosen: Iterable[nn.Module]) -> Assigned:
@@ -54,14 +54,14 @@ def assign(root: nn.Module, chosen: Iterable[nn.Module]) -> Assigned:
                 raise ValueError(_two_owners(first, (owner, name)))
             if (id(module), attribute) not in filled:
                 filled.add((id(module), attribute))
-                units[owner][1].append(Slot(module, attribute, name, parameter))
+                units[owner][1].append(Place(module, attribute, name, parameter))
     return units
 
 
 def build(
     name: str,
     module: nn.Module,
-    slots: list[Slot],
+    slots: list[Place],
     *,
     axes: tuple[Axis, Axis],
     precision: MixedPrecision,

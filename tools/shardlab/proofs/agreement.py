@@ -21,7 +21,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from shardlab.comm.faults import Store as _Store
+from shardlab.comm.faults import Store
 from shardlab.comm.pending import CollectiveError, PeerLostError
 
 DTYPES = (
@@ -87,7 +87,7 @@ def _describe(row: Tensor) -> str:
     return f"{what}{name}{shape[:dims] if dims <= DIMS else f'[{elements} elements]'}{extra}"
 
 
-class Store(_Store, Protocol):
+class ForgettingStore(Store, Protocol):
     """A store that can forget, too."""
 
     def delete_key(self, key: str) -> bool:
@@ -102,7 +102,7 @@ class Agreement:
         timeout: seconds to wait for the other end.
     """
 
-    def __init__(self, store: Store, timeout: float) -> None:
+    def __init__(self, store: ForgettingStore, timeout: float) -> None:
         self._store = store
         self._timeout = timeout
         self._count: Counter[tuple[tuple[int, ...], int, int, int]] = Counter()
@@ -143,7 +143,14 @@ class Announcement:
     """One end's word on a message, and the wait for the other's."""
 
     def __init__(
-        self, store: Store, place: str, axis: str, ends: tuple[int, int], tag: int, *, sent: bool
+        self,
+        store: ForgettingStore,
+        place: str,
+        axis: str,
+        ends: tuple[int, int],
+        tag: int,
+        *,
+        sent: bool,
     ) -> None:
         self._store = store
         self._keys = (f"{place}/sent", f"{place}/expected")[:: 1 if sent else -1]

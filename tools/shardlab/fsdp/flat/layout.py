@@ -21,7 +21,7 @@ from typing import NamedTuple
 ALIGNMENT = 8  # elements
 
 
-class Piece(NamedTuple):
+class ShardPiece(NamedTuple):
     """The part of one parameter that lies in one rank's shard.
 
     Attributes:
@@ -74,13 +74,13 @@ class FlatLayout:
         ends = [0] + [at + prod(s) for at, s in zip(self.offsets, self.shapes, strict=True)]
         return [(end, start) for end, start in zip(ends, starts, strict=True) if end < start]
 
-    def pieces(self, rank: int) -> Iterator[Piece]:
+    def pieces(self, rank: int) -> Iterator[ShardPiece]:
         """Yield what rank `rank` holds of each parameter, leaving out those it holds nothing of."""
         low, high = rank * self.shard_numel, (rank + 1) * self.shard_numel
         for index, (at, shape) in enumerate(zip(self.offsets, self.shapes, strict=True)):
             start, stop = max(at, low), min(at + prod(shape), high)
             if start < stop:
-                yield Piece(index, start - low, stop - low, start - at)
+                yield ShardPiece(index, start - low, stop - low, start - at)
 
 
 def _up(number: int, multiple: int) -> int:

@@ -47,7 +47,7 @@ from shardlab.training.checkpoint.held import (
     room_for_optimizer,
     settings,
 )
-from shardlab.training.checkpoint.index import CheckpointError, Entry, Index
+from shardlab.training.checkpoint.index import CheckpointError, Index, StoredTensor
 from shardlab.training.checkpoint.parts import Held, gpt_of
 
 if TYPE_CHECKING:
@@ -191,13 +191,15 @@ def _together(whole: Axis, doing: str, device: torch.device) -> Iterator[None]:
         raise CheckpointError(f"ranks {failed} could not {doing}; the errors there say why")
 
 
-def _gather(mine: dict[str, Entry], whole: Axis, device: torch.device) -> list[dict[str, Entry]]:
+def _gather(
+    mine: dict[str, StoredTensor], whole: Axis, device: torch.device
+) -> list[dict[str, StoredTensor]]:
     """Return what every rank wrote, as JSON through one padded all-gather."""
     content = msgspec.json.encode(mine)
     lengths = whole.all_gather(torch.tensor([len(content)], device=device)).tolist()
     row = torch.frombuffer(bytearray(content.ljust(max(lengths))), dtype=torch.uint8).to(device)
     rows = whole.all_gather(row).view(whole.size, -1).cpu()
-    kind = dict[str, Entry]
+    kind = dict[str, StoredTensor]
     return [
         msgspec.json.decode(bytes(rows[i, :n].numpy()), type=kind) for i, n in enumerate(lengths)
     ]

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
-from shardlab.training.checkpoint.index import CheckpointError, Entry
+from shardlab.training.checkpoint.index import CheckpointError, StoredTensor
 from shardlab.training.checkpoint.parts import Held, Part, parts_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Room:
 
 
 def room_for_optimizer(
-    optimizer: Optimizer, parts: Sequence[Part], tensors: Mapping[str, Entry]
+    optimizer: Optimizer, parts: Sequence[Part], tensors: Mapping[str, StoredTensor]
 ) -> Room:
     """Make room for the state that a checkpoint has of what this rank keeps."""
     saved: dict[str, list[str]] = {}
@@ -125,7 +125,7 @@ def room_for_optimizer(
     return room
 
 
-def _dtype(path: str, entry: Entry) -> torch.dtype:
+def _dtype(path: str, entry: StoredTensor) -> torch.dtype:
     dtype = getattr(torch, entry.dtype, None)
     if not isinstance(dtype, torch.dtype):
         raise CheckpointError(f"{path} has dtype {entry.dtype!r}, which torch does not know")

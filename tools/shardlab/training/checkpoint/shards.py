@@ -12,13 +12,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from shardlab.training.checkpoint.index import CheckpointError, Entry, Index, Piece, overlap
+from shardlab.training.checkpoint.index import CheckpointError, Index, Piece, StoredTensor, overlap
 from shardlab.training.checkpoint.parts import Held
 
 INDEX = "index.json"
 
 
-def write(folder: Path, rank: int, held: Sequence[Held]) -> dict[str, Entry]:
+def write(folder: Path, rank: int, held: Sequence[Held]) -> dict[str, StoredTensor]:
     """Write this rank's pieces to a file in `folder`, to the disk; return what it holds.
 
     Raises:
@@ -27,13 +27,13 @@ def write(folder: Path, rank: int, held: Sequence[Held]) -> dict[str, Entry]:
     file = folder / f"rank-{rank:05}.safetensors"
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, torch.Tensor] = {}
-    entries: dict[str, Entry] = {}
+    entries: dict[str, StoredTensor] = {}
     for box in (box for box in held if box.writes):
         dtype, shape = dtype_name(box.tensor.dtype), tuple(box.tensor.shape)
-        known = entries.get(box.name, Entry(dtype, box.shape, ()))
+        known = entries.get(box.name, StoredTensor(dtype, box.shape, ()))
         key = f"{box.name}#{len(known.pieces)}" if known.pieces else ""
         piece = Piece(f"{folder.name}/{file.name}", box.offset, shape, key)
-        entries[box.name] = Entry(dtype, box.shape, (*known.pieces, piece))
+        entries[box.name] = StoredTensor(dtype, box.shape, (*known.pieces, piece))
         # A clone: safetensors refuses tensors that share memory, as views into one buffer do.
         tensors[key or box.name] = box.tensor.cpu().clone(memory_format=torch.contiguous_format)
     save_file(tensors, file)
