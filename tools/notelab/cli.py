@@ -1,4 +1,4 @@
-"""The command line: `shardbook check · explain · fetch · pin · lock · cite · show · recall`.
+"""The command line: `shardbook check`, and each other command that learners and authors type.
 
 Heavy modules are imported inside the commands that need them: `check` on one note answers in about
 a tenth of a second, and it is run on every commit.
