@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.shardlab.pool import Pool
 
@@ -20,6 +21,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
+    settings.register_profile("any machine", deadline=None)  # no test holds a time
+    settings.load_profile("any machine")
     # A shell that starts a job in the background has it ignore Ctrl-C, and so would every child.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
