@@ -43,6 +43,7 @@ class Settings:
     link: str = "torch"
     cpu: bool = False
     check: bool = False
+    wide_sums: bool = False
     steps: int = 60
     batch: int = 4
     sequence: int = 128
@@ -126,6 +127,7 @@ HELP = {
     "fused": "overlap the linears' communication with their products",
     "link": "what carries the axes; torch: gloo, or NCCL on GPUs", "cpu": "even where GPUs are",
     "check": "compare shapes and dtypes between ranks before each collective",
+    "wide_sums": "add bf16 in fp32 and round once, at twice the bytes",
     "steps": "to train now", "batch": "sequences in a step, over all ranks",
     "sequence": "words of a sequence", "layers": "blocks of the model", "hidden": "its width",
     "heads": "of attention", "vocabulary": "words", "dtype": "of weights and activations",

@@ -240,7 +240,10 @@ def main() -> int:
         settings = parsed()
         settings.demand_fit(int(os.environ.get("WORLD_SIZE", "1")))
         torch.set_num_threads(1)  # one rank stands for one device, so that grids can be compared
-        world = World.join(backend="gloo" if settings.cpu else None, check=settings.check)
+        world = World.join(
+            backend="gloo" if settings.cpu else None, check=settings.check,
+            wide_sums=settings.wide_sums,
+        )  # fmt: skip
     except (ValueError, RuntimeError) as error:
         return refused(error)
     with world:

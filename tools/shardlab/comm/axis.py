@@ -40,6 +40,7 @@ class Axis(PointToPoint):
         self.rank = ranks.index(world.rank) if world else 0
         self._world = world
         self._agreement = world.agreement if world and self.size > 1 else None
+        self._wide = bool(world and world.wide_sums)
         self._link: Any = world.connect(ranks, link) if world and self.size > 1 else None
 
     @classmethod
@@ -164,6 +165,10 @@ class Axis(PointToPoint):
         prompt: bool | None = None,
     ) -> Pending:  # fmt: skip
         """Check and start one collective; the result is its second tensor, or its only."""
+        narrow = None
+        if self._wide and len(args) == 3 and op != "max" and _is_half(x):
+            source, narrow, _ = args
+            args = (source.float(), torch.empty_like(narrow, dtype=torch.float32), op)
         result = args[0] if kind == "broadcast" else args[1]
         start = getattr(self._link, f"start_{kind}")
         try:
@@ -175,7 +180,7 @@ class Axis(PointToPoint):
             self._explain(kind, error)
             raise
         divide = self.size if op == "mean" else 1
-        return Pending(result, work, kind, self._explain, divide)
+        return Pending(result, work, kind, self._explain, divide, narrow=narrow)
 
     # ------------------------------------------------------------------ what must hold
 
@@ -224,6 +229,10 @@ def _already(x: Tensor, out: Tensor | None) -> Pending:
     if out is None or out is x:
         return Pending(x)
     return Pending(out.copy_(x))
+
+
+def _is_half(x: Tensor) -> bool:
+    return x.is_floating_point() and x.itemsize < 4
 
 
 def _known(op: str) -> str:

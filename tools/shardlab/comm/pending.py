@@ -43,9 +43,10 @@ class Pending:
         doing: the collective, for an error's words.
         explain: raises, in place of an error of the backend's, one that names ranks.
         divide: the number to divide the result by at the end (the mean of a sum).
+        narrow: what the result is rounded into at last, if not itself.
     """
 
-    __slots__ = ("_divide", "_doing", "_explain", "_result", "_work")
+    __slots__ = ("_divide", "_doing", "_explain", "_narrow", "_result", "_work")
 
     def __init__(
         self,
@@ -54,12 +55,15 @@ class Pending:
         doing: str = "",
         explain: Explain | None = None,
         divide: int = 1,
+        *,
+        narrow: Tensor | None = None,
     ) -> None:
         self._result = result
         self._work = work
         self._doing = doing
         self._explain = explain
         self._divide = divide
+        self._narrow = narrow
 
     def wait(self) -> Tensor:
         """Block until the result is there (on CUDA: until the stream will have it); idempotent.
@@ -77,4 +81,6 @@ class Pending:
                 raise
             if self._divide != 1:
                 self._result.div_(self._divide)
+            if self._narrow is not None:
+                self._result = self._narrow.copy_(self._result)
         return self._result

@@ -19,6 +19,7 @@ class Ranks(Protocol):
 
     rank: int
     backend: str
+    wide_sums: bool
     witness: Witness
     agreement: Any  # shardlab/proofs/agreement.py, where the world checks
 

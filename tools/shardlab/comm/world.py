@@ -32,6 +32,7 @@ class World:
         timeout: seconds until a rank that waits in a collective has given up and said why.
         patience: seconds that a collective may take, so that it can be explained within `timeout`.
         agreement: compares tensors between ranks before they meet the backend; None: nobody does.
+        wide_sums: whether half-precision tensors are added in fp32.
         link: what carries an axis that doesn't say.
     """
 
@@ -44,6 +45,7 @@ class World:
         backend: str,
         timeout: float,
         check: bool,
+        wide_sums: bool,
         link: str,
         store: Any,
         owner: bool,
@@ -53,6 +55,7 @@ class World:
         self.device = device
         self.backend = backend
         self.timeout = timeout
+        self.wide_sums = wide_sums
         self.link = link
         if backend == "fake":  # its store keeps nothing
             store = dist.HashStore()  # type: ignore[attr-defined]
@@ -79,6 +82,7 @@ class World:
         device: torch.device | None = None,
         timeout: float = 60.0,
         check: bool = False,
+        wide_sums: bool = False,
         link: str = "torch",
         store: Any = None,
         rank: int | None = None,
@@ -93,6 +97,8 @@ class World:
             timeout: seconds until a rank that waits in a collective has given up and said why.
             check: refuse tensors whose shape or dtype differs between ranks before they meet the
                 backend, at the price of one small exchange a collective.
+            wide_sums: add bf16 and fp16 in fp32 and round once, at the price of twice the bytes. A
+                backend adds rank by rank and rounds each time; 256 + 1 is 256 in bf16.
             link: what carries an axis that doesn't say: "torch", or a folder of shardlab/links.
             store: a torch.distributed store; with `rank` and `size`.
             watch: end this process when another rank failed and this one hangs outside collectives.
@@ -126,6 +132,7 @@ class World:
             backend=backend,
             timeout=timeout,
             check=check,
+            wide_sums=wide_sums,
             link=link,
             store=store,
             owner=True,
@@ -138,7 +145,7 @@ class World:
     @classmethod
     def adopt(
         cls, *, device: torch.device | None = None, timeout: float = 60.0, check: bool = False,
-        link: str = "torch",
+        wide_sums: bool = False, link: str = "torch",
     ) -> World:  # fmt: skip
         """Wrap the default process group, which the caller made and will destroy."""
         backend = dist.get_backend()
@@ -152,6 +159,7 @@ class World:
             backend=backend,
             timeout=timeout,
             check=check,
+            wide_sums=wide_sums,
             link=link,
             store=dist.distributed_c10d._get_default_store(),
             owner=False,
