@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from notelab.sources.answers import Absent, Answers, Offered, Proof, Refused, Source, Wanted
@@ -20,8 +20,8 @@ class Package(Protocol):
 
     who: str
 
-    def names(self) -> Collection[str]:
-        """Return the paths of its files."""
+    def names(self) -> Mapping[str, str]:
+        """Return the paths of its files, each with its hash as RECORD writes it."""
         ...
 
     def read(self, name: str) -> bytes:

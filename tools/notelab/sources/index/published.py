@@ -76,6 +76,14 @@ class Published:
 
         return msgspec.structs.replace(opened.identity, sha256=sha256_of(opened.address))
 
+    def package(self, source: Source) -> "WheelPackage":
+        """Return the source's wheel, opened; only what is asked of it is moved.
+
+        Raises:
+            SourceError: there is no such wheel, or it can't be read.
+        """
+        return self._open(source)
+
     def _known_to_lack(self, source: Source, wanted: Wanted) -> Answers:
         """Return the files that the wheel is known not to hold: nobody need be asked for them."""
         wheel = source.known or self._kept.get("identity", _asked(source), Wheel)
