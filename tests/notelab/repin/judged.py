@@ -15,13 +15,17 @@ PLACE = Path(__file__).with_name("judged.toml")
 
 
 class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A citation, the pages whose sentences hang on it, and whether these still hold."""
+    """A citation, the pages whose sentences hang on it, and whether these still hold.
+
+    `says` is what the sentence meant has in it, where a page has several that cite the lines.
+    """
 
     source: str
     cited: str
     pages: list[str]
     verdict: Literal["true", "partly", "false"]
     why: dict[str, str]
+    says: str = ""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -34,20 +38,27 @@ def load() -> list[Judged]:
 
 
 def early(repin: Repin, *, verdicts: tuple[str, ...] = ("false",)) -> tuple[int, int]:
-    """Return how many of the source's false sentences stand in the first half, and of how many.
-
-    A sentence is a page and what it cites; its place is that of the citation.
-    """
+    """Return how many of the source's false sentences stand in the first half, and of how many."""
     places = {
         written(one.old.path, one.old.start, one.old.end): one.alarm
         for one in repin.citations
         if one.alarm is not None
     }
+    return in_first_half(repin.source, places, verdicts=verdicts)
+
+
+def in_first_half(
+    source: str, places: dict[str, int], *, verdicts: tuple[str, ...] = ("false",)
+) -> tuple[int, int]:
+    """Return the same where `places` are those of the citations in the list.
+
+    A sentence is a page and what it cites; its place is that of the citation.
+    """
     half = len(places) / 2
     false = [
         places.get(one.cited)
         for one in load()
-        if one.source == repin.source and one.verdict in verdicts
+        if one.source == source and one.verdict in verdicts
         for _ in one.pages
     ]
     return sum(place is not None and place <= half for place in false), len(false)

@@ -109,6 +109,14 @@ def test_a_clone_without_its_files_is_refused_and_not_believed(clone: Path, tmp_
         in_clone(GitCommand(partial), old, new, ASKED)
 
 
+def test_a_damaged_clone_is_refused_and_not_believed(clone: Path) -> None:
+    old, new = commit(clone, OLD), commit(clone, NEW)
+    blob = git(clone, "rev-parse", f"{old}:b.py")
+    (clone / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(SourceError, match=f"it lacks object {blob[:12]}"):
+        in_clone(GitCommand(clone / ".git"), old, new, ASKED)
+
+
 def test_without_clone_and_wheels_it_says_what_would_do(tmp_path: Path) -> None:
     source = Source("up", "https://example.invalid/up.git", "0" * 40)
     with pytest.raises(SourceError, match="no clone") as refused:

@@ -1,8 +1,9 @@
 """What is likeliest false is read first, with the sentence, the lines and the reason."""
 
 from notelab.repin.carried import Carried, ChangedName, Kind, Place, Repin
-from notelab.repin.reading import Reread, Why, side_by_side, to_read_again
+from notelab.repin.reading import Lines, Reread, Why, to_read_again
 from notelab.repin.sentences import Sentence
+from notelab.repin.telling import side_by_side, told
 
 TEXTS = {
     "old": {
@@ -37,14 +38,13 @@ def says(path: str, *names: str, around: tuple[str, ...] = (), anchor: str = "")
     return Sentence("note.md", 7, f"On {path}.", [*names], [*names, *around], where, where, anchor)
 
 
-def order(citations: list[Carried], sentences: list[Sentence], *names: ChangedName) -> list[Reread]:
-    def lines(which: str, place: Place) -> list[str]:
-        return TEXTS[which][place.path][place.start - 1 : place.end]
+def lines(which: str) -> Lines:
+    return lambda one: TEXTS[which][one.path][one.start - 1 : one.end]
 
+
+def order(citations: list[Carried], sentences: list[Sentence], *names: ChangedName) -> list[Reread]:
     repin = Repin("up", "", "", citations, [*names])
-    return to_read_again(
-        repin, sentences, lambda one: lines("old", one), lambda one: lines("new", one)
-    )
+    return to_read_again(repin, sentences, lines("old"), lines("new"))
 
 
 ALL = [
@@ -59,7 +59,7 @@ SAID = [
     says("comma.py", "flag"),
     says("grown.py", "flag"),
     says("around.py", "speed", around=("option",)),
-    says("left.py", "option"),
+    says("left.py", "option", around=("read",)),
     says("gone.py", "kept"),
     says("same.py", "never", "twin"),
 ]
@@ -123,3 +123,24 @@ def test_two_texts_stand_side_by_side_in_80_columns() -> None:
 def test_a_long_difference_is_cut_and_says_so() -> None:
     shown = side_by_side([], [f"line {at}" for at in range(30)])
     assert shown[-1] == "… 6 lines more"
+
+
+def test_the_terminal_tells_in_80_columns_what_is_not_folded_with_sentence_and_lines() -> None:
+    claim = says("left.py", "option", anchor="claim-7")
+    shown = list(told(order(ALL, [*SAID, claim], TWIN), lines("old"), lines("new")))
+    assert all(len(line) <= 80 for line in shown)
+    at = shown.index("3. left.py:L1-L2 -> left.py:L1-L2")
+    assert shown[at + 1 : at + 6] == [
+        "   edited: `option` left the lines that the sentence cites",
+        "   note.md:7",
+        "   > On left.py.",
+        f"{'flag = read(option)':38} | flag = True",
+        f"{'use(flag)':38}   use(flag)",
+    ]
+    folded = shown.index("2 more, of which nothing named has left:")
+    assert shown[folded + 1 : folded + 3] == [
+        "5. grown.py:L1-L2 (note.md:7)",
+        "6. comma.py:L1-L2 (note.md:7)",
+    ]
+    assert sum("grown.py" in line for line in shown) == 1
+    assert shown[-1] == "to judge again: claim-7"

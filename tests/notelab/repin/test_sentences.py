@@ -13,7 +13,7 @@ PAGE = """\
 # A page
 
 What `combine` returns is a length
-`pkg/scaler.py:L22-L25`. It is said on p. 3, e.g. of a plane. `Scaler` counts
+`pkg/scaler.py:L22-L25`. It is said on p. 3, e.g. of a plane, in v2. `Scaler` counts
 (`uses`) `pkg/scaler.py:L15`! `pkg/scaler.py:L14-L15`
 
 Nobody cites `elsewhere`, so it speaks of no source.

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 from enum import IntEnum
-from itertools import zip_longest
 
 import msgspec
 
@@ -18,9 +17,6 @@ from notelab.repin.sentences import Sentence
 
 Lines = Callable[[Place], list[str]]
 _TOKEN = re.compile(r"\w+|[^\w\s]")
-_WIDTH = 80
-_HALF = (_WIDTH - 3) // 2
-_MOST = 24  # rows of two texts side by side
 
 
 class Why(IntEnum):
@@ -126,28 +122,6 @@ def in_words(one: Reread, changed: dict[str, ChangedName]) -> str:
             return f"{names}, which the text around it names, left the lines"
         case Why.CHANGED:
             return f"{round(100 * one.share)} % of the lines changed, and no name left them"
-
-
-def side_by_side(before: list[str], after: list[str]) -> list[str]:
-    """Return two texts in 80 columns, what differs with a line around it."""
-    rows: list[tuple[str, str, str]] = []
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        mark = " " if tag == "equal" else "|"
-        rows += [
-            (left, mark, right)
-            for left, right in zip_longest(before[i1:i2], after[j1:j2], fillvalue="")
-        ]
-    near = {at + step for at, row in enumerate(rows) if row[1] == "|" for step in (-1, 0, 1)}
-    shown = [row for at, row in enumerate(rows) if at in near]
-    lines = [f"{_cut(left)} {mark} {_cut(right)}".rstrip() for left, mark, right in shown[:_MOST]]
-    more = len(shown) - _MOST
-    return [*lines, f"… {more} lines more"] if more > 0 else lines
-
-
-def _cut(line: str) -> str:
-    line = line.expandtabs(4)
-    return f"{line[: _HALF - 1]}…" if len(line) > _HALF else line.ljust(_HALF)
 
 
 def _words(lines: list[str]) -> list[str]:

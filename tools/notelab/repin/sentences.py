@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import msgspec
 
-from notelab.book.view import View
 from notelab.book.workbook import Workbook, usable
 from notelab.cited.names import is_anchor, names_in
 from notelab.page.citation import Citation, looks_like_citation
@@ -17,16 +16,20 @@ from notelab.repin.carried import Place
 _CODE = re.compile(r"`+([^`]+)`+")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
-# A full stop ends a sentence, and so does a table's column.
-_END = re.compile(r"(?<=\D[.!?])[*_)\"”»]*\s+(?=[*_(\"“«¿¡]*[A-ZÁÉÍÓÚÑ`])|<br>|\s\|\s(?!\Z)")
+# A full stop ends a sentence, but that of a number alone, and so does a table's column.
+_END = re.compile(
+    r"(?<![\s|]\d\.)(?<![\s|]\d\d\.)(?<=[.!?])[*_)\"”»]*\s+(?=[*_(\"“«¿¡]*[A-ZÁÉÍÓÚÑ`])"
+    r"|<br>|\s\|\s(?!\Z)"
+)
 
 
 class Sentence(msgspec.Struct, frozen=True):
-    """A sentence: its page and row, its words without citations, what it names and cites.
+    """A sentence: where it stands, its words without citations, what it names and cites.
 
-    `around` are the names of the whole choice, paragraph or table row, `beside` what it cites. A
-    row's columns are sentences, told after what the row begins with; `anchor` is the row's own,
-    which a claim has, and all of a claim's row is told by the claim's words.
+    `page` is its path from the repository. `around` are the names of the whole choice, paragraph or
+    table row, `beside` what it cites. A row's columns are sentences, told after what the row begins
+    with; `anchor` is the row's own, which a claim has, and all of a claim's row is told by the
+    claim's words.
     """
 
     page: str
@@ -49,7 +52,8 @@ def about(book: Workbook, source: str, language: str) -> Iterator[Sentence]:
             for cell in view.note.cells:
                 cited = [(one, _source(book, one)) for one in cell.citations if usable(one)]
                 if any(name == source for _, name in cited):
-                    yield from _of_cell(view, cell, cited, source)
+                    page = view.page.path.relative_to(book.lab.root).as_posix()
+                    yield from _of_cell(page, view.text, cell, cited, source)
 
 
 def _source(book: Workbook, citation: Citation) -> str:
@@ -58,10 +62,10 @@ def _source(book: Workbook, citation: Citation) -> str:
 
 
 def _of_cell(
-    view: View, cell: Cell, cited: list[tuple[Citation, str]], source: str
+    page: str, whole: str, cell: Cell, cited: list[tuple[Citation, str]], source: str
 ) -> Iterator[Sentence]:
     """Cut a cell into sentences; what holds only citations belongs to the one before."""
-    lines = view.text.split("\n")[cell.span.row - 1 : max(cell.span.end_row, cell.span.row)]
+    lines = whole.split("\n")[cell.span.row - 1 : max(cell.span.end_row, cell.span.row)]
     text = "\n".join(lines)
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
     ends = [found.end() for found in _END.finditer(text)]
@@ -83,7 +87,7 @@ def _of_cell(
             said = plain(piece)
             said = head if anchor else f"{head} — {said}" if head and index else said
             yield Sentence(
-                view.filename,
+                page,
                 cell.span.row + text.count("\n", 0, first),
                 said,
                 names,
