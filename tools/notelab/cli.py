@@ -1,4 +1,4 @@
-"""The command line: `shardbook check · explain · fetch · pin · lock · cite · show`.
+"""The command line: `shardbook check · explain · fetch · pin · lock · cite · show · repin`.
 
 Heavy modules are imported inside the commands that need them: `check` on one note answers in about
 a tenth of a second, and it is run on every commit.
@@ -247,3 +247,41 @@ def show(
     labs = [lab_folder.resolve()] if lab_folder else default_labs(Path.cwd())
     shown = showing.find(labs, citation, open_bench(mirrors, offline=offline))
     write(showing.write(shown, context, colour=colour()))
+
+
+@cli.command()
+@click.argument("source")
+@click.argument("ref")
+@_lab
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
+@_mirror
+@_offline
+def repin(
+    source: str,
+    ref: str,
+    lab_folder: Path | None,
+    *,
+    output_format: str,
+    mirrors: tuple[str, ...],
+    offline: bool,
+) -> None:
+    """Say what became of each citation of SOURCE at REF; write nothing."""
+    from notelab.book.opening import open_bench
+    from notelab.commands import repinning
+    from notelab.repin.alarm import for_journey
+    from notelab.repin.carry import carried, set_out
+    from notelab.repin.telling import told
+
+    bench = open_bench(mirrors, offline=offline)
+    folder = repinning.owner(source, lab_folder, Path.cwd(), bench)
+    journey = set_out(folder, source, ref, bench)
+    made = carried(journey)
+    reread, lines, unasked = for_journey(journey, made, bench.library)
+    bench.memo.save()
+    if unasked:
+        say(f"note: {unasked}", aside=True)
+    if output_format == "json":
+        write(repinning.as_json(made))
+        return
+    for line in [*repinning.as_text(made), "", *told(reread, *lines)]:
+        say(line)

@@ -1,29 +1,25 @@
 """What a carried source leaves in docs/measured/since.json: places, classes, our own sentences.
 
-    shardbook repin SOURCE REF --output-format json | python -m tests.docs.since.record SOURCE REF
+    python -m tests.docs.since.record SOURCE REF
 
-It reads the lines at both commits: Megatron's in a clone (SHARDBOOK_MIRROR_MEGATRON), PyTorch's
-in the two wheels.
+It carries as `shardbook repin` does: Megatron needs a clone (SHARDBOOK_MIRROR_MEGATRON), PyTorch
+its two wheels.
 """
 
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache
 
 import msgspec
 
-from notelab.book.finding_labs import default_labs
 from notelab.book.opening import open_bench
-from notelab.book.workbook import Workbook, open_labs
-from notelab.cited.outline import split_lines
-from notelab.repin.alarm import raise_alarm
-from notelab.repin.carried import Carried, Kind, Place, Repin
-from notelab.repin.reading import Lines, Reread
+from notelab.book.workbook import Workbook
+from notelab.commands.repinning import owner
+from notelab.repin.alarm import for_journey
+from notelab.repin.carried import Repin
+from notelab.repin.carry import carried, set_out
+from notelab.repin.reading import Reread
 from notelab.repin.sentences import Sentence, about
-from notelab.sources.answers import Found, Source
-from notelab.sources.library import Library
-from notelab.sources.package import built_from
 from tests.docs.page import ROOT
 from tests.docs.since.pages import DATA, Read, Said, Since, data
 
@@ -86,65 +82,22 @@ class _Translations:
             yield Said(one.page, text, one.anchor)
 
 
-class _Line(msgspec.Struct, rename={"kind": "class"}):
-    """A citation as `repin --output-format json` has it."""
-
-    source: str
-    path: str
-    start: int
-    end: int
-    kind: Kind
-    new: Place | None
-    proposals: list[Place]
-    pages: list[str]
-
-
-class _Printed(msgspec.Struct):
-    citations: list[_Line]
-
-
 def main(name: str, ref: str) -> None:
-    """Replace what is recorded of a source by what `repin` printed, read from standard input."""
-    printed = msgspec.json.decode(sys.stdin.buffer.read(), type=_Printed)
+    """Carry a source, and replace what is recorded of it."""
     bench = open_bench((), anew=True)
-    books = open_labs(dict.fromkeys(default_labs(ROOT)), bench)
-    old = next(book for book in books if name in book.pins).evidence.source(name)
-    new = _at(bench.library, old, ref)
-    citations = [
-        Carried(name, Place(one.path, one.start, one.end), one.kind, one.new, one.proposals)
-        for one in printed.citations
-    ]
-    repin = Repin(name, old.commit, new.commit, citations)
-    lines = _lines(bench.library, old), _lines(bench.library, new)
-    reread, why = raise_alarm(repin, books, bench.library, (old, new), lines)
+    folder = owner(name, None, ROOT, bench)
+    journey = set_out(folder, name, ref, bench)
+    repin = carried(journey)
+    reread, _, why = for_journey(journey, repin, bench.library)
     if why:
         sys.exit(f"error: {why}")
-    releases = old.release or "", ref
-    made = record(repin, reread, books, title=TITLES[name], url=old.url, releases=releases)
+    table = bench.lab(folder).sources[name]
+    releases = table.release, ref
+    made = record(
+        repin, reread, journey.books, title=TITLES[name], url=table.url, releases=releases
+    )
     kept = [made if one.source == name else one for one in data()]
     DATA.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
-
-
-def _at(library: Library, old: Source, ref: str) -> Source:
-    """Return a source at another release: as its clone says, or its wheel of that version."""
-    if library.clone(old):
-        commit, wheel = library.resolve(old, ref), None
-    else:
-        wheel = f"{(old.wheel or '').partition('==')[0]}=={ref.removeprefix('v')}"
-        there = msgspec.structs.replace(old, wheel=wheel, known=None)
-        commit = built_from(library.package(there).read("torch/version.py")) or ""
-    return msgspec.structs.replace(old, commit=commit, release=ref, wheel=wheel, known=None)
-
-
-def _lines(library: Library, source: Source) -> Lines:
-    @cache
-    def whole(path: str) -> list[str]:
-        answer = library.read(source, {path: None})[path]
-        if not isinstance(answer, Found):
-            return []
-        return [line.decode("utf-8", "replace") for line in split_lines(answer.data)]
-
-    return lambda place: whole(place.path)[place.start - 1 : place.end]
 
 
 if __name__ == "__main__":

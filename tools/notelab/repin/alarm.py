@@ -1,14 +1,34 @@
 """The alarm that a carried source raises: the names that changed, and what to read again."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from notelab.book.workbook import Workbook
-from notelab.repin.carried import ChangedName, Repin
+from notelab.repin.becoming import Version
+from notelab.repin.carried import ChangedName, Place, Repin
+from notelab.repin.carry import Journey
 from notelab.repin.names import changed
 from notelab.repin.reading import Lines, Reread, to_read_again
 from notelab.repin.sentences import Sentence, about
 from notelab.sources.answers import Source, SourceError
 from notelab.sources.library import Library
+
+Both = tuple[Lines, Lines]
+
+
+def for_journey(journey: Journey, repin: Repin, library: Library) -> tuple[list[Reread], Both, str]:
+    """Raise the alarm of a carried source; return the list, the lines, and why no names."""
+    sources = journey.books[0].evidence.source(repin.source), journey.ahead.source(repin.source)
+    lines = _lines(journey.old), _lines(journey.new)
+    reread, why = raise_alarm(repin, journey.books, library, sources, lines)
+    return reread, lines, why
+
+
+def _lines(version: Callable[[str], Version | None]) -> Lines:
+    def at(place: Place) -> list[str]:
+        found = version(place.path)
+        return found.lines[place.start - 1 : place.end] if found else []
+
+    return at
 
 
 def raise_alarm(
@@ -16,7 +36,7 @@ def raise_alarm(
     books: Iterable[Workbook],
     library: Library,
     sources: tuple[Source, Source],
-    lines: tuple[Lines, Lines],
+    lines: Both,
 ) -> tuple[list[Reread], str]:
     """Set `names` of a carried source, `alarm` and `reason` of its citations.
 

@@ -132,6 +132,17 @@ class Library:
         with told_if_slow(self._progress, f"{source.name}: asking for {source.wheel}"):
             return self._remotes().published.package(source)
 
+    def commit_of_wheel(self, source: Source) -> str:
+        """Return the commit from which the source's wheel says that it was built.
+
+        Raises:
+            SourceError: it names none, there is no such wheel, or the index can't be asked.
+        """
+        if self._offline:
+            raise SourceError("the package index was not asked (--offline)")
+        with told_if_slow(self._progress, f"{source.name}: asking for {source.wheel}"):
+            return self._remotes().published.built_from(source)
+
     def unknown_commit(self, source: Source) -> str:
         """Return who said, when asked by `read`, that it has no such commit as the pin, or ''.
 
