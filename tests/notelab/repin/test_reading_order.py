@@ -120,6 +120,11 @@ def test_two_texts_stand_side_by_side_in_80_columns() -> None:
     assert not any("farther" in line for line in shown)
 
 
+def test_what_both_texts_are_indented_by_takes_no_room() -> None:
+    (shown,) = side_by_side(["        one"], ["    two"])
+    assert shown == f"{'one':38} | two"
+
+
 def test_a_long_difference_is_cut_and_says_so() -> None:
     shown = side_by_side([], [f"line {at}" for at in range(30)])
     assert shown[-1] == "… 6 lines more"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from textwrap import wrap
+from textwrap import dedent, wrap
 
 from notelab.page.citation import written
 from notelab.repin.carried import Place
@@ -25,11 +25,11 @@ def told(reread: Iterable[Reread], old: Lines, new: Lines) -> Iterator[str]:
         yield f"{len(folded)} more, of which nothing named has left:"
     for one in folded:
         at = ", ".join(dict.fromkeys(f"{said.page}:{said.row}" for said in one.sentences))
-        yield f"{one.carried.alarm}. {_key(one.carried.old)} ({at})"
+        yield from _wrapped(f"{one.carried.alarm}. {_key(one.carried.old)} ({at})")
     claims = {name: None for one in reread for name in one.claims}
     if claims:
         yield ""
-        yield "to judge again: " + ", ".join(claims)
+        yield from _wrapped("to judge again: " + ", ".join(claims))
 
 
 def _in_full(one: Reread, old: Lines, new: Lines) -> Iterator[str]:
@@ -37,7 +37,7 @@ def _in_full(one: Reread, old: Lines, new: Lines) -> Iterator[str]:
     place = carried.new or next(iter(carried.proposals), None)
     there = place if place and carried.kind != "gone" else None
     arrow = f" -> {_key(there)}" if there else ""
-    yield from wrap(f"{carried.alarm}. {_key(carried.old)}{arrow}", _WIDTH, subsequent_indent="   ")
+    yield from _wrapped(f"{carried.alarm}. {_key(carried.old)}{arrow}")
     yield from wrap(
         f"{carried.kind}: {carried.reason}", _WIDTH, initial_indent="   ", subsequent_indent="   "
     )
@@ -48,12 +48,19 @@ def _in_full(one: Reread, old: Lines, new: Lines) -> Iterator[str]:
     yield ""
 
 
+def _wrapped(text: str) -> list[str]:
+    return wrap(text, _WIDTH, subsequent_indent="   ", break_on_hyphens=False)
+
+
 def _key(place: Place) -> str:
     return written(place.path, place.start, place.end)
 
 
 def side_by_side(before: list[str], after: list[str]) -> list[str]:
     """Return two texts in 80 columns, what differs with a line around it."""
+    before, after = (
+        dedent("\n".join(lines)).split("\n") if lines else [] for lines in (before, after)
+    )
     rows: list[tuple[str, str, str]] = []
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
