@@ -1,14 +1,34 @@
 """`shardbook repin`: what became of each citation, and writing what may be written."""
 
+import re
 from pathlib import Path
 
 import msgspec
 
 from notelab.book.finding_labs import default_labs
+from notelab.book.view import shown
 from notelab.book.workbook import Bench
 from notelab.errors import NotelabError
 from notelab.page.citation import written
+from notelab.repin import journal
 from notelab.repin.carried import Carried, Place, Repin
+from notelab.repin.carry import Journey
+from notelab.repin.writing import contents, going
+from notelab.sources.git.command import GitCommand
+from notelab.sources.git.mirror import git_dir_of
+
+_ACCEPT = re.compile(
+    r"(?P<path>[^:=]+):L(?P<first>\d{1,8})(?:-L(?P<last>\d{1,8}))?"
+    r"=(?:(?P<to>[^:=]+):)?L(?P<new_first>\d{1,8})(?:-L(?P<new_last>\d{1,8}))?"
+)
+
+
+class Accepting(msgspec.Struct, frozen=True):
+    """What the reader accepts: all that is only laid out anew, and lines one by one."""
+
+    reformatted: bool = False
+    each: tuple[str, ...] = ()
+
 
 _SAID = {
     "edited": "edited: read each again, the proposal first",
@@ -35,6 +55,63 @@ def owner(source: str, folder: Path | None, here: Path, bench: Bench) -> Path:
         f"several labs have a source called {source!r}: {', '.join(map(str, owners))}",
         hint="name the one meant with --lab FOLDER",
     )
+
+
+def write(journey: Journey, made: Repin, accepting: Accepting, bench: Bench) -> list[str]:
+    """Write what was carried and accepted, in all files or none, and say what is left.
+
+    Raises:
+        NotelabError: something accepted is no such citation, the files to be written have changes
+            that are not committed, or one can't be written.
+    """
+    accepted = _accepted(made, accepting)
+    to = going(made, accepted)
+    changed = contents(journey, to, bench)
+    root = bench.lab(journey.pin.path.parent).root
+    if journey.pin.commit != journey.target.commit:
+        _refuse_dirty(root, list(changed))
+    journal.write(root, changed)
+    waiting = len(made.citations) - len(to)
+    lines = [f"wrote {shown(path)}" for path in sorted(changed)] or ["nothing to write"]
+    left = f"{waiting} wait at the old commit (N217)" if waiting else "none waits"
+    return [*lines, f"{len(to)} citations carried, {left}"]
+
+
+def _accepted(made: Repin, accepting: Accepting) -> dict[Place, Place]:
+    found: dict[Place, Place] = {}
+    if accepting.reformatted:
+        kinds = (one for one in made.citations if one.kind == "reformatted")
+        found |= {one.old: one.proposals[0] for one in kinds}
+    known = {one.old for one in made.citations}
+    for text in accepting.each:
+        matched = _ACCEPT.fullmatch(text)
+        if not matched:
+            raise NotelabError(f"--accept {text}: expected PATH:L1-L9=L3-L11 or …=PATH:L3-L11")
+        old = _lines(matched["path"], matched["first"], matched["last"])
+        new = _lines(matched["to"] or matched["path"], matched["new_first"], matched["new_last"])
+        if old not in known:
+            raise NotelabError(f"--accept {text}: nothing cites {_text(old)}")
+        found[old] = new
+    return found
+
+
+def _lines(path: str, first: str, last: str | None) -> Place:
+    return Place(path, int(first), int(last or first))
+
+
+def _refuse_dirty(root: Path, paths: list[Path]) -> None:
+    if not (root / ".git").exists():
+        return
+    git_dir = git_dir_of(root)
+    names = [path.relative_to(root).as_posix() for path in paths]
+    ran = GitCommand(git_dir, work_tree=root).run("status", "--porcelain", "-z", "--", *names)
+    dirty = [entry[3:] for entry in ran.out.decode("utf-8", "replace").split("\0") if entry]
+    if dirty:
+        raise NotelabError(
+            f"{len(dirty)} of the files to be written have changes that are not committed: "
+            f"{', '.join(dirty[:5])}",
+            hint="commit them, so that what repin writes can be told from them and taken back",
+        )
 
 
 def as_json(made: Repin) -> str:

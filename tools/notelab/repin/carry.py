@@ -12,7 +12,9 @@ from notelab.book.workbook import Bench, Workbook, evidence_at, open_labs
 from notelab.cited.outline import Outline, is_anchor
 from notelab.errors import NotelabError
 from notelab.lab import pins
-from notelab.lab.lab import repository_root
+from notelab.lab.lab import Lab, repository_root
+from notelab.lab.lock import Lock, LockedSource
+from notelab.page.citation import Citation
 from notelab.repin.becoming import Became, Cited, Version, become
 from notelab.repin.carried import Carried, Place, Repin
 from notelab.repin.hunks import Map, maps
@@ -77,7 +79,7 @@ def set_out(folder: Path, source: str, ref: str, bench: Bench) -> Journey:
     labs = labs_below(repository_root(folder))
     sharing = [one for one in labs if bench.lab(one).pins_folder == lab.pins_folder]
     books = open_labs(dict.fromkeys(sharing), bench)
-    uses = _uses(books, source)
+    uses = _uses(books, source, _Behind(lab, bench))
     sources = {**lab.sources, source: target.table}
     pinned = {name: pins.read(name, lab.pins_folder / one.pin) for name, one in sources.items()}
     pinned[source] = msgspec.structs.replace(pin, commit=target.commit)
@@ -91,22 +93,23 @@ def set_out(folder: Path, source: str, ref: str, bench: Bench) -> Journey:
 
 def carried(journey: Journey) -> Repin:
     """Return what became of each citation of an opened journey."""
-    files = {place.path: use.file for place, use in journey.uses.items()}
-    old = {path: _version(file) for path, file in files.items()}
-    new = {path: journey.new(path) for path in files}
+    files = {(use.file.path, use.file.blob): use.file for use in journey.uses.values()}
+    old = {key: _version(file) for key, file in files.items()}
+    new = {path: journey.new(path) for path, _ in files}
     through = _maps(old, new)
     made = Repin(journey.source, journey.pin.commit, journey.target.commit)
     elsewhere = _Elsewhere(journey, [one for one in new.values() if one])
     for place, use in sorted(
         journey.uses.items(), key=lambda each: msgspec.structs.astuple(each[0])
     ):
-        before = old[place.path]
+        key = place.path, use.file.blob
+        before = old[key]
         one = Carried(journey.source, place, "edited", pages=list(use.pages))
         one.anchors = sorted(use.anchors)
         if before is not None and place.end <= before.outline.lines:
             cited = Cited(before, place.start, place.end, one.anchors)
             one.symbol = cited.symbol
-            became = become(cited, new[place.path], through.get(place.path), elsewhere.holding)
+            became = become(cited, new[place.path], through.get(key), elsewhere.holding)
         else:
             became = _without_text(place, use.file, journey)
             one.reason = "the old text is not at hand: give a clone that has the old commit"
@@ -119,14 +122,39 @@ def _order(each: tuple[Place, Use]) -> tuple[str, int, int]:
     return each[0].path, each[0].start, each[0].end
 
 
-def _uses(books: list[Workbook], source: str) -> dict[Place, Use]:
+class _Behind:
+    """The files of citations that an earlier repin left at an older commit."""
+
+    def __init__(self, lab: Lab, bench: Bench) -> None:
+        self._lab, self._bench = lab, bench
+        self._evidence: dict[tuple[Path, str], Evidence] = {}
+
+    def file(self, book: Workbook, source: str, citation: Citation) -> CitedFile | None:
+        """Return the file that a waiting citation stands in; None where it doesn't wait."""
+        found = book.lock.behind({source: citation.key_in(source)}) if book.lock else None
+        if found is None or book.lock is None:
+            return None
+        commit, known = found[1].commit, book.lock.sources[source]
+        key = book.lab.folder, commit
+        if key not in self._evidence:
+            pin = msgspec.structs.replace(book.pins[source], commit=commit)
+            lock = Lock(sources={source: LockedSource(commit, known.older.get(commit, {}))})
+            self._evidence[key] = evidence_at({source: pin}, self._lab, lock, self._bench)
+        self._evidence[key].gather([(source, citation.path)])
+        return self._evidence[key].file(source, citation.path)
+
+
+def _uses(books: list[Workbook], source: str, behind: _Behind) -> dict[Place, Use]:
     """Return each place of the source that a page cites, a translation too."""
     found: dict[Place, Use] = {}
     for book in books:
         for view in book.views:
             for cell in view.note.cells if view.note else []:
                 for citation in cell.citations:
-                    file = None if citation.problem else book.resolver.resolve(citation).file
+                    if citation.problem:
+                        continue
+                    file = behind.file(book, source, citation)
+                    file = file or book.resolver.resolve(citation).file
                     if file is None or file.source != source or citation.last < citation.first:
                         continue
                     place = Place(citation.path, citation.first, citation.last)
@@ -150,17 +178,20 @@ def _version(file: CitedFile | None) -> Version | None:
     return Version(file.path, file.blob, file.lines, outline)
 
 
-def _maps(old: dict[str, Version | None], new: dict[str, Version | None]) -> dict[str, Map]:
-    through: dict[str, Map] = {}
-    changed: dict[str, tuple[bytes, bytes]] = {}
-    for path, before in old.items():
-        after = new[path]
+_Key = tuple[str, str]  # a path and its blob: who waits may stand in an older one
+
+
+def _maps(old: dict[_Key, Version | None], new: dict[str, Version | None]) -> dict[_Key, Map]:
+    through: dict[_Key, Map] = {}
+    changed: dict[_Key, tuple[bytes, bytes]] = {}
+    for key, before in old.items():
+        after = new[key[0]]
         if before is None or after is None:
             continue
         if before.blob == after.blob:
-            through[path] = Map()
+            through[key] = Map()
         else:
-            changed[path] = _text(before), _text(after)
+            changed[key] = _text(before), _text(after)
     return through | dict(zip(changed, maps(list(changed.values())), strict=True))
 
 
