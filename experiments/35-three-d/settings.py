@@ -115,11 +115,6 @@ class Settings:
                 f"--fsdp with --pp {self.pp}: each stage would gather its parameters for each "
                 "micro-batch anew; choose --pp 1 (it goes with --tp), or leave --fsdp"
             )
-        if self.save or self.load:
-            raise ValueError(
-                "--save and --load are for runs without --fsdp: these checkpoints hold slices over "
-                "the tensor axis, not flat shards over the data axis"
-            )
 
 
 HELP = {
@@ -174,6 +169,10 @@ def parsed(arguments: list[str] | None = None) -> Settings:
     if unknown:
         raise ValueError(f"unknown: {' '.join(unknown)}; --help lists the options")
     return Settings(**vars(known))
+
+
+class Refused(Exception):  # noqa: N818  no fault of the program's
+    """A run that cannot be as it was asked for, found out on every rank alike; says why."""
 
 
 def refused(error: Exception) -> int:

@@ -15,25 +15,22 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import ModuleType
 
 try:
     import torch
     from grammar import Grammar
-    from settings import ORDERS, Settings, parsed, refused
+    from settings import ORDERS, Refused, Settings, parsed, refused
     from torch import Tensor, nn
 
-    from shardlab.comm import World
+    from shardlab.comm import World, observed
     from shardlab.gpt.model import GPT
     from shardlab.grid.grid import Grid
     from shardlab.layers import partial_gradients
     from shardlab.pipeline.run import Microbatch, run
     from shardlab.pipeline.schedule import by_name
-    from shardlab.proofs.ledger import Ledger
-    from shardlab.training import checkpoint
-    from shardlab.training.checkpoint import CheckpointError
-    from shardlab.training.step import StepGradients
 except ModuleNotFoundError as missing:
     sys.exit(
         f"train.py: error: this Python has no {missing.name}: run `make bench-env` once, and "
@@ -79,11 +76,12 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self.stage.parameters(), lr=settings.lr)
         self.schedule = by_name(settings.schedule, settings.pp, settings.pieces)
         self.grammar = Grammar(settings.vocabulary, seed=settings.seed)
-        self.ledger = Ledger()  # counts while it is entered
         self.first_step = 0
 
     def replicated(self) -> tuple[nn.Module, Callable[[], object]]:
         """Return the stage, held whole by every data rank, and what completes its gradients."""
+        from shardlab.training.step import StepGradients
+
         # Every rank drew the same weights from the same seed; "verify" makes sure of it.
         gradients = StepGradients(
             self.model, self.grid, microbatches=self.settings.pieces, start="verify"
@@ -130,30 +128,37 @@ class Trainer:
             shape=self.model.hidden_shape(sequences, self.settings.sequence),
         )
         # What is still partial is summed: over data, tensor (sequence parallelism) and tied ends.
-        with self.ledger.phase("after backward"):
+        with observed.during("after backward"):
             self.finish()
         self.optimizer.step()
         self.optimizer.zero_grad()
         if not losses:
             return None
         # For the eyes only: training needs the loss's gradient, not the loss.
-        with self.ledger.phase("report"):
+        with observed.during("report"):
             return self.grid.data.all_reduce(torch.stack(losses).mean(), op="mean")
 
     def load(self, folder: str) -> None:
         """Go on from a checkpoint of any grid."""
-        record = checkpoint.load(folder, model=self.model, optimizer=self.optimizer, grid=self.grid)
-        self.first_step = int(record["step"])
+        with self.checkpoints() as checkpoint:
+            whole = {"model": self.stage, "optimizer": self.optimizer, "grid": self.grid}
+            self.first_step = int(checkpoint.load(folder, **whole)["step"])
 
     def save(self, folder: str, step: int) -> None:
         """Write a checkpoint that says `step` comes next."""
-        checkpoint.save(
-            folder,
-            model=self.model,
-            optimizer=self.optimizer,
-            grid=self.grid,
-            record={"step": step},
-        )
+        with self.checkpoints() as checkpoint:
+            whole = {"model": self.stage, "optimizer": self.optimizer, "grid": self.grid}
+            checkpoint.save(folder, **whole, record={"step": step})
+
+    @contextmanager
+    def checkpoints(self) -> Iterator[ModuleType]:
+        """Lend the checkpoints; what they refuse ends the run in a line."""
+        from shardlab.training import checkpoint
+
+        try:
+            yield checkpoint
+        except checkpoint.CheckpointError as error:
+            raise Refused(str(error)) from error
 
     @property
     def speaks(self) -> bool:
@@ -168,13 +173,15 @@ class Trainer:
 
 def train(settings: Settings, world: World) -> list[float]:
     """Run all steps; return the losses on the last stage's ranks, nothing elsewhere."""
+    from shardlab.proofs.ledger import Ledger  # a step needs no proof: it watches the last
+
     trainer = Trainer(settings, world)
     if settings.load:
         trainer.load(settings.load)
     if trainer.reports:
         print(opening(trainer), flush=True)
     begin, end = trainer.first_step, trainer.first_step + settings.steps
-    ledger, losses, seconds = trainer.ledger, [], []
+    ledger, losses, seconds = Ledger(), [], []
     for step in range(begin, end):
         started = time.perf_counter()
         with ledger if step == end - 1 else nullcontext():
@@ -239,7 +246,7 @@ def main() -> int:
     with world:
         try:
             losses = train(settings, world)
-        except CheckpointError as error:
+        except Refused as error:
             return refused(error)
         if settings.losses and losses and world.rank == world.size - 1:
             Path(settings.losses).write_text("".join(f"{loss!r}\n" for loss in losses), "utf-8")

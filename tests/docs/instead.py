@@ -57,7 +57,12 @@ INSTEAD = (
         r"(shardbook pin megatron) REF (.*)", r"\1 core_v0.16.1 \2", "the reader names a reference"
     ),
     Instead(
-        r"(shardbook pin .* --mirror megatron)=DIR", r'\1="$UPSTREAM"', "the reader names a clone"
+        r"(shardbook pin .* --mirror megatron)=DIR",
+        rf'\1="$UPSTREAM" && cp {NOTES}/*-sha.txt {MINE}',
+        "the reader names a clone; the commit of ours isn't the one that the notes are about",
+    ),
+    Instead(
+        r"shardbook check --watch (.*)", r"shardbook check \1 || true", "it would watch for ever"
     ),
     Instead(
         r"(git commit --no-verify)",
@@ -70,7 +75,8 @@ INSTEAD = (
 # How a command ends where that isn't 0: by page, then command, then how it ends each time.
 ENDS = {
     "docs/labs/03-annotated-reading.md": {
-        f"shardbook check {MINE}": [(1, "5 findings"), (0, "0 findings")]
+        f"shardbook check {MINE}": [(1, "10 findings"), (0, f"then `shardbook compare {MINE}`")],
+        f"shardbook compare {MINE}": [(0, "Yours alone: 0")],
     },
 }
 

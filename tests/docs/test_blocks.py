@@ -15,7 +15,11 @@ DOORS = {
 }
 SET_UP = re.compile(r"\((?:\.\./)+index(?:\.md#set-up|\.es\.md#preparar)\)")
 # What reads otherwise in Spanish: the notes' language is the page's, and a placeholder is a word.
-TRANSLATED = {"""'s/"en", "es"/"en"/'""": """'s/"en", "es"/"es"/'""", "SOURCE": "FUENTE"}
+TRANSLATED = {
+    "--from 35-reading-notes": "--from 35-reading-notes --language es",
+    "SOURCE": "FUENTE",
+    "FOLDER": "CARPETA",
+}
 
 
 def name(page: Path) -> str:

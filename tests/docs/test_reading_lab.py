@@ -43,6 +43,7 @@ def test_what_the_claims_come_to_is_folded_until_the_lab_is_done(page: Path) -> 
     found = CLAIMS.search(page.read_text("utf-8"))
     assert found, "the table has a section of its own"
     body = found[1].strip()
-    assert body.startswith('<details markdown="1">\n<summary>') and body.endswith("</details>")
+    assert body.startswith('<details class="answers" markdown="1">\n<summary>')
+    assert body.endswith("</details>")
     summary = body.partition("</summary>")[0]
     assert re.search(r"[Ll]ab(?:oratorio)? 03", summary), "the summary says until when"

@@ -23,6 +23,8 @@ COLUMN, WIDTH = 34, 100
 
 # Folders in which nothing speaks for the whole, by path or by name.
 FOLDERS = {
+    ".github": "What a code host runs for a fork.",
+    ".github/workflows": "For a fork, and to be copied.",
     ".ci": "What a pull request must pass.",
     ".ci/lock": "What each layer of the environment is, to the byte.",
     "docs": "What a reader reads; each page stands beside its .es.md, left out here.",
@@ -35,6 +37,7 @@ FOLDERS = {
     "experiments": "What a learner produces, a lab each.",
     "solutions": "Reference answers, for when yours are committed.",
     "tools": "What the workbook runs; the import root.",
+    "tools/notelab/commands/blank": "What the pages of a new lab are filled in from.",
     "tools/sitelab/katex/fonts": "What KaTeX's style names.",
     "tests": "The same folders as in tools, each beside what it tests.",
     "tests/costlab/data": "Results of real machines, small.",
@@ -63,6 +66,11 @@ FILES = {
     "VERSION": "The bundle's version, and its script's SHA-256.",
     "citations.lock": "What each citation's lines are, by hash.",
     "lab.toml": "When the lab is done, and what it reads, as data.",
+    "*.en.txt": "One part of a blank page.",
+    "*.es.txt": "The same in Spanish.",
+    "flowchart.txt": "A diagram that draws, to be replaced.",
+    "gantt.txt": "A diagram that draws right, to be replaced.",
+    "repository.txt": "The conditions of a lab about any repository.",
     "*-sha.txt": "A pin: the one place where that commit stands.",
     ".gitignore": "What stays out of git.",
     "check.svg": "A finding, drawn for the README.",

@@ -70,7 +70,10 @@ def test_the_wheel_holds_one_package_and_what_the_checker_needs_beside_it(wheel:
     assert pages == {page.name for page in (ROOT / "docs/reference/rules").glob("N*.md")}
     rest = {Path(n).name for n in files if not n.startswith(metadata) and Path(n).suffix != ".py"}
     scripts = {name for name in rest - pages if name.endswith(".js")}
-    assert "mermaid.min.js" in scripts and rest - pages - scripts == {"VERSION"}
+    assert "mermaid.min.js" in scripts and "VERSION" in rest
+    blank = {path.name for path in (ROOT / "tools/notelab/commands/blank").iterdir()}
+    lab = {"lab.toml", "megatron-sha.txt", "pytorch-sha.txt"}
+    assert rest - pages - scripts == {"VERSION", *blank, *lab}
     ours = [size for name, size in files.items() if Path(name).name != "mermaid.min.js"]
     assert sum(ours) < MIB
     assert wheel.stat().st_size < 2 * MIB
@@ -127,6 +130,18 @@ def test_an_adopter_reads_a_rules_page_in_both_languages(adopted: Path) -> None:
     assert "N208" in run(adopted / "shardbook", "explain", "N208").stdout
     spanish = run(adopted / "shardbook", "explain", "N208", "--language", "es")
     assert spanish.returncode == 0 and "cita" in spanish.stdout
+
+
+def test_an_adopter_starts_the_workbooks_reading_lab_anywhere(
+    adopted: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    done = run(adopted / "shardbook", "new", mine, "--from", "35-reading-notes")
+    assert done.returncode == 0, done.stderr
+    finished = ROOT / "experiments/35-reading-notes"
+    for name in ("megatron-sha.txt", "pytorch-sha.txt"):
+        assert (mine / name).read_bytes() == (finished / name).read_bytes()
+    assert "N105" in run(adopted / "shardbook", "check", mine).stdout
 
 
 def test_the_version_is_one_and_a_rev_and_a_changelog_entry_name_it() -> None:

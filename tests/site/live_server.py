@@ -63,14 +63,15 @@ def get(address: str) -> str:
         return str(answer.read().decode())
 
 
-def seconds_to_page(book: Path, address: str, sentence: str) -> float:
-    """Save a sentence at a note's end; return how long it takes to stand on the served page."""
-    page = get(f"{address}{NOTE}/")
+def seconds_to_page(book: Path, address: str, sentence: str, source: str = NOTE) -> float:
+    """Save a sentence at a page's end; return how long it takes to stand on the served page."""
+    place = f"{address}{source.removeprefix('docs/')}/"
+    page = get(place)
     assert sentence not in page
     epoch, request = re.findall(r"livereload\((\d+), (\d+)\)", page)[0]
-    with (book / f"{NOTE}.md").open("a") as note:
+    with (book / f"{source}.md").open("a") as note:
         note.write(f"\n{sentence}\n")
     began = time.monotonic()
     get(f"{address}livereload/{epoch}/{request}")  # answers once a newer build is served
-    assert sentence in get(f"{address}{NOTE}/")
+    assert sentence in get(place)
     return time.monotonic() - began

@@ -1,4 +1,4 @@
-"""`mkdocs serve` shows a saved change to a note, on the whole workbook, and finds it too.
+"""`mkdocs serve` shows a saved change to a page, on the whole workbook, and finds it too.
 
 How long that takes stands in docs/reference/site.md (`make benchmark`).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.site.live_server import NOTE, copied, get, live, seconds_to_page
+from tests.site.live_server import copied, get, live, seconds_to_page
 
 
 def found(address: str, words: str) -> list[str]:
@@ -21,6 +21,6 @@ def test_a_saved_change_is_on_the_page_and_is_found(tmp_path: Path) -> None:
     sentence = "A sentence that was saved just now."
     with live(copied(tmp_path)) as address:
         before = found(address, "")
-        seconds_to_page(tmp_path, address, sentence)
-        assert found(address, sentence) == [f"{NOTE}/"]
+        seconds_to_page(tmp_path, address, sentence, "docs/theory/01-collectives")
+        assert found(address, sentence) == ["theory/01-collectives/"]
         assert found(address, "") == before  # the pages that didn't change are still found

@@ -192,7 +192,7 @@ def claims(file: Path | None, output_format: str) -> int:
 def report(file: Path | None, adopt: bool) -> int:
     """Show FILE, or with --adopt make it the reference.
 
-    By default FILE is this machine's last result.
+    By default FILE is this machine's last result; `make serve` then shows its page.
 
     Numbers that pages quote follow the new reference, and are listed: read their sentences again.
     """
@@ -200,6 +200,7 @@ def report(file: Path | None, adopt: bool) -> int:
 
     if not adopt:
         summary.show(_result(file), whole=True)
+        generate.beside(file or options.newest(), options.LOCAL)
         return 0
     _result(file)
     for path in generate.adopt(file or options.newest() or options.REFERENCE, options.LAB):

@@ -10,6 +10,7 @@ from notelab.book import view
 from notelab.book.evidence import CitedFile, State
 from notelab.book.view import View
 from notelab.book.workbook import Bench, Workbook, open_labs
+from notelab.lab import pins
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.finding import TOP, Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
@@ -30,8 +31,12 @@ def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Repo
     return check_labs({folder: only}, bench)
 
 
-def check_labs(wanted: Mapping[Path, set[Path] | None], bench: Bench) -> Report:
+def check_labs(
+    wanted: Mapping[Path, set[Path] | None], bench: Bench, *, unasked: bool = False
+) -> Report:
     """Prove several labs, of each all its pages or only some.
+
+    Nobody named those that are `unasked`: what one in progress lacks is then no finding.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
@@ -41,7 +46,7 @@ def check_labs(wanted: Mapping[Path, set[Path] | None], bench: Bench) -> Report:
         books = open_labs(wanted, bench)
         diagrams = _diagrams(books, bench)
         for book, only in zip(books, wanted.values(), strict=True):
-            report.add(_judged(book, bench, diagrams, whole=only is None))
+            report.add(_judged(book, bench, diagrams, whole=only is None, unasked=unasked))
     finally:  # what was worked out before an interrupt is worth keeping
         bench.memo.save()
     return report
@@ -55,7 +60,9 @@ def _diagrams(books: list[Workbook], bench: Bench) -> Diagrams:
     return diagrams
 
 
-def _judged(book: Workbook, bench: Bench, diagrams: Diagrams, *, whole: bool) -> Report:
+def _judged(
+    book: Workbook, bench: Bench, diagrams: Diagrams, *, whole: bool, unasked: bool
+) -> Report:
     rules = _Rules(book, bench, diagrams)
     findings: list[Finding] = [*stop.pin_findings(book.pins), *_unresolvable(book)]
     tally = _Tally()
@@ -73,10 +80,13 @@ def _judged(book: Workbook, bench: Bench, diagrams: Diagrams, *, whole: bool) ->
     left += waivers.findings(whole=whole)
     for note in tally.notes:
         note.waived = waivers.waived[note.filename]
+    ordered = sorted(set(left), key=lambda finding: finding.order)
+    to_do = [one for one in ordered if unasked and stop.is_to_do(book.lab, one)]
     return Report(
-        findings=sorted(set(left), key=lambda finding: finding.order),
+        findings=[one for one in ordered if one not in to_do],
+        to_do=to_do,
         notes=tally.notes,
-        labs=[_lab_report(book, tally, waivers.waived.total())],
+        labs=[_lab_report(book, tally, waivers.waived.total(), len(to_do), whole=whole)],
     )
 
 
@@ -138,7 +148,7 @@ def _unresolvable(book: Workbook) -> Iterable[Finding]:
                 f"the pin of `{name}` is no commit of its source",
                 expected="a commit that the source has",
                 found=reason,
-                help=f"write it with `shardbook pin {name} REF`",
+                help=f"write it with `{pins.command_for(pin)}`",
             )
 
 
@@ -158,10 +168,15 @@ def _note_report(book: Workbook, one: View, verdicts: list[Verdict]) -> NoteRepo
         diagrams=len(note.diagrams),
         by_wheel=sum(verdict.proof == "wheel" for verdict in sound),
         unstructured=sum(verdict.unstructured for verdict in sound),
+        cited_choices=sum(bool(choice.citations) for choice in note.choices),
+        min_choices=one.page.table.min_choices or 0,
+        max_words=one.page.table.max_words or 0,
     )
 
 
-def _lab_report(book: Workbook, tally: _Tally, waived: int) -> LabReport:
+def _lab_report(
+    book: Workbook, tally: _Tally, waived: int, to_do: int, *, whole: bool
+) -> LabReport:
     gathered, notes = book.evidence.gathered(), tally.notes
     return LabReport(
         title=book.lab.file.lab.title,
@@ -177,6 +192,9 @@ def _lab_report(book: Workbook, tally: _Tally, waived: int) -> LabReport:
         by_wheel=sum(note.by_wheel for note in notes),
         unstructured=sum(note.unstructured for note in notes),
         waived=waived,
+        in_progress=book.lab.file.lab.in_progress,
+        to_do=to_do,
+        compares=whole and book.lab.compares,
     )
 
 

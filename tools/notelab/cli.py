@@ -1,4 +1,4 @@
-"""The command line: `shardbook check · explain · fetch · pin · lock · cite · show · repin`.
+"""The command line: `shardbook check`, and each other command that learners and authors type.
 
 Heavy modules are imported inside the commands that need them: `check` on one note answers in about
 a tenth of a second, and it is run on every commit.
@@ -8,16 +8,16 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
 from notelab import __version__
+from notelab.commands.learning import compare, new
+from notelab.commands.options import lab_option, mirror_option, offline_option, paths_argument
 from notelab.errors import NotelabError
+from notelab.recall.command import recall
 from notelab.report.terminal import FAULT, colour, say, write
-
-if TYPE_CHECKING:
-    pass
 
 FINDINGS = 1
 
@@ -61,27 +61,13 @@ def cli() -> None:
     """Prove reading notes: every citation at its pin, every number, every diagram."""
 
 
-_mirror = click.option(
-    "--mirror",
-    "mirrors",
-    multiple=True,
-    metavar="NAME=DIR",
-    help="Read source NAME from a clone on disk, bare or not (also: SHARDBOOK_MIRROR_NAME).",
-)
-_offline = click.option(
-    "--offline", is_flag=True, help="Ask no remote: store, mirrors and installed packages only."
-)
-_lab = click.option(
-    "--lab",
-    "lab_folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The lab's folder, where several have the source.",
-)
-_paths = click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+cli.add_command(new)
+cli.add_command(compare)
+cli.add_command(recall)
 
 
 @cli.command()
-@_paths
+@paths_argument
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json", "github", "sarif"]),
@@ -89,12 +75,15 @@ _paths = click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
     show_default=True,
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print findings only, and no summary.")
-@_mirror
-@_offline
+@click.option("--watch", is_flag=True, help="Check again whenever a file is saved, until Ctrl-C.")
+@mirror_option
+@offline_option
 def check(
+    *,
     paths: tuple[Path, ...],
     output_format: str,
     quiet: bool,
+    watch: bool,
     mirrors: tuple[str, ...],
     offline: bool,
 ) -> int:
@@ -107,16 +96,23 @@ def check(
     from notelab.check import check_labs
     from notelab.report.formats import written
 
+    def once() -> int:
+        bench = open_bench(mirrors, offline=offline)
+        wanted, strays = asked(list(paths), bench.lab)
+        report = check_labs(wanted, bench, unasked=not paths)
+        for stray in strays if not quiet else []:
+            say(f"note: {stray} is no page of a lab; not checked", aside=True)
+        write(written(report, output_format, quiet=quiet))
+        return FINDINGS if report.findings else 0
+
     # A check lives for a second and leaves no cycles worth collecting: not looking for them saves
     # a tenth of its time over a thousand notes.
     gc.disable()
-    bench = open_bench(mirrors, offline=offline)
-    wanted, strays = asked(list(paths), bench.lab)
-    report = check_labs(wanted, bench)
-    for stray in strays if not quiet else []:
-        say(f"note: {stray} is no page of a lab; not checked", aside=True)
-    write(written(report, output_format, quiet=quiet))
-    return FINDINGS if report.findings else 0
+    if watch:
+        from notelab.commands.watching import keep_checking
+
+        return keep_checking(paths, once)
+    return once()
 
 
 @cli.command()
@@ -135,14 +131,14 @@ def explain(rule: str | None, language: str) -> None:
 
 
 @cli.command()
-@_paths
+@paths_argument
 @click.option(
     "--worktree",
     type=click.Path(path_type=Path),
     help="Lay a source's pinned tree out in this folder, to read.",
 )
 @click.option("--source", help="The source to lay out, where the lab has several.")
-@_mirror
+@mirror_option
 def fetch(
     paths: tuple[Path, ...], worktree: Path | None, source: str | None, mirrors: tuple[str, ...]
 ) -> int:
@@ -168,8 +164,8 @@ def fetch(
 @cli.command()
 @click.argument("source")
 @click.argument("ref")
-@_lab
-@_mirror
+@lab_option
+@mirror_option
 def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]) -> None:
     """Pin SOURCE to REF: write its pin file and the lock.
 
@@ -179,15 +175,16 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
     from notelab.book.opening import open_bench
     from notelab.commands import pinning
 
-    folder = lab_with(source, lab_folder, Path.cwd())
+    typed = f"shardbook pin {source} {ref}"
+    folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
     for line in pinning.pin(folder, source, ref, open_bench(mirrors, anew=True)):
         say(line)
 
 
 @cli.command()
-@_paths
-@_mirror
-@_offline
+@paths_argument
+@mirror_option
+@offline_option
 def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> int:
     """Record in citations.lock whatever resolves; judge nothing."""
     from notelab.book.finding_labs import asked
@@ -205,9 +202,9 @@ def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> in
 @cli.command()
 @click.argument("source")
 @click.argument("symbol")
-@_lab
-@_mirror
-@_offline
+@lab_option
+@mirror_option
+@offline_option
 def cite(
     source: str, symbol: str, lab_folder: Path | None, mirrors: tuple[str, ...], offline: bool
 ) -> int:
@@ -228,9 +225,9 @@ def cite(
 
 @cli.command()
 @click.argument("citation")
-@_lab
-@_mirror
-@_offline
+@lab_option
+@mirror_option
+@offline_option
 @click.option("--context", "-C", type=click.IntRange(0, 200), default=0, help="Lines around.")
 def show(
     citation: str,
@@ -252,13 +249,13 @@ def show(
 @cli.command()
 @click.argument("source")
 @click.argument("ref")
-@_lab
+@lab_option
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
 @click.option("--write", "writing", is_flag=True, help="Write same and moved, and what you accept.")
 @click.option("--reformatted", is_flag=True, help="Accept all that is only laid out anew.")
 @click.option("--accept", multiple=True, metavar="OLD=NEW", help="PATH:L1-L9=L3-L11, one by one.")
-@_mirror
-@_offline
+@mirror_option
+@offline_option
 def repin(
     source: str,
     ref: str,

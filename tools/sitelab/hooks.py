@@ -12,22 +12,25 @@ from jinja2 import Environment
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.plugins import CombinedEvent, event_priority
-from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.files import Files
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 from mkdocs_autorefs import AutorefsExtension
 
 from notelab.mermaid import BUNDLE
+from notelab.recall.cards import Card
 from sitelab import katex
 from sitelab.citations import cited, live_citations
 from sitelab.citations.card import Highlighted
 from sitelab.citations.cited import Cited
 from sitelab.drawing import formulas, mermaid_scripts
 from sitelab.katex import Formulas
-from sitelab.pages import allowed_html, edit_links, plain_title, untranslated, workbook_pages
+from sitelab.pages import allowed_html, edit_links, gate, plain_title, recall_cards, yours
 from sitelab.pages.rendered import Renderings
 from sitelab.pages.repository_links import RepositoryLinks
+from sitelab.pages.site_pages import SitePages
+from sitelab.pages.workbook_pages import FOLDERS
 from sitelab.theme import content_policy, search_index, theme_faults
 from sitelab.theme.compiled_templates import CompiledTemplates
 from sitelab.theme.search_entries import SearchEntries
@@ -41,6 +44,13 @@ _renderings = Renderings()
 _templates = CompiledTemplates()
 _search_entries = SearchEntries()
 _held: dict[str, str] = {}
+_cards: dict[Path, list[Card]] = {}
+_pages = SitePages()
+
+
+def on_startup(command: str, dirty: bool) -> None:
+    """Remember whether the site is built or served: only a served one shows a reader's own."""
+    _pages.served = command == "serve"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -64,7 +74,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         if not isinstance(extension, AutorefsExtension)
     ]
     config.markdown_extensions.append(_links)  # type: ignore[arg-type]
-    config.watch += [str(_root(config) / folder) for folder in workbook_pages.FOLDERS]
+    folders = (_root(config) / folder for folder in FOLDERS)
+    config.watch += [str(folder) for folder in folders if folder.is_dir()]
     return config
 
 
@@ -75,8 +86,11 @@ def on_pre_build(config: MkDocsConfig) -> None:
     plugin: Any = config.plugins["i18n"]
     if plugin.building:
         return  # another language of the same build
+    bench = cited.offline_bench()
     _citations.clear()
-    _citations.update(cited.by_page(_root(config)))
+    _citations.update(cited.by_page(_root(config), bench))
+    _cards.clear()
+    _cards.update(recall_cards.by_page(_root(config), list(plugin.all_languages), bench))
 
 
 def _root(config: MkDocsConfig) -> Path:
@@ -96,51 +110,28 @@ def _asset(config: MkDocsConfig) -> str:
 
 @event_priority(100)
 def _declare(files: Files, config: MkDocsConfig) -> Files:
-    """Add mermaid, KaTeX's style and fonts, and the workbook's pages, to what the site serves.
-
-    The pages are declared as if they lay under docs/, before the i18n plugin sorts files by
-    language, for it makes a new File of each from that folder and would lose any other source.
-    """
-    place = _asset(config)
+    """Add mermaid, KaTeX's style and fonts, and the workbook's pages, to what the site serves."""
     assets = {f"{formulas.FOLDER}/{name}": file for name, file in katex.served().items()}
-    for uri, file in (assets | {place: BUNDLE}).items():
-        if files.get_file_from_path(uri) is None:
-            files.append(File.generated(config, uri, abs_src_path=str(file)))
-    pages = workbook_pages.found(_root(config))
-    for uri in pages:
-        if files.get_file_from_path(uri) is not None:
-            raise PluginError(f"docs/{uri} hides {uri}: two pages would have the same place")
-        files.append(File(uri, config.docs_dir, config.site_dir, config.use_directory_urls))
-    for lab in sorted(workbook_pages.labs_outside_nav(pages, config.nav)):
-        _log.info("%s is not in mkdocs.yml's nav: its pages are built, and no menu lists them", lab)
-        for page in files:
-            if page.src_uri.startswith(f"{lab}/"):
-                page.inclusion = InclusionLevel.NOT_IN_NAV
+    _pages.declare(files, config, assets | {_asset(config): BUNDLE})
     return files
 
 
 @event_priority(-200)
 def _find(files: Files, config: MkDocsConfig) -> Files:
-    """Say where the declared pages really lie, once the i18n plugin has run.
-
-    A page that the plugin took from another language is left out, with a warning; in a lab that
-    the nav doesn't list, without: a reader's own may have one language.
-    """
-    pages = workbook_pages.found(_root(config))
-    for file in files:
-        if file.src_uri in pages:
-            file.abs_src_path = str(pages[file.src_uri])
-    language = str(config.theme["language"])
-    if language != "en":
-        for uri, wanted in untranslated.missing(files, language).items():
-            file = next(file for file in files if file.src_uri == uri)
-            level = logging.INFO if file.inclusion is InclusionLevel.NOT_IN_NAV else logging.WARNING
-            _log.log(level, "%s has no page in %s: write %s", uri, language, wanted)
-            files.remove(file)
+    """Say where the declared pages really lie, once the i18n plugin has run."""
+    _pages.find(files, config)
     return files
 
 
 on_files = CombinedEvent(_declare, _find)
+
+
+def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
+    """Put what is the reader's own at the menu's end, while the site is served."""
+    own = yours.section(files, _pages.own, str(config.theme["language"]))
+    if own and _pages.served:
+        nav.items.append(own)
+    return nav
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -160,13 +151,17 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     """Clean the page of what could run, draw its formulas, make its citations alive."""
     language = str(config.theme["language"])
     plain_title.make_plain(page)
-    html = allowed_html.cleaned(html)
+    if gate.answers(page.file.src_uri, config):
+        page.meta["search"] = {"exclude": True}
+    html = gate.unsearched(allowed_html.cleaned(html))
     html, wrong = formulas.drawn(html, _formulas.draw, language=language)
     for fault in wrong:
         _log.warning(
             "Doc file '%s' has a formula that can't be drawn: %s", page.file.src_uri, fault
         )
-    citations = _citations.get(Path(page.file.abs_src_path or "").resolve())
+    place = Path(page.file.abs_src_path or "").resolve()
+    html = recall_cards.told(html, _cards.get(place, []))
+    citations = _citations.get(place)
     if not citations:
         return html
     return live_citations.linked(

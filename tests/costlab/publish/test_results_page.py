@@ -12,7 +12,7 @@ import pytest
 from costlab.judge.claims import load as load_claims
 from costlab.judge.ways import HOWS
 from costlab.publish import page, results_page
-from costlab.publish.generate import generate
+from costlab.publish.generate import beside, generate
 from costlab.publish.results_tables import TABLES
 from costlab.record import quantity
 from costlab.record.result import Load, Metric, Result, Section, save
@@ -240,3 +240,19 @@ def test_what_is_committed_is_what_is_generated(tmp_path: Path) -> None:
     shutil.copytree(committed, folder, ignore=shutil.ignore_patterns("local"))
     made = {one: (committed / one.relative_to(folder)).read_bytes() for one in generate(folder)}
     assert [one.name for one, data in made.items() if one.read_bytes() != data] == []
+
+
+def test_a_result_of_this_machine_gets_a_page_beside_it_and_the_reference_none(
+    tmp_path: Path,
+) -> None:
+    local = tmp_path / "local"
+    local.mkdir()
+    reference = ROOT / "experiments/35-allreduce-costs" / results_page.REFERENCE
+    mine = local / "2026-11-22T000000Z.json"
+    shutil.copy(reference, mine)
+    assert beside(reference, local) == beside(None, local) == []
+    assert [path.name for path in beside(mine, local)] == ["RESULTS.md", "RESULTS.es.md"]
+    page = (local / "RESULTS.md").read_text("utf-8")
+    assert f"{mine.name} sha256:" in page and "figures/" not in page
+    assert "](../../../../docs/reference/bench.md)" in page
+    assert 'id="tp-h128-slowdown-shardlab-gloo"' in page

@@ -13,9 +13,9 @@ from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections import pipeline
 from shardlab.comm import World
-from shardlab.pipeline.action import Backward, Forward
+from shardlab.pipeline.action import Backward, Forward, Span
 from shardlab.pipeline.schedule import by_name
-from shardlab.pipeline.timeline import Span, simulate
+from shardlab.proofs.schedules.timeline import simulate
 
 
 def waiting(world: World, schedule: str) -> list[Metric]:

@@ -216,7 +216,7 @@ def test_an_interrupt_is_one_line_and_exit_2(scratch: Scratch, tmp_path: Path) -
     code = (
         "import os, signal, sys\n"
         "import notelab.check as check\n"
-        "check.check_labs = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
+        "check.check_labs = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.argv = ['shardbook', 'check']\n"
         "from notelab.cli import main\n"
         "main()\n"

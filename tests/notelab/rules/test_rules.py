@@ -362,6 +362,23 @@ def test_a_results_page_edited_by_hand_is_found_though_the_note_agrees_with_it(
     assert scratch.codes("note.md") == ["N504"]
 
 
+def test_a_lab_in_spanish_alone_quotes_the_spanish_page_of_another_labs_results(
+    scratch: Scratch,
+) -> None:
+    scratch.write("results.json", "1")
+    scratch.write("RESULTS.es.md", generated_page(ROW, results=b"1"))
+    scratch.lab.joinpath("note.md").unlink()
+    scratch.lab.joinpath("note.es.md").rename(scratch.lab / "note.md")
+    scratch.replace("lab.toml", '["en", "es"]', '["es"]')
+    scratch.replace("note.md", "medimos", "medimos [2×](RESULTS.es.md#r) de")
+    scratch.lock()
+    assert scratch.codes() == []
+    scratch.replace("note.md", "[2×]", "[3×]")
+    assert scratch.codes() == ["N402"]
+    scratch.replace("note.md", "RESULTS.es.md", "RESULTS.fr.md")
+    assert scratch.codes() == ["N403"]
+
+
 @pytest.mark.parametrize("seals", [0, 2])
 def test_a_generated_page_names_itself_once(scratch: Scratch, seals: int) -> None:
     scratch.write("results.json", "1")

@@ -605,27 +605,12 @@ def test_clipping_counts_every_parameter_once_whatever_the_strategy(pool: Pool) 
 
 
 @on_its_device
-def summed(world: World) -> None:
-    module = Transformer()
-    model = FSDP(module, world.whole, units=module.blocks, op="sum")
-    model(*batch(world.rank, 0)).backward()
-    expected = {n: world.size * g for n, g in gradients_of(Transformer(), world.size).items()}
-    assert furthest(gathered_gradients(model), expected) < TOLERANCE
-
-
-def test_gradients_can_be_summed_instead_of_averaged(pool: Pool) -> None:
-    pool(4).run(summed)
-
-
-@on_its_device
 def refusals(world: World) -> None:
     module = Transformer()
     with pytest.raises(ValueError, match="are not modules of the model"):
         FSDP(module, world.whole, units=[nn.Linear(1, 1)])
     with pytest.raises(ValueError, match="limit=0"):
         FSDP(module, world.whole, limit=0)
-    with pytest.raises(ValueError, match="op='max'"):
-        FSDP(module, world.whole, op="max")
     model = FSDP(module, world.whole, units=module.blocks)
     with pytest.raises(RuntimeError, match="copy the module before it is wrapped"):
         copy.deepcopy(model)

@@ -62,29 +62,6 @@ def test_parameters_and_gaps_fill_the_flat_parameter_without_overlap(
     assert layout.numel % size == 0
 
 
-@given(shapes, sizes, sizes)
-def test_shards_of_any_axis_are_made_of_shards_of_any_other(
-    shapes: list[list[int]], old_size: int, new_size: int
-) -> None:
-    old, new = layout_of(shapes, old_size), layout_of(shapes, new_size)
-    whole = torch.zeros(max(old.numel, new.numel))
-    for at, shape in zip(old.offsets, old.shapes, strict=True):
-        count = torch.Size(shape).numel()
-        whole[at : at + count] = torch.arange(1, count + 1) + 100 * at
-    shards = whole[: old.numel].view(old_size, -1)
-    for rank in range(new_size):
-        mine = torch.zeros(new.shard_numel)
-        for source_rank, source, target, length in old.overlaps(new, rank):
-            mine[target : target + length] = shards[source_rank, source : source + length]
-        assert torch.equal(mine, whole[: new.numel].view(new_size, -1)[rank])
-
-
-def test_shards_of_other_parameters_are_refused_with_the_first_that_differs() -> None:
-    old, new = layout_of([[3, 4], [2]], 2), layout_of([[3, 5], [2]], 2)
-    with pytest.raises(ValueError, match=r"p0 had shape \(3, 4\) and has \(3, 5\)"):
-        next(old.overlaps(new, 0))
-
-
 def test_a_life_follows_the_table_and_refuses_all_else_with_a_reason() -> None:
     for table, states in ((PARAMETERS, ParameterState), (GRADIENTS, GradientState)):
         events = {event for _, event in table}

@@ -20,6 +20,7 @@ import torch
 from shardlab.comm import Axis, World
 from shardlab.grid.layout import Layout
 from shardlab.layers.sharding import whole_parameters
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.labs.lab_pages import LANGUAGES, TRAIN, page, run, script, shown, table, write
 from tests.shardlab.pool import Pool
 from tests.shardlab.reference import ReferenceGPT
@@ -141,6 +142,23 @@ def test_two_ranks_save_and_one_other_goes_on_as_it_would_alone(
     assert off_by(losses, plain_losses()) <= 1e-12
 
 
+def one_step(world: World, settings: dict[str, Any]) -> list[float]:
+    return losses_of(world, steps=1, **settings)
+
+
+def test_a_grid_goes_on_from_a_run_with_fsdp_and_that_from_the_grid(
+    pool: Pools, tmp_path: Path
+) -> None:
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    runs: list[tuple[int, dict[str, Any]]] = [
+        (2, {"dp": 2, "fsdp": True, "save": first}),
+        (4, {"tp": 2, "pp": 2, "load": first, "save": second}),
+        (4, {"tp": 2, "dp": 2, "fsdp": True, "load": second}),
+    ]
+    losses = [loss for ranks, run in runs for loss in pool(ranks).run(one_step, run)[-1]]
+    assert off_by(losses, plain_losses()) <= 1e-12
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -148,7 +166,6 @@ def test_two_ranks_save_and_one_other_goes_on_as_it_would_alone(
         (["--tp=2", "--heads=3"], "tensor axis of size 2 does not divide 3 heads"),
         (["--pp=2", "--batch=3"], "2 micro-batches do not divide the 3 sequences"),
         (["--tp=2", "--fsdp"], "--dp is 1: choose --dp 2 or more"),
-        (["--dp=2", "--fsdp", "--save=here"], "for runs without --fsdp"),
         (["--schedule=zigzag", "--tp=2"], "invalid choice: 'zigzag'"),
         (["--gpus=2"], "unknown: --gpus=2"),
     ],
@@ -220,11 +237,11 @@ def counted(world: World, settings: dict[str, Any]) -> tuple[int, list[Any]] | N
     lab = script(TRAIN)
     trainer = lab.Trainer(lab.Settings(**settings), world)
     trainer.step(0)  # in the first step data ranks also agree on the order of their buckets
-    with trainer.ledger:
+    with Ledger() as ledger:
         trainer.step(1)
     if not trainer.speaks:
         return None
-    return trainer.grid.pipeline.rank, trainer.ledger.entries
+    return trainer.grid.pipeline.rank, ledger.entries
 
 
 def counts_of(pool: Pools) -> dict[tuple[str, int], list[Any]]:

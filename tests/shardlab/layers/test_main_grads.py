@@ -40,7 +40,7 @@ def gradients_of(world: World, fused: bool, dtype: torch.dtype | None) -> list[l
     model = linears(fused).to(world.device)
     replicas = DataParallel(
         model.named_parameters(), world.whole, backwards=3, main_grads=dtype,
-        first_bucket_bytes=1, bucket_bytes=300,
+        bucket_bytes=300,
     )  # fmt: skip
     found = []
     for step in range(3):
@@ -95,7 +95,7 @@ def test_from_the_second_step_on_buckets_follow_the_order_in_which_gradients_cam
     model = linears(gradient_accumulation=True)
     named = dict(model.named_parameters())
     replicas = DataParallel(
-        named.items(), Axis.alone("data"), main_grads=torch.float64, first_bucket_bytes=1
+        named.items(), Axis.alone("data"), main_grads=torch.float64, bucket_bytes=1
     )
     for order in (["2", "1", "0"], ["1", "2", "0"]):
         found = [slot.name for bucket in replicas.buckets for slot in bucket.slots]
@@ -104,14 +104,6 @@ def test_from_the_second_step_on_buckets_follow_the_order_in_which_gradients_cam
         replicas.finish()
         replicas.zero_grad()
         assert all(not p.main_grad.any() for p in named.values())  # type: ignore[attr-defined]
-
-
-def test_main_grads_that_may_stay_unused_are_refused() -> None:
-    with pytest.raises(ValueError, match="main_grads with find_unused"):
-        DataParallel(
-            linears(gradient_accumulation=False).named_parameters(), Axis.alone("data"),
-            main_grads=torch.float32, find_unused=True,
-        )  # fmt: skip
 
 
 def stepped(world: World, fused: bool) -> dict[str, Tensor]:
@@ -124,8 +116,8 @@ def stepped(world: World, fused: bool) -> dict[str, Tensor]:
     if fused:
         fuse(model, gradient_accumulation=True)
     gradients = StepGradients(
-        model, grid, microbatches=2, max_norm=0.1, start="verify", first_bucket_bytes=500,
-        bucket_bytes=2000, main_grads=torch.float64 if fused else None,
+        model, grid, microbatches=2, max_norm=0.1, start="verify", bucket_bytes=2000,
+        main_grads=torch.float64 if fused else None,
     )  # fmt: skip
     mine = tokens(world, 8).chunk(2)[grid.data.rank]
     for _ in range(2):

@@ -19,8 +19,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.comm import CollectiveError, World
-from shardlab.comm.errors import PeerLostError
 from shardlab.comm.host import Card
+from shardlab.comm.pending import PeerLostError
 from shardlab.links.shared_memory import SharedMemoryLink, patience, region
 
 SLOT = 4096  # bytes: one page

@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from shardlab.comm import Axis, World
 from shardlab.pipeline.action import Backward, Forward, RecvForward, ScheduleError, SendForward
-from shardlab.pipeline.exchange import with_exchanges
+from shardlab.pipeline.lockstep import with_exchanges
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name, forward_only, gpipe, one_forward_one_backward
 from tests.shardlab import pieces

@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardlab.pipeline import picture
-from shardlab.pipeline.__main__ import main
 from shardlab.pipeline.action import (
     Backward,
     Forward,
@@ -29,7 +27,9 @@ from shardlab.pipeline.schedule import (
     interleaved,
     one_forward_one_backward,
 )
-from shardlab.pipeline.timeline import bubble, peak_live, simulate
+from shardlab.proofs.schedules import picture
+from shardlab.proofs.schedules.__main__ import main
+from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
 from tests.shardlab.properties import steady
 
 STAGES = st.integers(1, 6)

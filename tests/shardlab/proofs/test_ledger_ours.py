@@ -138,7 +138,7 @@ def test_data_parallel_sends_each_bucket_once_a_step_however_many_passes_it_has(
         model = nn.Sequential(*(nn.Linear(16, 16) for _ in range(5)))
         replicas = DataParallel(
             model.named_parameters(), world.whole, start="trust", backwards=3,
-            first_bucket_bytes=500, bucket_bytes=3000,
+            bucket_bytes=2000,
         )  # fmt: skip
         x = torch.zeros(2, 16)
         for _ in range(2):  # the first step finds the order of the buckets
@@ -148,7 +148,7 @@ def test_data_parallel_sends_each_bucket_once_a_step_however_many_passes_it_has(
                 with ledger.phase("step"):
                     replicas.finish()
     gradients = [p.nbytes for layer in reversed(model) for p in (layer.bias, layer.weight)]
-    buckets = formulas.bucket_sizes(gradients, [500, 3000])
+    buckets = formulas.bucket_sizes(gradients, [2000])
     assert sum(buckets) == 5 * (16 * 16 + 16) * 4
     assert len(buckets) == 3
     assert_equal(ledger, formulas.data_parallel(buckets, ranks=4))
@@ -244,7 +244,7 @@ def three_d(
         stage=stage, stages=stages, device=world.device,
     )  # fmt: skip
     gradients = StepGradients(
-        model, grid, microbatches=micro_batches, start="trust", first_bucket_bytes=4000
+        model, grid, microbatches=micro_batches, start="trust", bucket_bytes=4000
     )
     tokens = torch.zeros(B, S, dtype=torch.int64, device=world.device)
     actions = by_name("1f1b" if schedule == "shared memory" else schedule, stages, micro_batches)

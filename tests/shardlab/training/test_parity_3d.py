@@ -114,7 +114,7 @@ def train(world: World, case: Case) -> tuple[list[GPT], History]:
     count = min(4 if case.pipeline == world.size > 2 else 2, BATCH // case.data)
     gradients = StepGradients(
         chunks, grid, microbatches=count, max_norm=CLIP if case.optimizer == "adamw" else None,
-        start="verify", first_bucket_bytes=1000, bucket_bytes=4000,
+        start="verify", bucket_bytes=4000,
     )  # fmt: skip
     optimizer = optimizer_of(case.optimizer, [p for chunk in chunks for p in chunk.parameters()])
     schedule = SCHEDULES[case.schedule](case.pipeline, count)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.site.pages.test_every_page import AXE
 from tests.site.reader import Reader
 
 PAGE = "theory/01-collectives/"
@@ -59,3 +60,92 @@ def test_an_answer_is_tied_to_a_line_that_opens(card: Any) -> None:
     box = card.page.locator(".citation-card").bounding_box()
     assert box is not None
     assert box["height"] > 40
+
+
+@pytest.fixture(params=[("", 390), ("", 1440), ("es/", 390), ("es/", 1440)])
+def reader(request: pytest.FixtureRequest, browser: Any, served: str) -> Iterator[Reader]:
+    language, width = request.param
+    reader = Reader(browser, served, viewport={"width": width, "height": 844})
+    reader.read(language + PAGE)
+    yield reader
+    assert not reader.wrong
+    reader.context.close()
+
+
+def answer(reader: Reader, card: Any, typed: str) -> str:
+    """Type a number into an open card; return what it is told."""
+    card.locator("input").fill(typed)
+    card.locator("input").press("Enter")
+    return str(card.locator(".recall-verdict").inner_text())
+
+
+WORDS = {
+    "en": ("Right.", "Not that.", "again in"),
+    "es": ("Correcto.", "No es eso.", "otra vez en"),
+}
+
+
+def test_a_typed_number_is_checked_before_the_answer_shows(reader: Reader) -> None:
+    right, wrong, later = WORDS[reader.page.locator("html").get_attribute("lang") or ""]
+    card = reader.page.locator("details.question[data-recall$='#gathered']")
+    body = card.locator("> p:not(.recall-verdict)").first
+    card.locator("summary").click()
+    assert card.locator("input").is_visible() and not body.is_visible()
+    assert "GiB" in answer(reader, card, "a lot") and not body.is_visible()
+    for typed, said in {
+        "7 MB": wrong,
+        "7 MiB": right,
+        "7.34e6": right,
+        "7 340 032 B": right,
+    }.items():
+        assert answer(reader, card, typed) == said, typed
+        assert body.is_visible()
+        card.locator("summary").click()
+        card.locator("summary").click()  # opened anew, it asks anew
+        assert not body.is_visible()
+    assert later not in card.locator("summary").inner_text()  # it was wrong once: due again
+
+
+def test_a_grade_is_remembered_until_the_card_is_due(reader: Reader) -> None:
+    later = WORDS[reader.page.locator("html").get_attribute("lang") or ""][2]
+    name = "details.question[data-recall$='#latency']"
+    reader.page.locator(f"{name} summary").click()
+    reader.page.locator(f"{name} .recall-grades button").nth(2).click()
+    reader.page.reload(wait_until="load")
+    assert f"{later} 3" in reader.page.locator(f"{name} .recall-when").inner_text()
+    reader.page.evaluate("""name => {
+        const kept = JSON.parse(localStorage.getItem("shardbook.recall"));
+        for (const one of Object.values(kept)) one.evidence = "other";
+        localStorage.setItem("shardbook.recall", JSON.stringify(kept));
+    }""")
+    reader.page.reload(wait_until="load")
+    said = reader.page.locator(f"{name} .recall-when").inner_text()
+    assert said.startswith(("stale", "caducada"))
+
+
+def test_a_history_that_is_none_is_set_aside_and_the_cards_work(reader: Reader) -> None:
+    reader.page.evaluate("localStorage.setItem('shardbook.recall', '[torn')")
+    reader.page.reload(wait_until="load")
+    card = reader.page.locator("details.question").first
+    card.locator("summary").click()
+    card.locator(".recall-grades button").nth(3).click()
+    assert "7" in card.locator(".recall-when").inner_text()
+    assert reader.page.evaluate("localStorage.getItem('shardbook.recall.corrupt')") == "[torn"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_open_card_can_be_read_and_fits_the_screen(
+    reader: Reader, axe: str, scheme: str
+) -> None:
+    page = reader.page
+    reader.painted(scheme)
+    for name in ("latency", "gathered"):
+        page.locator(f"details.question[data-recall$='#{name}'] summary").click()
+    card = page.locator("details.question[data-recall$='#gathered']")
+    answer(reader, card, "7 GB")
+    reader.until("() => document.getAnimations().length === 0")
+    page.evaluate(axe)
+    assert page.evaluate(AXE, [{"include": ["details.question[open]"]}, {}]) == []
+    for button in page.locator("details[open] .recall-grades button").all():
+        box = button.bounding_box()
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= page.viewport_size["width"]

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from costlab.record.foreign_load import Watch
 from shardlab.comm import World
-from shardlab.pipeline.action import Backward, Forward
+from shardlab.pipeline.action import Backward, Forward, Span
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
-from shardlab.pipeline.timeline import Span, Timeline, bubble, peak_live
+from shardlab.proofs.schedules.timeline import Timeline, bubble, peak_live
 
 # A message is B·H, a stage's work B·H²·DEPTH: deep, so that theory, whose messages take no time, is
 # what is measured.

@@ -38,3 +38,18 @@ def adopt(file: Path, lab: Path) -> list[Path]:
     reference = lab / results_page.REFERENCE
     save(result, reference)
     return [reference, *generate(lab)]
+
+
+def beside(file: Path | None, local: Path) -> list[Path]:
+    """Write RESULTS of a result of this machine's own into their folder; of no other, nothing.
+
+    Raises:
+        ResultError: the result can't be read.
+    """
+    if file is None or file.resolve().parent != local.resolve():
+        return []
+    written = results_page.write(local, file.name)
+    for path in written:  # it lies two folders further down than the reference's page
+        page = path.read_text("utf-8").replace("](../../docs/", "](../../../../docs/")
+        path.write_text(page, "utf-8")
+    return written

@@ -35,28 +35,29 @@ METRIC = words("results.metric")
 _DRAWN = "timeline"
 
 
-def write(lab: Path) -> list[Path]:
-    """Write the page in every language beside `lab`/results/reference.json, whose figures stand.
+def write(lab: Path, source: str = REFERENCE) -> list[Path]:
+    """Write the page of `lab`/`source` in every language into `lab`, whose figures stand.
 
     Raises:
         ResultError: there is no such result, or it can't be read.
     """
-    result = load(lab / REFERENCE)
+    result = load(lab / source)
     paths = []
     for language in page.LANGUAGES:
         path = lab / page.name(STEM, language)
-        path.write_text(text(result, lab, language), "utf-8")
+        path.write_text(text(result, lab, language, source), "utf-8")
         paths.append(path)
     return paths
 
 
-def text(result: Result, lab: Path, language: str) -> str:
+def text(result: Result, lab: Path, language: str, source: str = REFERENCE) -> str:
     """Return the page.
 
     Args:
-        result: what `lab`/results/reference.json holds.
+        result: what `lab`/`source` holds.
         lab: the folder; figures that are there are shown and, like the result, named by SHA-256.
         language: "en" or "es".
+        source: the result's file, from the lab.
     """
     drawn = [stem for stem in FIGURES if (lab / FOLDER / f"{stem}-light.svg").is_file()]
     stems = [named(stem, language) for stem in drawn]
@@ -68,7 +69,7 @@ def text(result: Result, lab: Path, language: str) -> str:
     found = [([f"`{one.id}`"], one) for one in left.values()]
     rest = _rows([METRIC.of(language)], "<", found, language)
     return page.rendered(
-        "results", lab, [REFERENCE, *files], language, machine=_machine(result, language),
+        "results", lab, [source, *files], language, machine=_machine(result, language),
         sections=[one for one in sections if one["figures"] or one["tables"]],
         rest=page.folded(REST.of(language), rest) if left else "",
     )  # fmt: skip

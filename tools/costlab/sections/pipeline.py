@@ -23,8 +23,8 @@ from costlab.sections.plan import Plan
 from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import World
 from shardlab.links.shared_memory.patience import cores
-from shardlab.pipeline.timeline import Timeline
-from shardlab.pipeline.timeline import bubble as idle
+from shardlab.proofs.schedules.timeline import Timeline
+from shardlab.proofs.schedules.timeline import bubble as idle
 
 MICROBATCHES = 8
 SCHEDULES = ("gpipe", "1f1b")

@@ -128,15 +128,9 @@ class Evidence:
     def source(self, name: str) -> Source:
         """Return a source of the lab at its pin, with the wheel that a lock remembers for it."""
         if name not in self._sources:
-            table, commit = self._lab.sources[name], self._pins[name].commit
-            bare = Source(
-                name=name,
-                url=table.url,
-                commit=commit,
-                release=table.release or None,
-                wheel=table.wheel or None,
-            )
-            known = self._lock.wheel(name, commit, table.wheel) or self._siblings.wheel(bare)
+            commit = self._pins[name].commit
+            bare = self._lab.source(name, commit)
+            known = self._lock.wheel(name, commit, bare.wheel or "") or self._siblings.wheel(bare)
             self._sources[name] = msgspec.structs.replace(bare, known=known)
         return self._sources[name]
 

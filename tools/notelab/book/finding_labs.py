@@ -74,24 +74,34 @@ def asked(paths: list[Path], load: Callable[[Path], Lab]) -> tuple[Wanted, list[
     return wanted, strays
 
 
-def lab_with(source: str, folder: Path | None, here: Path) -> Path:
+def lab_with(source: str, folder: Path | None, here: Path, *, to_write: str = "") -> Path:
     """Return the folder of the lab that owns `source` and its pin.
 
+    Where several do, the first will do to read from. A command that writes says in `to_write` how
+    it is typed, and is told to name the lab.
+
     Raises:
-        NotelabError: no lab has it; the message names the sources there are.
+        NotelabError: no lab has it; the message names the sources there are. Or several own it.
     """
     labs = [folder.resolve()] if folder else default_labs(here)
-    known: dict[str, Path] = {}
+    owners: dict[str, dict[Path, None]] = {}
     for one in labs:
         lab = lab_file.load(one)
         for name in lab.sources:
-            known.setdefault(name, lab.pins_folder)
+            owners.setdefault(name, {})[lab.pins_folder] = None
+    known = {name: next(iter(folders)) for name, folders in owners.items()}
     if source not in known:
         near = get_close_matches(source, known, n=1, cutoff=0.4)
         names = ", ".join(f"`{name}`" for name in known) or "none"
         raise NotelabError(
             f"no lab has a source called {source!r}; there are: {names}",
             hint=f"did you mean `{near[0]}`?" if near else "",
+        )
+    if to_write and len(owners[source]) > 1:
+        names = ", ".join(shown(one) for one in owners[source])
+        raise NotelabError(
+            f"{len(owners[source])} labs have a source called {source!r}: {names}",
+            hint=f"name the one you mean: `{to_write} --lab {shown(list(owners[source])[-1])}`",
         )
     return known[source]
 

@@ -9,6 +9,7 @@ from notelab.cited.fitting import class_or_function
 from notelab.cited.outline import Symbol
 from notelab.commands.parts import Part, parts_of
 from notelab.errors import NotelabError
+from notelab.lab import pins
 from notelab.page.citation import written
 
 _WORDS = 40  # characters of a part's first line
@@ -25,7 +26,7 @@ def cite(
     book = open_lab(folder, bench)
     pin = book.pins[source]
     if not pin.commit:
-        raise NotelabError(f"{pin.problem}", hint=f"write it with `shardbook pin {source} REF`")
+        raise NotelabError(f"{pin.problem}", hint=f"write it with `{pins.command_for(pin)}`")
     files, name = _files(book, source, symbol)
     found = [(file, one) for file in files for one in _symbols(file, name)]
     if not files and ":" in symbol:

@@ -12,7 +12,6 @@ from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lock import Lock
-from notelab.sources.answers import Source
 from notelab.whole_files import write_together
 
 
@@ -24,17 +23,9 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
             everything is left as it was.
     """
     lab = bench.lab(folder)
-    table = lab.sources[source]
-    place = lab.pins_folder / table.pin
+    place = lab.pins_folder / lab.sources[source].pin
     before = pins.read(source, place)
-    asked = Source(
-        name=source,
-        url=table.url,
-        commit=before.commit,
-        release=table.release or None,
-        wheel=table.wheel or None,
-    )
-    commit = bench.library.resolve(asked, ref)
+    commit = bench.library.resolve(lab.source(source, before.commit), ref)
     book = open_lab(lab.pins_folder, bench)
     moved = {**book.pins, source: pins.Pin(source, place, commit)}
     evidence = evidence_at(moved, lab, book.lock, bench)

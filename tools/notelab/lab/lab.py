@@ -10,6 +10,7 @@ from notelab.errors import NotelabError
 from notelab.lab.lab_file import LabFile, SourceTable, decode, place_of
 from notelab.memo import Memo
 from notelab.rules.codes import RULES
+from notelab.sources.answers import Source
 
 LAB_FILE = "lab.toml"
 _LONGEST_NAME = 240  # file systems have 255 bytes, a translation three characters more
@@ -27,11 +28,29 @@ class Lab(msgspec.Struct, frozen=True):
     sources: dict[str, SourceTable]
     pins_folder: Path
     places: dict[str, Path]  # where each page that the file names stands
+    solution: list[Path]  # where each page stands that the lab is compared with
 
     @property
     def languages(self) -> list[str]:
         """Return the lab's languages; the first is the original."""
         return self.file.lab.languages
+
+    def source(self, name: str, commit: str) -> Source:
+        """Return a source as the providers are asked for it, at a commit."""
+        table = self.sources[name]
+        return Source(
+            name=name,
+            url=table.url,
+            commit=commit,
+            release=table.release or None,
+            wheel=table.wheel or None,
+            own=str(self.root) if table.path else "",
+        )
+
+    @property
+    def compares(self) -> bool:
+        """Tell whether the lab is compared with pages other than its own: a learner's is."""
+        return bool(self.solution) and not set(self.solution) & set(self.places.values())
 
     def closing_heading(self, language: str) -> str:
         """Return the heading that closes a note in `language`, or '' when none is defined."""
@@ -63,7 +82,8 @@ def load(folder: Path, memo: Memo | None = None) -> Lab:
         sources = other.sources
     named = dict.fromkeys([*file.notes, *file.diagrams])
     places = {name: _inside(folder, root, name, f'"{name}"') for name in named}
-    lab = Lab(folder, root, file, sources, pins_folder, places)
+    solution = [_inside(folder, root, name, "lab.solution") for name in file.lab.solution]
+    lab = Lab(folder, root, file, sources, pins_folder, places, solution)
     _check_note_sources(lab)
     return lab
 
@@ -89,8 +109,14 @@ def _check(folder: Path, root: Path, file: LabFile) -> None:
     for name, source in file.sources.items():
         if not _NAME.match(name):
             raise NotelabError(f"{where}: `{name}` cannot name a source; use letters, digits, - _")
+        if source.path and (source.url or source.path != "."):
+            raise NotelabError(
+                f'{where}: sources.{name}.path can only be ".", the repository that the lab is in, '
+                f"in place of a url; found {source.path!r}"
+            )
         try:
-            check_url(source.url)
+            if not source.path:
+                check_url(source.url)
         except NotelabError as fault:
             raise NotelabError(f"{where}: sources.{name}.url: {fault}", hint=fault.hint) from None
         if not _is_file_name(source.pin):

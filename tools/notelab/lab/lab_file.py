@@ -31,13 +31,19 @@ class LabTable(_Table, frozen=True):
     max_lines: Count = 40
     closing_heading: dict[str, str] = {}
     ignore: list[str] = []
+    solution: list[str] = []
+    in_progress: bool = False
 
 
 class SourceTable(_Table, frozen=True):
-    """`[sources.NAME]`: where a cited repository lives and which file holds its pin."""
+    """`[sources.NAME]`: where a cited repository lives and which file holds its pin.
 
-    url: str
+    In place of `url`, `path = "."` is the repository that the lab itself is in.
+    """
+
     pin: str
+    url: str = ""
+    path: str = ""
     release: str = ""
     wheel: str = ""
     licence: str = ""

@@ -1,9 +1,12 @@
 """Pin files: forty hexadecimal digits and a newline, the one place where a commit stands."""
 
 import re
+import shlex
 from pathlib import Path
 
 import msgspec
+
+from notelab.lab.lab_file import place_of
 
 _SHA = re.compile(r"[0-9a-f]{40}")
 
@@ -50,3 +53,8 @@ def read(source: str, path: Path) -> Pin:
 def text_of(commit: str) -> str:
     """Return a pin file's content."""
     return f"{commit}\n"
+
+
+def command_for(pin: Pin, ref: str = "REF") -> str:
+    """Return the command that writes a pin, with its lab: others may own a source of that name."""
+    return f"shardbook pin {pin.source} {ref} --lab {shlex.quote(place_of(pin.path.parent))}"

@@ -26,8 +26,8 @@ _OPENINGS = {
 def plugin(parser: "MarkdownIt") -> None:
     """Teach a parser to read these blocks; their tokens open and close as `admonition`.
 
-    What follows the opening token is the title, as inline text; then the content's own tokens, with
-    the rows that they have on the page.
+    The opening token has its line as `info`. What follows it is the title, as inline text; then the
+    content's own tokens, with the rows that they have on the page.
     """
     parser.block.ruler.before(
         "fence",
@@ -48,7 +48,7 @@ def _block(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
     indent = state.sCount[start] + _INDENT
     after = _first_after(state, start + 1, end, indent)
     token = state.push("admonition_open", "div", 1)
-    token.map = [start, after]
+    token.map, token.info = [start, after], opened[0]
     title = state.push("inline", "", 0)
     title.map, title.content, title.children = [start, start + 1], opened[opened.lastindex or 0], []
     _content(state, start + 1, after, indent)

@@ -137,7 +137,7 @@ class Inline:
         for child in children[opening + 1 :]:
             if child.type == "strong_close":
                 break
-            title.append(child.content)
+            title.append(" " if child.type.endswith("break") else child.content)
         said = "".join(title).strip()
         return said if count_words(said) else ""
 

@@ -6,7 +6,10 @@ from notelab.report.finding import Finding
 
 
 class NoteReport(msgspec.Struct):
-    """What was counted and proved of one page."""
+    """What was counted and proved of one page; `max_words` and `min_choices` are 0 where no limit.
+
+    `cited_choices` are those of its choices that count towards the limit.
+    """
 
     filename: str
     lab: str
@@ -20,6 +23,9 @@ class NoteReport(msgspec.Struct):
     by_wheel: int = 0
     unstructured: int = 0
     waived: int = 0
+    cited_choices: int = 0
+    min_choices: int = 0
+    max_words: int = 0
 
 
 class SourceReport(msgspec.Struct):
@@ -59,17 +65,27 @@ class LabReport(msgspec.Struct):
     by_wheel: int = 0
     unstructured: int = 0
     waived: int = 0
+    in_progress: bool = False
+    to_do: int = 0
+    compares: bool = (
+        False  # checked whole, it has a solution to be compared with that isn't its own
+    )
 
 
 class Report(msgspec.Struct):
-    """The outcome of a check over one or more labs."""
+    """The outcome of a check over one or more labs.
+
+    `to_do` holds what a lab in progress still lacks, where it fails nobody.
+    """
 
     findings: list[Finding] = []
     notes: list[NoteReport] = []
     labs: list[LabReport] = []
+    to_do: list[Finding] = []
 
     def add(self, other: "Report") -> None:
         """Take in another lab's outcome; a place that two labs judge is said once."""
         self.findings = sorted({*self.findings, *other.findings}, key=lambda one: one.order)
+        self.to_do += other.to_do
         self.notes += other.notes
         self.labs += other.labs

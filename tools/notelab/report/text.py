@@ -34,8 +34,27 @@ def write(report: Report, *, colour: bool, findings_only: bool = False) -> str:
         lines.append("")
     for lab in report.labs:
         lines += _lab(lab, [note for note in report.notes if note.lab == lab.folder], paint)
+    if report.to_do:
+        lines.append(paint("dim", "to do, in labs in progress:"))
+        lines += [line for finding in report.to_do for line in _finding(finding, paint)[:1]]
+        lines.append("")
     lines.append(_verdict(report, paint))
+    lines += [] if report.findings else _next(report)
     return "\n".join(lines) + "\n"
+
+
+def _next(report: Report) -> list[str]:
+    """Say what comes after a lab of one's own has no finding left."""
+    ready = [lab for lab in report.labs if lab.compares and not lab.to_do]
+    flag = "take `in-progress` out of its lab.toml, "
+    return [
+        plain(
+            f"next: {flag if lab.in_progress else ''}commit {lab.folder}, "
+            f"then `shardbook compare {lab.folder}`"
+        )
+        for lab in ready
+        if lab.citations
+    ]
 
 
 def _finding(finding: Finding, paint: Painter) -> list[str]:
@@ -125,7 +144,17 @@ def _table(notes: list[NoteReport], paint: Painter) -> list[str]:
             above = folder
         numbers = (getattr(note, field) for field in _COLUMNS.values())
         lines.append(line(f"  {name}", numbers))
+        lines += [paint("dim", f"      {limits}")] if (limits := _limits(note)) else []
     return lines
+
+
+def _limits(note: NoteReport) -> str:
+    """Return how far a note is: what is counted beside what is asked for."""
+    said = [
+        f"{note.cited_choices} of {note.min_choices} choices" if note.min_choices else "",
+        f"{note.words} of {note.max_words} words" if note.max_words else "",
+    ]
+    return ", ".join(filter(None, said))
 
 
 def _verdict(report: Report, paint: Painter) -> str:
@@ -144,6 +173,7 @@ def _verdict(report: Report, paint: Painter) -> str:
         f"{locked} checked against the lock only" if locked else "",
         _count(diagrams, "diagram"),
         _count(len(report.findings), "finding"),
+        f"{len(report.to_do)} to do" if report.to_do else "",
         f"{waived} waived" if waived else "",
     ]
     text = ", ".join(filter(None, said))

@@ -158,7 +158,9 @@ class Judge:
                 "N216",
                 f"the link is to `{citation.repository}`, which is no source of this lab",
                 expected=" or ".join(
-                    f"`{repository_of(source.url)}`" for source in self._lab.sources.values()
+                    f"`{repository_of(source.url)}`"
+                    for source in self._lab.sources.values()
+                    if source.url
                 ),
                 help="a page can be linked to without its lines; lines are cited from a source",
             )

@@ -3,16 +3,19 @@
 from collections.abc import Iterator
 
 from notelab.book.view import View, shown
+from notelab.lab import pins
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin
 from notelab.page.note import Cell, Note
 from notelab.report.finding import TOP, Finding
 from notelab.rules import closing, said_commits
 
+_LACKING = ("N1", "N3", "N210", "N212")  # stop conditions, diagrams, a lock that is behind
 
-def pin_findings(pins: dict[str, Pin]) -> Iterator[Finding]:
+
+def pin_findings(found: dict[str, Pin]) -> Iterator[Finding]:
     """Judge the pin files."""
-    for pin in pins.values():
+    for pin in found.values():
         if pin.code:
             yield Finding(
                 pin.code,
@@ -21,11 +24,16 @@ def pin_findings(pins: dict[str, Pin]) -> Iterator[Finding]:
                 pin.problem,
                 expected="40 hexadecimal digits and a newline",
                 found=pin.found or "no file",
-                help=f"write it with `shardbook pin {pin.source} REF`",
+                help=f"write it with `{pins.command_for(pin)}`",
             )
 
 
-def page_findings(lab: Lab, view: View, pins: dict[str, Pin]) -> Iterator[Finding]:
+def is_to_do(lab: Lab, finding: Finding) -> bool:
+    """Tell whether a finding is what a lab in progress lacks, and not what is wrong with it."""
+    return lab.file.lab.in_progress and finding.code.startswith(_LACKING)
+
+
+def page_findings(lab: Lab, view: View, pinned: dict[str, Pin]) -> Iterator[Finding]:
     """Judge a page's files, words, choices and closing."""
     if view.note is None:
         yield from _unread(view)
@@ -46,7 +54,7 @@ def page_findings(lab: Lab, view: View, pins: dict[str, Pin]) -> Iterator[Findin
             help="take it out, or write the line anew",
         )
     if view.page.is_note:
-        yield from said_commits.findings(lab, view, view.note, pins)
+        yield from said_commits.findings(lab, view, view.note, pinned)
     yield from _words(view, view.note)
     yield from _choices(view, view.note)
     yield from closing.findings(lab, view, view.note)

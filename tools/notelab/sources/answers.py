@@ -37,7 +37,8 @@ class Wheel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Source(msgspec.Struct, frozen=True):
     """A cited repository at its pin; `commit` is 40 hex digits, or '' where none is pinned yet.
 
-    `known` is the wheel that the lock remembers.
+    `known` is the wheel that the lock remembers; `own` the top of the lab's own repository, where
+    that is the source: then there is no `url`, and nobody else is asked.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Source(msgspec.Struct, frozen=True):
     release: str | None = None
     wheel: str | None = None
     known: Wheel | None = None
+    own: str = ""
 
 
 class Found(msgspec.Struct, frozen=True):

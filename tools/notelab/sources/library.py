@@ -162,13 +162,17 @@ class Library:
         from notelab.sources.git.ref import at_remote, check_ref, in_repository
 
         check_ref(ref)
-        mirror = self._mirrors.get(_key(source.name))
+        mirror = self._clone_of(source)
         git_dir = git_dir_of(mirror) if mirror else None
         if mirror and git_dir is None:
-            raise SourceError(f"the mirror {mirror} is no git repository")
-        found = in_repository(GitCommand(git_dir), ref) if git_dir else None
+            raise SourceError(f"{mirror} is no git repository")
+        found = in_repository(GitCommand(git_dir), ref, own=bool(source.own)) if git_dir else None
         if found:
             return found
+        if source.own:
+            raise SourceError(
+                f"{source.name}: this repository has no tag, branch or commit {ref!r}"
+            )
         asked = f"; the mirror {mirror} has no {ref!r}" if mirror else ""
         if self._offline:
             raise SourceError(f"{source.name}: {ref!r} can't be looked up offline{asked}")
@@ -192,17 +196,23 @@ class Library:
         if laying_out.already_there(source, directory):
             self._progress(f"{directory} is {source.name} at the pin already")
             return
-        mirror = self._mirrors.get(_key(source.name))
+        mirror = self._clone_of(source)
         what = f"{source.name}: laying {source.commit[:12]} out in {directory}"
         with told_if_slow(self._progress, what):
             laying_out.lay_out(source, directory, mirror, offline=self._offline)
 
+    def _clone_of(self, source: Source) -> Path | None:
+        """Return the clone on disk that stands for a source."""
+        return Path(source.own) if source.own else self._mirrors.get(_key(source.name))
+
     def _ask(self, pending: Pending) -> None:
         source = pending.source
-        mirror = self._mirrors.get(_key(source.name))
+        mirror = self._clone_of(source)
         if mirror and pending.wanted:
             who = f"mirror {mirror}"
             pending.take(who, lambda: _ask_mirror(mirror, source, dict(pending.wanted)))
+        if source.own:
+            return
         if pending.wanted:
             pending.take("installed", lambda: _ask_installed(source, dict(pending.wanted)))
         if self._offline:

@@ -6,12 +6,11 @@ argument, so two grids can live in one process and nothing is global.
 
     axis.py        the collectives as layers call them: shapes, checks, faults
     point_to_point.py  its messages from one rank to another
-    pending.py     a collective under way
-    errors.py      what is raised where one does not finish
+    pending.py     a collective under way, and what is raised where one does not finish
     observed.py    what whoever counts is told
     world.py       joining and leaving, which rank holds which device; groups.py: process groups
     torch_link.py  an axis over torch.distributed
-    agreement.py   ranks that check each other; faults.py and host.py: ranks that failed
+    faults.py      what is said of ranks that failed; host.py: where a rank is
 
 Other ways to carry an axis are folders of shardlab/links. `World` is loaded when it is asked for: a
 layer needs an axis, and no more.
@@ -20,8 +19,7 @@ layer needs an axis, and no more.
 from typing import TYPE_CHECKING, Any
 
 from shardlab.comm.axis import Axis
-from shardlab.comm.errors import CollectiveError
-from shardlab.comm.pending import Pending
+from shardlab.comm.pending import CollectiveError, Pending
 
 if TYPE_CHECKING:
     from shardlab.comm.world import World

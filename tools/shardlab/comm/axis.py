@@ -7,6 +7,7 @@ axis of one rank nothing is sent, and the input itself comes back.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import observed
-from shardlab.comm.pending import Pending
+from shardlab.comm.pending import CollectiveError, Pending
 from shardlab.comm.point_to_point import PointToPoint, Ranks
 
 _OPS = ("sum", "mean", "max")
@@ -39,7 +40,6 @@ class Axis(PointToPoint):
         self.rank = ranks.index(world.rank) if world else 0
         self._world = world
         self._agreement = world.agreement if world and self.size > 1 else None
-        self._wide = bool(world and world.wide_sums)
         self._link: Any = world.connect(ranks, link) if world and self.size > 1 else None
 
     @classmethod
@@ -164,10 +164,6 @@ class Axis(PointToPoint):
         prompt: bool | None = None,
     ) -> Pending:  # fmt: skip
         """Check and start one collective; the result is its second tensor, or its only."""
-        narrow = None
-        if self._wide and len(args) == 3 and op != "max" and _is_half(x):
-            source, narrow, _ = args
-            args = (source.float(), torch.empty_like(narrow, dtype=torch.float32), op)
         result = args[0] if kind == "broadcast" else args[1]
         start = getattr(self._link, f"start_{kind}")
         try:
@@ -179,14 +175,30 @@ class Axis(PointToPoint):
             self._explain(kind, error)
             raise
         divide = self.size if op == "mean" else 1
-        return Pending(result, work, kind, self._explain, divide, narrow=narrow)
+        return Pending(result, work, kind, self._explain, divide)
 
     # ------------------------------------------------------------------ what must hold
 
     def agree(self, doing: str) -> None:
         """Where the world checks, refuse ranks that don't all come here with the same words."""
         if self._agreement:
-            self._agreement.demand_same(self, doing)
+            self.demand_same(doing)
+
+    def demand_same(self, said: str) -> None:
+        """Gather what every rank says; raise on each rank unless it is the same.
+
+        Raises:
+            CollectiveError: names the ranks that say something else, and what this one says.
+        """
+        mine = torch.tensor([zlib.crc32(said.encode())])
+        words = torch.empty(self.size, dtype=mine.dtype)
+        self.gather_small(mine, words)
+        others = [rank for rank, word in zip(self.ranks, words, strict=True) if word != mine]
+        if others:
+            raise CollectiveError(
+                f"the ranks of {self._place} do different things, which would meet as if they were "
+                f"the same: ranks {others} not what this one does, {said}"
+            )
 
     def _piece(self, kind: str, x: Tensor) -> int:
         if x.dim() == 0 or x.shape[0] % self.size:
@@ -212,10 +224,6 @@ def _already(x: Tensor, out: Tensor | None) -> Pending:
     if out is None or out is x:
         return Pending(x)
     return Pending(out.copy_(x))
-
-
-def _is_half(x: Tensor) -> bool:
-    return x.is_floating_point() and x.itemsize < 4
 
 
 def _known(op: str) -> str:

@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from shardlab.comm.errors import CollectiveError
 from shardlab.comm.host import Card, state_of
+from shardlab.comm.pending import CollectiveError
 
 
 class Store(Protocol):

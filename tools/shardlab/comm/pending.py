@@ -1,13 +1,30 @@
-"""A collective under way."""
+"""A collective under way, and what is raised of one that cannot be, or does not finish."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
 
+import torch.distributed as dist
 from torch import Tensor
 
 Explain = Callable[[str, RuntimeError], None]
+
+
+class CollectiveError(RuntimeError):
+    """A collective that did not finish, or was refused; names the ranks and the collective."""
+
+
+class PeerLostError(RuntimeError):
+    """What a link of ours says of a peer that died, left or is late, before it is explained."""
+
+
+def says_backend(error: RuntimeError) -> bool:
+    """Whether `error` tells of a peer or a wire, and not of a fault on this rank.
+
+    gloo has no class for its errors; they name a place in its source.
+    """
+    return isinstance(error, dist.DistError | PeerLostError) or "gloo/" in str(error)
 
 
 class Work(Protocol):
@@ -26,10 +43,9 @@ class Pending:
         doing: the collective, for an error's words.
         explain: raises, in place of an error of the backend's, one that names ranks.
         divide: the number to divide the result by at the end (the mean of a sum).
-        narrow: what the result is rounded into at last, if not itself.
     """
 
-    __slots__ = ("_divide", "_doing", "_explain", "_narrow", "_result", "_work")
+    __slots__ = ("_divide", "_doing", "_explain", "_result", "_work")
 
     def __init__(
         self,
@@ -38,15 +54,12 @@ class Pending:
         doing: str = "",
         explain: Explain | None = None,
         divide: int = 1,
-        *,
-        narrow: Tensor | None = None,
     ) -> None:
         self._result = result
         self._work = work
         self._doing = doing
         self._explain = explain
         self._divide = divide
-        self._narrow = narrow
 
     def wait(self) -> Tensor:
         """Block until the result is there (on CUDA: until the stream will have it); idempotent.
@@ -64,6 +77,4 @@ class Pending:
                 raise
             if self._divide != 1:
                 self._result.div_(self._divide)
-            if self._narrow is not None:
-                self._result = self._narrow.copy_(self._result)
         return self._result

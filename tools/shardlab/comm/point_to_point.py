@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torch import Tensor
 
 from shardlab.comm import observed
-from shardlab.comm.errors import says_backend
-from shardlab.comm.pending import Pending, Work
+from shardlab.comm.pending import Pending, Work, says_backend
 
-if TYPE_CHECKING:  # what only a world that checks, or explains, loads
-    from shardlab.comm.agreement import Agreement, Announcement
+if TYPE_CHECKING:
     from shardlab.comm.faults import Witness
 
 
@@ -21,9 +19,8 @@ class Ranks(Protocol):
 
     rank: int
     backend: str
-    wide_sums: bool
     witness: Witness
-    agreement: Agreement | None
+    agreement: Any  # shardlab/proofs/agreement.py, where the world checks
 
     def connect(self, ranks: tuple[int, ...], link: str) -> Any:
         """Return what carries an axis over `ranks`."""
@@ -40,7 +37,7 @@ class PointToPoint:
     size: int
     rank: int
     _world: Ranks | None
-    _agreement: Agreement | None
+    _agreement: Any
     _link: Any
 
     def send(self, x: Tensor, to: int, *, tag: int = 0) -> None:
@@ -140,7 +137,7 @@ class PointToPoint:
 class _Announced:
     """A message whose two ends are compared before it is waited for."""
 
-    def __init__(self, said: Announcement, work: Work) -> None:
+    def __init__(self, said: Work, work: Work) -> None:
         self._said = said
         self._work = work
 

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from shardlab.comm.agreement import Agreement
 from shardlab.comm.axis import Axis
 from shardlab.comm.faults import Witness
 from shardlab.comm.groups import Groups, backend_for, rendezvous
@@ -33,7 +32,6 @@ class World:
         timeout: seconds until a rank that waits in a collective has given up and said why.
         patience: seconds that a collective may take, so that it can be explained within `timeout`.
         agreement: compares tensors between ranks before they meet the backend; None: nobody does.
-        wide_sums: whether half-precision tensors are added in fp32.
         link: what carries an axis that doesn't say.
     """
 
@@ -46,7 +44,6 @@ class World:
         backend: str,
         timeout: float,
         check: bool,
-        wide_sums: bool,
         link: str,
         store: Any,
         owner: bool,
@@ -56,7 +53,6 @@ class World:
         self.device = device
         self.backend = backend
         self.timeout = timeout
-        self.wide_sums = wide_sums
         self.link = link
         if backend == "fake":  # its store keeps nothing
             store = dist.HashStore()  # type: ignore[attr-defined]
@@ -70,8 +66,10 @@ class World:
         self.patience = timeout - grace
         self._groups = Groups(rank, size, backend, self.patience)
         self.witness = Witness(self._store, rank, size, grace=grace)
-        checks = check and backend != "fake"  # there the others never say a word
-        self.agreement = Agreement(self._store, self.patience) if checks else None
+        self.agreement: Any = None
+        if check and backend != "fake":  # there the others never say a word
+            proof = import_module("shardlab.proofs.agreement")
+            self.agreement = proof.Agreement(self._store, self.patience)
 
     @classmethod
     def join(
@@ -81,7 +79,6 @@ class World:
         device: torch.device | None = None,
         timeout: float = 60.0,
         check: bool = False,
-        wide_sums: bool = False,
         link: str = "torch",
         store: Any = None,
         rank: int | None = None,
@@ -96,8 +93,6 @@ class World:
             timeout: seconds until a rank that waits in a collective has given up and said why.
             check: refuse tensors whose shape or dtype differs between ranks before they meet the
                 backend, at the price of one small exchange a collective.
-            wide_sums: add bf16 and fp16 in fp32 and round once, at the price of twice the bytes. A
-                backend adds rank by rank and rounds each time; 256 + 1 is 256 in bf16.
             link: what carries an axis that doesn't say: "torch", or a folder of shardlab/links.
             store: a torch.distributed store; with `rank` and `size`.
             watch: end this process when another rank failed and this one hangs outside collectives.
@@ -131,7 +126,6 @@ class World:
             backend=backend,
             timeout=timeout,
             check=check,
-            wide_sums=wide_sums,
             link=link,
             store=store,
             owner=True,
@@ -144,7 +138,7 @@ class World:
     @classmethod
     def adopt(
         cls, *, device: torch.device | None = None, timeout: float = 60.0, check: bool = False,
-        wide_sums: bool = False, link: str = "torch",
+        link: str = "torch",
     ) -> World:  # fmt: skip
         """Wrap the default process group, which the caller made and will destroy."""
         backend = dist.get_backend()
@@ -158,7 +152,6 @@ class World:
             backend=backend,
             timeout=timeout,
             check=check,
-            wide_sums=wide_sums,
             link=link,
             store=dist.distributed_c10d._get_default_store(),
             owner=False,

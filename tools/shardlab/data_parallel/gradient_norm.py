@@ -15,7 +15,6 @@ Megatron does so in `get_grad_norm_fp32` and `clip_grad_by_total_norm_fp32`
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import torch
@@ -50,7 +49,7 @@ def counted(
 
 def gradient_norm(
     parameters: Iterable[nn.Parameter], axis: Axis, *, tensor: Axis,
-    copies: Iterable[nn.Parameter] = (), order: float = 2.0, attribute: str = "grad",
+    copies: Iterable[nn.Parameter] = (), attribute: str = "grad",
 ) -> Tensor:  # fmt: skip
     """Return the norm of all gradients of a model that the ranks of `axis` hold between them.
 
@@ -62,20 +61,12 @@ def gradient_norm(
         axis: `grid.axis("tensor", "pipeline")`.
         tensor: the tensor axis, one of those that make up `axis`.
         copies: parameters that another pipeline stage counts (`counted`).
-        order: p of the p-norm; infinity for the largest absolute value.
         attribute: where gradients stand: "grad" or "main_grad".
-
-    Raises:
-        ValueError: an order that is not positive.
     """
-    if order <= 0:
-        raise ValueError(f"the norm's order is {order}; it is a positive number, or infinity")
     parameters = list(parameters)
     gradients = _gradients(counted(parameters, tensor, copies=copies), attribute)
-    norms = _norms(gradients, order) if gradients else _nothing(parameters)
-    if math.isinf(order):
-        return axis.all_reduce(norms.max().reshape(1), op="max")[0]
-    return axis.all_reduce(norms.pow(order).sum().reshape(1))[0] ** (1 / order)
+    norms = _norms(gradients) if gradients else _nothing(parameters)
+    return axis.all_reduce(norms.square().sum().reshape(1))[0].sqrt()
 
 
 def clip(
@@ -103,7 +94,7 @@ def _gradients(parameters: Iterable[nn.Parameter], attribute: str) -> list[Tenso
     return [g.detach() for g in unique.values() if g is not None and g.numel()]
 
 
-def _norms(gradients: list[Tensor], order: float) -> Tensor:
+def _norms(gradients: list[Tensor]) -> Tensor:
     """Return each gradient's norm in fp64, [gradients]."""
     by_dtype: dict[torch.dtype, list[Tensor]] = {}
     for gradient in gradients:
@@ -111,7 +102,7 @@ def _norms(gradients: list[Tensor], order: float) -> Tensor:
     norms: list[Tensor] = []
     for dtype, alike in by_dtype.items():
         wide = torch.float32 if dtype.itemsize < 4 else dtype
-        norms += torch._foreach_norm(alike, order, dtype=wide)
+        norms += torch._foreach_norm(alike, 2, dtype=wide)
     return torch.stack([norm.to(torch.float64) for norm in norms])
 
 

@@ -12,7 +12,7 @@ from shardlab.fsdp.policies import BackwardPrefetch
 from shardlab.fsdp.unit import Unit
 
 
-class Backward:
+class BackwardPass:
     """The state of one backward through the model, from its first gradient to its end.
 
     Args:

@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Iterable, Sequence
 
 from shardlab.comm import Axis
-from shardlab.comm.agreement import demand_same
 from shardlab.fsdp.unit import Unit
 
 
@@ -68,7 +67,7 @@ class ExecutionOrder:
         """
         if self.expected is None:
             for axis in axes:
-                demand_same(axis, f"run units in the order {_names(self._seen)}")
+                axis.demand_same(f"run units in the order {_names(self._seen)}")
         if self.expected is not None and self.expected != self._seen:
             if not self.changes:
                 warnings.warn(

@@ -46,7 +46,6 @@ class FSDP(nn.Module):
         limit: how many units may be full for use or ahead of it, beside the root and what the
             strategy keeps: the one that runs, and limit - 1 fetched ahead.
         group: a key for each parameter's name and itself; different keys lie in different flats.
-        op: "mean" of the ranks' gradients, or "sum".
 
     Attributes:
         units: what it was cut into, the root first.
@@ -70,17 +69,16 @@ class FSDP(nn.Module):
         forward_prefetch: bool = False,
         limit: int = 2,
         group: Group | None = None,
-        op: str = "mean",
     ) -> None:
         super().__init__()
-        _refuse(module, limit, op)
+        _refuse(module, limit)
         self.shard_axis, self.replicate_axis = strategy.axes(axis, replicate)
         self.precision = mixed_precision or MixedPrecision()
         self.names = list(module.state_dict())
         self.tied = _first_names(module)
         axes = (self.shard_axis, self.replicate_axis)
         built = [
-            build(name, m, slots, axes=axes, precision=self.precision, group=group, op=op)
+            build(name, m, slots, axes=axes, precision=self.precision, group=group)
             for name, (m, slots) in assign(module, units).items()
         ]
         self.units: tuple[Unit, ...] = tuple(built)
@@ -239,12 +237,10 @@ def _first_names(module: nn.Module) -> dict[str, str]:
     }
 
 
-def _refuse(module: nn.Module, limit: int, op: str) -> None:
+def _refuse(module: nn.Module, limit: int) -> None:
     if any(isinstance(inner, FSDP) for inner in module.modules()):
         raise ValueError("the model holds an FSDP already; wrap it once, and name its units")
     if limit < 1:
         raise ValueError(
             f"limit={limit}: at least the unit that runs must be full; choose 1 or more"
         )
-    if op not in ("mean", "sum"):
-        raise ValueError(f"op={op!r}: gradients of data ranks are averaged or added; mean or sum")

@@ -20,7 +20,7 @@ A flat parameter's gradient over the whole axis:
     HELD       drop     EMPTY      the same
 
 Everything else raises `IllegalTransition`. The machine knows nothing of tensors: `unit.py` and
-`flat_gradient.py` move it first and touch storage after, so a wrong order is named, not computed.
+`flat/gradient.py` move it first and touch storage after, so a wrong order is named, not computed.
 
 In PyTorch the same is spread over `HandleTrainingState`, `_prefetched`, `_is_unsharded`-like checks
 on storage sizes (fsdp/_flat_param.py), and `ShardedState` with `TrainingState` in FSDP2

@@ -43,7 +43,7 @@ from torch.autograd import Variable
 from torch.utils.hooks import RemovableHandle
 
 from shardlab.comm import Axis
-from shardlab.fsdp.backward import Backward
+from shardlab.fsdp.backward import BackwardPass
 from shardlab.fsdp.execution_order import ExecutionOrder
 from shardlab.fsdp.flat.gradient import FlatGradient
 from shardlab.fsdp.gathers import Gathers
@@ -94,7 +94,7 @@ class Runtime:
         self._left_is_old = False
         self._versions: dict[Unit, tuple[int, ...]] = {}  # of the shards that forward used
         self._watches: list[tuple[Unit, RemovableHandle]] = []  # inputs of units that hold frozen
-        self._backward: Backward | None = None
+        self._backward: BackwardPass | None = None
         for unit in units:
             for gradient in unit.gradients:
                 gradient.watch(self._this_backward, partial(self._gradient_complete, unit))
@@ -180,11 +180,11 @@ class Runtime:
 
     # ------------------------------------------------------------------ backward
 
-    def _this_backward(self) -> Backward:
+    def _this_backward(self) -> BackwardPass:
         """Return the backward that runs, begun now if need be; autograd calls back at its end."""
         if self._backward is None:
             Variable._execution_engine.queue_callback(self._end_backward)
-            self._backward = Backward(
+            self._backward = BackwardPass(
                 self.units,
                 self._left,
                 [unit for unit, _ in self._watches],

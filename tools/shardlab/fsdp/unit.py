@@ -18,7 +18,7 @@ from shardlab.fsdp.life_cycle import PARAMETERS, LifeCycle, ParameterState
 from shardlab.fsdp.placeholder import ShardedParameter
 
 
-class Slot(NamedTuple):
+class Place(NamedTuple):
     """A place where a module looks for a parameter.
 
     Attributes:
@@ -51,7 +51,7 @@ class Unit:
         module: nn.Module,
         flats: Sequence[FlatParameter],
         gradients: Sequence[FlatGradient],
-        slots: Sequence[Slot],
+        slots: Sequence[Place],
     ) -> None:
         self.name = name
         self.module = module

@@ -20,10 +20,10 @@ from shardlab.comm import Axis
 from shardlab.fsdp.flat.gradient import FlatGradient
 from shardlab.fsdp.flat.parameter import FlatParameter
 from shardlab.fsdp.mixed_precision import MixedPrecision
-from shardlab.fsdp.unit import Slot, Unit
+from shardlab.fsdp.unit import Place, Unit
 
 Group = Callable[[str, nn.Parameter], Hashable]
-Assigned = dict[str, tuple[nn.Module, list[Slot]]]
+Assigned = dict[str, tuple[nn.Module, list[Place]]]
 
 
 def assign(root: nn.Module, chosen: Iterable[nn.Module]) -> Assigned:
@@ -54,19 +54,18 @@ def assign(root: nn.Module, chosen: Iterable[nn.Module]) -> Assigned:
                 raise ValueError(_two_owners(first, (owner, name)))
             if (id(module), attribute) not in filled:
                 filled.add((id(module), attribute))
-                units[owner][1].append(Slot(module, attribute, name, parameter))
+                units[owner][1].append(Place(module, attribute, name, parameter))
     return units
 
 
 def build(
     name: str,
     module: nn.Module,
-    slots: list[Slot],
+    slots: list[Place],
     *,
     axes: tuple[Axis, Axis],
     precision: MixedPrecision,
     group: Group | None,
-    op: str,
 ) -> Unit:
     """Cut the parameters in `slots` along the first of `axes`; return the unit they make.
 
@@ -90,7 +89,7 @@ def build(
         )
         flats.append(flat)
         if flat.shard_f.requires_grad:
-            gradients.append(FlatGradient(flat, replicate, precision.of_gradients(own), op))
+            gradients.append(FlatGradient(flat, replicate, precision.of_gradients(own)))
     unit = Unit(name, module, flats, gradients, slots)
     for flat in flats:
         module.register_parameter(flat.name.rpartition(".")[2], flat.shard_f)

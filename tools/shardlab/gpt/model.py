@@ -112,10 +112,7 @@ class GPT(CopyableModule):
             logits [S, B, v] on the last stage (this rank's words), hidden states elsewhere.
 
         """
-        return self.from_embedded(self.embed(x) if self.first else x)
-
-    def from_embedded(self, x_sBH: Tensor) -> Tensor:
-        """Run this stage's blocks, and on the last stage norm and head."""
+        x_sBH = self.embed(x) if self.first else x
         for block in self.layers.values():
             x_sBH = block(x_sBH)
         if not self.last:

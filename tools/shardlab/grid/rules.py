@@ -117,29 +117,12 @@ def check_pipeline(stages: int, *, layers: int, chunks: int = 1) -> None:
         )
 
 
-def check_batch(*, batch: int, micro_batch: int, data: int) -> int:
-    """Return the number of micro-batches a rank runs for a global `batch`.
+def padded_vocabulary(vocab: int, tensor: int) -> int:
+    """Return the rows of an embedding that holds `vocab` words in equal pieces.
 
-    Raises:
-        ValueError: the batch is not data · micro_batch · a whole number.
-
+    Megatron pads to pieces of k·128 (training/tokenizer, `_vocab_size_with_padding`).
     """
-    if batch % (micro_batch * data):
-        step = micro_batch * data
-        raise ValueError(
-            f"a batch of {batch} is not a multiple of micro-batch {micro_batch} · data {data} = "
-            f"{step}; choose {batch // step * step or step} or {(batch // step + 1) * step}"
-        )
-    return batch // (micro_batch * data)
-
-
-def padded_vocabulary(vocab: int, tensor: int, *, multiple: int = 1) -> int:
-    """Return the rows of an embedding that holds `vocab` words in equal pieces of k·`multiple`.
-
-    Megatron pads likewise, with a multiple of 128 (training/tokenizer, `_vocab_size_with_padding`).
-    """
-    step = tensor * multiple
-    return -(-vocab // step) * step
+    return -(-vocab // tensor) * tensor
 
 
 def divisors(total: int) -> list[int]:

@@ -25,12 +25,12 @@ from shardlab.pipeline.action import (
     ScheduleError,
     SendBackward,
     SendForward,
+    Span,
     chunks_in,
     microbatches_in,
     parts,
 )
-from shardlab.pipeline.p2p import PointToPoint
-from shardlab.pipeline.timeline import Span
+from shardlab.pipeline.neighbours import Neighbours
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Microbatch = tuple[Tensor | None, Tensor | None]
@@ -52,7 +52,8 @@ def run(
     """Run one step of a pipeline; gradients add up in the parameters' `.grad`.
 
     Every stage calls it with the same schedule. A schedule with no backward (`forward_only`) is an
-    evaluation: it builds no graph. A schedule of one's own should pass `deadlock.check` first.
+    evaluation: it builds no graph. A schedule of one's own should pass `check` of
+    proofs/schedules/deadlock.py first.
 
     A micro-batch's graph lives from its forward to its backward. Its output is dropped once sent:
     backward needs the output's place in the graph (`GradientEdge`), not its values. Megatron gets
@@ -74,8 +75,8 @@ def run(
             so that equal micro-batches give the gradient of the mean over the batch, with any
             number of stages, one too. Give 1 for losses that are sums.
         record: gets a span in seconds for each of this stage's computes, without the wait before
-            it; all stages' together make a timeline for `bubble`. Of no use on a GPU, where the
-            clock sees launches only.
+            it; all stages' together make a timeline (proofs/schedules/timeline.py). Of no use on a
+            GPU, where the clock sees launches only.
 
     Returns:
         each micro-batch's loss as `loss` gave it, without graph, on the last stage; elsewhere none.
@@ -90,7 +91,7 @@ def run(
     _demand_fit(schedule, modules, microbatches, axis)
     like = next((p for module in modules for p in module.parameters()), torch.empty(0))
     actions = schedule[axis.rank]
-    messages = PointToPoint(
+    messages = Neighbours(
         axis,
         actions,
         len(modules),
@@ -144,7 +145,7 @@ class _Stage:
         loss: Loss,
         scale: float,
         trains: bool,
-        messages: PointToPoint,
+        messages: Neighbours,
         record: list[Span] | None,
     ) -> None:
         self.losses: dict[int, Tensor] = {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardlab.pipeline.action import Backward, Compute, Forward, Schedule, ScheduleError
-from shardlab.pipeline.exchange import with_exchanges
+from shardlab.pipeline.lockstep import with_exchanges
 
 
 def gpipe(stages: int, microbatches: int) -> Schedule:

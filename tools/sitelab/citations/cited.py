@@ -49,15 +49,20 @@ class Cited(msgspec.Struct, frozen=True):
     text: Text | None
 
 
-def by_page(root: Path) -> dict[Path, dict[str, Cited]]:
+def offline_bench() -> Bench:
+    """Return what labs are opened with: the store as it is, no remote."""
+    asked = os.environ.get("SHARDBOOK_CACHE")
+    store = Path(asked).expanduser().absolute() if asked else default_root()
+    return Bench(Memo(store / "memo"), Library(Store(store), {}, offline=True))
+
+
+def by_page(root: Path, bench: Bench | None = None) -> dict[Path, dict[str, Cited]]:
     """Return, for each page that a lab below `root` proves, its citations by text.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
     """
-    asked = os.environ.get("SHARDBOOK_CACHE")
-    store = Path(asked).expanduser().absolute() if asked else default_root()
-    bench = Bench(Memo(store / "memo"), Library(Store(store), {}, offline=True))
+    bench = bench or offline_bench()
     pages: dict[Path, dict[str, Cited]] = {}
     texts: dict[str, Text] = {}
     for folder in labs_below(root):

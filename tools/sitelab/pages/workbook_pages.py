@@ -10,17 +10,18 @@ from pathlib import Path, PurePosixPath
 FOLDERS = ("experiments", "solutions")
 
 
-def found(root: Path) -> dict[str, Path]:
+def found(root: Path, *, local: bool = False) -> dict[str, Path]:
     """Return the site path of each page and file below the workbook's folders, and where it lies.
 
     Pages are Markdown; pictures and the files that pages link to (a pin, a lab's program) come
-    along as they are. What git would ignore, `results/local/` and caches, stays out; so do links
-    to anywhere else.
+    along as they are. What git would ignore, `results/local/` and caches, stays out, but for the
+    pages in there where `local` asks for them; so do links to anywhere else.
     """
     pages = {}
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
-            if path.is_file() and _belongs(path.relative_to(root)) and not path.is_symlink():
+            belongs = _belongs(path.relative_to(root), local=local)
+            if path.is_file() and belongs and not path.is_symlink():
                 pages[path.relative_to(root).as_posix()] = path
     return pages
 
@@ -50,6 +51,11 @@ def _lab(uri: str) -> str:
     return f"{parts[0]}/{parts[1]}" if len(parts) > 2 and parts[0] == FOLDERS[0] else ""
 
 
-def _belongs(path: Path) -> bool:
+def local_results(uris: Iterable[str]) -> set[str]:
+    """Return the folders, among those of pages, that hold what was measured here."""
+    return {str(PurePosixPath(uri).parent) for uri in uris if "local" in PurePosixPath(uri).parts}
+
+
+def _belongs(path: Path, *, local: bool) -> bool:
     hidden = any(part.startswith((".", "__")) for part in path.parts)
-    return not hidden and "local" not in path.parts
+    return not hidden and ("local" not in path.parts or (local and path.suffix == ".md"))

@@ -13,7 +13,7 @@ from costlab.contestants.dtensor import WholeGPT
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.pipeline.schedule import by_name
-from shardlab.pipeline.timeline import bubble, peak_live, simulate
+from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
 
 STAGES = 4
 # The groups that are often given for 8 ranks with 2 on each axis.

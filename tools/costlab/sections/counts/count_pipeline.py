@@ -21,8 +21,8 @@ from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.comm import Axis
 from shardlab.pipeline.action import Backward, Compute, Forward
-from shardlab.pipeline.timeline import bubble, simulate
 from shardlab.proofs.ledger import Ledger
+from shardlab.proofs.schedules.timeline import bubble, simulate
 
 if TYPE_CHECKING:
     from shardlab.comm import World

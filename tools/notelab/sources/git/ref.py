@@ -23,13 +23,17 @@ def check_ref(ref: str) -> None:
         )
 
 
-def in_repository(git: GitCommand, ref: str) -> str | None:
+def in_repository(git: GitCommand, ref: str, *, own: bool = False) -> str | None:
     """Return the commit that `ref` names in a repository on disk, or None if it names none.
+
+    In somebody's `own` repository HEAD and branches are that person's, not those of its origin.
 
     Raises:
         SourceError: its digits begin several commits.
     """
     asked = [f"refs/tags/{ref}", f"refs/remotes/origin/{ref}", f"refs/heads/{ref}"]
+    if own:
+        asked = ["HEAD"] if ref == "HEAD" else [asked[0], asked[2], asked[1]]
     if is_commit(ref.lower()) or _SHORT.match(ref.lower()):
         asked.append(ref.lower())
     for one in asked:

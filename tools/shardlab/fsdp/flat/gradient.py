@@ -32,16 +32,13 @@ class FlatGradient:
         flat: the parameter.
         replicate: the axis along which it repeats; gradients are reduced along it too.
         dtype: that gradients are accumulated and reduced in.
-        op: "mean" over the ranks of both axes, or "sum".
     """
 
-    def __init__(
-        self, flat: FlatParameter, replicate: Axis, dtype: torch.dtype, op: str = "mean"
-    ) -> None:
+    def __init__(self, flat: FlatParameter, replicate: Axis, dtype: torch.dtype) -> None:
         self.flat = flat
         self._replicate = replicate
         self._dtype = dtype
-        self._share = 1 / (flat.axis.size * replicate.size) if op == "mean" else 1.0
+        self._share = 1 / (flat.axis.size * replicate.size)
         self._life = LifeCycle(f"the gradient of {flat.name}", GRADIENTS, GradientState.EMPTY)
         self._buffer_F: Tensor | None = None
         self._filled = [False] * len(flat.leaves)  # has this place in the buffer a value?

@@ -5,8 +5,7 @@
 
 Parameters follow one another, each beginning at a multiple of `ALIGNMENT` elements (16 bytes of a
 2-byte dtype: CUDA kernels read aligned vectors, a matmul on an odd address is slower). The end is
-padded so that n ranks get equal pieces. Positions don't depend on n, only the tail does, which is
-why shards saved on one axis size can be read on another.
+padded so that n ranks get equal pieces. Positions don't depend on n, only the tail does.
 
 PyTorch: `FlatParamHandle._init_flat_param_and_metadata` and `_get_shard` (fsdp/_flat_param.py).
 There a rank's last piece is padded; here too, and gaps and tail hold zeros whose gradient is zero.
@@ -22,7 +21,7 @@ from typing import NamedTuple
 ALIGNMENT = 8  # elements
 
 
-class Piece(NamedTuple):
+class ShardPiece(NamedTuple):
     """The part of one parameter that lies in one rank's shard.
 
     Attributes:
@@ -35,21 +34,6 @@ class Piece(NamedTuple):
     start: int
     stop: int
     offset: int
-
-
-class Overlap(NamedTuple):
-    """Elements that an old shard and a new one have in common.
-
-    Attributes:
-        rank: whose old shard it is.
-        source, target: where the elements begin in the old shard and in the new.
-        length: how many.
-    """
-
-    rank: int
-    source: int
-    target: int
-    length: int
 
 
 @dataclass(frozen=True)
@@ -90,47 +74,14 @@ class FlatLayout:
         ends = [0] + [at + prod(s) for at, s in zip(self.offsets, self.shapes, strict=True)]
         return [(end, start) for end, start in zip(ends, starts, strict=True) if end < start]
 
-    def pieces(self, rank: int) -> Iterator[Piece]:
+    def pieces(self, rank: int) -> Iterator[ShardPiece]:
         """Yield what rank `rank` holds of each parameter, leaving out those it holds nothing of."""
         low, high = rank * self.shard_numel, (rank + 1) * self.shard_numel
         for index, (at, shape) in enumerate(zip(self.offsets, self.shapes, strict=True)):
             start, stop = max(at, low), min(at + prod(shape), high)
             if start < stop:
-                yield Piece(index, start - low, stop - low, start - at)
-
-    def resized(self, size: int) -> FlatLayout:
-        """Return the layout of the same parameters over `size` ranks."""
-        shapes = dict(zip(self.names, self.shapes, strict=True))
-        return FlatLayout.of(shapes, size)
-
-    def overlaps(self, new: FlatLayout, rank: int) -> Iterator[Overlap]:
-        """Yield which elements of these shards make up rank `rank`'s shard in the layout `new`.
-
-        Raises:
-            ValueError: `new` lays out other parameters.
-        """
-        if (self.names, self.shapes) != (new.names, new.shapes):
-            raise ValueError(_other(self, new))
-        low, high = rank * new.shard_numel, min((rank + 1) * new.shard_numel, self.numel)
-        while low < high:
-            source, at = divmod(low, self.shard_numel)
-            length = min(high - low, self.shard_numel - at)
-            yield Overlap(source, at, low - rank * new.shard_numel, length)
-            low += length
+                yield ShardPiece(index, start - low, stop - low, start - at)
 
 
 def _up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
-
-
-def _other(old: FlatLayout, new: FlatLayout) -> str:
-    had, has = (dict(zip(x.names, x.shapes, strict=True)) for x in (old, new))
-    differ = [name for name in {**had, **has} if had.get(name) != has.get(name)]
-    if not differ:
-        return "the saved flat parameter holds its parameters in another order"
-    name = differ[0]
-    return (
-        f"{len(differ)} parameters of this flat parameter were saved otherwise: {name} had shape "
-        f"{had.get(name)} and has {has.get(name)}; shards go back into units cut the same way, "
-        "a full state dict into any"
-    )

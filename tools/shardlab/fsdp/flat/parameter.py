@@ -36,7 +36,7 @@ class FlatParameter:
     """Parameters of one unit with one dtype that train together, or are frozen together.
 
     Args:
-        name: for errors and state dicts.
+        name: for errors.
         named: the parameters by their full names; they become views of the flat one.
         axis: along which it is cut (n ranks).
         dtype: that the parameters compute in.

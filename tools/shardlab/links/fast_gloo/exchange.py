@@ -61,7 +61,7 @@ _CARRIED = frozenset({
 _PART = 64 << 10  # elements added at a time, so that a sum of many rows stays in the cache
 
 
-class Exchange:
+class ExchangeWork:
     """Messages under way, and what is to be done when they have come.
 
     Args:
@@ -110,7 +110,7 @@ def suits(collective: str, x: Tensor, size: int) -> bool:
     return x.is_cpu and choice(collective, size, x.nbytes) != ""
 
 
-def start_all_reduce(group: Any, x: Tensor, out: Tensor, op: str) -> Exchange:
+def start_all_reduce(group: Any, x: Tensor, out: Tensor, op: str) -> ExchangeWork:
     """Start an all-reduce of contiguous `x` into `out`, which may be `x`; "mean" only adds.
 
     Args:
@@ -128,23 +128,23 @@ def start_all_reduce(group: Any, x: Tensor, out: Tensor, op: str) -> Exchange:
     rows = list(came_PK.unbind())
     # Of more ranks `x` may be overwritten, as `out`, before it is added: its copy never is.
     rows.insert(rank, own_K if size == 2 else copies_PK[0])
-    return Exchange([work], [copies_PK], lambda: join(rows, out.view(-1), op))
+    return ExchangeWork([work], [copies_PK], lambda: join(rows, out.view(-1), op))
 
 
-def start_all_gather(group: Any, x: Tensor, out: Tensor) -> Exchange:
+def start_all_gather(group: Any, x: Tensor, out: Tensor) -> ExchangeWork:
     """Start an all-gather of contiguous `x` [k, …] into contiguous `out` [n·k, …]."""
     size, rank, own_K = group.size(), group.rank(), x.view(-1)
     out_NK = out.view(size, own_K.numel())
     if choice("all_gather", size, x.nbytes) == "together":
         copies_NK = own_K.expand(size, -1).contiguous()
         work = group.alltoall_base(_sent(out_NK), _sent(copies_NK), [], [])
-        return Exchange([work], [copies_NK])
+        return ExchangeWork([work], [copies_NK])
     works = _singly(group, [own_K] * size, list(out_NK.unbind()))
     out_NK[rank].copy_(own_K)
-    return Exchange(works, [x])
+    return ExchangeWork(works, [x])
 
 
-def start_reduce_scatter(group: Any, x: Tensor, out: Tensor, op: str) -> Exchange:
+def start_reduce_scatter(group: Any, x: Tensor, out: Tensor, op: str) -> ExchangeWork:
     """Start a reduce-scatter of contiguous `x` [n·k, …] into contiguous `out` [k, …].
 
     Args:
@@ -162,7 +162,7 @@ def start_reduce_scatter(group: Any, x: Tensor, out: Tensor, op: str) -> Exchang
     else:
         works = _singly(group, list(x_NK.unbind()), rows)
         rows[rank] = x_NK[rank]
-    return Exchange(works, [x], lambda: join(rows, out.view(-1), op))
+    return ExchangeWork(works, [x], lambda: join(rows, out.view(-1), op))
 
 
 def _singly(group: Any, to: Sequence[Tensor], out_of: Sequence[Tensor]) -> list[Any]:

@@ -22,7 +22,7 @@ _PAGE = 4096
 _MAILBOXES = 8 << 20  # bytes for all mailboxes together, more or less
 
 
-class Layout:
+class RegionLayout:
     """Offsets, for a number of ranks and a slot size.
 
     Args:

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shardlab.comm.errors import PeerLostError
 from shardlab.comm.faults import Store
+from shardlab.comm.pending import PeerLostError
 from shardlab.links.shared_memory import patience
-from shardlab.links.shared_memory.layout import Layout
+from shardlab.links.shared_memory.layout import RegionLayout
 from shardlab.links.shared_memory.mailbox import Message
 from shardlab.links.shared_memory.messages import Messages, Sent
 from shardlab.links.shared_memory.plans import (
@@ -75,7 +75,7 @@ class SharedMemoryLink:
         self._looks = range(_LOOKS if self._size <= patience.cores() else _LOOKS // 10)
         self._beside = (self,) if beside is None else beside
         slot = slot or max(64 << 10, SLOTS // self._size // 4096 * 4096)
-        self._layout = layout = Layout(self._size, slot)
+        self._layout = layout = RegionLayout(self._size, slot)
         patient = max(timeout, _START)
         self._region = region = Region.meet(store, self._ranks, self._me, layout.size, patient)
         self._words = region.words

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from shardlab.comm.errors import CollectiveError
+from shardlab.comm.pending import CollectiveError
 from shardlab.links.shared_memory.layout import CELLS, HEADER
 from shardlab.links.shared_memory.patience import Fence
 from shardlab.links.shared_memory.signature import describe, stem

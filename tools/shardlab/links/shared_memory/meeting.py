@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from shardlab.comm.errors import CollectiveError
 from shardlab.comm.faults import Store
 from shardlab.comm.host import Card
+from shardlab.comm.pending import CollectiveError
 
 
 class Meeting:

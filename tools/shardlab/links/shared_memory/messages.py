@@ -7,7 +7,7 @@ from functools import partial
 
 from torch import Tensor
 
-from shardlab.links.shared_memory.layout import Layout
+from shardlab.links.shared_memory.layout import RegionLayout
 from shardlab.links.shared_memory.mailbox import Inbox, Message, Outbox, Ring
 from shardlab.links.shared_memory.patience import Bells, Fence
 from shardlab.links.shared_memory.region import Region
@@ -44,7 +44,7 @@ class Messages:
     """
 
     def __init__(
-        self, region: Region, layout: Layout, *, ranks: Sequence[int], me: int, bells: Bells,
+        self, region: Region, layout: RegionLayout, *, ranks: Sequence[int], me: int, bells: Bells,
         fence: Fence | None,
     ) -> None:  # fmt: skip
         self._region = region

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from shardlab.comm.errors import CollectiveError
-from shardlab.links.shared_memory.layout import DEPTH, Layout
+from shardlab.comm.pending import CollectiveError
+from shardlab.links.shared_memory.layout import DEPTH, RegionLayout
 from shardlab.links.shared_memory.patience import Bells, Fence
 from shardlab.links.shared_memory.plans import Plan
 from shardlab.links.shared_memory.signature import describe
@@ -64,8 +64,8 @@ class Queue:
     """
 
     def __init__(
-        self, words: memoryview, layout: Layout, *, ranks: Sequence[int], me: int, wait: Await,
-        bells: Bells, fence: Fence | None,
+        self, words: memoryview, layout: RegionLayout, *, ranks: Sequence[int], me: int,
+        wait: Await, bells: Bells, fence: Fence | None,
     ) -> None:  # fmt: skip
         self._words = words
         self._bells = bells

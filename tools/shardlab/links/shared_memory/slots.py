@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Size, Tensor
 
-from shardlab.links.shared_memory.layout import DEPTH, Layout
+from shardlab.links.shared_memory.layout import DEPTH, RegionLayout
 
 Join = Callable[[Sequence[Tensor], Tensor], None]
 _KEPT = 1000  # sets of views
@@ -36,7 +36,7 @@ class Slots:
         bytes: of one slot.
     """
 
-    def __init__(self, memory: Tensor, layout: Layout, me: int) -> None:
+    def __init__(self, memory: Tensor, layout: RegionLayout, me: int) -> None:
         self.me = me
         self.ranks = layout.ranks
         self.bytes = layout.slot

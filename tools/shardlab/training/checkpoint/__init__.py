@@ -1,4 +1,4 @@
-"""Checkpoints that another grid can load: tensor, pipeline and data axes of any size.
+"""Checkpoints that another grid can load: tensor, pipeline and data axes of any size, and FSDP.
 
     checkpoint/
       index.json                       what there is, and which file has which piece of it
@@ -24,36 +24,43 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import msgspec
 import torch
-from torch import Tensor
+from torch import nn
 from torch.optim import Optimizer
 
 from shardlab.comm import Axis
-from shardlab.gpt.model import GPT, GPTConfig
+from shardlab.gpt.config import GPTConfig
+from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.dropout import Dropout
 from shardlab.training.checkpoint import index as indexes
 from shardlab.training.checkpoint import shards
 from shardlab.training.checkpoint.held import (
-    Held,
+    Room,
     of_optimizer,
     of_parameters,
+    parts_in,
     restored_groups,
     room_for_optimizer,
     settings,
 )
-from shardlab.training.checkpoint.index import CheckpointError, Entry, Index
+from shardlab.training.checkpoint.index import CheckpointError, Index, StoredTensor
+from shardlab.training.checkpoint.parts import Held, gpt_of
+
+if TYPE_CHECKING:
+    from shardlab.fsdp import FSDP
 
 __all__ = ["CheckpointError", "load", "save"]
 
+Model: TypeAlias = Union[GPT, "FSDP"]
 _FREE = {"dropout", "init_std", "dtype"}  # may differ on a load (each tensor's dtype may not)
 
 
 def save(
-    path: Path | str, *, model: GPT | Sequence[GPT], grid: Grid,
+    path: Path | str, *, model: Model | Sequence[Model], grid: Grid,
     optimizer: Optimizer | None = None, record: Mapping[str, Any] | None = None,
     generators: Mapping[str, torch.Generator] | None = None,
 ) -> None:  # fmt: skip
@@ -61,7 +68,7 @@ def save(
 
     Args:
         path: a folder that all ranks see.
-        model: this rank's stage; or its pieces, under an interleaved schedule.
+        model: this rank's stage, as it is or in FSDP; or its pieces, under an interleaved schedule.
         grid: where this rank stands.
         optimizer: of its parameters; AdamW, SGD or any whose state has the parameters' shape.
         record: what else to note, as JSON: step, position in the data, a schedule's state; rank 0's
@@ -77,26 +84,27 @@ def save(
     token = torch.tensor([secrets.randbits(62)], device=device)
     folder = f"shards-{int(whole.broadcast(token)):016x}"
     with _together(whole, "write its shard", device):
-        held = of_parameters(chunks, grid) + _of_generators(generators, writes=whole.rank == 0)
+        parts = parts_in(chunks, grid)
+        held = of_parameters(parts) + _of_generators(generators, writes=whole.rank == 0)
         if optimizer is not None:
-            held += of_optimizer(optimizer, chunks, grid)
+            held += of_optimizer(optimizer, parts)
         noted = _json(record or {})
         mine = shards.write(root / folder, whole.rank, held)
-    parts = _gather(mine, whole, device)
+    written = _gather(mine, whole, device)
     drawn = torch.tensor([max((d.drawn for d in _dropouts(chunks)), default=0)], device=device)
     masks = int(whole.all_reduce(drawn, op="max"))
     with _together(whole, "write the index", device):
         if whole.rank == 0:
             groups = settings(optimizer) if optimizer else []
-            tensors = indexes.merge(parts)
-            config = _plain(chunks[0].config)
+            tensors = indexes.merge(written)
+            config = _plain(gpt_of(chunks[0]).config)
             index = Index(indexes.FORMAT, config, groups, noted, tensors, masks)
             shards.commit(root, msgspec.json.format(msgspec.json.encode(index), indent=1))
             shards.sweep(root, folder)
 
 
 def load(
-    path: Path | str, *, model: GPT | Sequence[GPT], grid: Grid,
+    path: Path | str, *, model: Model | Sequence[Model], grid: Grid,
     optimizer: Optimizer | None = None,
     generators: Mapping[str, torch.Generator] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
@@ -111,26 +119,28 @@ def load(
     """
     root, chunks = Path(path), _listed(model)
     whole, device = _everybody(grid), next(chunks[0].parameters()).device
-    state: dict[int, dict[str, Tensor]] = {}
+    room = Room()
     groups: list[dict[str, object]] = []
     with _together(whole, "read the checkpoint", device):
         index = indexes.read(root / shards.INDEX)
-        _same_config(index.config, chunks[0].config)
+        _same_config(index.config, gpt_of(chunks[0]).config)
         reader = shards.Reader(root, index)
         drawn = _of_generators(generators, writes=False)
-        held = of_parameters(chunks, grid) + drawn
+        parts = parts_in(chunks, grid)
+        held = of_parameters(parts) + drawn
         if optimizer is not None:
-            room, state = room_for_optimizer(optimizer, chunks, index.tensors)
+            room = room_for_optimizer(optimizer, parts, index.tensors)
             groups = restored_groups(optimizer, index.optimizer)
-            held += room
+            held += room.held
         for piece in held:
             reader.prepare(piece)
     _nothing_left(index, held, whole, device, optimizer is not None)
     with _together(whole, "read its slices", device), torch.no_grad():
         for piece in held:
             reader.read(piece)
+        room.check()
     if optimizer is not None:
-        optimizer.load_state_dict({"state": state, "param_groups": groups})
+        optimizer.load_state_dict({"state": room.state, "param_groups": groups})
     for generator, piece in zip((generators or {}).values(), drawn, strict=True):
         generator.set_state(piece.tensor)
     for dropout in _dropouts(chunks):
@@ -138,11 +148,11 @@ def load(
     return index.record
 
 
-def _listed(model: GPT | Sequence[GPT]) -> list[GPT]:
-    return [model] if isinstance(model, GPT) else list(model)
+def _listed(model: Model | Sequence[Model]) -> list[Model]:
+    return [model] if isinstance(model, nn.Module) else list(model)
 
 
-def _dropouts(chunks: Sequence[GPT]) -> list[Dropout]:
+def _dropouts(chunks: Sequence[Model]) -> list[Dropout]:
     return [module for chunk in chunks for module in chunk.modules() if isinstance(module, Dropout)]
 
 
@@ -181,13 +191,15 @@ def _together(whole: Axis, doing: str, device: torch.device) -> Iterator[None]:
         raise CheckpointError(f"ranks {failed} could not {doing}; the errors there say why")
 
 
-def _gather(mine: dict[str, Entry], whole: Axis, device: torch.device) -> list[dict[str, Entry]]:
+def _gather(
+    mine: dict[str, StoredTensor], whole: Axis, device: torch.device
+) -> list[dict[str, StoredTensor]]:
     """Return what every rank wrote, as JSON through one padded all-gather."""
     content = msgspec.json.encode(mine)
     lengths = whole.all_gather(torch.tensor([len(content)], device=device)).tolist()
     row = torch.frombuffer(bytearray(content.ljust(max(lengths))), dtype=torch.uint8).to(device)
     rows = whole.all_gather(row).view(whole.size, -1).cpu()
-    kind = dict[str, Entry]
+    kind = dict[str, StoredTensor]
     return [
         msgspec.json.decode(bytes(rows[i, :n].numpy()), type=kind) for i, n in enumerate(lengths)
     ]

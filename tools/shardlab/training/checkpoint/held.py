@@ -7,7 +7,8 @@ it stands here, and which one rank of the several that hold the same box writes 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -15,102 +16,120 @@ from torch.optim import Optimizer
 
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
-from shardlab.layers.sharding import sharding_of
-from shardlab.training.checkpoint.index import CheckpointError, Entry
+from shardlab.training.checkpoint.index import CheckpointError, StoredTensor
+from shardlab.training.checkpoint.parts import Held, Part, parts_of
+
+if TYPE_CHECKING:
+    from shardlab.fsdp import FSDP
 
 # Which kernels run is the program's choice, not part of what was trained.
 SWITCHES = {"foreach", "fused", "capturable", "differentiable"}
 
 
-@dataclass(frozen=True)
-class Held:
-    """A box of a whole tensor.
-
-    Attributes:
-        name: of the whole.
-        tensor: the box itself; a load writes into it.
-        shape: of the whole.
-        offset: where the box begins.
-        writes: whether this rank is the one that saves it.
-    """
-
-    name: str
-    tensor: Tensor
-    shape: tuple[int, ...]
-    offset: tuple[int, ...]
-    writes: bool
+def parts_in(chunks: Sequence[GPT | FSDP], grid: Grid) -> list[Part]:
+    """Return what this rank keeps of its pieces of the model."""
+    return [part for chunk in chunks for part in parts_of(chunk, grid)]
 
 
-def of_parameters(chunks: Sequence[GPT], grid: Grid) -> list[Held]:
-    """Return the boxes of the parameters of this rank's pieces of the model."""
-    return [
-        _like(f"model/{name}", parameter, parameter.detach(), _writes(chunks, grid, parameter))
-        for chunk in chunks
-        for name, parameter in chunk.named_parameters()
-    ]
+def of_parameters(parts: Sequence[Part]) -> list[Held]:
+    """Return the boxes of the parameters."""
+    return [box for part in parts for box in part.boxes(f"model/{part.name}", part.kept.detach())]
 
 
-def of_optimizer(optimizer: Optimizer, chunks: Sequence[GPT], grid: Grid) -> list[Held]:
+def of_optimizer(optimizer: Optimizer, parts: Sequence[Part]) -> list[Held]:
     """Return the boxes of the optimizer's state, `optimizer.exp_avg/layers.3…` and the like.
 
-    A state of the parameter's shape is cut as the parameter is; a number without dimensions (the
-    step count) is everybody's.
+    A state of the shape of what is kept is cut as that is; a number without dimensions (the step
+    count) is everybody's.
 
     Raises:
         CheckpointError: a state of another shape.
     """
-    held = []
-    for name, parameter in _trained(optimizer, chunks):
-        writes = _writes(chunks, grid, parameter)
-        for key, value in optimizer.state.get(parameter, {}).items():
+    held: list[Held] = []
+    for kept, lying in _trained(optimizer, parts):
+        for key, value in optimizer.state.get(kept, {}).items():
             if value is None:
                 continue
-            path = f"optimizer.{key}/{name}"
-            if isinstance(value, Tensor) and value.shape == parameter.shape:
-                held.append(_like(path, parameter, value.detach(), writes))
-            elif isinstance(value, Tensor) and value.dim() == 0:
-                held.append(_number(path, value, chunks, grid, parameter))
-            else:
+            cut = isinstance(value, Tensor) and value.shape == kept.shape
+            if not cut and not (isinstance(value, Tensor) and value.dim() == 0):
                 raise CheckpointError(
-                    f"the optimizer's {key} of {name} is neither of the parameter's shape nor a "
-                    "tensor without dimensions: how to cut it for another grid is unknown"
+                    f"the optimizer's {key} of {lying[0].name} is neither of the parameter's shape "
+                    "nor a tensor without dimensions: how to cut it for another grid is unknown"
                 )
+            for part in lying:
+                path = f"optimizer.{key}/{part.name}"
+                if cut:
+                    held += part.boxes(path, value.detach())
+                else:
+                    held.append(Held(path, value, (), (), part.counts))
     return held
 
 
-def room_for_optimizer(
-    optimizer: Optimizer, chunks: Sequence[GPT], tensors: Mapping[str, Entry]
-) -> tuple[list[Held], dict[int, dict[str, Tensor]]]:
-    """Make room for the state that a checkpoint has of this rank's parameters.
+@dataclass(frozen=True)
+class Room:
+    """Where an optimizer's state is loaded into.
 
-    Returns:
-        boxes to load into, and the same tensors as `Optimizer.load_state_dict` wants its "state".
+    Attributes:
+        held: the boxes.
+        state: the same tensors as `Optimizer.load_state_dict` wants its "state".
+        numbers: those of the parameters that share a flat shard, with the one that stands in
+            `state` for all of them.
     """
+
+    held: list[Held] = field(default_factory=list)
+    state: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+    numbers: list[tuple[Held, Tensor]] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Refuse numbers that differ where there is room for one.
+
+        Raises:
+            CheckpointError: names the parameter.
+        """
+        for held, shared in self.numbers:
+            if held.tensor != shared:
+                raise CheckpointError(
+                    f"{held.name} is {held.tensor.item()} in the checkpoint, and {shared.item()} "
+                    "of another parameter in the same flat shard, which an optimizer sees as one; "
+                    "load it into a model without FSDP"
+                )
+
+
+def room_for_optimizer(
+    optimizer: Optimizer, parts: Sequence[Part], tensors: Mapping[str, StoredTensor]
+) -> Room:
+    """Make room for the state that a checkpoint has of what this rank keeps."""
     saved: dict[str, list[str]] = {}
     for path in tensors:
         kind, _, name = path.partition("/")
         if kind.startswith("optimizer."):
             saved.setdefault(name, []).append(kind.removeprefix("optimizer."))
-    held, state = [], {}
-    for i, (name, parameter) in enumerate(_trained(optimizer, chunks)):
-        room: dict[str, Tensor] = {}
-        for key in saved.get(name, []):
-            path = f"optimizer.{key}/{name}"
-            entry = tensors[path]
-            dtype = getattr(torch, entry.dtype, None)
-            if not isinstance(dtype, torch.dtype):
-                raise CheckpointError(
-                    f"{path} has dtype {entry.dtype!r}, which torch does not know"
-                )
-            if entry.shape:
-                room[key] = torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
-                held.append(_like(path, parameter, room[key], False))
-            else:
-                room[key] = torch.zeros((), dtype=dtype)
-                held.append(Held(path, room[key], (), (), False))
-        if room:
-            state[i] = room
-    return held, state
+    room = Room()
+    for i, (kept, lying) in enumerate(_trained(optimizer, parts)):
+        state: dict[str, Tensor] = {}
+        for key in dict.fromkeys(key for part in lying for key in saved.get(part.name, [])):
+            for part in lying:
+                path = f"optimizer.{key}/{part.name}"
+                if path not in tensors:
+                    raise CheckpointError(f"the checkpoint has no {path}, and {key} of others")
+                dtype = _dtype(path, tensors[path])
+                if tensors[path].shape:
+                    whole = torch.zeros_like(kept, dtype=dtype, requires_grad=False)
+                    room.held.extend(part.boxes(path, state.setdefault(key, whole)))
+                else:
+                    number = Held(path, torch.zeros((), dtype=dtype), (), (), False)
+                    room.held.append(number)
+                    room.numbers.append((number, state.setdefault(key, number.tensor)))
+        if state:
+            room.state[i] = state
+    return room
+
+
+def _dtype(path: str, entry: StoredTensor) -> torch.dtype:
+    dtype = getattr(torch, entry.dtype, None)
+    if not isinstance(dtype, torch.dtype):
+        raise CheckpointError(f"{path} has dtype {entry.dtype!r}, which torch does not know")
+    return dtype
 
 
 def settings(optimizer: Optimizer) -> list[dict[str, object]]:
@@ -167,47 +186,18 @@ def _plain(value: object) -> bool:
     return value is None or isinstance(value, bool | int | float)
 
 
-def _trained(optimizer: Optimizer, chunks: Sequence[GPT]) -> Iterator[tuple[str, nn.Parameter]]:
-    """The optimizer's parameters, by name, in its own order."""
-    names = {id(p): name for chunk in chunks for name, p in chunk.named_parameters()}
+def _trained(
+    optimizer: Optimizer, parts: Sequence[Part]
+) -> Iterator[tuple[nn.Parameter, list[Part]]]:
+    """The optimizer's tensors in its own order, and the parts that lie in each."""
+    lying: dict[int, list[Part]] = {}
+    for part in parts:
+        lying.setdefault(id(part.kept), []).append(part)
     for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if id(parameter) not in names:
+        for kept in group["params"]:
+            if id(kept) not in lying:
                 raise CheckpointError(
-                    f"the optimizer has a parameter of shape {tuple(parameter.shape)} that is none "
+                    f"the optimizer has a parameter of shape {tuple(kept.shape)} that is none "
                     "of the model's; build it from model.parameters()"
                 )
-            yield names[id(parameter)], parameter
-
-
-def _writes(chunks: Sequence[GPT], grid: Grid, parameter: nn.Parameter) -> bool:
-    repeated = sharding_of(parameter) is None and grid.tensor.rank > 0
-    return not repeated and _first_holder(chunks, grid, parameter)
-
-
-def _first_holder(chunks: Sequence[GPT], grid: Grid, parameter: nn.Parameter) -> bool:
-    """Whether no data rank and no earlier stage has the same."""
-    copy = any(parameter is chunk.tied_weight and not chunk.first for chunk in chunks)
-    return not copy and grid.data.rank == 0
-
-
-def _like(name: str, parameter: nn.Parameter, value: Tensor, writes: bool) -> Held:
-    """The box of something that is cut as `parameter` is; its padding is left out."""
-    sharding = sharding_of(parameter)
-    if sharding is None:
-        return Held(name, value, tuple(value.shape), (0,) * value.dim(), writes)
-    dim, length = sharding.dim, value.shape[sharding.dim]
-    begin = min(sharding.axis.rank * length, sharding.size)
-    inside = min(length, sharding.size - begin)
-    shape, offset = list(value.shape), [0] * value.dim()
-    shape[dim], offset[dim] = sharding.size, begin
-    box = value.narrow(dim, 0, inside)
-    return Held(name, box, tuple(shape), tuple(offset), writes and inside > 0)
-
-
-def _number(
-    name: str, value: Tensor, chunks: Sequence[GPT], grid: Grid, parameter: nn.Parameter
-) -> Held:
-    """A number that all ranks with a part of the parameter have alike."""
-    writes = grid.tensor.rank == 0 and _first_holder(chunks, grid, parameter)
-    return Held(name, value, (), (), writes)
+            yield kept, lying[id(kept)]

@@ -28,21 +28,23 @@ class CheckpointError(RuntimeError):
     """A checkpoint that cannot be written, read, or used for this model; says what to do."""
 
 
-class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A box of a tensor.
 
     Attributes:
-        file: where it lies, below the checkpoint's folder, under the tensor's name.
+        file: where it lies, below the checkpoint's folder.
         offset: where it begins in the whole tensor.
         shape: how large it is.
+        key: what it is called in the file, if not as the tensor: a file may hold several boxes.
     """
 
     file: str
     offset: tuple[int, ...]
     shape: tuple[int, ...]
+    key: str = ""
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StoredTensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole tensor: dtype ("float64"), shape, and the pieces that make it up."""
 
     dtype: str
@@ -66,7 +68,7 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     config: dict[str, Any]
     optimizer: list[dict[str, Any]]
     record: dict[str, Any]
-    tensors: dict[str, Entry]
+    tensors: dict[str, StoredTensor]
     masks: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
@@ -97,7 +99,7 @@ def read(path: Path) -> Index:
     return index
 
 
-def check(name: str, entry: Entry) -> None:
+def check(name: str, entry: StoredTensor) -> None:
     """Refuse an entry whose pieces do not make up the whole, each element once.
 
     Raises:
@@ -135,22 +137,22 @@ def overlap(one: Box, other: Box) -> Box | None:
     return (begin, shape) if all(n > 0 for n in shape) else None
 
 
-def merge(parts: Iterable[Mapping[str, Entry]]) -> dict[str, Entry]:
+def merge(parts: Iterable[Mapping[str, StoredTensor]]) -> dict[str, StoredTensor]:
     """Join what each rank wrote into one table.
 
     Raises:
         CheckpointError: ranks disagree about a tensor, or leave a part of one to nobody.
     """
-    whole: dict[str, Entry] = {}
+    whole: dict[str, StoredTensor] = {}
     for part in parts:
         for name, entry in part.items():
-            known = whole.setdefault(name, Entry(entry.dtype, entry.shape, ()))
+            known = whole.setdefault(name, StoredTensor(entry.dtype, entry.shape, ()))
             if (known.dtype, known.shape) != (entry.dtype, entry.shape):
                 raise CheckpointError(
                     f"ranks disagree about {name}: {known.dtype}{known.shape} or "
                     f"{entry.dtype}{entry.shape}; build one model on all of them"
                 )
-            whole[name] = Entry(entry.dtype, entry.shape, known.pieces + entry.pieces)
+            whole[name] = StoredTensor(entry.dtype, entry.shape, known.pieces + entry.pieces)
     for name, entry in whole.items():
         check(name, entry)
     return whole

@@ -12,33 +12,34 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from shardlab.training.checkpoint.held import Held
-from shardlab.training.checkpoint.index import CheckpointError, Entry, Index, Piece, overlap
+from shardlab.training.checkpoint.index import CheckpointError, Index, Piece, StoredTensor, overlap
+from shardlab.training.checkpoint.parts import Held
 
 INDEX = "index.json"
 
 
-def write(folder: Path, rank: int, held: Sequence[Held]) -> dict[str, Entry]:
+def write(folder: Path, rank: int, held: Sequence[Held]) -> dict[str, StoredTensor]:
     """Write this rank's pieces to a file in `folder`, to the disk; return what it holds.
 
     Raises:
         OSError: the disk's word.
     """
     file = folder / f"rank-{rank:05}.safetensors"
-    pieces = [piece for piece in held if piece.writes]
     folder.mkdir(parents=True, exist_ok=True)
-    # A clone: safetensors refuses tensors that share memory, as views into one buffer do.
-    save_file(
-        {p.name: p.tensor.cpu().clone(memory_format=torch.contiguous_format) for p in pieces}, file
-    )
+    tensors: dict[str, torch.Tensor] = {}
+    entries: dict[str, StoredTensor] = {}
+    for box in (box for box in held if box.writes):
+        dtype, shape = dtype_name(box.tensor.dtype), tuple(box.tensor.shape)
+        known = entries.get(box.name, StoredTensor(dtype, box.shape, ()))
+        key = f"{box.name}#{len(known.pieces)}" if known.pieces else ""
+        piece = Piece(f"{folder.name}/{file.name}", box.offset, shape, key)
+        entries[box.name] = StoredTensor(dtype, box.shape, (*known.pieces, piece))
+        # A clone: safetensors refuses tensors that share memory, as views into one buffer do.
+        tensors[key or box.name] = box.tensor.cpu().clone(memory_format=torch.contiguous_format)
+    save_file(tensors, file)
     settle(file)
     settle(folder)
-    path = f"{folder.name}/{file.name}"
-    return {p.name: Entry(dtype_name(p.tensor.dtype), p.shape, (_piece(p, path),)) for p in pieces}
-
-
-def _piece(held: Held, path: str) -> Piece:
-    return Piece(path, held.offset, tuple(held.tensor.shape))
+    return entries
 
 
 def settle(path: Path) -> None:
@@ -127,7 +128,8 @@ class Reader:
             )
             file = self._open(piece.file)
             try:
-                part = file.get_slice(held.name)[there] if there else file.get_tensor(held.name)
+                key = piece.key or held.name
+                part = file.get_slice(key)[there] if there else file.get_tensor(key)
             except SafetensorError as error:
                 raise CheckpointError(f"{held.name} in {piece.file}: {error}") from None
             held.tensor[here].copy_(part)
@@ -135,7 +137,7 @@ class Reader:
     def _check(self, name: str, piece: Piece, dtype: torch.dtype) -> None:
         file = self._open(piece.file)
         try:
-            found = file.get_slice(name)
+            found = file.get_slice(piece.key or name)
             shape = tuple(found.get_shape())
         except SafetensorError as error:
             raise CheckpointError(f"{piece.file} should hold {name}: {error}") from None

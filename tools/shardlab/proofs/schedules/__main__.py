@@ -1,4 +1,4 @@
-"""`python -m shardlab.pipeline`: draw a schedule, count its messages, check that it ends."""
+"""`python -m shardlab.proofs.schedules`: draw one, count its messages, check that it ends."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from shardlab.pipeline import picture
 from shardlab.pipeline.action import Exchange, Schedule, ScheduleError, name
-from shardlab.pipeline.deadlock import check
 from shardlab.pipeline.schedule import NAMES, by_name
-from shardlab.pipeline.timeline import bubble, peak_live, simulate
+from shardlab.proofs.schedules import picture
+from shardlab.proofs.schedules.deadlock import check
+from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m shardlab.pipeline", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m shardlab.proofs.schedules", description=__doc__
+    )
     parser.add_argument("--schedule", choices=NAMES, default="1f1b")
     parser.add_argument("--stages", type=int, default=4, help="p")
     parser.add_argument("--microbatches", type=int, default=8, help="m")

@@ -7,7 +7,6 @@ sends to the earliest start of the compute that needs it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from shardlab.pipeline.action import (
     Action,
@@ -15,21 +14,12 @@ from shardlab.pipeline.action import (
     Compute,
     Forward,
     ScheduleError,
+    Span,
     chunks_in,
     computes,
     name,
+    needs,
 )
-from shardlab.pipeline.piece import needs
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """One compute of one stage, from `start` to `end`."""
-
-    action: Compute
-    start: float
-    end: float
-
 
 Timeline = list[list[Span]]
 

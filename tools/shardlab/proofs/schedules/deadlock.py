@@ -30,10 +30,10 @@ from shardlab.pipeline.action import (
     Send,
     chunks_in,
     name,
+    partner,
     parts,
 )
-from shardlab.pipeline.piece import partner
-from shardlab.pipeline.wholeness import check_whole
+from shardlab.proofs.schedules.wholeness import check_whole
 
 Sends = Literal["rendezvous", "buffered"]
 

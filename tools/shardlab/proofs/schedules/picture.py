@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardlab.pipeline.action import Backward, ScheduleError, name
-from shardlab.pipeline.timeline import Timeline
+from shardlab.proofs.schedules.timeline import Timeline
 
 _IDLE = "·"
 

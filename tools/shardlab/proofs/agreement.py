@@ -7,7 +7,7 @@ brought what. It costs one more latency a collective, so only a world that check
 Of a message, each end writes into the ranks' store what it sends or expects, looks whether the
 other end has done so, and only then starts. Whoever comes second sees the difference and doesn't
 start; whoever came first finds it in `wait`. Nobody blocks in the start, so the check adds no
-deadlock.
+deadlock. `World.join(check=True)` asks for it, by name: who doesn't check needs none of it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from shardlab.comm.errors import CollectiveError, PeerLostError
-from shardlab.comm.faults import Store as _Store
+from shardlab.comm.faults import Store
+from shardlab.comm.pending import CollectiveError, PeerLostError
 
 DTYPES = (
     torch.float32,
@@ -79,23 +79,6 @@ def demand(axis: Gathering, op: str, x: Tensor, detail: str = "") -> None:
     raise CollectiveError("\n".join(lines))
 
 
-def demand_same(axis: Gathering, said: str) -> None:
-    """Gather what every rank says; raise on each rank unless it is the same.
-
-    Raises:
-        CollectiveError: names the ranks that say something else, and what this one says.
-    """
-    mine = torch.tensor([zlib.crc32(said.encode())])
-    words = torch.empty(axis.size, dtype=mine.dtype)
-    axis.gather_small(mine, words)
-    others = [rank for rank, word in zip(axis.ranks, words, strict=True) if word != mine]
-    if others:
-        raise CollectiveError(
-            f"the ranks of the {axis.name} axis {list(axis.ranks)} do different things, which "
-            f"would meet as if they were the same: ranks {others} not what this one does, {said}"
-        )
-
-
 def _describe(row: Tensor) -> str:
     op, detail, dtype, dims, elements, *shape = (int(v) for v in row)
     name = str(DTYPES[dtype]).removeprefix("torch.") if dtype >= 0 else "another dtype"
@@ -104,7 +87,7 @@ def _describe(row: Tensor) -> str:
     return f"{what}{name}{shape[:dims] if dims <= DIMS else f'[{elements} elements]'}{extra}"
 
 
-class Store(_Store, Protocol):
+class ForgettingStore(Store, Protocol):
     """A store that can forget, too."""
 
     def delete_key(self, key: str) -> bool:
@@ -119,7 +102,7 @@ class Agreement:
         timeout: seconds to wait for the other end.
     """
 
-    def __init__(self, store: Store, timeout: float) -> None:
+    def __init__(self, store: ForgettingStore, timeout: float) -> None:
         self._store = store
         self._timeout = timeout
         self._count: Counter[tuple[tuple[int, ...], int, int, int]] = Counter()
@@ -127,10 +110,6 @@ class Agreement:
     def demand(self, axis: Gathering, op: str, x: Tensor, detail: str) -> None:
         """Refuse a collective to which the ranks bring different things; see `demand`."""
         demand(axis, op, x, detail)
-
-    def demand_same(self, axis: Gathering, said: str) -> None:
-        """Refuse ranks that say different things; see `demand_same`."""
-        demand_same(axis, said)
 
     def announce(
         self, axis: str, ranks: Sequence[int], ends: tuple[int, int], tag: int, x: Tensor, *,
@@ -164,7 +143,14 @@ class Announcement:
     """One end's word on a message, and the wait for the other's."""
 
     def __init__(
-        self, store: Store, place: str, axis: str, ends: tuple[int, int], tag: int, *, sent: bool
+        self,
+        store: ForgettingStore,
+        place: str,
+        axis: str,
+        ends: tuple[int, int],
+        tag: int,
+        *,
+        sent: bool,
     ) -> None:
         self._store = store
         self._keys = (f"{place}/sent", f"{place}/expected")[:: 1 if sent else -1]

@@ -17,9 +17,12 @@ from shardlab.pipeline.action import (
     computes,
     microbatches_in,
     name,
+    needs,
+    partner,
     parts,
+    received,
+    served,
 )
-from shardlab.pipeline.piece import needs, partner, received, served
 
 
 def check_whole(schedule: Sequence[Sequence[Action]]) -> None:

@@ -1,4 +1,4 @@
-"""One stage's messages in one run: what is on its way out, what on its way in.
+"""What a stage says to those beside it in one run: what is on its way out, what on its way in.
 
 Nothing here waits but for what a compute is about to use. Sends are started and left. Receives are
 started before their turn, each into a tensor of its own, and waited for when they are taken: where
@@ -24,10 +24,13 @@ from shardlab.pipeline.action import (
     Send,
     SendBackward,
     SendForward,
+    feeds,
     name,
+    partner,
     parts,
+    received,
+    served,
 )
-from shardlab.pipeline.piece import feeds, partner, received, served
 
 # How many sends may be under way before the oldest is waited for. A send keeps its tensor; the
 # receive of the one before the last is long posted, so that this wait is short.
@@ -36,7 +39,7 @@ SENDS = 2
 RECEIVES = 2
 
 
-class PointToPoint:
+class Neighbours:
     """Sends and receives of one stage, all of one shape and dtype.
 
     Not so on a GPU: NCCL runs what one stream is given in order, and a receive posted early would

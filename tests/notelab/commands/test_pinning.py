@@ -1,0 +1,48 @@
+"""A pin is one lab's: nobody's is written that wasn't named."""
+
+import shutil
+
+from tests.notelab.scratch import Scratch
+
+
+def with_a_second_lab(scratch: Scratch) -> None:
+    """Add a lab that owns a source of the same name, with its pin still missing."""
+    mine = scratch.book / "experiments/mine"
+    shutil.copytree(scratch.lab, mine, ignore=shutil.ignore_patterns("up-sha.txt"))
+
+
+def test_a_source_that_two_labs_own_is_pinned_in_neither_unless_one_is_named(
+    scratch: Scratch,
+) -> None:
+    with_a_second_lab(scratch)
+    before = scratch.read("up-sha.txt"), scratch.read("citations.lock")
+    done = scratch.run("pin", "up", "v1")
+    assert done.returncode == 2, done
+    assert "experiments/01-scratch, experiments/mine" in done.stderr
+    assert "hint: name the one you mean: `shardbook pin up v1 --lab experiments/" in done.stderr
+    assert (scratch.read("up-sha.txt"), scratch.read("citations.lock")) == before
+    assert not (scratch.book / "experiments/mine/up-sha.txt").exists()
+
+
+def test_the_help_of_a_missing_pin_is_the_command_that_writes_that_very_pin(
+    scratch: Scratch,
+) -> None:
+    with_a_second_lab(scratch)
+    before = scratch.read("up-sha.txt")
+    said = scratch.run("check", "experiments/mine").stdout
+    told = next(line for line in said.splitlines() if "`shardbook pin up REF" in line)
+    typed = told.partition("`shardbook ")[2].rstrip("`").replace("REF", "v1").split()
+    assert scratch.run(*typed).returncode == 0
+    mine = scratch.book / "experiments/mine/up-sha.txt"
+    assert mine.read_text("utf-8") == f"{scratch.commit}\n"
+    assert scratch.read("up-sha.txt") == before
+
+
+def test_a_source_shared_by_two_labs_has_one_owner_and_is_pinned_without_asking(
+    scratch: Scratch,
+) -> None:
+    borrower = scratch.book / "experiments/borrower"
+    borrower.mkdir()
+    text = '[lab]\ntitle = "B"\nsources-from = "../01-scratch"\n'
+    borrower.joinpath("lab.toml").write_text(text)
+    assert scratch.run("pin", "up", "v1").returncode == 0

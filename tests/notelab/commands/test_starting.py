@@ -1,0 +1,162 @@
+"""`shardbook new`: a lab of one's own, whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from notelab.check import check_lab
+from notelab.commands import starting
+from notelab.lab.lab import load
+from tests.notelab.faults import ROOT
+from tests.notelab.real import real_bench
+from tests.notelab.scratch import Scratch, git
+
+FINISHED = ROOT / "experiments/35-reading-notes"
+
+
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_a_new_reading_lab_asks_what_the_finished_one_does(tmp_path: Path, language: str) -> None:
+    starting.from_lab("mine", str(FINISHED), language, tmp_path)
+    mine, finished = load(tmp_path / "mine"), load(FINISHED)
+    assert mine.languages == [language]
+    assert mine.sources == finished.sources
+    assert mine.file.diagrams == finished.file.diagrams
+    asked = {name: note for name, note in finished.file.notes.items() if "/" not in name}
+    assert mine.file.notes == asked
+    for source in mine.sources.values():
+        assert (mine.folder / source.pin).read_bytes() == (FINISHED / source.pin).read_bytes()
+
+
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_its_blank_notes_lack_what_is_to_be_written_and_break_nothing(
+    tmp_path: Path, language: str
+) -> None:
+    starting.from_lab("mine", str(FINISHED), language, tmp_path)
+    report = check_lab(tmp_path / "mine", real_bench())
+    # Choices, what the closing says, what the diagrams mark; both diagrams draw, and draw right.
+    assert {one.code for one in report.findings} == {"N105", "N111", "N112", "N304"}
+    assert sum(note.diagrams for note in report.notes) == 2
+    assert sum(note.words + note.choices for note in report.notes) == 0
+
+
+def test_a_bare_name_goes_beside_the_other_labs_and_the_next_command_is_said(
+    scratch: Scratch,
+) -> None:
+    done = scratch.run("new", "mine", "--from", "01-scratch", "--language", "es")
+    assert done.returncode == 0, done
+    *_, following = done.stdout.splitlines()
+    assert following.endswith("`shardbook check experiments/mine`")
+    mine = scratch.book / "experiments/mine"
+    assert {path.name for path in mine.iterdir()} == {"lab.toml", "up-sha.txt", "note.md"}
+    assert "Una nota de prueba" in (mine / "note.md").read_text("utf-8")
+    assert "../01-scratch/note.md" in (mine / "lab.toml").read_text("utf-8")
+    assert not list(scratch.book.glob("experiments/.*"))
+
+
+@pytest.mark.parametrize("taken", ["folder", "file", "link"])
+def test_what_is_there_already_is_never_written_over(scratch: Scratch, taken: str) -> None:
+    place = scratch.book / "experiments/mine"
+    if taken == "folder":
+        place.mkdir()
+        place.joinpath("note.md").write_text("mine\n")
+    elif taken == "file":
+        place.write_text("mine\n")
+    else:
+        place.symlink_to(scratch.root / "nowhere")
+    done = scratch.run("new", "mine", "--from", "01-scratch")
+    assert done.returncode == 2 and "is there already" in done.stderr
+    if taken == "folder":
+        assert [path.name for path in place.iterdir()] == ["note.md"]
+    assert not (scratch.root / "nowhere").exists()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "-x", "a b", "a\x1b[31m", "n" * 200])
+def test_a_name_that_can_be_no_folders_is_refused(scratch: Scratch, name: str) -> None:
+    done = scratch.run("new", "--from", "01-scratch", "--", name)
+    assert done.returncode == 2 and "cannot name a lab" in done.stderr, done
+    assert [path.name for path in scratch.lab.parent.iterdir()] == ["01-scratch"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--from", "no-such-lab"], "there are: 01-scratch"),
+        (["--from", "01-scratch", "--repo", "."], "or from a repository at a ref"),
+        (["--repo", "https://example.invalid/up.git"], "--repo URL --ref REF"),
+        (["--repo", "ext::sh -c x", "--ref", "v1"], "no address of a repository"),
+        ([], "or from a repository at a ref"),
+    ],
+)
+def test_a_lab_that_cannot_be_started_says_why_and_leaves_nothing(
+    scratch: Scratch, arguments: list[str], said: str
+) -> None:
+    done = scratch.run("new", "mine", *arguments)
+    assert done.returncode == 2 and said in done.stderr, done
+    assert [path.name for path in scratch.lab.parent.iterdir()] == ["01-scratch"]
+
+
+def test_a_fault_on_the_way_leaves_no_half_a_lab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(*_: object) -> str:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(starting, "blank_page", fault)
+    with pytest.raises(OSError, match="full"):
+        starting.from_lab("mine", str(FINISHED), "en", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lab_about_any_repository_is_pinned_and_lies_where_it_is_told_to(
+    scratch: Scratch,
+) -> None:
+    url = "https://example.invalid/group/up.git"
+    elsewhere = scratch.root / "elsewhere"
+    done = scratch.run("new", str(elsewhere), "--repo", url, "--ref", "v1")
+    assert done.returncode == 0, done
+    assert (elsewhere / "up-sha.txt").read_text("utf-8") == f"{scratch.commit}\n"
+    note = elsewhere / "reading.md"
+    text = note.read_text("utf-8")
+    choice = "- **Counted.** The count `uses` grows before the work: `pkg/scaler.py:L14-L15`.\n"
+    note.write_text(text + choice)
+    assert scratch.run("lock", str(elsewhere)).returncode == 0
+    report = scratch.run("check", str(elsewhere)).stdout
+    assert "1 citation: 1 proved" in report and "N2" not in report
+    gone = scratch.run("new", "gone", "--repo", url, "--ref", "no-such-tag")
+    assert gone.returncode == 2 and not (scratch.book / "experiments/gone").exists()
+
+
+def own_lab(scratch: Scratch) -> Path:
+    """Start a lab about the repository that it is in, whose one commit has one source file."""
+    scratch.book.joinpath("tool.py").write_text("def double(x):\n    return 2 * x\n")
+    git(scratch.book, "add", ".")
+    git(scratch.book, "commit", "-qm", "one")
+    done = scratch.run("new", "own", "--repo", ".")
+    assert done.returncode == 0, done
+    return scratch.book / "experiments/own"
+
+
+def test_a_lab_may_cite_its_own_repository_at_head(scratch: Scratch) -> None:
+    own = own_lab(scratch)
+    assert (own / "book-sha.txt").read_text("utf-8").strip() == git(
+        scratch.book, "rev-parse", "HEAD"
+    )
+    note = own / "reading.md"
+    choice = "- **Twice.** `double` gives twice what it is given: `tool.py:L1-L2`.\n"
+    note.write_text(note.read_text("utf-8") + choice)
+    # What is cited is the commit's, whatever the working tree holds by now.
+    scratch.book.joinpath("tool.py").write_text("x = 1\n")
+    assert scratch.run("lock", "experiments/own").returncode == 0
+    assert "1 citation: 1 proved" in scratch.run("check", "--offline", "experiments/own").stdout
+    git(scratch.book, "commit", "-qam", "two")
+    assert scratch.run("pin", "book", "HEAD").returncode == 0
+    assert "N205" in scratch.run("check", "experiments/own").stdout
+
+
+@pytest.mark.parametrize("path", ["..", "/etc", "tools", "./", "../01-scratch"])
+def test_no_other_path_than_the_repository_itself_is_a_source(scratch: Scratch, path: str) -> None:
+    own = own_lab(scratch)
+    text = (own / "lab.toml").read_text("utf-8")
+    (own / "lab.toml").write_text(text.replace('path = "."', f'path = "{path}"'))
+    done = scratch.run("check", "experiments/own")
+    assert done.returncode == 2 and 'path can only be "."' in done.stderr

@@ -1,0 +1,159 @@
+"""`shardbook compare`: yours first, committed; then theirs, by the lines."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.notelab.scratch import UPSTREAM, Scratch, git
+
+CHOICES = """
+- **My count.** The count `uses` grows before the work is done: `pkg/scaler.py:L15`.
+- **My start.** A new one begins at nought, as `uses` says: `pkg/scaler.py:L9-L11`.
+"""
+
+
+@pytest.fixture
+def mine(scratch: Scratch) -> Path:
+    """Start a lab whose solution is the scratch lab's finished note, all of it committed."""
+    assert scratch.run("new", "mine", "--from", "01-scratch").returncode == 0
+    git(scratch.book, "add", ".")
+    git(scratch.book, "commit", "-qm", "blank")
+    return scratch.book / "experiments/mine"
+
+
+@pytest.fixture
+def written(scratch: Scratch, mine: Path) -> Path:
+    """Write two choices in the lab, and commit them."""
+    note = mine / "note.md"
+    note.write_text(note.read_text("utf-8") + CHOICES, "utf-8")
+    git(scratch.book, "add", ".")
+    git(scratch.book, "commit", "-qm", "mine")
+    return mine
+
+
+@pytest.mark.usefixtures("written")
+def test_choices_are_matched_missed_or_yours_each_with_its_lines(scratch: Scratch) -> None:
+    done = scratch.run("compare", "--output-format", "json")
+    assert done.returncode == 0, done
+    found = json.loads(done.stdout)
+    assert set(found) == {"matched", "missed", "yours"}
+    [pair], [missed], [alone] = found["matched"], found["missed"], found["yours"]
+    assert (pair["yours"]["title"], pair["solution"]["title"]) == ("My count", "Counted before")
+    assert pair["yours"]["citations"] == [
+        {"source": "up", "path": "pkg/scaler.py", "start": 15, "end": 15, "symbol": "Scaler.apply"}
+    ]
+    assert pair["solution"]["filename"] == "experiments/01-scratch/note.md"
+    assert missed["solution"]["title"] == "Two amounts" and missed["yours"]["citations"] == []
+    assert alone["yours"]["title"] == "My start" and alone["solution"]["citations"] == []
+
+
+@pytest.mark.usefixtures("written")
+def test_a_terminal_of_80_columns_shows_it_without_a_line_of_source(scratch: Scratch) -> None:
+    done = scratch.run("compare", "experiments/mine")
+    assert done.returncode == 0, done
+    for heading in ("Matched: 1", "Missed: 1", "Yours alone: 1"):
+        assert heading in done.stdout
+    assert "    pkg/scaler.py:L15\n" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert not [line for line in UPSTREAM.splitlines() if len(line) > 8 and line in done.stdout]
+
+
+def test_the_page_is_the_labs_own_written_anew_and_over_nothing_else(
+    scratch: Scratch, written: Path
+) -> None:
+    page = written / "comparison.md"
+    for _ in range(2):
+        assert scratch.run("compare", "--page").returncode == 0
+    text = page.read_text("utf-8")
+    assert "## Missed: 1" in text and "(../01-scratch/note.md)" in text
+    assert "`pkg/scaler.py:L22-L25`" in text
+    page.write_text("# Mine\n")
+    done = scratch.run("compare", "--page")
+    assert done.returncode == 2 and "isn't a comparison" in done.stderr
+    assert page.read_text() == "# Mine\n"
+
+
+def test_where_no_choice_is_written_yet_nothing_is_shown(scratch: Scratch, mine: Path) -> None:
+    done = scratch.run("compare", str(mine))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no choice with a citation yet" in done.stderr
+
+
+@pytest.mark.parametrize("state", ["changed", "staged", "untracked", "ignored"])
+def test_notes_that_are_not_committed_are_compared_with_nothing(
+    scratch: Scratch, written: Path, state: str
+) -> None:
+    note = written / "note.md"
+    if state in ("untracked", "ignored"):
+        git(scratch.book, "rm", "-q", "--cached", str(note))
+        git(scratch.book, "commit", "-qm", "not this")
+        if state == "ignored":
+            scratch.book.joinpath(".gitignore").write_text("note.md\n")
+    else:
+        note.write_text(note.read_text("utf-8") + "\nMore.\n", "utf-8")
+    if state == "staged":
+        git(scratch.book, "add", ".")
+    done = scratch.run("compare")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "not committed: experiments/mine/note.md" in done.stderr
+    assert "hint: `git add experiments/mine && git commit" in done.stderr
+
+
+def test_a_change_elsewhere_is_no_reason_to_refuse(scratch: Scratch, written: Path) -> None:
+    scratch.book.joinpath("other.txt").write_text("x\n")
+    (written / "lab.toml").write_text((written / "lab.toml").read_text("utf-8") + "\n")
+    assert scratch.run("compare").returncode == 0
+
+
+def test_outside_of_a_repository_it_says_how_to_commit(scratch: Scratch, written: Path) -> None:
+    away = scratch.root / "away"
+    away.mkdir()
+    for name in ("01-scratch", "mine"):
+        shutil.copytree(scratch.book / "experiments" / name, away / name)
+    text = (away / "mine/lab.toml").read_text("utf-8")
+    (away / "mine/lab.toml").write_text(
+        text.replace('solution = ["../01-scratch/note.md"]', 'solution = ["theirs.md"]')
+    )
+    (away / "mine/theirs.md").write_text(scratch.read("note.md"), "utf-8")
+    done = scratch.run("compare", str(away / "mine"))
+    assert done.returncode == 2 and "is in no git repository" in done.stderr
+    assert "`git init`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("solution", "said"),
+    [
+        ("[]", "names no solution"),
+        ('["gone.md"]', "gone.md is missing"),
+        ('["../../../../etc/hosts"]', "leaves the repository"),
+    ],
+)
+def test_without_a_solution_it_says_what_lab_toml_lacks(
+    scratch: Scratch, written: Path, solution: str, said: str
+) -> None:
+    file = written / "lab.toml"
+    text = file.read_text("utf-8").replace('["../01-scratch/note.md"]', solution)
+    file.write_text(text)
+    done = scratch.run("compare", "experiments/mine")
+    assert done.returncode == 2 and said in done.stderr, done
+
+
+def test_a_solution_read_at_another_commit_is_compared_and_said(
+    scratch: Scratch, written: Path
+) -> None:
+    (scratch.upstream / "pkg/new.py").write_text("x = 1\n")
+    git(scratch.upstream, "add", ".")
+    git(scratch.upstream, "commit", "-qm", "two")
+    assert scratch.run("pin", "up", "main", "--lab", str(written)).returncode == 0
+    done = scratch.run("compare")
+    assert done.returncode == 0 and "lines may have moved" in done.stderr
+
+
+def test_which_lab_is_asked_where_two_could_be_meant_and_the_one_stood_in_is_taken(
+    scratch: Scratch, written: Path
+) -> None:
+    assert scratch.run("new", "other", "--from", "01-scratch").returncode == 0
+    done = scratch.run("compare")
+    assert done.returncode == 2 and "experiments/mine, experiments/other" in done.stderr

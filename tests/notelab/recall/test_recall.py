@@ -1,0 +1,212 @@
+"""`shardbook recall` as a learner runs it: asked, graded, remembered, asked again when due."""
+
+import json
+import os
+import subprocess
+import sys
+import termios
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from notelab.recall.history import History, Review
+from tests.notelab.scratch import Scratch
+
+CARDS = """
+??? question own "Counted when?"
+    First, `uses` at `pkg/scaler.py:L14-L15`.
+
+??? question number size "How large?"
+    **1.5 MiB**: six times 256 KiB.
+"""
+OWN, SIZE = (f"experiments/01-scratch/note#{name}" for name in ("own", "size"))
+
+
+class Learner:
+    """Runs recall in a scratch lab that has cards, with a data folder of its own."""
+
+    def __init__(self, scratch: Scratch) -> None:
+        self.scratch = scratch
+        self.data = scratch.root / "data"
+        self.kept = self.data / "shardbook" / "recall.jsonl"
+        scratch.write("note.md", scratch.read("note.md") + CARDS)
+        scratch.lock()
+        self.environment = {
+            **os.environ,
+            "SHARDBOOK_CACHE": str(scratch.root / "cache"),
+            "XDG_DATA_HOME": str(self.data),
+            "NO_COLOR": "1",
+        }
+
+    def started(
+        self, *options: str, stdin: int | None = subprocess.PIPE
+    ) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "notelab", "recall", *options]
+        return subprocess.Popen(
+            command, cwd=self.scratch.book, env=self.environment, text=True, encoding="utf-8",
+            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def types(self, *lines: str, options: tuple[str, ...] = ()) -> tuple[int, str, str]:
+        """Return how a sitting ends, and what it says on either stream."""
+        process = self.started(*options)
+        said, aside = process.communicate("".join(f"{line}\n" for line in lines), timeout=120)
+        return process.returncode, said, aside
+
+    def reviews(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.kept.read_text().splitlines()]
+
+    def answered(self, card: str, days_ago: float, grade: int = 3, evidence: str = "") -> None:
+        at = datetime.now(UTC) - timedelta(days=days_ago)
+        History(self.kept.parent).add(Review(card, at, grade, evidence or self.evidence(card)))
+
+    def evidence(self, card: str) -> str:
+        from notelab.recall.cards import of_labs
+
+        cards = of_labs({self.scratch.lab: None}, "en", self.scratch.bench())
+        return next(one.evidence for one in cards if one.id == card)
+
+
+@pytest.fixture
+def learner(scratch: Scratch) -> Learner:
+    return Learner(scratch)
+
+
+def test_a_card_is_asked_shown_graded_and_written_down(learner: Learner) -> None:
+    status, said, aside = learner.types("", "good", "1,5 MiB", "4")
+    assert (status, aside) == (0, "")
+    assert said.index("Counted when?") < said.index("First, `uses`") < said.index("How large?")
+    assert "\nright\n" in said
+    assert [(one["card"], one["grade"]) for one in learner.reviews()] == [(OWN, 3), (SIZE, 4)]
+    assert "2 answered, 0 left, of 2 cards; next in" in said
+
+
+def test_at_a_terminal_a_key_is_enough(learner: Learner) -> None:
+    ours, theirs = os.openpty()
+    process = learner.started("--limit", "1", stdin=theirs)
+    assert process.stdout
+    for prompt, key in [("any key", b" "), ("4 easy", b"2")]:
+        said = ""
+        while prompt not in said:
+            letter = process.stdout.read(1)
+            assert letter, said
+            said += letter
+        until = time.monotonic() + 120
+        while termios.tcgetattr(theirs)[3] & termios.ICANON:  # until a key alone will do
+            assert time.monotonic() < until
+        os.write(ours, key)
+    assert "1 answered, 1 left" in process.communicate(timeout=120)[0]
+    assert learner.reviews()[0]["grade"] == 2
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_card_that_was_answered_is_asked_again_only_when_it_is_due(learner: Learner) -> None:
+    learner.answered(OWN, 30)
+    learner.answered(SIZE, 0.001, grade=4)
+    status, said, _ = learner.types("", "3")
+    assert status == 0
+    assert "Counted when?" in said and "How large?" not in said
+    assert "1 answered, 0 left, of 2 cards; next in" in said
+
+
+def test_a_card_whose_cited_lines_changed_says_that_it_is_stale(learner: Learner) -> None:
+    learner.answered(OWN, 0.001, grade=4, evidence="0123456789abcdef")
+    learner.answered(SIZE, 0.001, grade=4)
+    said = learner.types("", "3")[1]
+    assert said.index("stale: the lines it rests on have changed") < said.index("Counted when?")
+    assert "How large?" not in said
+    assert "stale" not in learner.types()[1]  # answered anew, it rests on what there is now
+
+
+def test_a_wrong_number_is_asked_again_and_what_is_none_is_asked_for_better(
+    learner: Learner,
+) -> None:
+    learner.answered(OWN, 0.001, grade=4)
+    said = learner.types("a lot", "1.5 MB")[1]
+    assert "expected a number with its unit" in said
+    assert "not that: again" in said and "**1.5 MiB**" in said
+    assert learner.reviews()[-1]["grade"] == 1
+
+
+def test_a_number_may_be_shown_without_typing_one(learner: Learner) -> None:
+    learner.answered(OWN, 0.001, grade=4)
+    said = learner.types("", "", "2")[1]
+    assert "not that" not in said and "right" not in said
+    assert learner.reviews()[-1]["grade"] == 2
+
+
+@pytest.mark.parametrize("lines", [(), ("",), ("", "x", "7")])
+def test_input_that_ends_early_grades_nothing(learner: Learner, lines: tuple[str, ...]) -> None:
+    status, said, aside = learner.types(*lines)
+    assert (status, aside) == (0, "")
+    assert said.endswith("0 answered, 2 left, of 2 cards\n")
+    assert not learner.kept.exists()
+
+
+def test_a_closed_standard_input_is_an_end_and_no_fault(learner: Learner) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m notelab recall <&-"], cwd=learner.scratch.book,
+        env=learner.environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "0 answered, 2 left" in done.stdout
+
+
+def test_a_page_without_cards_is_refused_with_what_a_card_is(learner: Learner) -> None:
+    status, said, aside = learner.types(options=("--language", "es"))
+    assert (status, said) == (2, "")
+    assert "no recall cards" in aside and "??? question" in aside
+
+
+def test_a_limit_leaves_the_rest_for_another_time(learner: Learner) -> None:
+    said = learner.types("", "3", options=("--limit", "1"))[1]
+    assert "1 of 1" in said and "1 answered, 1 left, of 2 cards" in said
+
+
+def test_a_sitting_that_is_broken_off_keeps_what_was_answered(learner: Learner) -> None:
+    assert "1 answered, 1 left" in learner.types("", "3", "")[1]
+    assert [one["card"] for one in learner.reviews()] == [OWN]
+
+
+def test_two_sittings_at_once_lose_nothing(learner: Learner) -> None:
+    one, other = learner.started(), learner.started()
+    for process in (one, other):  # both have read the history before either answers
+        assert process.stdout
+        assert any("Counted when?" in line for line in process.stdout)
+    ends = [process.communicate("\n3\n1.5 MiB\n3\n", timeout=120) for process in (one, other)]
+    assert [said.count("2 answered") for said, _ in ends] == [1, 1]
+    assert sorted(str(review["card"]) for review in learner.reviews()) == [OWN, OWN, SIZE, SIZE]
+
+
+def test_a_history_that_is_no_history_is_set_aside_and_goes_on(learner: Learner) -> None:
+    learner.answered(OWN, 0.001, grade=4)
+    good = learner.kept.read_bytes()
+    spoilt = b"\x00\xff nonsense\n" + good + b'{"card": "torn'
+    learner.kept.write_bytes(spoilt)
+    status, said, aside = learner.types("1.5 MiB", "3")
+    assert status == 0
+    assert "2 of 3 lines of" in aside and "kept as recall.corrupt-" in aside
+    assert "Counted when?" not in said and "1 answered" in said  # what could be read still counts
+    (kept,) = learner.kept.parent.glob("recall.corrupt-*.jsonl")
+    assert kept.read_bytes() == spoilt
+    assert learner.kept.read_bytes().startswith(good)
+    assert learner.types()[2] == ""  # said once
+
+
+def test_an_answer_after_a_torn_line_stands_on_a_line_of_its_own(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    review = Review("a#b", datetime.now(UTC), 3, "")
+    history.add(review)
+    with history.path.open("ab") as stream:
+        stream.write(b'{"card": "killed whi')
+    history.add(review)
+    assert history.read() == {"a#b": [review, review]}
+
+
+def test_the_checker_does_not_load_what_only_recall_needs() -> None:
+    code = "import sys, notelab.cli, notelab.check; print('fsrs' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,72 @@
+"""The number of a recall card is what shardlab's formulas make of its question."""
+
+from collections.abc import Callable
+
+import pytest
+
+from notelab.recall.cards import Card, of_page
+from shardlab.grid.layout import Layout
+from shardlab.proofs import formulas
+from shardlab.proofs.collective import Call, Traffic
+from tests.docs.page import ROOT
+
+KIB, MIB = 1 << 10, 1 << 20
+TUTOR = {"tokens": 512, "hidden": 128, "ranks": 2, "itemsize": 4}
+HEAD = {"tokens": 512, "features": 128, "ranks": 2, "itemsize": 4}
+
+
+def payload(traffic: Traffic) -> int:
+    return sum(call.payload * count for call, count in traffic.all.items())
+
+
+MADE: dict[str, Callable[[], float]] = {
+    "docs/theory/01-collectives#gathered": lambda: Call("all_gather", 8 * MIB, 8).wire,
+    "docs/theory/01-collectives#reduced": lambda: Call("all_reduce", 256 * KIB, 4).wire,
+    "docs/theory/02-tensor-parallelism#block-payload": lambda: payload(formulas.block(**TUTOR)),
+    "docs/theory/02-tensor-parallelism#loss-payload": lambda: payload(
+        formulas.megatron_cross_entropy(tokens=512, ranks=2)
+    ),
+    "docs/theory/03-sharded-data-parallelism#stage-three": lambda: (
+        formulas.fully_sharded([0, 100_000_000], ranks=8, itemsize=4).wire
+    ),
+    "docs/theory/03-sharded-data-parallelism#gathered-elements": lambda: (
+        formulas.per_parameter_elements([(3, 2), (3,)], 2)
+    ),
+    "docs/theory/04-pipelines-and-the-grid#sent-by-a-stage": lambda: (
+        formulas.pipeline(payload=256 * KIB, micro_batches=8, stage=1, stages=4).wire
+    ),
+    "docs/theory/04-pipelines-and-the-grid#replicas": lambda: len(
+        Layout(tensor=4, pipeline=2, data=8).group_of(0, "dp")
+    ),
+    "docs/labs/00-ffn-by-hand#four-ranks": lambda: (
+        formulas.row_parallel(tokens=3, features=3, ranks=4, itemsize=8).wire
+    ),
+    "docs/labs/01-three-d#tensor-sums": lambda: payload(
+        formulas.embedding(**TUTOR) + formulas.block(**TUTOR) * 4 + formulas.column_parallel(**HEAD)
+    ),
+}
+
+
+def numbered() -> dict[str, Card]:
+    """Every card of the workbook's English pages that asks for a number."""
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if not page.name.endswith(".es.md")]
+    cards = (
+        card
+        for page in pages
+        for card in of_page(
+            page.read_text("utf-8"), page.relative_to(ROOT).as_posix().removesuffix(".md")
+        )
+    )
+    return {card.id: card for card in cards if card.number}
+
+
+def test_every_number_that_a_card_asks_for_has_its_formula() -> None:
+    assert sorted(numbered()) == sorted(MADE)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_cards_number_is_its_formulas(name: str) -> None:
+    number = numbered()[name].number
+    assert number
+    exact = name.endswith("#stage-three")
+    assert number.value == (MADE[name]() if not exact else pytest.approx(MADE[name](), rel=0.001))

@@ -1,0 +1,90 @@
+"""What answers a lab is in no menu and in no search, and a door away for who asks."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mkdocs.config import load_config
+
+from sitelab.pages import gate
+from tests.site.reader import Reader
+from tests.site.test_build import REPOSITORY, sources
+
+LANGUAGES = ["", "es/"]
+DOOR = re.compile(r'<details class="door">(.*?)</details>', re.DOTALL)
+MENU = re.compile(r'<nav class="md-nav md-nav--primary".*?</nav>\s*</div>', re.DOTALL)
+LABS = [f"labs/{lab}/" for lab in ("00-ffn-by-hand", "01-three-d", "02-allreduce-costs")]
+
+
+def gated() -> list[str]:
+    """The addresses, below a language's root, of the pages that answer a lab."""
+    config = load_config(str(REPOSITORY / "mkdocs.yml"))
+    found = [uri.as_posix() for uri in sources() if gate.answers(uri.as_posix(), config)]
+    return sorted(f"{uri.removesuffix('.md')}/" for uri in found if ".es." not in uri)
+
+
+def led_to(html: str, place: str) -> set[str]:
+    """Where a page's links lead, below its language's root."""
+    links = re.findall(r'href="([^"#]+)', html)
+    local = (Path("/", place, link).resolve().as_posix()[1:] for link in links if ":" not in link)
+    return {f"{address}/" for address in local}
+
+
+def test_the_finished_notes_the_solutions_and_the_claims_answer_a_lab() -> None:
+    assert {address.split("/")[0] for address in gated()} == {"experiments", "solutions"}
+    assert "experiments/35-reading-notes/synthesis/" in gated()
+    assert "experiments/35-allreduce-costs/CLAIMS/" in gated()
+    assert "experiments/35-allreduce-costs/RESULTS/" not in gated()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_answers_a_lab_is_in_no_menu_and_in_no_search(site: Path, language: str) -> None:
+    for place in ["", *LABS, *gated()]:
+        menu = MENU.search((site / language / place / "index.html").read_text())
+        assert menu, place
+        assert led_to(menu[0], place) & {*gated()} - {place} == set(), place
+    entries = json.loads((site / language / "search/search_index.json").read_text())["docs"]
+    found = {entry["location"].partition("#")[0] for entry in entries}
+    assert found & {*gated()} == set()
+    everything = [uri for uri in sources() if ".es." not in uri.name]
+    assert len(found) == len(everything) - len(gated())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_verdict_that_a_theory_page_folds_away_is_not_found(site: Path, language: str) -> None:
+    entries = json.loads((site / language / "search/search_index.json").read_text())["docs"]
+    texts = " ".join(entry["text"] for entry in entries if entry["location"].startswith("theory/"))
+    assert "num_hops" in texts  # what the page says itself is
+    folded = (site / language / "theory/02-tensor-parallelism/index.html").read_text()
+    assert "explicit_expert_comm" in folded.partition('<details class="answers">')[2]
+    assert "explicit_expert_comm" not in texts
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_answer_is_behind_a_door(site: Path, language: str) -> None:
+    place = "reference/site/"
+    (door,) = DOOR.findall((site / language / place / "index.html").read_text())
+    assert led_to(door, place) >= {*gated()}
+    for lab in LABS:
+        doors = " ".join(DOOR.findall((site / language / lab / "index.html").read_text()))
+        number = lab.split("/")[1][:2]
+        assert any(f"solutions/{number}" in address for address in led_to(doors, lab)), lab
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_one_click_opens_the_door(browser: Any, served: str, language: str, width: int) -> None:
+    reader = Reader(browser, served, viewport={"width": width, "height": 844})
+    page = reader.read(f"{language}{LABS[0]}")
+    link = page.locator("details.door a[href*='solutions/00']")
+    assert not link.is_visible()
+    page.locator("details.door summary").click()
+    assert link.is_visible()
+    link.click()
+    page.wait_for_url(f"**/{language}solutions/00-ffn-by-hand/")
+    assert not reader.wrong
+    reader.context.close()

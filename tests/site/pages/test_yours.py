@@ -1,0 +1,66 @@
+"""What a reader has made stands in the menu of the served site, and in no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sitelab.pages import workbook_pages
+from tests.notelab.scratch import Scratch
+from tests.site.live_server import get, live
+from tests.site.scratch_site import build, furnish
+
+LINK = re.compile(
+    r'<a href="([^"]*)" class="md-nav__link[^"]*">\s*<span class="md-ellipsis">\s*(.*?)\s*</span>',
+    re.DOTALL,
+)
+
+
+def own(scratch: Scratch) -> Path:
+    """Give a scratch workbook a lab that its mkdocs.yml doesn't know, and results of its own."""
+    book = furnish(scratch)
+    lab = book / "experiments" / "my & reading"
+    lab.mkdir()
+    (lab / "note.md").write_text("# What I read\n\nSee [the other](../01-scratch/note.md).\n")
+    local = book / "experiments" / "01-scratch" / "results" / "local"
+    local.mkdir(parents=True)
+    for name, title in {"RESULTS.md": "Measured here", "RESULTS.es.md": "Medido aquí"}.items():
+        (local / name).write_text(f"# {title}\n")
+    (local / "run.json").write_text("{}")
+    return book
+
+
+def menu(html: str) -> dict[str, str]:
+    """The menu's pages by title."""
+    return {title: address for address, title in LINK.findall(html)}
+
+
+def test_a_readers_own_pages_are_in_the_menu_while_the_site_is_served(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    with live(own(scratch)) as address:
+        english, castilian = get(address), get(f"{address}es/")
+        assert "Yours" in english
+        assert {"What I read", "Measured here"} <= {*menu(english)}
+        assert get(f"{address}{menu(english)['Measured here']}")
+        assert "Lo tuyo" in castilian and "Medido aquí" in menu(castilian)
+        assert "What I read" not in menu(castilian)  # it has no Spanish
+
+
+def test_a_built_site_has_neither_the_section_nor_what_git_ignores(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    book = own(scratch)
+    built = build(scratch, "--strict")
+    assert built.returncode == 0, built.stderr
+    html = (book / "site" / "index.html").read_text("utf-8")
+    assert "Yours" not in html and "Measured here" not in html
+    assert not list((book / "site").rglob("results/local"))
+
+
+def test_only_pages_are_taken_from_what_git_ignores(tmp_path: Path) -> None:
+    book = own(Scratch(tmp_path))
+    found = workbook_pages.found(book, local=True)
+    local = [uri for uri in found if "local" in uri]
+    assert local == [
+        f"experiments/01-scratch/results/local/{name}" for name in ("RESULTS.es.md", "RESULTS.md")
+    ]
+    assert workbook_pages.local_results(found) == {"experiments/01-scratch/results/local"}

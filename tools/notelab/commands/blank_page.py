@@ -1,0 +1,85 @@
+"""The blank page of a note: its headings, and as comments what is wanted under each."""
+
+from pathlib import Path
+from string import Template
+
+from notelab.lab.lab import Lab
+from notelab.lab.lab_file import DiagramTable, ExpectedDiagram, NoteTable
+
+TEMPLATES = Path(__file__).with_name("blank")
+_WORDS = {
+    "en": {
+        "choices": "at least {} choices with a citation each",
+        "choice-words": "{} to {} words a choice",
+        "words": "at most {} words in all",
+        "diagrams": "{} diagrams",
+        "labels": "To be drawn in it: {}.",
+        "lines": "At most {} lines.",
+        "none": "what you find",
+    },
+    "es": {
+        "choices": "al menos {} decisiones, cada una con una cita",
+        "choice-words": "de {} a {} palabras por decisión",
+        "words": "como mucho {} palabras en total",
+        "diagrams": "{} diagramas",
+        "labels": "Lo que debe dibujarse: {}.",
+        "lines": "Como mucho {} líneas.",
+        "none": "lo que encuentres",
+    },
+}
+LANGUAGES = tuple(_WORDS)
+
+
+def filled(template: str, **values: str) -> str:
+    """Return a template of the folder with its places filled in."""
+    return Template((TEMPLATES / f"{template}.txt").read_text("utf-8")).substitute(values)
+
+
+def blank_page(lab: Lab, name: str, title: str, pins: dict[str, str], place: str) -> str:
+    """Return the blank page of one note of a lab, in its first language.
+
+    `pins` has each source's commit, and `place` is the lab's folder as a command names it.
+    """
+    language = lab.languages[0]
+    note = lab.file.notes.get(name, NoteTable())
+    diagrams = lab.file.diagrams.get(name, DiagramTable([])).expect
+    sources = note.sources or list(lab.sources)
+    limits = _limits(note, len(diagrams), _WORDS[language])
+    commits = "\n".join(f"  {source}: {pins[source][:12]}" for source in sources)
+    title = title.replace('"', "'")
+    text = filled(f"page.{language}", title=title, commits=commits, limits=limits)
+    if note.min_choices or note.choice_words:
+        text += filled(f"choices.{language}", source=sources[0], lab=place)
+    for diagram in diagrams:
+        wanted, drawing = _wanted(diagram, language), _drawing(diagram.type)
+        text += filled(f"diagram.{language}", id=diagram.id, wanted=wanted, drawing=drawing)
+    mentions = ", ".join(note.closing_mentions.get(language, []))
+    if mentions:
+        heading = lab.closing_heading(language)
+        text += filled(f"closing.{language}", heading=heading, mentions=mentions)
+    return text
+
+
+def _limits(note: NoteTable, diagrams: int, words: dict[str, str]) -> str:
+    asked = [
+        words["choices"].format(note.min_choices) if note.min_choices else "",
+        words["choice-words"].format(*note.choice_words) if note.choice_words else "",
+        words["words"].format(note.max_words) if note.max_words else "",
+        words["diagrams"].format(diagrams) if diagrams else "",
+    ]
+    return ", ".join(filter(None, asked)) or words["none"]
+
+
+def _wanted(diagram: ExpectedDiagram, language: str) -> str:
+    words, labels = _WORDS[language], diagram.labels_in(language)
+    said = [
+        words["labels"].format(", ".join(labels)) if labels else "",
+        words["lines"].format(diagram.max_lines) if diagram.max_lines else "",
+    ]
+    return " ".join(filter(None, said))
+
+
+def _drawing(type: str) -> str:
+    """Return a diagram of a type that mermaid draws as it is written, where one is at hand."""
+    known = (TEMPLATES / f"{type or 'flowchart'}.txt").is_file()
+    return filled(type or "flowchart") if known else f"{type}\n"

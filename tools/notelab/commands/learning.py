@@ -1,0 +1,86 @@
+"""The learner's loop on the command line: `shardbook new` and `compare`."""
+
+from pathlib import Path
+
+import click
+
+from notelab.commands.options import mirror_option, offline_option
+from notelab.errors import NotelabError
+from notelab.report.terminal import say, write
+
+
+@click.command()
+@click.argument("name")
+@click.option("--from", "origin", metavar="LAB", help="Under the conditions of LAB, at its pins.")
+@click.option(
+    "--repo",
+    metavar="URL",
+    help="About any repository; `.` is the one that the lab is in.",
+)
+@click.option("--ref", help="The tag, branch or commit of --repo to read; of `.` HEAD.")
+@click.option("--language", type=click.Choice(["en", "es"]), default="en", show_default=True)
+@mirror_option
+def new(
+    *,
+    name: str,
+    origin: str | None,
+    repo: str | None,
+    ref: str | None,
+    language: str,
+    mirrors: tuple[str, ...],
+) -> None:
+    """Start a lab in a folder NAME: lab file, pins, blank notes.
+
+    A bare name goes into experiments/, where there is one; a path goes where it says.
+    """
+    from notelab.book.opening import open_bench
+    from notelab.commands import starting
+
+    ref = ref or ("HEAD" if repo == "." else None)
+    if (origin is None) == (repo is None) or (repo is None) != (ref is None):
+        hint = "`shardbook new NAME --from LAB`, or `shardbook new NAME --repo URL --ref REF`"
+        raise NotelabError("a lab starts from another, or from a repository at a ref", hint=hint)
+    if origin is not None:
+        lines = starting.from_lab(name, origin, language, Path.cwd())
+    else:
+        assert repo is not None and ref is not None
+        bench = open_bench(mirrors, anew=True)
+        lines = starting.about(name, repo, ref, bench, language=language, here=Path.cwd())
+    for line in lines:
+        say(line)
+
+
+@click.command()
+@click.argument("folder", metavar="[LAB]", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@click.option("--page", is_flag=True, help="Write it as a page of the lab, for the site, too.")
+@mirror_option
+@offline_option
+def compare(
+    folder: Path | None, output_format: str, *, page: bool, mirrors: tuple[str, ...], offline: bool
+) -> None:
+    """Set your choices beside the solution's, once yours are committed.
+
+    Matched, missed, and yours alone: by the lines and symbols that both cite.
+    """
+    import msgspec
+
+    from notelab.book.opening import open_bench
+    from notelab.book.view import shown
+    from notelab.compare import comparing, telling
+
+    bench = open_bench(mirrors, offline=offline)
+    folder = (folder or comparing.lab_to_compare(Path.cwd(), bench)).resolve()
+    found, remarks = comparing.compare(folder, bench)
+    for remark in remarks:
+        say(f"note: {remark}", aside=True)
+    if page:
+        place = telling.write_page(found, folder, bench.lab(folder).languages[0])
+        say(f"wrote {shown(place)}", aside=True)
+    if output_format == "json":
+        told = msgspec.json.format(msgspec.json.encode(telling.data(found)), indent=2).decode()
+        write(f"{told}\n")
+    else:
+        write(telling.text(found))

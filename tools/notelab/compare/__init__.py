@@ -1,0 +1,1 @@
+"""A learner's notes beside a solution, by the lines that both cite."""

@@ -1,0 +1,117 @@
+"""A comparison for a terminal, for a program, and as a page of the site. No source text in any."""
+
+import os
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from notelab.book.view import shown
+from notelab.compare.choices import Choice
+from notelab.compare.matching import Comparison
+from notelab.errors import NotelabError, plain
+from notelab.page.citation import written
+from notelab.whole_files import write_together
+
+PAGE = "comparison.md"
+_MARK = "<!-- written by shardbook compare --page; written anew each time -->"
+_WORDS = {
+    "en": ["Your choices and the solution's", "Matched", "Missed", "Yours alone", "solution"],
+    "es": [
+        "Tus decisiones y las de la solución",
+        "Coincidencias",
+        "Se te escaparon",
+        "Solo tuyas",
+        "solución",
+    ],
+}
+Pair = tuple[Choice | None, Choice | None]
+
+
+def text(found: Comparison) -> str:
+    """Return the comparison for a terminal of 80 columns."""
+    lines = []
+    for heading, pairs in zip(_WORDS["en"][1:4], _groups(found), strict=True):
+        lines += [f"{heading}: {len(pairs)}"]
+        for mine, theirs in pairs:
+            lines += _told(mine, "  ") if mine else []
+            lines += _told(theirs, "    = " if mine else "  ") if theirs else []
+        lines.append("")
+    lines += ["Before you believe what you missed, open its lines: `shardbook show CITATION`."]
+    return "\n".join(lines) + "\n"
+
+
+def _told(choice: Choice, lead: str) -> Iterator[str]:
+    rest = " " * (len(lead) + 2)
+    for said, first in ((choice.title, lead), (_place(choice), rest), (_lines(choice), rest)):
+        yield from textwrap.wrap(
+            plain(said), 80, initial_indent=first, subsequent_indent=rest,
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+
+
+def data(found: Comparison) -> dict[str, Any]:
+    """Return the comparison as plain tables; the side that is missing cites nothing."""
+    groups = dict(zip(("matched", "missed", "yours"), _groups(found), strict=True))
+    return {
+        name: [
+            {"yours": _side(mine or Choice()), "solution": _side(theirs or Choice())}
+            for mine, theirs in pairs
+        ]
+        for name, pairs in groups.items()
+    }
+
+
+def _side(choice: Choice) -> dict[str, Any]:
+    return {
+        "title": choice.title,
+        "filename": choice.filename,
+        "row": choice.row,
+        "citations": [msgspec.to_builtins(one) for one in choice.citations],
+    }
+
+
+def write_page(found: Comparison, folder: Path, language: str) -> Path:
+    """Write the comparison as a page of the lab's folder, which the site shows while serving.
+
+    Raises:
+        NotelabError: another file of that name is there.
+    """
+    path = folder / PAGE
+    if os.path.lexists(path) and (path.is_symlink() or _MARK not in path.read_text("utf-8")):
+        hint = "move it; `compare --page` writes its own page there"
+        raise NotelabError(f"{shown(path)} is there already, and isn't a comparison", hint=hint)
+    title, *headings, solution = _WORDS.get(language, _WORDS["en"])
+    lines = ["---", f'title: "{title}"', "---", "", _MARK, "", f"# {title}"]
+    for heading, pairs in zip(headings, _groups(found), strict=True):
+        lines += ["", f"## {heading}: {len(pairs)}", ""]
+        for mine, theirs in pairs:
+            first, second = (mine, theirs) if mine else (theirs, None)
+            assert first
+            lines.append(f"- {_linked(first, folder)}")
+            lines += [f"    - {solution}: {_linked(second, folder)}"] if second else []
+    write_together({path: ("\n".join(lines) + "\n").encode()})
+    return path
+
+
+def _linked(choice: Choice, folder: Path) -> str:
+    path = Path(os.path.relpath(choice.filename, folder)).as_posix()
+    title = choice.title.replace("[", "(").replace("]", ")")
+    cited = ", ".join(f"`{written(one.path, one.start, one.end)}`" for one in choice.citations)
+    return f"**{title}** ([{choice.row}]({path})): {cited}"
+
+
+def _groups(found: Comparison) -> tuple[list[Pair], list[Pair], list[Pair]]:
+    missed: list[Pair] = [(None, other) for other in found.missed]
+    yours: list[Pair] = [(mine, None) for mine in found.yours]
+    return list(found.matched), missed, yours
+
+
+def _place(choice: Choice) -> str:
+    return f"{choice.filename}:{choice.row}"
+
+
+def _lines(choice: Choice) -> str:
+    return ", ".join(written(one.path, one.start, one.end) for one in choice.citations)

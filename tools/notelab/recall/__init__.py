@@ -1,0 +1,1 @@
+"""Recall: a page's questions asked from memory, and asked again when they are due."""

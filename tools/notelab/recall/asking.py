@@ -1,0 +1,128 @@
+"""Which cards are due, and how they are asked in a terminal."""
+
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import click
+import msgspec
+
+from notelab.recall import quantity
+from notelab.recall.cards import Card
+from notelab.recall.history import GRADES, History, Review
+from notelab.report.terminal import say, write
+
+STALE = "stale: the lines it rests on have changed since you answered it; open them again"
+NUMBERS = "a number with its unit, as 16 GB, 16 GiB, 16e9 B or 4 ranks; nothing to be shown it"
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A card, when it is due, and whether what it rests on has changed since it was answered."""
+
+    card: Card
+    at: datetime
+    stale: bool
+
+
+def turns(cards: Iterable[Card], answered: dict[str, list[Review]]) -> list[Turn]:
+    """Return the cards in the order they are due: the stale, the answered, then the new."""
+    from fsrs import Card as Memory
+    from fsrs import Rating, Scheduler
+
+    scheduler = Scheduler(enable_fuzzing=False)
+    found = []
+    for card in cards:
+        reviews = answered.get(card.id, [])
+        memory = Memory(card_id=0, due=datetime.max.replace(tzinfo=UTC))
+        for review in reviews:
+            at = review.at.astimezone(UTC)
+            memory, _ = scheduler.review_card(memory, Rating(review.grade), at)
+        stale = bool(reviews) and reviews[-1].evidence != card.evidence
+        found.append(Turn(card, memory.due, stale))
+    return sorted(found, key=lambda turn: (not turn.stale, turn.at))
+
+
+def is_due(turn: Turn, answered: dict[str, list[Review]], now: datetime) -> bool:
+    """Tell whether to ask a card: it was never answered, is stale, or its time has come."""
+    return turn.stale or turn.card.id not in answered or turn.at <= now
+
+
+def ask(asked: list[Turn], history: History) -> int:
+    """Ask cards until they, or what the user types, end; return how many were answered.
+
+    Each answer is written down before the next card is asked.
+    """
+    for done, turn in enumerate(asked):
+        say(f"{done + 1} of {len(asked)}  {turn.card.id}")
+        if turn.stale:
+            say(f"  {STALE}")
+        _say(f"\n{turn.card.question}\n")
+        try:
+            grade = _answered(turn.card)
+        except EOFError:
+            return done
+        now = datetime.now(UTC)
+        history.add(Review(turn.card.id, now, GRADES.index(grade) + 1, turn.card.evidence))
+    return len(asked)
+
+
+def _answered(card: Card) -> str:
+    right = _typed_right(card) if card.number else None
+    if right is None:
+        _key("any key for the answer ")
+    _say(f"{card.answer}\n")
+    if right is not None:
+        say("right" if right else "not that: again")
+    if right is False:
+        return GRADES[0]
+    choices = "  ".join(f"{number} {grade}" for number, grade in enumerate(GRADES, 1))
+    while True:
+        key = _key(f"{choices}  ").strip().lower()
+        for number, grade in enumerate(GRADES, 1):
+            if key and (key == str(number) or grade.startswith(key)):
+                say(grade)
+                return grade
+
+
+def _typed_right(card: Card) -> bool | None:
+    """Have a number typed; None where the learner would rather see it."""
+    assert card.number
+    while True:
+        text = _line("? ")
+        if not text:
+            return None
+        if typed := quantity.read(text):
+            return quantity.same(typed, card.number)
+        say(f"expected {NUMBERS}")
+
+
+def _say(text: str) -> None:
+    for line in text.split("\n"):  # each made harmless: a page may come from a stranger
+        say(line)
+
+
+def _line(prompt: str) -> str:
+    """Return what is typed up to the line's end.
+
+    Raises:
+        EOFError: nothing more will come.
+    """
+    write(prompt)
+    line = sys.stdin.readline() if sys.stdin and not sys.stdin.closed else ""
+    if not line:
+        raise EOFError
+    if not sys.stdin.isatty():
+        write("\n")  # nobody has seen it typed
+    return line.strip()
+
+
+def _key(prompt: str) -> str:
+    """Return the key that is pressed; where nobody sits at a terminal, a line."""
+    if not (sys.stdin and not sys.stdin.closed and sys.stdin.isatty()):
+        return _line(prompt)
+    write(prompt)
+    key = click.getchar()
+    write("\n")
+    if key in ("\x04", "\x1a", ""):
+        raise EOFError
+    return key

@@ -1,0 +1,52 @@
+"""`shardbook recall`: how its arguments are read, and what it says at the end."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from notelab.errors import NotelabError
+from notelab.report.terminal import say
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--language", default="en", show_default=True, help="The cards' language: en, es.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Cards at a sitting."
+)
+def recall(paths: tuple[Path, ...], language: str, limit: int) -> None:
+    """Ask the questions of lab and theory pages, when they are due.
+
+    A PATH is a lab's folder or one of its pages; without PATH, every lab there is.
+    """
+    from notelab.book.finding_labs import asked
+    from notelab.book.opening import open_bench
+    from notelab.recall import asking
+    from notelab.recall.cards import of_labs
+    from notelab.recall.history import History
+
+    bench = open_bench((), offline=True)
+    cards = of_labs(asked(list(paths), bench.lab)[0], language, bench)
+    if not cards:
+        raise NotelabError(
+            f"no recall cards in {language!r} on these pages",
+            hint='a card is `??? question name "The question?"`, its answer indented below it',
+        )
+    history = History()
+    answered = history.read()
+    now = datetime.now(UTC)
+    due = [t for t in asking.turns(cards, answered) if asking.is_due(t, answered, now)]
+    done = asking.ask(due[:limit], history)
+    left = f", {len(due) - done} left" if due else ""
+    answered = history.read()
+    later = [t.at for t in asking.turns(cards, answered) if not asking.is_due(t, answered, now)]
+    soon = f"; next in {_told(min(later) - datetime.now(UTC))}" if later else ""
+    say(f"{done} answered{left}, of {len(cards)} cards{soon}")
+
+
+def _told(wait: timedelta) -> str:
+    minutes = max(1, round(wait.total_seconds() / 60))
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
