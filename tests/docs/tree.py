@@ -30,7 +30,7 @@ FOLDERS = {
     "docs": "What a reader reads; each page stands beside its .es.md, left out here.",
     "docs/assets": "Pictures, and what the site adds to its theme.",
     "docs/labs": "The labs' pages.",
-    "docs/measured": "What the tables of speed and of the promise are made from.",
+    "docs/measured": "What the pages of speed, promise and since are made from.",
     "docs/reference": "What one looks up.",
     "docs/reference/rules": "A page for each rule; `shardbook explain` shows the same.",
     "docs/theory": "The theory's pages.",

@@ -45,6 +45,7 @@ class _Making:
         self._book, self._old = book, book.lock or Lock()
         self._files: dict[str, dict[str, LockedFile]] = {name: {} for name in book.pins}
         self._citations: dict[str, dict[str, LockedCitation]] = {name: {} for name in book.pins}
+        self._older: dict[str, dict[str, dict[str, LockedFile]]] = {}
         self._skipped: dict[str, str] = {}
         self._remarks: list[str] = []
 
@@ -52,6 +53,9 @@ class _Making:
         """Record one citation; `page` is '' on a translation, which counts with its original."""
         if not usable(citation):
             self._skipped[citation.text] = citation.problem or "its range runs backwards"
+            return
+        if behind := self._old.behind({name: citation.key_in(name) for name in self._book.pins}):
+            self._keep(*behind, citation, page)
             return
         resolved = self._book.resolver.resolve(citation)
         file = resolved.file
@@ -74,10 +78,26 @@ class _Making:
         else:
             self._skipped[citation.text] = "no source text at hand, or no such lines"
 
+    def _keep(self, source: str, known: LockedCitation, citation: Citation, page: str) -> None:
+        """Keep what still stands at an older commit: only `repin` carries it on."""
+        files = self._old.sources[source].older.get(known.commit, {})
+        if citation.path in files:
+            kept = self._older.setdefault(source, {}).setdefault(known.commit, {})
+            kept[citation.path] = files[citation.path]
+        key = citation.key_in(source)
+        before = self._citations[source].get(key)
+        pages = dict(before.pages) if before else {}
+        if page:
+            pages[page] = pages.get(page, 0) + 1
+        self._citations[source][key] = msgspec.structs.replace(known, pages=pages)
+
     def made(self) -> Relocked:
         sources = {
             name: LockedSource(
-                self._book.pins[name].commit, known, self._wheel(name) if known else None
+                self._book.pins[name].commit,
+                known,
+                self._wheel(name) if known else None,
+                self._older.get(name, {}),
             )
             for name, known in self._files.items()
             if self._book.pins[name].commit

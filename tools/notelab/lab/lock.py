@@ -11,9 +11,8 @@ Version 2 is one JSON object::
 every source of the lab at its pin, cited or not: whether a citation without a source's name still
 means what it meant depends on all of them. A citation that names its source has `NAME:` before its
 path. All is sorted, one file and one citation a line, so that a merge shows what changed. A
-citation that still stands at an older commit (work in progress of a repin) would carry its own
-`commit` beside `sha256`, and the source an `older` table of commits beside `files`; nothing writes
-them yet.
+citation that still stands at an older commit (work in progress of a repin) carries its own `commit`
+beside `sha256`, and the source an `older` table beside `files`: of each such commit, its files.
 
 Version 1 is the same without `wheel`; it is read as ever, and written anew as version 2. Without
 `wheel`, the first wheel that the index has and that names the pin is believed.
@@ -21,6 +20,7 @@ Version 1 is the same without `wheel`; it is read as ever, and written anew as v
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -50,6 +50,7 @@ class LockedSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     commit: str
     files: dict[str, LockedFile] = {}
     wheel: Wheel | None = None
+    older: dict[str, dict[str, LockedFile]] = {}
 
 
 class LockedCitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,12 +58,14 @@ class LockedCitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `pages` says how often each page cites it (an original's path from the lab; its translations
     must do the same): a citation that slips onto one that stands elsewhere is thus still seen.
+    `commit` is the older one that it still stands at, '' where that is the pin.
     """
 
     sha256: str
     symbol: str
     anchors: list[str]
     pages: dict[str, int] = {}
+    commit: str = ""
 
 
 class Lock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,6 +86,14 @@ class Lock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if known is None or known.wheel is None or known.commit != commit:
             return None
         return known.wheel if _is_of(known.wheel.file, requirement) else None
+
+    def behind(self, written: Mapping[str, str]) -> tuple[str, LockedCitation] | None:
+        """Return what still stands at an older commit, of a citation's key by source."""
+        for source, key in written.items():
+            known = self.citation(source, key)
+            if known and known.commit:
+                return source, known
+        return None
 
     def citation(self, source: str, key: str) -> LockedCitation | None:
         """Return what is known of a citation (`key` is its written form)."""
@@ -172,15 +183,28 @@ def dump(lock: Lock) -> str:
             "files": _Lines(
                 {path: msgspec.to_builtins(source.files[path]) for path in sorted(source.files)}
             ),
+            **({"older": _older(source)} if source.older else {}),
         }
         for name, source in sorted(lock.sources.items())
     }
     citations = {
-        name: _Lines({key: msgspec.to_builtins(known[key]) for key in sorted(known, key=_place)})
+        name: _Lines({key: _citation(known[key]) for key in sorted(known, key=_place)})
         for name, known in sorted(lock.citations.items())
     }
     body = {"version": VERSION, "sources": sources, "citations": citations}
     return _json(body, "") + "\n"
+
+
+def _citation(known: LockedCitation) -> dict[str, object]:
+    said: dict[str, object] = msgspec.to_builtins(known)
+    return said if known.commit else {name: said[name] for name in said if name != "commit"}
+
+
+def _older(source: LockedSource) -> dict[str, object]:
+    return {
+        commit: _Lines({path: msgspec.to_builtins(files[path]) for path in sorted(files)})
+        for commit, files in sorted(source.older.items())
+    }
 
 
 class _Lines(dict[str, object]):

@@ -8,6 +8,7 @@ import msgspec
 from notelab.book.evidence import CitedFile, State
 from notelab.book.view import View
 from notelab.book.workbook import Workbook
+from notelab.lab.lock import Lock
 from notelab.memo import Shelf
 from notelab.page.citation import written
 from notelab.page.permalink import repository_of
@@ -39,6 +40,7 @@ class Judge:
         """Judge nothing yet; what fits is remembered on `shelf`."""
         self._lab, self._pins, self._shelf = book.lab, book.pins, shelf
         self._evidence, self._resolver = book.evidence, book.resolver
+        self._lock = book.lock or Lock()
         self.lock = LockJudge(book.lab, book.pins, book.lock, book.evidence)
 
     def verdicts(self, view: View) -> Iterator[Verdict]:
@@ -60,6 +62,8 @@ class Judge:
             turned = written(citation.path, citation.last, citation.first)
             message = f"the range of `{citation.text}` runs backwards"
             return Verdict([case.finding("N202", message, help=f"`{turned}`?")])
+        if behind := self._behind(case):
+            return behind
         file = self._resolve(case)
         if file is None:
             return Verdict([])
@@ -91,6 +95,22 @@ class Judge:
             locked=not proved,
             unstructured=not structured,
         )
+
+    def _behind(self, case: Case) -> Verdict | None:
+        """Say that a repin left a citation at an older commit: no other rule judges it there."""
+        found = self._lock.behind({name: case.citation.key_in(name) for name in self._pins})
+        if found is None or self._pins[found[0]].commit == found[1].commit:
+            return None
+        source, known = found
+        pin = self._pins[source].commit
+        finding = case.finding(
+            "N217",
+            f"`{case.citation.text}` still stands at an older commit than the pin",
+            expected=f"lines of `{source}` at {pin[:12]}",
+            found=f"lines at {known.commit[:12]}",
+            help=f"`shardbook repin {source} {pin[:12]}` proposes new ones; `--accept OLD=NEW`",
+        )
+        return Verdict([finding], source)
 
     def _resolve(self, case: Case) -> CitedFile | Finding | None:
         """Find the one file cited; None where an unusable pin, a finding itself, is in the way."""

@@ -36,6 +36,7 @@ RULES: dict[str, str] = {
     "N214": "foreign-source",
     "N215": "weak-anchor",
     "N216": "foreign-permalink",
+    "N217": "behind-the-pin",
     # N3xx: diagrams
     "N301": "diagram-missing",
     "N302": "diagram-broken",

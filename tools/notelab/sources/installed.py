@@ -2,7 +2,7 @@
 
 import csv
 from base64 import urlsafe_b64encode
-from collections.abc import Collection
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +24,8 @@ class InstalledPackage:
         rows = csv.reader((distribution.read_text("RECORD") or "").splitlines())
         self._hashes = {row[0]: row[1] for row in rows if len(row) >= 2}
 
-    def names(self) -> Collection[str]:
-        """Return the paths that RECORD lists."""
+    def names(self) -> Mapping[str, str]:
+        """Return the paths that RECORD lists, each with its hash."""
         return self._hashes
 
     def read(self, name: str) -> bytes:
@@ -48,20 +48,28 @@ class InstalledPackage:
         return data
 
 
-def offer(source: Source, wanted: Wanted) -> Answers:
-    """Return what the installed distribution has, where it is exactly the pinned one."""
+def find(source: Source) -> InstalledPackage | str:
+    """Return the installed distribution of exactly the pinned wheel, or why there is none."""
     from importlib.metadata import PackageNotFoundError, distribution
 
-    if not source.wheel:
-        return {}
-    name, _, version = source.wheel.partition("==")
+    name, _, version = (source.wheel or "").partition("==")
     who = f"installed {name}"
     try:
         found = distribution(name)
         there = found.version
     except (PackageNotFoundError, ValueError):
-        return dict.fromkeys(wanted, Refused(f"{who}: not installed"))
+        return f"{who}: not installed"
     # A local version (2.13.0+cpu) is the same release, built otherwise.
     if version not in (there, there.partition("+")[0]):
-        return dict.fromkeys(wanted, Refused(f"{who}: is {there}, the pin is {version}"))
-    return package.offer(InstalledPackage(found, f"{who} {there}"), source, wanted)
+        return f"{who}: is {there}, the pin is {version}"
+    return InstalledPackage(found, f"{who} {there}")
+
+
+def offer(source: Source, wanted: Wanted) -> Answers:
+    """Return what the installed distribution has, where it is exactly the pinned one."""
+    if not source.wheel:
+        return {}
+    found = find(source)
+    if isinstance(found, str):
+        return dict.fromkeys(wanted, Refused(found))
+    return package.offer(found, source, wanted)

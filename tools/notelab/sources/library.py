@@ -12,6 +12,8 @@ from notelab.sources.store import Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from notelab.sources.git.command import GitCommand
+    from notelab.sources.package import Package
     from notelab.sources.remotes import Remotes
 
 
@@ -104,6 +106,42 @@ class Library:
             raise SourceError("the package index was not asked (--offline)")
         with told_if_slow(self._progress, f"{source.name}: asking for {source.wheel}"):
             return self._remotes().published.identity(source)
+
+    def clone(self, source: Source) -> "GitCommand | None":
+        """Return git, bound to the mirror of a source; None where it has none."""
+        from notelab.sources.git.command import GitCommand
+        from notelab.sources.git.mirror import git_dir_of
+
+        mirror = self._mirrors.get(_key(source.name))
+        git_dir = git_dir_of(mirror) if mirror else None
+        return GitCommand(git_dir) if git_dir else None
+
+    def package(self, source: Source) -> "Package":
+        """Return the release that a source's wheel is: installed here, or on the package index.
+
+        Raises:
+            SourceError: it is nowhere, or the index can't be asked.
+        """
+        from notelab.sources import installed
+
+        found = installed.find(source)
+        if not isinstance(found, str):
+            return found
+        if self._offline:
+            raise SourceError(f"{found}; the package index was not asked (--offline)")
+        with told_if_slow(self._progress, f"{source.name}: asking for {source.wheel}"):
+            return self._remotes().published.package(source)
+
+    def commit_of_wheel(self, source: Source) -> str:
+        """Return the commit from which the source's wheel says that it was built.
+
+        Raises:
+            SourceError: it names none, there is no such wheel, or the index can't be asked.
+        """
+        if self._offline:
+            raise SourceError("the package index was not asked (--offline)")
+        with told_if_slow(self._progress, f"{source.name}: asking for {source.wheel}"):
+            return self._remotes().published.built_from(source)
 
     def unknown_commit(self, source: Source) -> str:
         """Return who said, when asked by `read`, that it has no such commit as the pin, or ''.

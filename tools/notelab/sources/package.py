@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
 from notelab.sources.answers import Absent, Answers, Offered, Proof, Refused, Source, Wanted
@@ -20,8 +20,8 @@ class Package(Protocol):
 
     who: str
 
-    def names(self) -> Collection[str]:
-        """Return the paths of its files."""
+    def names(self) -> Mapping[str, str]:
+        """Return the paths of its files, each with its hash as RECORD writes it."""
         ...
 
     def read(self, name: str) -> bytes:
@@ -56,14 +56,23 @@ def absent(who: str, path: str, names: Collection[str], blob: str | None) -> Abs
 
 
 def _proof(package: Package, names: Collection[str], commit: str) -> Proof | None:
+    return "wheel" if commit in _commits(package, names) else None
+
+
+def commit_of(package: Package) -> str:
+    """Return the commit that a package says it was built from, or ''."""
+    return next(_commits(package, package.names()), "")
+
+
+def _commits(package: Package, names: Collection[str]) -> Iterator[str]:
     for name in names:
         if _VERSION_FILE.match(name):
             try:
-                if built_from(package.read(name)) == commit:
-                    return "wheel"
+                commit = built_from(package.read(name))
             except UnreadableMemberError:
                 continue
-    return None
+            if commit:
+                yield commit
 
 
 def built_from(version_file: bytes) -> str | None:

@@ -76,6 +76,26 @@ class Published:
 
         return msgspec.structs.replace(opened.identity, sha256=sha256_of(opened.address))
 
+    def package(self, source: Source) -> "WheelPackage":
+        """Return the source's wheel, opened; only what is asked of it is moved.
+
+        Raises:
+            SourceError: there is no such wheel, or it can't be read.
+        """
+        return self._open(source)
+
+    def built_from(self, source: Source) -> str:
+        """Return the commit that the source's wheel names.
+
+        Raises:
+            SourceError: it names none, there is no such wheel, or it can't be read.
+        """
+        wheel = self._open(source)
+        commit = self._in_time(source, lambda: package.commit_of(wheel))
+        if not commit:
+            raise SourceError("names no commit that it was built from")
+        return commit
+
     def _known_to_lack(self, source: Source, wanted: Wanted) -> Answers:
         """Return the files that the wheel is known not to hold: nobody need be asked for them."""
         wheel = source.known or self._kept.get("identity", _asked(source), Wheel)

@@ -3,7 +3,7 @@
 import csv
 import zipfile
 from base64 import urlsafe_b64encode
-from collections.abc import Collection
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -43,8 +43,8 @@ class WheelPackage:
         self._hashes = {row[0]: row[1] for row in rows if len(row) >= 2}
         self.identity = Wheel(address.file, sha256(record).hexdigest(), address.sha256)
 
-    def names(self) -> Collection[str]:
-        """Return the paths of the wheel's files."""
+    def names(self) -> Mapping[str, str]:
+        """Return the paths of the wheel's files, each with its hash."""
         return self._hashes
 
     def read(self, name: str) -> bytes:

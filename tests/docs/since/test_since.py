@@ -1,0 +1,81 @@
+""" "Since the pin" is made from what is committed, and quotes what the pages still say."""
+
+import re
+
+import pytest
+
+from notelab.lab import pins
+from notelab.lab.pages import translated
+from notelab.page.citation import written
+from notelab.repin.sentences import plain
+from tests.docs.page import ROOT
+from tests.docs.since import pages
+from tests.notelab.repin import judged
+
+READING = ROOT / "experiments" / "35-reading-notes"
+SAID = [(one.source, said) for one in pages.data() for read in one.reread for said in read.said]
+
+
+@pytest.mark.parametrize("language", pages.PAGES)
+def test_the_page_is_what_its_data_and_the_judgements_make(language: str) -> None:
+    place = ROOT / "docs" / "reference" / pages.PAGES[language]
+    assert place.read_text("utf-8") == pages.page(language), (
+        "run `python -m tests.docs.since.pages`"
+    )
+
+
+@pytest.mark.parametrize("language", pages.PAGES)
+def test_every_sentence_quoted_still_stands_on_its_page(language: str) -> None:
+    lost = []
+    texts: dict[str, str] = {}
+    for _, said in SAID:
+        original = ROOT / said.page
+        place = original if language == "en" else translated(original, language)
+        text = texts.setdefault(said.page, plain(place.read_text("utf-8")))
+        words = said.text[language].rpartition(" — ")[2]
+        if said.anchor:
+            words = words.partition(". ")[2]
+        if words not in text:
+            lost.append((place.name, words))
+    assert lost == [], "carry again: the sentences have been rewritten since"
+
+
+@pytest.mark.parametrize("one", pages.data(), ids=lambda one: one.source)
+def test_it_begins_at_the_pin(one: pages.Since) -> None:
+    assert one.commits[0] == pins.read(one.source, READING / f"{one.source}-sha.txt").commit
+
+
+def test_what_was_judged_false_is_on_the_list() -> None:
+    listed = {
+        (one.source, written(read.old.path, read.old.start, read.old.end), said.page)
+        for one in pages.data()
+        for read in one.reread
+        for said in read.said
+    }
+    false = {
+        (one.source, one.cited, page)
+        for one in judged.load()
+        if one.verdict != "true"
+        for page in one.pages
+    }
+    assert false <= listed
+
+
+def test_four_in_five_false_sentences_stand_in_the_first_half() -> None:
+    early = total = 0
+    for one in pages.data():
+        places = {
+            written(read.old.path, read.old.start, read.old.end): at
+            for at, read in enumerate(one.reread, start=1)
+        }
+        found = judged.in_first_half(one.source, places)
+        early, total = early + found[0], total + found[1]
+    assert total >= 15
+    assert early >= 0.8 * total, f"{early} of {total}"
+
+
+def test_a_page_links_lines_at_the_two_commits_and_nowhere_else() -> None:
+    known = {commit for one in pages.data() for commit in one.commits}
+    for language in pages.PAGES:
+        linked = re.findall(r"/blob/(\w+)/", pages.page(language))
+        assert linked and set(linked) <= known

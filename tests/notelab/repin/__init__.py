@@ -1,0 +1,1 @@
+"""Tests of notelab.repin: citations carried to another commit."""

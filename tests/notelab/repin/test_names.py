@@ -1,0 +1,142 @@
+"""A name vanishes, or appears, only where the whole tree says so."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from notelab.repin.names import changed, in_clone, in_packages
+from notelab.sources.answers import Source, SourceError
+from notelab.sources.git.command import GitCommand
+from notelab.sources.library import Library
+from notelab.sources.store import Store
+from tests.notelab.scratch import git
+
+OLD = {
+    "a.py": "def leaving(): pass\ndef wandering(): pass\n",
+    "b.py": "longer_staying = 1\n",
+    "same.py": "resident = 'alias'\n",
+}
+NEW = {
+    "a.py": "def arriving(): pass\nresident = 2\n",
+    "c/b.py": "def wandering(): staying()\n",
+    "same.py": "resident = 'alias'\n",
+}
+ASKED = ["leaving", "wandering", "arriving", "resident", "staying", "alias", "never"]
+
+
+def commit(folder: Path, files: Mapping[str, str]) -> str:
+    """Commit exactly these files."""
+    for old in folder.rglob("*.py"):
+        old.unlink()
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "a tree")
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    return folder
+
+
+class Release:
+    """A wheel of files, which knows what was read of it."""
+
+    who = "a wheel"
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self.files, self.asked = files, set[str]()
+
+    def names(self) -> Mapping[str, str]:
+        return {name: str(hash(text)) for name, text in self.files.items()}
+
+    def read(self, name: str) -> bytes:
+        self.asked.add(name)
+        return self.files[name].encode()
+
+
+def test_what_only_one_tree_holds_as_a_whole_word_is_told(clone: Path) -> None:
+    old, new = commit(clone, OLD), commit(clone, NEW)
+    found = in_clone(GitCommand(clone / ".git"), old, new, ASKED)
+    assert found.vanished == {"leaving"}
+    assert found.appeared == {"arriving", "staying"}
+
+
+def test_two_wheels_tell_the_same_as_two_commits_of_a_clone() -> None:
+    found = in_packages(Release(OLD), Release(NEW), ASKED)
+    assert found.vanished == {"leaving"}
+    assert found.appeared == {"arriving", "staying"}
+
+
+def test_a_file_that_is_alike_in_both_wheels_is_read_once_at_most() -> None:
+    old, new = Release(OLD), Release(NEW)
+    in_packages(old, new, ASKED)
+    assert "same.py" not in new.asked
+
+
+def test_a_binary_of_a_wheel_is_not_read() -> None:
+    old, new = Release({"lib.so": "leaving"}), Release({"lib.so": "arriving"})
+    assert in_packages(old, new, ASKED).vanished == set()
+    assert not old.asked | new.asked
+
+
+def test_the_way_back_swaps_what_vanished_and_what_appeared(clone: Path) -> None:
+    old, new = commit(clone, OLD), commit(clone, NEW)
+    back = in_clone(GitCommand(clone / ".git"), new, old, ASKED)
+    assert back.vanished == {"arriving", "staying"}
+    assert back.appeared == {"leaving"}
+
+
+def test_a_commit_that_the_clone_lacks_is_refused(clone: Path) -> None:
+    old = commit(clone, OLD)
+    with pytest.raises(SourceError, match="can't be compared"):
+        in_clone(GitCommand(clone / ".git"), old, "0" * 40, ASKED)
+
+
+def test_a_clone_without_its_files_is_refused_and_not_believed(clone: Path, tmp_path: Path) -> None:
+    old, new = commit(clone, OLD), commit(clone, NEW)
+    git(clone, "config", "uploadpack.allowFilter", "true")
+    partial = tmp_path / "partial.git"
+    git(tmp_path, "clone", "-q", "--bare", "--filter=blob:none", clone.as_uri(), str(partial))
+    with pytest.raises(SourceError, match="doesn't hold every file"):
+        in_clone(GitCommand(partial), old, new, ASKED)
+
+
+def test_a_damaged_clone_is_refused_and_not_believed(clone: Path) -> None:
+    old, new = commit(clone, OLD), commit(clone, NEW)
+    blob = git(clone, "rev-parse", f"{old}:b.py")
+    (clone / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(SourceError, match=f"it lacks object {blob[:12]}"):
+        in_clone(GitCommand(clone / ".git"), old, new, ASKED)
+
+
+def test_without_clone_and_wheels_it_says_what_would_do(tmp_path: Path) -> None:
+    source = Source("up", "https://example.invalid/up.git", "0" * 40)
+    with pytest.raises(SourceError, match="no clone") as refused:
+        changed(Library(Store(tmp_path), {}, offline=True), source, source, ASKED)
+    assert "--mirror UP=DIR" in str(refused.value.hint)
+
+
+@pytest.mark.may_skip
+@pytest.mark.skipif(
+    "SHARDBOOK_MIRROR_MEGATRON" not in os.environ,
+    reason="SHARDBOOK_MIRROR_MEGATRON names no clone of Megatron-LM",
+)
+def test_claim_31_turns_over_with_core_v0_18_and_not_before(tmp_path: Path) -> None:
+    library = Library(
+        Store(tmp_path), {"megatron": Path(os.environ["SHARDBOOK_MIRROR_MEGATRON"])}, offline=True
+    )
+    pin = Source("megatron", "", "55ac7082517c3878ae653c07c09c534b8aed49f6")
+    claimed = {"dp_cp_ag_group", "expt_dp_ag_group", "for_expert_parallelism"}
+    for release, appeared in (("core_v0.17.1", set()), ("core_v0.18.0", claimed)):
+        there = Source("megatron", "", library.resolve(pin, release))
+        found = changed(library, pin, there, [*claimed, "create_all_gather_group"])
+        assert found.appeared == appeared
+        assert not found.vanished

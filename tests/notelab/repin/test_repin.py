@@ -1,0 +1,156 @@
+"""`shardbook repin`: what is the same is written, what is not is told and waits at its commit."""
+
+import json
+
+import pytest
+
+from notelab.repin import journal
+from tests.notelab.scratch import UPSTREAM, Scratch, git
+
+MOVED = UPSTREAM.replace("import math\n", "import math\nimport os\nimport sys\n")
+EDITED = MOVED.replace("total = math.hypot(left, right)", "total = left + right")
+CONDITIONAL = UPSTREAM.replace(
+    "        self.uses += 1\n",
+    "        if amount:\n            self.factor = 1\n        self.uses += 1\n",
+)
+
+
+def release(scratch: Scratch, text: str, tag: str) -> None:
+    scratch.upstream.joinpath("pkg/scaler.py").write_text(text)
+    git(scratch.upstream, "commit", "-q", "-am", tag)
+    git(scratch.upstream, "tag", tag)
+
+
+def committed(scratch: Scratch) -> None:
+    git(scratch.book, "add", ".")
+    git(scratch.book, "commit", "-q", "-m", "notes")
+
+
+def listed(scratch: Scratch, ref: str) -> dict[str, dict[str, object]]:
+    ran = scratch.run("repin", "up", ref, "--output-format", "json", "--offline")
+    assert ran.returncode == 0, ran.stderr
+    rows = json.loads(ran.stdout)["citations"]
+    return {f"{one['start']}-{one['end']}": one for one in rows}
+
+
+def test_lines_that_only_moved_are_carried_with_their_pages(scratch: Scratch) -> None:
+    release(scratch, MOVED, "v2")
+    found = listed(scratch, "v2")
+    assert found["14-15"]["class"] == "moved"
+    assert found["14-15"]["new"] == {"path": "pkg/scaler.py", "start": 16, "end": 17}
+    pages = found["14-15"]["pages"]
+    assert isinstance(pages, list)
+    assert {str(page).rpartition("/")[2] for page in pages} == {"note.md", "note.es.md"}
+
+
+def test_edited_lines_are_proposed_and_never_written(scratch: Scratch) -> None:
+    release(scratch, EDITED, "v2")
+    found = listed(scratch, "v2")
+    assert found["22-25"]["class"] == "edited"
+    assert found["22-25"]["new"] is None
+    assert found["22-25"]["proposals"][0] == {"path": "pkg/scaler.py", "start": 24, "end": 27}  # type: ignore[index]
+
+
+def test_an_identical_statement_under_another_condition_is_not_carried(scratch: Scratch) -> None:
+    text = UPSTREAM.replace(
+        "        scaled = amount * self.factor\n"
+        "        if scaled > math.inf:\n"
+        "            raise OverflowError(scaled)\n",
+        "        scaled = amount * self.factor\n"
+        "        if not scaled:\n"
+        "            return scaled\n"
+        "        elif scaled > math.inf:\n"
+        "            raise OverflowError(scaled)\n",
+    )
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, "`pkg/scaler.py:L14-L15`", "`pkg/scaler.py:L18`")
+    scratch.lock()
+    release(scratch, text, "v2")
+    assert listed(scratch, "v2")["18-18"]["class"] == "edited"
+
+
+def test_there_and_back_leaves_the_pages_as_they_were(scratch: Scratch) -> None:
+    committed(scratch)
+    release(scratch, EDITED, "v2")
+    names = ("note.md", "note.es.md", "up-sha.txt", "lab.toml", "citations.lock")
+    before = {name: scratch.read(name) for name in names}
+    there = scratch.run("repin", "up", "v2", "--write", "--offline")
+    assert there.returncode == 0, there.stderr
+    assert "`pkg/scaler.py:L16-L17`" in scratch.read("note.es.md")
+    git(scratch.book, "commit", "-q", "-am", "v2")
+    back = scratch.run("repin", "up", "v1", "--write", "--offline")
+    assert back.returncode == 0, back.stderr
+    assert {name: scratch.read(name) for name in names} == before
+
+
+def test_what_waits_is_a_finding_until_it_is_accepted(scratch: Scratch) -> None:
+    committed(scratch)
+    release(scratch, EDITED, "v2")
+    scratch.run("repin", "up", "v2", "--write", "--offline")
+    assert set(scratch.codes()) == {"N217"}
+    scratch.lock()
+    assert set(scratch.codes()) == {"N217"}, "a lock made anew must not forget who waits"
+    accept = "pkg/scaler.py:L22-L25=L24-L27"
+    done = scratch.run("repin", "up", "v2", "--accept", accept, "--offline")
+    assert done.returncode == 0, done.stderr
+    assert scratch.codes() == []
+
+
+def test_a_killed_repin_is_finished_by_the_next(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = scratch.book / "a.md", scratch.book / "b.md"
+    first.write_text("old")
+    second.write_text("old")
+    plain = journal.write_together
+
+    def killed(contents: dict) -> None:  # type: ignore[type-arg]
+        if second in contents:
+            plain({first: contents[first]})
+            raise KeyboardInterrupt
+        plain(contents)
+
+    monkeypatch.setattr(journal, "write_together", killed)
+    with pytest.raises(KeyboardInterrupt):
+        journal.write(scratch.book, {first: b"new", second: b"new"})
+    assert (first.read_text(), second.read_text()) == ("new", "old")
+    monkeypatch.undo()
+    assert journal.finish(scratch.book) == ["a.md", "b.md"]
+    assert (first.read_text(), second.read_text()) == ("new", "new")
+    assert journal.finish(scratch.book) == []
+
+
+@pytest.mark.parametrize(
+    ("prepare", "ref", "said"),
+    [
+        ("nothing", "no-such-tag", "'no-such-tag'"),
+        ("stranger", "v2", "none of the 1 cited files"),
+        ("folder", "v2", "none of the 1 cited files"),
+        ("dirty", "v2", "not committed"),
+    ],
+)
+def test_what_cannot_be_carried_is_one_line_and_nothing_is_lost(
+    scratch: Scratch, prepare: str, ref: str, said: str
+) -> None:
+    committed(scratch)
+    place = scratch.upstream / "pkg/scaler.py"
+    if prepare == "dirty":
+        scratch.write("note.md", scratch.read("note.md") + "\nMore.\n")
+        release(scratch, MOVED, "v2")
+    elif prepare in ("stranger", "folder"):
+        place.unlink()
+        if prepare == "folder":
+            place.mkdir()
+            (place / "inner.py").write_text("x = 1\n")
+        else:
+            git(scratch.upstream, "checkout", "-q", "--orphan", "other")
+            (scratch.upstream / "README").write_text("another project\n")
+        git(scratch.upstream, "add", "-A")
+        git(scratch.upstream, "commit", "-q", "-m", "v2")
+        git(scratch.upstream, "tag", "v2")
+    before = scratch.read("note.md"), scratch.read("up-sha.txt"), scratch.read("citations.lock")
+    ran = scratch.run("repin", "up", ref, "--write", "--offline")
+    assert ran.returncode == 2
+    assert said in ran.stderr and "Traceback" not in ran.stderr
+    after = scratch.read("note.md"), scratch.read("up-sha.txt"), scratch.read("citations.lock")
+    assert after == before

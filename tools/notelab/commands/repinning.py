@@ -1,0 +1,174 @@
+"""`shardbook repin`: what became of each citation, and writing what may be written."""
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from notelab.book.finding_labs import default_labs
+from notelab.book.view import shown
+from notelab.book.workbook import Bench
+from notelab.errors import NotelabError
+from notelab.page.citation import written
+from notelab.repin import journal
+from notelab.repin.carried import Carried, Place, Repin
+from notelab.repin.carry import Journey
+from notelab.repin.writing import contents, going
+from notelab.sources.git.command import GitCommand
+from notelab.sources.git.mirror import git_dir_of
+
+_ACCEPT = re.compile(
+    r"(?P<path>[^:=]+):L(?P<first>\d{1,8})(?:-L(?P<last>\d{1,8}))?"
+    r"=(?:(?P<to>[^:=]+):)?L(?P<new_first>\d{1,8})(?:-L(?P<new_last>\d{1,8}))?"
+)
+
+
+class Accepting(msgspec.Struct, frozen=True):
+    """What the reader accepts: all that is only laid out anew, and lines one by one."""
+
+    reformatted: bool = False
+    each: tuple[str, ...] = ()
+
+
+_SAID = {
+    "edited": "edited: read each again, the proposal first",
+    "gone": "gone: nothing in the new commit says this any more",
+    "reformatted": "reformatted: the same in another layout",
+}
+
+
+def owner(source: str, folder: Path | None, here: Path, bench: Bench) -> Path:
+    """Return the folder whose lab owns a source and its pin.
+
+    Raises:
+        NotelabError: none does, or several do and none was named.
+    """
+    labs = [folder.resolve()] if folder else default_labs(here)
+    opened = [bench.lab(one) for one in labs]
+    owners = sorted({lab.pins_folder for lab in opened if source in lab.sources})
+    if len(owners) == 1:
+        return owners[0]
+    names = ", ".join(sorted({name for lab in opened for name in lab.sources})) or "none"
+    if not owners:
+        raise NotelabError(f"no lab has a source called {source!r}; there are: {names}")
+    raise NotelabError(
+        f"several labs have a source called {source!r}: {', '.join(map(str, owners))}",
+        hint="name the one meant with --lab FOLDER",
+    )
+
+
+def write(journey: Journey, made: Repin, accepting: Accepting, bench: Bench) -> list[str]:
+    """Write what was carried and accepted, in all files or none, and say what is left.
+
+    Raises:
+        NotelabError: something accepted is no such citation, the files to be written have changes
+            that are not committed, or one can't be written.
+    """
+    accepted = _accepted(made, accepting)
+    to = going(made, accepted)
+    changed = contents(journey, to, bench)
+    root = bench.lab(journey.pin.path.parent).root
+    if journey.pin.commit != journey.target.commit:
+        _refuse_dirty(root, list(changed))
+    journal.write(root, changed)
+    waiting = len(made.citations) - len(to)
+    lines = [f"wrote {shown(path)}" for path in sorted(changed)] or ["nothing to write"]
+    left = f"{waiting} wait at the old commit (N217)" if waiting else "none waits"
+    return [*lines, f"{len(to)} citations carried, {left}"]
+
+
+def _accepted(made: Repin, accepting: Accepting) -> dict[Place, Place]:
+    found: dict[Place, Place] = {}
+    if accepting.reformatted:
+        kinds = (one for one in made.citations if one.kind == "reformatted")
+        found |= {one.old: one.proposals[0] for one in kinds}
+    known = {one.old for one in made.citations}
+    for text in accepting.each:
+        matched = _ACCEPT.fullmatch(text)
+        if not matched:
+            raise NotelabError(f"--accept {text}: expected PATH:L1-L9=L3-L11 or …=PATH:L3-L11")
+        old = _lines(matched["path"], matched["first"], matched["last"])
+        new = _lines(matched["to"] or matched["path"], matched["new_first"], matched["new_last"])
+        if old not in known:
+            raise NotelabError(f"--accept {text}: nothing cites {_text(old)}")
+        found[old] = new
+    return found
+
+
+def _lines(path: str, first: str, last: str | None) -> Place:
+    return Place(path, int(first), int(last or first))
+
+
+def _refuse_dirty(root: Path, paths: list[Path]) -> None:
+    if not (root / ".git").exists():
+        return
+    git_dir = git_dir_of(root)
+    names = [path.relative_to(root).as_posix() for path in paths]
+    ran = GitCommand(git_dir, work_tree=root).run("status", "--porcelain", "-z", "--", *names)
+    dirty = [entry[3:] for entry in ran.out.decode("utf-8", "replace").split("\0") if entry]
+    if dirty:
+        raise NotelabError(
+            f"{len(dirty)} of the files to be written have changes that are not committed: "
+            f"{', '.join(dirty[:5])}",
+            hint="commit them, so that what repin writes can be told from them and taken back",
+        )
+
+
+def as_json(made: Repin) -> str:
+    """Write the lists as one JSON object."""
+    body = {
+        "source": made.source,
+        "old": made.old_commit,
+        "new": made.new_commit,
+        "citations": [
+            {
+                "source": one.source,
+                "path": one.old.path,
+                "start": one.old.start,
+                "end": one.old.end,
+                "class": one.kind,
+                "new": one.new,
+                "proposals": one.proposals,
+                "alarm": one.alarm,
+                "pages": one.pages,
+            }
+            for one in made.citations
+        ],
+        "names": [
+            {"name": one.name, one.change: True, "change": one.change, "pages": one.pages}
+            for one in made.names
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
+
+
+def as_text(made: Repin) -> list[str]:
+    """Write the lists for a terminal of 80 columns."""
+    kinds = [one.kind for one in made.citations]
+    carried = kinds.count("same") + kinds.count("moved")
+    lines = [
+        f"{made.source}: {made.old_commit[:12]} to {made.new_commit[:12]}",
+        f"  {len(kinds)} distinct citations: {carried} carried "
+        f"({kinds.count('same')} same, {kinds.count('moved')} moved)",
+    ]
+    for kind in ("reformatted", "edited", "gone"):
+        of_kind = [one for one in made.citations if one.kind == kind]
+        if of_kind:
+            lines += ["", f"{len(of_kind)} {_SAID[kind]}"]
+            lines += [line for one in of_kind for line in _entry(one)]
+    return lines
+
+
+def _entry(one: Carried) -> list[str]:
+    lines = [f"  {_text(one.old)}"]
+    lines += [f"    {f'in {one.symbol}'[:76]}"] if one.symbol else []
+    for place in one.proposals:
+        near = place.path == one.old.path
+        said = _text(place).rpartition(":")[2] if near else _text(place)
+        lines.append(f"    -> {said}")
+    lines += [f"    {one.reason}"] if one.reason else []
+    return lines
+
+
+def _text(place: Place) -> str:
+    return written(place.path, place.start, place.end)

@@ -1,0 +1,152 @@
+"""What became of one citation: same, moved, reformatted, edited or gone.
+
+Only what can't mean anything else may be written: git's histogram hunks leave the lines alone, they
+stand in the same innermost symbol, and the same conditions enclose them.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+
+import msgspec
+
+from notelab.cited.outline import Outline, Symbol
+from notelab.repin.candidates import Asked, Scored, Side, Weighing, best, ranked
+from notelab.repin.carried import Kind, Place
+from notelab.repin.enclosing import Conditions, essence
+from notelab.repin.hunks import Map
+
+Elsewhere = Callable[[str], list["Version"]]
+
+
+class Version:
+    """A file at one commit."""
+
+    def __init__(self, path: str, blob: str, lines: list[bytes], outline: Outline) -> None:
+        """Take the bytes; what is made of them is made once, when it is first asked for."""
+        self.path, self.blob, self.raw, self.outline = path, blob, lines, outline
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Return the lines as text."""
+        return [line.decode("utf-8", "replace") for line in self.raw]
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """Return what encloses each line."""
+        return Conditions(self.path, self.lines)
+
+    @cached_property
+    def weighing(self) -> Weighing:
+        """Return how much each word tells here."""
+        return Weighing(self.lines)
+
+    @property
+    def side(self) -> Side:
+        """Return what a search for candidates asks of it."""
+        return Side(self.path, self.lines, self.outline)
+
+    def symbol(self, first: int, last: int) -> str:
+        """Return the name of the innermost symbol around a range, '' for the module."""
+        found = self.outline.innermost(first, last)
+        return found.name if found else ""
+
+    def named(self, name: str) -> list[Symbol]:
+        """Return the symbols of a name: an overload and a setter share theirs."""
+        return [one for one in self.outline.symbols if one.name == name]
+
+
+class Cited(msgspec.Struct):
+    """A citation where it stands: the old file, the lines, the names that anchor it."""
+
+    old: Version
+    first: int
+    last: int
+    anchors: list[str]
+
+    @property
+    def symbol(self) -> str:
+        """Return the name of the innermost symbol around it."""
+        return self.old.symbol(self.first, self.last)
+
+    def stands_in(self, new: Version, first: int, last: int) -> bool:
+        """Tell whether new lines stand in the same symbol, under the same conditions."""
+        around = self.old.conditions.around(self.first, self.last)
+        same = self.symbol == new.symbol(first, last)
+        return same and around == new.conditions.around(first, last)
+
+
+class Became:
+    """What `become` found: the class, what may be written, and proposals, best first."""
+
+    def __init__(
+        self, kind: Kind, new: Place | None = None, proposals: list[Place] | None = None
+    ) -> None:
+        """Take what was found."""
+        self.kind, self.new, self.proposals = kind, new, proposals or []
+
+
+def become(cited: Cited, new: Version | None, through: Map | None, elsewhere: Elsewhere) -> Became:
+    """Return what became of a citation.
+
+    Args:
+        cited: where it stands.
+        new: the file at the same path of the new commit, None where there is none.
+        through: the hunks between the two.
+        elsewhere: finds the other files that hold a symbol; asked only if it left this one.
+    """
+    if new is not None and through is not None:
+        start = through.kept(cited.first, cited.last)
+        end = start + cited.last - cited.first if start else 0
+        if start and cited.stands_in(new, start, end):
+            kind: Kind = "same" if start == cited.first else "moved"
+            return Became(kind, Place(new.path, start, end))
+    found = _candidates(cited, new, through, elsewhere)
+    proposals = [Place(one.path, one.first, one.last) for one in found]
+    if not proposals:
+        return Became("gone")
+    if new is not None and found[0].path == new.path and _says_the_same(cited, new, found[0]):
+        return Became("reformatted", None, proposals)
+    return Became("edited", None, proposals)
+
+
+def _says_the_same(cited: Cited, new: Version, top: Scored) -> bool:
+    python = new.path.endswith((".py", ".pyi"))
+    if not python or not cited.stands_in(new, top.first, top.last):
+        return False
+    before = cited.old.lines[cited.first - 1 : cited.last]
+    return essence(before) == essence(new.lines[top.first - 1 : top.last])
+
+
+def _candidates(
+    cited: Cited, new: Version | None, through: Map | None, elsewhere: Elsewhere
+) -> list[Scored]:
+    old, name = cited.old, cited.symbol
+    asked = Asked(old.side, cited.first, cited.last, cited.anchors, old.weighing)
+    if new is None:
+        return best(_away(asked, name, elsewhere))
+    here = new.named(name) if name else []
+    if here or not name:
+        return best(ranked(asked, new.side, here, through))
+    away = _away(asked, name, elsewhere)
+    return best([*away, *ranked(asked, new.side, _around(new, name), through)])
+
+
+def _around(new: Version, name: str) -> list[Symbol]:
+    """Return what still encloses the place of a symbol that left: its class, else the module."""
+    while "." in name:
+        name = name.rpartition(".")[0]
+        if found := new.named(name):
+            return found
+    return []
+
+
+def _away(asked: Asked, name: str, elsewhere: Elsewhere) -> list[Scored]:
+    found: list[Scored] = []
+    for other in elsewhere(name) if name else []:
+        last = name.rpartition(".")[2]
+        symbols = other.named(name) or [
+            one for one in other.outline.symbols if one.name.rpartition(".")[2] == last
+        ]
+        if symbols:
+            found += ranked(asked, other.side, symbols, None)
+    return found

@@ -1,0 +1,131 @@
+"""Names that vanished from, or appeared in, the whole tree of a source between two commits.
+
+Only files that differ are read: a name's presence can change nowhere else. What stood in those
+alone is then looked for in the rest of the other tree.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from notelab.sources.answers import Source, SourceError
+from notelab.sources.git.command import GitCommand
+from notelab.sources.library import Library
+from notelab.sources.package import Package, UnreadableMemberError
+
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+_BATCH = 500  # blobs whose words are looked for at a time
+_TEXT = re.compile(
+    r"\.(?:pyi?|pyx|c|cc|cpp|cxx|cuh?|h|hpp|cmake|in|jinja|json|md|rst|sh|toml|txt|ya?ml)\Z"
+)
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """Of the names asked for, those that the old tree alone has, and those that the new alone."""
+
+    vanished: frozenset[str]
+    appeared: frozenset[str]
+
+
+def changed(library: Library, old: Source, new: Source, names: Collection[str]) -> Changed:
+    """Compare the trees of a source at two commits: in its clone, else in the two wheels.
+
+    Raises:
+        SourceError: there is neither, or what there is can't be read.
+    """
+    if git := library.clone(old):
+        return in_clone(git, old.commit, new.commit, names)
+    if old.wheel and new.wheel:
+        return in_packages(library.package(old), library.package(new), names)
+    raise SourceError(
+        f"{old.name}: which names vanished or appeared can't be asked: there is no clone, and no "
+        "wheel of each of the two commits is known",
+        hint=f"--mirror {old.name.upper()}=DIR names a clone on disk",
+    )
+
+
+def in_clone(git: GitCommand, old: str, new: str, names: Collection[str]) -> Changed:
+    """Compare two commits of a clone.
+
+    Raises:
+        SourceError: it lacks one of them, or some of their files.
+    """
+    ran = git.run(
+        "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new, timeout=300
+    )
+    if ran.status:
+        raise SourceError(f"the two trees can't be compared: {ran.why()}")
+    sides: tuple[set[str], set[str]] = (set(), set())
+    for about in ran.out.decode("utf-8", "replace").split("\0")[::2]:
+        fields = about.lstrip(":").split()
+        for side in (0, 1) if fields else ():
+            if fields[side].startswith("100"):
+                sides[side].add(fields[2 + side])
+    asked = {name.encode() for name in names}
+    before, after = (_of_blobs(git, sorted(blobs), asked) for blobs in sides)
+    return Changed(
+        _decoded(before - after - _grep(git, new, before - after)),
+        _decoded(after - before - _grep(git, old, after - before)),
+    )
+
+
+def in_packages(old: Package, new: Package, names: Collection[str]) -> Changed:
+    """Compare the text files of two releases, which hold part of the tree.
+
+    Raises:
+        SourceError: a file that differs can't be read.
+    """
+    asked = {name.encode() for name in names}
+    there = old.names(), new.names()
+    same = {path for path in there[0] if there[1].get(path) == there[0][path]}
+    before, after = (
+        _of_members(package, there[side].keys() - same, asked)
+        for side, package in enumerate((old, new))
+    )
+    # What no file that differs tells apart need not be looked for in those that don't.
+    doubtful = (before - after) | (after - before)
+    common = _of_members(old, same, doubtful) if doubtful else set()
+    return Changed(_decoded(before - after - common), _decoded(after - before - common))
+
+
+def _of_blobs(git: GitCommand, blobs: list[str], asked: set[bytes]) -> set[bytes]:
+    """Return which of the names stand in blobs."""
+    found: set[bytes] = set()
+    for start in range(0, len(blobs), _BATCH):
+        some = "".join(f"{blob}\n" for blob in blobs[start : start + _BATCH]).encode()
+        ran = git.run("cat-file", "--batch=%(rest)", stdin=some, timeout=300)
+        lacking = re.search(rb"^([0-9a-f]{40}) missing$", ran.out, re.MULTILINE)
+        if ran.status or lacking:
+            why = f"it lacks object {lacking[1][:12].decode()}" if lacking else ran.why()
+            raise SourceError(
+                f"the clone doesn't hold every file of both commits: {why}",
+                hint="a whole clone is needed: not shallow, not partial",
+            )
+        found |= asked & set(_WORD.findall(ran.out))
+    return found
+
+
+def _grep(git: GitCommand, commit: str, names: set[bytes]) -> set[bytes]:
+    """Return which of a few names a whole tree holds."""
+    if not names:
+        return set()
+    patterns = [part for name in sorted(names) for part in ("-e", name.decode())]
+    ran = git.run("grep", "-I", "-w", "-F", "-o", "-h", *patterns, commit, timeout=300)
+    if ran.status > 1:
+        raise SourceError(f"the tree can't be searched: {ran.why()}")
+    return names & set(ran.out.split())
+
+
+def _of_members(package: Package, paths: Iterable[str], asked: set[bytes]) -> set[bytes]:
+    found: set[bytes] = set()
+    for path in sorted(filter(_TEXT.search, paths)):
+        try:
+            found |= asked & set(_WORD.findall(package.read(path)))
+        except UnreadableMemberError as fault:
+            raise SourceError(f"{package.who}: {path}: {fault}") from None
+    return found
+
+
+def _decoded(names: Iterable[bytes]) -> frozenset[str]:
+    return frozenset(name.decode() for name in names)

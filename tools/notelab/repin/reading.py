@@ -1,0 +1,132 @@
+"""What to read again after a source moved, and in which order: what is likeliest false comes first.
+
+First sentences that name what vanished from the whole tree or appeared in it; then what is gone;
+then what was edited, where names that the sentence says have left the lines, names that its choice
+says, and the rest by how much of the lines changed.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from difflib import SequenceMatcher
+from enum import IntEnum
+
+import msgspec
+
+from notelab.repin.carried import Carried, ChangedName, Place, Repin
+from notelab.repin.sentences import Sentence
+
+Lines = Callable[[Place], list[str]]
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+class Why(IntEnum):
+    """Why a citation is to be read again, the most telling first."""
+
+    NAMED = 0
+    GONE = 1
+    LEFT = 2
+    LEFT_AROUND = 3
+    CHANGED = 4
+
+
+class Reread(msgspec.Struct):
+    """A citation to read again: why, by which names, and the sentences that hang on it.
+
+    `share` is how much of the two texts differs, from 0 to 1. What is `folded` says nothing that
+    the change is known to touch.
+    """
+
+    carried: Carried
+    sentences: list[Sentence]
+    why: Why
+    names: list[str]
+    share: float
+
+    @property
+    def folded(self) -> bool:
+        """Tell whether it may be left to the end, told by its place only."""
+        return self.why is Why.CHANGED
+
+    @property
+    def claims(self) -> list[str]:
+        """Return the claims of which it is evidence: they are to be judged again."""
+        return list(dict.fromkeys(one.anchor for one in self.sentences if one.anchor))
+
+
+def to_read_again(
+    repin: Repin, sentences: Iterable[Sentence], old: Lines, new: Lines
+) -> list[Reread]:
+    """Return what must be read again, first things first, and set `alarm` and `reason` of each."""
+    said: dict[Place, list[Sentence]] = {}
+    for sentence in sentences:
+        for place in dict.fromkeys(sentence.cited or sentence.beside):
+            said.setdefault(place, []).append(sentence)
+    changed = {one.name: one for one in repin.names}
+    found = [
+        made
+        for one in repin.citations
+        if (made := _reread(one, said.get(one.old, []), changed, old, new))
+    ]
+    found.sort(key=lambda one: (one.why, -one.share, one.carried.old.path, one.carried.old.start))
+    for rank, one in enumerate(found, start=1):
+        one.carried.alarm, one.carried.reason = rank, in_words(one, changed)
+    return found
+
+
+def _reread(
+    carried: Carried,
+    said: list[Sentence],
+    changed: dict[str, ChangedName],
+    old: Lines,
+    new: Lines,
+) -> Reread | None:
+    named = [name for one in said for name in one.names if name in changed]
+    own = [one for one in said if carried.old in one.cited]
+    if named:
+        said = [one for one in said if one in own or set(one.names) & set(named)]
+    said = list({(one.page, one.row, one.text): one for one in (said if named else own)}.values())
+    if carried.kind in ("same", "moved", "reformatted") and not named:
+        return None
+    before = old(carried.old)
+    place = carried.new or next(iter(carried.proposals), None)
+    after = new(place) if place and carried.kind != "gone" else []
+    share = _changed(before, after)
+    left = set(_words(before)) - set(_words(after))
+    spoken = [name for one in own for name in one.names if name in left]
+    around = [name for one in own for name in one.around if name in left]
+    if named:
+        why, names = Why.NAMED, named
+    elif carried.kind == "gone":
+        why, names = Why.GONE, spoken
+    else:
+        why = Why.LEFT if spoken else Why.LEFT_AROUND if around else Why.CHANGED
+        names = spoken or around
+    return Reread(carried, said, why, list(dict.fromkeys(names)), share)
+
+
+def in_words(one: Reread, changed: dict[str, ChangedName]) -> str:
+    """Return the reason why it is to be read again."""
+    names = ", ".join(f"`{name}`" for name in one.names)
+    match one.why:
+        case Why.NAMED:
+            gone = [f"`{name}`" for name in one.names if changed[name].change == "vanished"]
+            come = [f"`{name}`" for name in one.names if changed[name].change == "appeared"]
+            parts = [f"{', '.join(gone)} vanished from the whole tree"] if gone else []
+            parts += [f"{', '.join(come)} appeared, where the old tree has none"] if come else []
+            return "; ".join(parts)
+        case Why.GONE:
+            return "the lines are gone" + (f", and with them {names}" if names else "")
+        case Why.LEFT:
+            return f"{names} left the lines that the sentence cites"
+        case Why.LEFT_AROUND:
+            return f"{names}, which the text around it names, left the lines"
+        case Why.CHANGED:
+            return f"{round(100 * one.share)} % of the lines changed, and no name left them"
+
+
+def _words(lines: list[str]) -> list[str]:
+    return _TOKEN.findall("\n".join(lines))
+
+
+def _changed(before: list[str], after: list[str]) -> float:
+    return 1 - SequenceMatcher(None, _words(before), _words(after), autojunk=False).ratio()

@@ -1,0 +1,81 @@
+"""What to read again, in a terminal: sentence, reason, old and new lines side by side."""
+
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from textwrap import dedent, wrap
+
+from notelab.page.citation import written
+from notelab.repin.carried import Place
+from notelab.repin.reading import Lines, Reread
+
+_WIDTH = 80
+_HALF = (_WIDTH - 3) // 2
+_MOST = 24  # rows of two texts side by side
+
+
+def told(reread: Iterable[Reread], old: Lines, new: Lines) -> Iterator[str]:
+    """Yield the lines that tell what to read again, first things first, the rest in a line each."""
+    reread = list(reread)
+    for one in reread:
+        if not one.folded:
+            yield from _in_full(one, old, new)
+    folded = [one for one in reread if one.folded]
+    if folded:
+        yield f"{len(folded)} more, of which nothing named has left:"
+    for one in folded:
+        at = ", ".join(dict.fromkeys(f"{said.page}:{said.row}" for said in one.sentences))
+        yield from _wrapped(f"{one.carried.alarm}. {_key(one.carried.old)} ({at})")
+    claims = {name: None for one in reread for name in one.claims}
+    if claims:
+        yield ""
+        yield from _wrapped("to judge again: " + ", ".join(claims))
+
+
+def _in_full(one: Reread, old: Lines, new: Lines) -> Iterator[str]:
+    carried = one.carried
+    place = carried.new or next(iter(carried.proposals), None)
+    there = place if place and carried.kind != "gone" else None
+    arrow = f" -> {_key(there)}" if there else ""
+    yield from _wrapped(f"{carried.alarm}. {_key(carried.old)}{arrow}")
+    yield from wrap(
+        f"{carried.kind}: {carried.reason}", _WIDTH, initial_indent="   ", subsequent_indent="   "
+    )
+    for said in one.sentences:
+        yield f"   {said.page}:{said.row}"
+        yield from wrap(said.text, _WIDTH, initial_indent="   > ", subsequent_indent="   > ")
+    yield from side_by_side(old(carried.old), new(there) if there else [])
+    yield ""
+
+
+def _wrapped(text: str) -> list[str]:
+    return wrap(text, _WIDTH, subsequent_indent="   ", break_on_hyphens=False)
+
+
+def _key(place: Place) -> str:
+    return written(place.path, place.start, place.end)
+
+
+def side_by_side(before: list[str], after: list[str]) -> list[str]:
+    """Return two texts in 80 columns, what differs with a line around it."""
+    before, after = (
+        dedent("\n".join(lines)).split("\n") if lines else [] for lines in (before, after)
+    )
+    rows: list[tuple[str, str, str]] = []
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        mark = " " if tag == "equal" else "|"
+        rows += [
+            (left, mark, right)
+            for left, right in zip_longest(before[i1:i2], after[j1:j2], fillvalue="")
+        ]
+    near = {at + step for at, row in enumerate(rows) if row[1] == "|" for step in (-1, 0, 1)}
+    shown = [row for at, row in enumerate(rows) if at in near]
+    lines = [f"{_cut(left)} {mark} {_cut(right)}".rstrip() for left, mark, right in shown[:_MOST]]
+    more = len(shown) - _MOST
+    return [*lines, f"… {more} lines more"] if more > 0 else lines
+
+
+def _cut(line: str) -> str:
+    line = line.expandtabs(4)
+    return f"{line[: _HALF - 1]}…" if len(line) > _HALF else line.ljust(_HALF)

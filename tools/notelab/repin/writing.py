@@ -1,0 +1,204 @@
+"""Write what was carried: pages, generated pages and their inputs, lab file, pin and locks."""
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from notelab.book import view
+from notelab.book.relock import path_of, relock
+from notelab.book.resolve import Resolver
+from notelab.book.workbook import Bench, Workbook, evidence_at
+from notelab.lab import lock as lock_file
+from notelab.lab import pins
+from notelab.lab.lab import LAB_FILE
+from notelab.lab.lab_file import SourceTable
+from notelab.lab.lock import Lock, LockedFile, LockedSource
+from notelab.page import reading, results_page
+from notelab.page.citation import Citation, written
+from notelab.repin.carried import Place, Repin
+from notelab.repin.carry import Journey
+
+_KEY = re.compile(r"(?:[\w-]+:)?(?P<path>[^:]+):L(?P<first>\d+)(?:-L(?P<last>\d+))?\Z")
+_FRAGMENT = re.compile(r"#(?:L|lines-)\d+(?:C\d+)?(?:[-:]L?\d+(?:C\d+)?)?\Z")
+_INPUT = re.compile(r"^(<!--\s*generated from (\S+) sha256:)[0-9a-f]{64}", re.MULTILINE)
+_SEAL = re.compile(r"^(<!--\s*this page without this line sha256:)[0-9a-f]{64}(\s*-->)\s*$")
+
+
+def going(made: Repin, accepted: Mapping[Place, Place]) -> dict[Place, Place]:
+    """Return where each citation that may be written goes.
+
+    One whose new lines would read as another that still waits at the old commit waits with it.
+    """
+    to = {one.old: one.new for one in made.citations if one.new is not None}
+    to |= accepted
+    waiting = {one.old for one in made.citations} - to.keys()
+    while held := [old for old, new in to.items() if new in waiting]:
+        for old in held:
+            del to[old]
+        waiting |= set(held)
+    return to
+
+
+def contents(journey: Journey, to: Mapping[Place, Place], bench: Bench) -> dict[Path, bytes]:
+    """Return every file as it is to be, those alone that change."""
+    found: dict[Path, bytes] = {}
+    for book in journey.books:
+        for one in book.views:
+            if one.note is not None:
+                found[one.page.path] = _page(one, journey, to, book)
+    _generated(found, to)
+    lab_path = journey.pin.path.with_name(LAB_FILE)
+    old_table = bench.lab(lab_path.parent).sources[journey.source]
+    found[lab_path] = _lab(lab_path.read_bytes(), journey, old_table)
+    found[journey.pin.path] = pins.text_of(journey.target.commit).encode()
+    for book in journey.books:
+        if book.lock is not None:
+            found[path_of(book)] = _lock(book, found, journey, to, bench)
+    return {path: data for path, data in found.items() if path.read_bytes() != data}
+
+
+def _page(one: view.View, journey: Journey, to: Mapping[Place, Place], book: Workbook) -> bytes:
+    assert one.note is not None
+    lines = one.page.path.read_bytes().decode("utf-8").split("\n")
+    edits: dict[tuple[int, int], tuple[int, str, str]] = {}
+    for citation in one.note.citations:
+        new = to.get(Place(citation.path, citation.first, citation.last))
+        file = None if citation.problem or new is None else book.resolver.resolve(citation).file
+        if new is not None and (file is None or file.source == journey.source):
+            at = citation.span
+            said = _said(citation, new, journey)
+            edits[at.row, at.column] = at.end_column, citation.text, said
+    for row in one.note.front.commits:
+        if row.source == journey.source:
+            at = row.span
+            said = journey.target.commit[: len(row.prefix)]
+            edits[at.row, at.column] = at.end_column, row.prefix, said
+    for (row_number, column), (end, old, said) in sorted(edits.items(), reverse=True):
+        line = lines[row_number - 1]
+        inside = line[column - 1 : end - 1] if end > column else line[column - 1 :]
+        lines[row_number - 1] = (
+            line[: column - 1]
+            + inside.replace(old, said, 1)
+            + (line[end - 1 :] if end > column else "")
+        )
+    return "\n".join(lines).encode()
+
+
+def _said(citation: Citation, new: Place, journey: Journey) -> str:
+    if not citation.repository:
+        prefix = f"{citation.source}:" if citation.source else ""
+        return prefix + written(new.path, new.start, new.end)
+    commit = journey.target.commit[: len(citation.commit)]
+    said = citation.text.replace(f"/{citation.commit}/", f"/{commit}/", 1)
+    said = said.replace(citation.path, new.path, 1)
+    end = f"-L{new.end}" if new.end != new.start else ""
+    return _FRAGMENT.sub(f"#L{new.start}{end}", said)
+
+
+def _generated(found: dict[Path, bytes], to: Mapping[Place, Place]) -> None:
+    """Carry the inputs of generated pages too, and have each page name its own as they now are."""
+    said = {written(old.path, old.start, old.end): new for old, new in to.items()}
+    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, said or ["\0"])) + r")(?![\d-])")
+
+    def carried(match: re.Match[str]) -> str:
+        new = said[match[1]]
+        return written(new.path, new.start, new.end)
+
+    pages = [path for path in found if results_page.is_generated(found[path].decode())]
+    for page in pages:
+        for source in results_page.inputs(page):
+            if source.suffix == ".toml" and source.is_file():
+                text = source.read_bytes().decode("utf-8")
+                found[source] = pattern.sub(carried, text).encode()
+        found[page] = _sealed(page, found)
+
+
+def _sealed(page: Path, found: Mapping[Path, bytes]) -> bytes:
+    def digest(match: re.Match[str]) -> str:
+        source = (page.parent / match[2]).resolve()
+        now = found.get(source)
+        return match[1] + sha256(now).hexdigest() if now is not None else match[0]
+
+    lines = _INPUT.sub(digest, found[page].decode()).split("\n")
+    rest = "\n".join(line for line in lines if not _SEAL.match(line))
+    seal = sha256(rest.encode()).hexdigest()
+    return "\n".join(_SEAL.sub(rf"\g<1>{seal}\2", line) for line in lines).encode()
+
+
+def _lab(data: bytes, journey: Journey, old: SourceTable) -> bytes:
+    """Have the lab file name the new release and wheel, and nothing else of it changed."""
+    before, table, rest = data.decode().partition(f"[sources.{journey.source}]")
+    mine, bracket, after = rest.partition("\n[")
+    now = journey.target.table
+    for key, was, said in (
+        ("release", old.release, now.release),
+        ("wheel", old.wheel, now.wheel),
+    ):
+        said_so = re.compile(rf'(?m)^({key}\s*=\s*)"{re.escape(was)}"')
+        mine = said_so.sub(rf'\g<1>"{said}"', mine)
+    return (before + table + mine + bracket + after).encode()
+
+
+def _lock(
+    book: Workbook,
+    found: Mapping[Path, bytes],
+    journey: Journey,
+    to: Mapping[Place, Place],
+    bench: Bench,
+) -> bytes:
+    """Lock the pages as they are to be; who waits keeps the commit at which its lines stand."""
+    views = []
+    for one in book.views:
+        data = found.get(one.page.path)
+        text = data.decode("utf-8-sig").replace("\r\n", "\n") if data else one.text
+        note = reading.read(text) if one.note is not None else None
+        views.append(msgspec.structs.replace(one, text=text, note=note))
+    sources = {**book.lab.sources, journey.source: journey.target.table}
+    lab = msgspec.structs.replace(book.lab, sources=sources)
+    pin = msgspec.structs.replace(journey.pin, commit=journey.target.commit)
+    pinned = {**book.pins, journey.source: pin}
+    assert book.lock is not None
+    lock = _waiting(book.lock, journey, to)
+    evidence = evidence_at(pinned, lab, lock, bench)
+    resolver = Resolver(lab, pinned, lock, evidence)
+    made = msgspec.structs.replace(
+        book, lab=lab, views=views, pins=pinned, lock=lock, evidence=evidence, resolver=resolver
+    )
+    resolver.gather(each for one in views if one.note for each in one.note.citations)
+    return lock_file.dump(relock(made).lock).encode()
+
+
+def _waiting(lock: Lock, journey: Journey, to: Mapping[Place, Place]) -> Lock:
+    """Return the lock with the source at its new commit, and only who waits left of it."""
+    name, known = journey.source, lock.sources.get(journey.source)
+    if known is None:
+        return lock
+    older: dict[str, dict[str, LockedFile]] = {}
+    waiting = {}
+    for key, entry in lock.citations.get(name, {}).items():
+        place = _place(key)
+        if place is None or place in to:
+            continue
+        commit = entry.commit or known.commit
+        if commit == journey.target.commit:
+            continue
+        waiting[key] = msgspec.structs.replace(entry, commit=commit)
+        files = known.older.get(commit, {}) if entry.commit else known.files
+        if place.path in files:
+            older.setdefault(commit, {})[place.path] = files[place.path]
+    return msgspec.structs.replace(
+        lock,
+        sources={**lock.sources, name: LockedSource(journey.target.commit, older=older)},
+        citations={**lock.citations, name: waiting},
+    )
+
+
+def _place(key: str) -> Place | None:
+    found = _KEY.match(key)
+    if not found:
+        return None
+    first = int(found["first"])
+    return Place(found["path"], first, int(found["last"] or first))
