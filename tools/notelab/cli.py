@@ -271,7 +271,7 @@ def repin(
     mirrors: tuple[str, ...],
     offline: bool,
 ) -> None:
-    """Carry the citations of SOURCE to REF: show what became of each, or write it."""
+    """Carry SOURCE to REF: show what became of each citation, or write it."""
     from notelab.book.opening import open_bench
     from notelab.commands import repinning
     from notelab.lab.lab import repository_root
