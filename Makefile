@@ -12,7 +12,7 @@ TORCH ?= torch==2.13.0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help check check-env test test-env bench bench-env lint fix hooks serve site \
-  screenshots vendor benchmark lock clean
+  screenshots vendor benchmark repin-eval lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ benchmark: test-env ## measure checker (needs npm), kernels and site (needs chro
 	@$(IN) tests.notelab.faults
 	@$(IN) pytest -m benchmark -s tests/notelab/benchmark tests/costlab/benchmark \
 	  tests/shardlab/benchmark tests/site/benchmark
+
+repin-eval: test-env ## how much repin carries, is any of it wrong (needs a clone of Megatron-LM)
+	@$(IN) tests.notelab.repin.evaluate
 
 lock: ## refresh the locks in .ci/lock (UPGRADE=--upgrade takes the newest of everything)
 	@PYTHON="$(PYTHON)" .ci/lock/refresh $(UPGRADE)

@@ -268,7 +268,7 @@ def repin(
     mirrors: tuple[str, ...],
     offline: bool,
 ) -> None:
-    """Carry the citations of SOURCE to REF: show what became of each, or write it."""
+    """Carry SOURCE to REF, and say what became of each citation."""
     from notelab.book.opening import open_bench
     from notelab.commands import repinning
     from notelab.lab.lab import repository_root

@@ -12,7 +12,7 @@ from notelab.repin.hunks import Map
 
 _TOKEN = re.compile(r"[^\W_]+|[^\w\s]")
 _MOST = 3
-# Weights and floor were set on half of a frozen sample (tests/notelab/repin), judged on the other.
+# Weights and floor are by judgement, not fitted.
 _TEXT, _CONTEXT, _ANCHORS, _PLACE = 0.55, 0.1, 0.1, 0.25
 _FLOOR = 0.34  # of the old words, by their weight, that must still stand; else it is gone
 
