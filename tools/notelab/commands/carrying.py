@@ -1,0 +1,59 @@
+"""`shardbook repin` on the command line."""
+
+from pathlib import Path
+
+import click
+
+from notelab.commands.options import lab_option, mirror_option, offline_option
+from notelab.report.terminal import say, write
+
+
+@click.command()
+@click.argument("source")
+@click.argument("ref")
+@lab_option
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
+@click.option("--write", "writing", is_flag=True, help="Write same and moved, and what you accept.")
+@click.option("--reformatted", is_flag=True, help="Accept all that is only laid out anew.")
+@click.option("--accept", multiple=True, metavar="OLD=NEW", help="PATH:L1-L9=L3-L11, one by one.")
+@mirror_option
+@offline_option
+def repin(
+    source: str,
+    ref: str,
+    lab_folder: Path | None,
+    *,
+    output_format: str,
+    writing: bool,
+    reformatted: bool,
+    accept: tuple[str, ...],
+    mirrors: tuple[str, ...],
+    offline: bool,
+) -> None:
+    """Carry SOURCE to REF, and say what became of each citation."""
+    from notelab.book.opening import open_bench
+    from notelab.commands import repinning
+    from notelab.lab.lab import repository_root
+    from notelab.repin import carry, journal
+    from notelab.repin.alarm import for_journey
+    from notelab.repin.telling import told
+
+    for name in journal.finish(repository_root(Path.cwd())):
+        say(f"finished what an interrupted repin began: {name}", aside=True)
+    bench = open_bench(mirrors, offline=offline)
+    folder = repinning.owner(source, lab_folder, Path.cwd(), bench)
+    journey = carry.set_out(folder, source, ref, bench)
+    made = carry.carried(journey)
+    reread, lines, unasked = for_journey(journey, made, bench.library)
+    bench.memo.save()
+    if unasked:
+        say(f"note: {unasked}", aside=True)
+    if output_format == "json":
+        write(repinning.as_json(made))
+    else:
+        for line in [*repinning.as_text(made), "", *told(reread, *lines)]:
+            say(line)
+    if writing or reformatted or accept:
+        accepting = repinning.Accepting(reformatted, accept)
+        for line in repinning.write(journey, made, accepting, bench):
+            say(line, aside=output_format == "json")
