@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from costlab.publish.figures.plotting import Say, Shade
+from costlab.publish.figures.plotting import Shade, Word
 from costlab.record.names import Wanted
 from costlab.record.quantity import written
 from costlab.record.result import Metric
@@ -21,7 +21,7 @@ APART = 8  # nearer to one another, on a logarithmic axis, their names touch
 LEAST = 3  # sizes: a line through fewer is no fit
 
 
-def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], say: Say) -> bool:
+def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> bool:
     """Draw each link at the fewest ranks that were measured; tell whether there was any."""
     links = series(metrics)
     for place, (link, points) in enumerate(links.items()):
@@ -32,31 +32,31 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], say: Say) -> bo
         axes.errorbar(
             sizes, seconds, yerr=[np.maximum(lows, 0), np.maximum(highs, 0)], fmt=MARKS[place],
             color=colour, markersize=5, elinewidth=1, capsize=0, zorder=3,
-            label=named(link, points[0][1], say),
+            label=named(link, points[0][1], word),
         )  # fmt: skip
         if len(points) >= LEAST:
-            _fits(axes, colour, sizes, seconds, say if place == len(links) - 1 else None)
+            _fits(axes, colour, sizes, seconds, word if place == len(links) - 1 else None)
     if not links:
         return False
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set_xlabel(say("bytes"))
-    axes.set_ylabel(say("time"))
+    axes.set_xlabel(word("bytes"))
+    axes.set_ylabel(word("time"))
     every = sorted({size for points in links.values() for size, _ in points})
     axes.set_xticks(marked(every))
     axes.xaxis.set_major_formatter(lambda size, _: written(size, "B"))
     axes.yaxis.set_major_formatter(lambda second, _: written(second, "s"))
     handles, labels = axes.get_legend_handles_labels()
-    fits = {say("in-pieces"), say("one-line")}
+    fits = {word("in-pieces"), word("one-line")}
     order = sorted(range(len(labels)), key=lambda place: labels[place] in fits)
     axes.legend([handles[i] for i in order], [labels[i] for i in order], loc="upper left")
     return True
 
 
-def named(link: str, metric: Metric, say: Say) -> str:
+def named(link: str, metric: Metric, word: Word) -> str:
     """Return what a link's line is called: "gloo, CPU"."""
     device = whose(metric).device
-    return f"{say(link)}, {device}" if device else say(link)
+    return f"{word(link)}, {device}" if device else word(link)
 
 
 def marked(sizes: list[int]) -> list[int]:
@@ -81,7 +81,9 @@ def series(metrics: Mapping[str, Metric]) -> dict[str, list[tuple[int, Metric]]]
     }
 
 
-def _fits(axes: Any, colour: str, sizes: list[int], seconds: list[float], say: Say | None) -> None:
+def _fits(
+    axes: Any, colour: str, sizes: list[int], seconds: list[float], word: Word | None
+) -> None:
     fine = np.geomspace(sizes[0], sizes[-1], 400)
     plain = piecewise.one_line(sizes, seconds, relative=False)
     for curve, dash, weight, label in (
@@ -91,5 +93,5 @@ def _fits(axes: Any, colour: str, sizes: list[int], seconds: list[float], say: S
         predicted = np.array([curve.predict(float(size)) for size in fine])
         predicted[predicted <= 0] = np.nan  # a latency below nothing has no place on this axis
         axes.plot(fine, predicted, linestyle=dash, linewidth=weight, color=colour, alpha=0.9)
-        if say:  # the dashes mean the same for every link: said once
-            axes.plot([], [], linestyle=dash, linewidth=weight, color="grey", label=say(label))
+        if word:  # the dashes mean the same for every link: said once
+            axes.plot([], [], linestyle=dash, linewidth=weight, color="grey", label=word(label))

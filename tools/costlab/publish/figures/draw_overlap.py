@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from costlab.publish.figures.plotting import Say, Shade
+from costlab.publish.figures.plotting import Shade, Word
 from costlab.record.result import Metric
 from costlab.record.whose import whose
 
@@ -67,7 +67,7 @@ def lanes(found: Iterable[Bar]) -> dict[str, list[list[Bar]]]:
     return {name: mine for name, mine in placed.items() if mine}
 
 
-def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], say: Say) -> bool:
+def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> bool:
     """Draw the lanes, groups apart; tell whether there was a timeline."""
     found = spans(metrics)
     if not found:
@@ -81,15 +81,15 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], say: Say) -> bo
                 _bar(axes, shade, span._replace(start=span.start - start), top - depth, length)
         marks.append((top - (len(mine) - 1) / 2, name))
         top -= len(mine) + 0.3
-    axes.set_yticks([place for place, _ in marks], [say(name) for _, name in marks])
+    axes.set_yticks([place for place, _ in marks], [word(name) for _, name in marks])
     axes.tick_params(axis="y", length=0)
     axes.set_xlim(0, length * 1e3)
     axes.set_ylim(top + 0.6, 1.5)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
     device = next((whose(one).device for one in metrics.values() if _of_step(one)), "")
-    axes.set_xlabel(say("milliseconds") + (say("on").format(device=device) if device else ""))
-    _legend(axes, shade, say)
+    axes.set_xlabel(word("milliseconds") + (word("on").format(device=device) if device else ""))
+    _legend(axes, shade, word)
     return True
 
 
@@ -110,12 +110,12 @@ def _label(span: Bar, share: float) -> str:
     return number if share > 0.016 else ""
 
 
-def _legend(axes: Any, shade: Shade, say: Say) -> None:
+def _legend(axes: Any, shade: Shade, word: Word) -> None:
     from matplotlib.patches import Patch
 
     names = ("forward", "backward", "optimizer", "gather", "reduce")
     handles = [
-        Patch(facecolor=shade.soft[i], edgecolor=shade.series[i], label=say(name))
+        Patch(facecolor=shade.soft[i], edgecolor=shade.series[i], label=word(name))
         for i, name in enumerate(names)
     ]
     axes.legend(handles=handles, loc="upper center", ncols=len(names), fontsize=9)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from costlab.publish.figures.draw_all_reduce import MARKS
-from costlab.publish.figures.plotting import Say, Shade
+from costlab.publish.figures.plotting import Shade, Word
 from costlab.record.names import Name, Wanted
 from costlab.record.quantity import shown
 from costlab.record.result import Metric
@@ -42,7 +42,7 @@ def lines(metrics: Mapping[str, Metric]) -> dict[str, Points]:
     return {line: sorted(found[line], key=lambda point: point[0]) for line in order}
 
 
-def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], say: Say) -> bool:
+def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> bool:
     """Draw a line a link, and one process' threads; tell whether there was any."""
     drawn = lines(metrics)
     if not drawn:
@@ -51,23 +51,23 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], say: Say) -> bo
     axes.axhline(1, color=shade.ink, linewidth=1)
     axes.axhline(IDEAL, color=shade.ink, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.6)
     axes.annotate(
-        say("twice"), (every[0], IDEAL), (0, 4),
+        word("twice"), (every[0], IDEAL), (0, 4),
         textcoords="offset points", fontsize=9, alpha=0.8,
     )  # fmt: skip
     for place, (line, points) in enumerate(drawn.items()):
         colour = shade.series[place]
-        _line(axes, colour, MARKS[place], _named(line, say), points, dashed=line == THREADS)
+        _line(axes, colour, MARKS[place], _named(line, word), points, dashed=line == THREADS)
         crossover = Name("tp", "crossover", code="shardlab", link=line)
-        _crossover(axes, shade, colour, metrics.get(crossover.id), say)
+        _crossover(axes, shade, colour, metrics.get(crossover.id), word)
     axes.set_xscale("log", base=2)
     axes.set_xticks(every, [f"{size:,}" for size in every])
-    axes.set_xlabel(say("hidden"))
+    axes.set_xlabel(word("hidden"))
     devices = sorted({whose(one).device for one in _every(drawn)} - {""})
-    axes.set_ylabel(say("speed-up") + "".join(say("on").format(device=one) for one in devices))
+    axes.set_ylabel(word("speed-up") + "".join(word("on").format(device=one) for one in devices))
     axes.set_ylim(0, max(IDEAL * 1.12, axes.get_ylim()[1]))
     if TUTOR in every:
         axes.annotate(
-            say("tutor"), (TUTOR, 0), (5, 5), textcoords="offset points", fontsize=9, alpha=0.8,
+            word("tutor"), (TUTOR, 0), (5, 5), textcoords="offset points", fontsize=9, alpha=0.8,
         )  # fmt: skip
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
     axes.legend(loc="lower right")
@@ -78,8 +78,8 @@ def _every(drawn: Mapping[str, Points]) -> list[Metric]:
     return [metric for points in drawn.values() for _, metric in points]
 
 
-def _named(line: str, say: Say) -> str:
-    return say("as-many-threads") if line == THREADS else say("two-ranks").format(link=say(line))
+def _named(line: str, word: Word) -> str:
+    return word("as-many-threads") if line == THREADS else word("two-ranks").format(link=word(line))
 
 
 def _line(axes: Any, colour: str, mark: str, label: str, points: Points, *, dashed: bool) -> None:
@@ -94,7 +94,7 @@ def _line(axes: Any, colour: str, mark: str, label: str, points: Points, *, dash
     )  # fmt: skip
 
 
-def _crossover(axes: Any, shade: Shade, colour: str, metric: Metric | None, say: Say) -> None:
+def _crossover(axes: Any, shade: Shade, colour: str, metric: Metric | None, word: Word) -> None:
     if metric is None:
         return
     axes.plot(
@@ -102,6 +102,6 @@ def _crossover(axes: Any, shade: Shade, colour: str, metric: Metric | None, say:
         markeredgecolor=colour, markeredgewidth=2, zorder=4,
     )  # fmt: skip
     axes.annotate(
-        say("crosses").format(size=shown(metric)), (metric.value, 1), (8, -16),
+        word("crosses").format(size=shown(metric)), (metric.value, 1), (8, -16),
         textcoords="offset points", color=colour, fontsize=9.5,
     )  # fmt: skip

@@ -16,7 +16,7 @@ import msgspec
 
 from costlab.publish import page
 from costlab.publish.figures import draw_all_reduce, draw_overlap, draw_speedup
-from costlab.publish.figures.plotting import SHADES, Say, Shade, figure, svg
+from costlab.publish.figures.plotting import SHADES, Shade, Word, figure, svg
 from costlab.record.result import Metric, Result
 from costlab.record.words import Words, texts, words
 
@@ -30,7 +30,7 @@ class Drawing(msgspec.Struct, frozen=True):
     section: str
     alternative: Words
     caption: Words
-    draw: Callable[[Any, Shade, Metrics, Say], bool]
+    draw: Callable[[Any, Shade, Metrics, Word], bool]
     height: float = 4.6
 
 
@@ -83,9 +83,9 @@ def named(stem: str, language: str) -> str:
     return stem if language == page.LANGUAGES[0] else f"{stem}-{language}"
 
 
-def said(language: str) -> Say:
+def said(language: str) -> Word:
     """Return what gives a figure its words in a language; a name without any stays as it is."""
-    known = texts("figures")
+    known = texts("drawn")
     return lambda name: known[name].of(language) if name in known else name
 
 

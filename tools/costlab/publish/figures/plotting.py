@@ -80,4 +80,4 @@ def svg(made: Figure, title: str) -> str:
     return re.sub(r"(<svg [^>]*)>", rf'\1 role="img" aria-label="{title}">', text, count=1)
 
 
-Say = Callable[[str], str]  # a word of the figures, in the reader's language
+Word = Callable[[str], str]  # a word of the figures, in the reader's language
