@@ -54,9 +54,6 @@ INSTEAD = (
         "the learner has written three notes by then; finished ones stand for them",
     ),
     Instead(
-        r"(shardbook pin megatron) REF (.*)", r"\1 core_v0.16.1 \2", "the reader names a reference"
-    ),
-    Instead(
         r"(shardbook pin .* --mirror megatron)=DIR",
         rf'\1="$UPSTREAM" && cp {NOTES}/*-sha.txt {MINE}',
         "the reader names a clone; the commit of ours isn't the one that the notes are about",
