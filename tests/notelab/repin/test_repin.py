@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from notelab.repin import journal
@@ -69,6 +70,30 @@ def test_an_identical_statement_under_another_condition_is_not_carried(scratch: 
     assert listed(scratch, "v2")["18-18"]["class"] == "edited"
 
 
+def test_lines_whose_function_has_another_name_are_not_carried(scratch: Scratch) -> None:
+    release(scratch, UPSTREAM.replace("def apply", "def scale"), "v2")
+    assert listed(scratch, "v2")["14-15"]["class"] == "edited"
+
+
+def test_lines_of_which_nothing_is_left_are_gone(scratch: Scratch) -> None:
+    release(scratch, UPSTREAM.partition("def combine")[0], "v2")
+    found = listed(scratch, "v2")["22-25"]
+    assert (found["class"], found["proposals"]) == ("gone", [])
+
+
+def test_what_is_reformatted_is_accepted_together_and_nothing_else(scratch: Scratch) -> None:
+    committed(scratch)
+    laid_out = UPSTREAM.replace("hypot(left, right)", "hypot(\n        left, right\n    )")
+    release(scratch, laid_out.replace("self.uses += 1", "self.uses += 2"), "v2")
+    found = listed(scratch, "v2")
+    assert (found["14-15"]["class"], found["22-25"]["class"]) == ("edited", "reformatted")
+    done = scratch.run("repin", "up", "v2", "--reformatted", "--offline")
+    assert done.returncode == 0, done.stderr
+    assert "`pkg/scaler.py:L22-L27`" in scratch.read("note.md")
+    assert "`pkg/scaler.py:L14-L15`" in scratch.read("note.md")
+    assert set(scratch.codes()) == {"N217"}
+
+
 def test_there_and_back_leaves_the_pages_as_they_were(scratch: Scratch) -> None:
     committed(scratch)
     release(scratch, EDITED, "v2")
@@ -118,6 +143,20 @@ def test_a_killed_repin_is_finished_by_the_next(
     assert journal.finish(scratch.book) == ["a.md", "b.md"]
     assert (first.read_text(), second.read_text()) == ("new", "new")
     assert journal.finish(scratch.book) == []
+
+
+@pytest.mark.parametrize("name", [".git/hooks/post-commit", "../outside.md"])
+def test_a_strangers_journal_writes_nothing_but_what_repin_writes(
+    scratch: Scratch, name: str
+) -> None:
+    journal_file = scratch.book / journal.JOURNAL
+    journal_file.write_bytes(msgspec.json.encode({"note.md": b"x", name: b"#!/bin/sh"}))
+    before = scratch.read("note.md")
+    ran = scratch.run("repin", "up", "v1", "--offline")
+    assert ran.returncode == 2
+    assert "is no file of the workbook" in ran.stderr
+    assert scratch.read("note.md") == before
+    assert not (scratch.book / name).exists()
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,12 @@ def finish(root: Path) -> list[str]:
             hint="restore the pages from git, and delete it",
         ) from None
     places = {(root / name).resolve(): data for name, data in files.items()}
-    if any(not place.is_relative_to(root.resolve()) for place in places):
-        raise NotelabError(f"{journal}: names a file outside of {root}; not written")
+    for place in places:  # a stranger's repository may hold a journal too
+        inside = place.is_relative_to(root.resolve())
+        if not inside or ".git" in {part.lower() for part in place.parts}:
+            raise NotelabError(
+                f"{journal}: {place} is no file of the workbook; nothing is written",
+                hint="restore the pages from git, and delete it",
+            )
     write(root, places)
     return sorted(files)
