@@ -27,6 +27,7 @@ class Settings:
         batch: sequences in a step, over all data ranks and micro-batches.
         link: what carries the axes: "torch" (gloo, or NCCL on GPUs), "fast-gloo" or
             "shared-memory".
+        share_gpus: let ranks that have too few GPUs share them, instead of the CPU.
         every: steps between two lines of progress.
         losses: a file for each step's loss, in full.
     """
@@ -42,6 +43,7 @@ class Settings:
     fused: bool = False
     link: str = "torch"
     cpu: bool = False
+    share_gpus: bool = False
     check: bool = False
     wide_sums: bool = False
     steps: int = 60
@@ -126,6 +128,7 @@ HELP = {
     "sequence_parallel": "cut activations along the sequence between tensor-parallel linears",
     "fused": "overlap the linears' communication with their products",
     "link": "what carries the axes; torch: gloo, or NCCL on GPUs", "cpu": "even where GPUs are",
+    "share_gpus": "ranks that have too few GPUs share them (slow), instead of the CPU",
     "check": "compare shapes and dtypes between ranks before each collective",
     "wide_sums": "add bf16 in fp32 and round once, at twice the bytes",
     "steps": "to train now", "batch": "sequences in a step, over all ranks",

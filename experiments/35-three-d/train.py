@@ -242,7 +242,7 @@ def main() -> int:
         torch.set_num_threads(1)  # one rank stands for one device, so that grids can be compared
         world = World.join(
             backend="gloo" if settings.cpu else None, check=settings.check,
-            wide_sums=settings.wide_sums,
+            wide_sums=settings.wide_sums, share_gpus=settings.share_gpus,
         )  # fmt: skip
     except (ValueError, RuntimeError) as error:
         return refused(error)

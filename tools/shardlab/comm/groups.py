@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -82,7 +83,53 @@ def rendezvous() -> tuple[Any, int, int]:
     return next(iter(dist.rendezvous("env://")))  # type: ignore[attr-defined, no-any-return]
 
 
-def backend_for(local_size: int) -> str:
-    """NCCL where every rank of this host has a GPU of its own, else gloo."""
-    gpu_each = torch.cuda.is_available() and torch.cuda.device_count() >= local_size
-    return "nccl" if gpu_each and dist.is_nccl_available() else "gloo"
+def backend_for(taken: Sequence[str | None], *, share: bool) -> tuple[str, str, str]:
+    """Choose what joins the ranks, from the GPU that each of them would take.
+
+    Args:
+        taken: each rank's GPU, by a name that no other GPU has, or None where a rank sees none.
+        share: whether several ranks may compute on one GPU.
+
+    Returns:
+        the backend, the kind of device, and what to tell whoever expects something else.
+    """
+    seen = {gpu for gpu in taken if gpu}
+    if not seen:
+        return "gloo", "cpu", ""
+    blind = sum(gpu is None for gpu in taken)
+    if blind:
+        why = f"{blind} of {len(taken)} ranks see no GPU that torch can use"
+    elif not dist.is_nccl_available():
+        why = "this torch has no NCCL"
+    elif len(seen) == len(taken):
+        return "nccl", "cuda", ""
+    else:
+        gpus = "1 GPU" if len(seen) == 1 else f"{len(seen)} GPUs"
+        why = f"{len(taken)} ranks have {gpus}, and NCCL wants one a rank"
+        if share:
+            return "gloo", "cuda", f"{why}. They share, over gloo: what it shows is no speed."
+    return "gloo", "cpu", f"{why}. All ranks compute on the CPU, over gloo."
+
+
+def own_gpu(rank: int) -> tuple[int, str | None]:
+    """Return the index of the GPU that this rank would take, and its name among all GPUs.
+
+    A launcher that binds GPUs to ranks (Slurm's --gpus-per-task, say) shows each rank its own
+    alone, as number 0; torchrun shows all of them to each.
+    """
+    if not torch.cuda.is_available():
+        return 0, None
+    index = int(os.environ.get("LOCAL_RANK", rank)) % torch.cuda.device_count()
+    return index, str(torch.cuda.get_device_properties(index).uuid)
+
+
+def agree_on_device(
+    store: Any, rank: int, size: int, *, share: bool
+) -> tuple[str, torch.device, str]:
+    """Have all ranks choose alike: the backend, this rank's device, and a remark for the user."""
+    index, mine = own_gpu(rank)
+    store.set(f"shardlab/gpu/{rank}", mine or "")
+    taken = [store.get(f"shardlab/gpu/{other}").decode() or None for other in range(size)]
+    backend, kind, remark = backend_for(taken, share=share)
+    device = torch.device("cuda", index) if kind == "cuda" else torch.device("cpu")
+    return backend, device, remark

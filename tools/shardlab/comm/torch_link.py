@@ -15,6 +15,9 @@ from torch import Tensor
 
 from shardlab.comm.pending import Work
 
+# What torch 2.13 calls *_single has been there under the longer names for long.
+ALL_GATHER = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
 _OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 
 
@@ -46,11 +49,11 @@ class TorchLink:
 
     def start_all_gather(self, x: Tensor, out: Tensor, prompt: bool = False) -> Work:
         """All-gather contiguous `x` into `out`."""
-        return cast("Work", dist.all_gather_single(out, x, self.group, async_op=True))
+        return cast("Work", ALL_GATHER(out, x, self.group, async_op=True))
 
     def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
-        return cast("Work", dist.reduce_scatter_single(out, x, _OPS[op], self.group, async_op=True))
+        return cast("Work", REDUCE_SCATTER(out, x, _OPS[op], self.group, async_op=True))
 
     def start_all_to_all(self, x: Tensor, out: Tensor) -> Work:
         """Exchange equal pieces of dim 0."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 from importlib import import_module
@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from shardlab.comm.axis import Axis
 from shardlab.comm.faults import Witness
-from shardlab.comm.groups import Groups, backend_for, rendezvous
+from shardlab.comm.groups import Groups, agree_on_device, own_gpu, rendezvous
 from shardlab.comm.torch_link import TorchLink
 
 
@@ -87,12 +87,14 @@ class World:
         store: Any = None,
         rank: int | None = None,
         size: int | None = None,
+        share_gpus: bool = False,
         watch: bool = False,
     ) -> World:
         """Join the ranks that torchrun launched (or those that share `store`).
 
         Args:
-            backend: "nccl" where every local rank has a GPU of its own, else "gloo", unless given.
+            backend: "nccl" where every rank has a GPU of its own, else "gloo" (said in a warning
+                where there are GPUs), unless given.
             device: this rank's device; by default its own GPU under nccl, the CPU under gloo.
             timeout: seconds until a rank that waits in a collective has given up and said why.
             check: refuse tensors whose shape or dtype differs between ranks before they meet the
@@ -101,6 +103,7 @@ class World:
                 backend adds rank by rank and rounds each time; 256 + 1 is 256 in bf16.
             link: what carries an axis that doesn't say: "torch", or a folder of shardlab/links.
             store: a torch.distributed store; with `rank` and `size`.
+            share_gpus: let ranks that have too few GPUs share them, over gloo, by way of the host.
             watch: end this process when another rank failed and this one hangs outside collectives.
 
         Raises:
@@ -110,10 +113,12 @@ class World:
             store, rank, size = rendezvous()
         assert rank is not None and size is not None
         if backend is None:
-            backend = backend_for(int(os.environ.get("LOCAL_WORLD_SIZE", size)))
+            backend, agreed, remark = agree_on_device(store, rank, size, share=share_gpus)
+            device = device or agreed
+            if remark and rank == 0:
+                warnings.warn(remark, stacklevel=2)
         if device is None:
-            local = int(os.environ.get("LOCAL_RANK", rank))
-            device = torch.device("cuda", local) if backend == "nccl" else torch.device("cpu")
+            device = torch.device("cuda", own_gpu(rank)[0]) if backend == "nccl" else _CPU
         if device.type == "cuda":
             torch.cuda.set_device(device)
         dist.init_process_group(
@@ -193,6 +198,8 @@ class World:
 
     def connect(self, ranks: tuple[int, ...], link: str) -> Any:
         """Return what carries an axis over `ranks`; made once, by its members alone."""
+        if link == "torch" and self.backend == "gloo" and self.device.type == "cuda":
+            link = "staged"  # gloo would take a GPU's address for one of the host
         made = self._links.setdefault(link, {})
         if ranks not in made:
             if link == "torch":

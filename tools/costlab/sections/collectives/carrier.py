@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.comm import Axis, World
+from shardlab.comm.torch_link import ALL_GATHER, REDUCE_SCATTER
 
 
 class Waits(Protocol):
@@ -57,8 +58,8 @@ def calls(world: World, link: str) -> dict[str, Callable[[Tensor, Tensor], objec
     if link in ("gloo", "nccl"):
         at_once: dict[str, Callable[[Tensor, Tensor], object]] = {
             "all_reduce": lambda x, y: dist.all_reduce(x),
-            "all_gather": lambda x, y: dist.all_gather_single(y, x),
-            "reduce_scatter": lambda x, y: dist.reduce_scatter_single(y, x),
+            "all_gather": lambda x, y: ALL_GATHER(y, x),
+            "reduce_scatter": lambda x, y: REDUCE_SCATTER(y, x),
             "all_to_all": lambda x, y: dist.all_to_all_single(y, x),
             "broadcast": lambda x, y: dist.broadcast(x, 0),
         }
@@ -83,8 +84,8 @@ def _torch(rank: int, size: int) -> dict[str, Start]:
 
     return {
         "all_reduce": lambda x, y: [dist.all_reduce(x, async_op=True)],
-        "all_gather": lambda x, y: [dist.all_gather_single(y, x, async_op=True)],
-        "reduce_scatter": lambda x, y: [dist.reduce_scatter_single(y, x, async_op=True)],
+        "all_gather": lambda x, y: [ALL_GATHER(y, x, async_op=True)],
+        "reduce_scatter": lambda x, y: [REDUCE_SCATTER(y, x, async_op=True)],
         "all_to_all": lambda x, y: [dist.all_to_all_single(y, x, async_op=True)],
         "broadcast": lambda x, y: [dist.broadcast(x, 0, async_op=True)],
         "send_recv": send_recv,
