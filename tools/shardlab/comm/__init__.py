@@ -10,7 +10,7 @@ argument, so two grids can live in one process and nothing is global.
     observed.py    what whoever counts is told
     world.py       joining and leaving, which rank holds which device; groups.py: process groups
     torch_link.py  an axis over torch.distributed
-    faults.py      what is said of ranks that failed; host.py: where a rank is
+    faults.py      what is said of ranks that failed; host.py: where a rank is; late.py: on GPUs
 
 Other ways to carry an axis are folders of shardlab/links. `World` is loaded when it is asked for: a
 layer needs an axis, and no more.

@@ -176,6 +176,7 @@ class Axis(PointToPoint):
                 self._agreement.demand(self, kind, x, op)
             with observed.along(self.name):
                 work = start(*args) if prompt is None else start(*args, prompt)
+            self._look_after([work], kind)
         except RuntimeError as error:
             self._explain(kind, error)
             raise

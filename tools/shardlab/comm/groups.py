@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -133,3 +135,29 @@ def agree_on_device(
     backend, kind, remark = backend_for(taken, share=share)
     device = torch.device("cuda", index) if kind == "cuda" else torch.device("cpu")
     return backend, device, remark
+
+
+def connector(link: str) -> Any:
+    """Return the `connect` of a folder of shardlab/links; the core knows them by name alone."""
+    folder = Path(__file__).parents[1] / "links"
+    known = {p.parent.name.replace("_", "-"): p.parent.name for p in folder.glob("*/__init__.py")}
+    if link not in known:
+        choose = ", ".join(f'"{name}"' for name in ("torch", *sorted(known)))
+        raise ValueError(f"link {link!r} is not known; choose from {choose}")
+    return import_module(f"shardlab.links.{known[link]}").connect
+
+
+START = 60.0  # seconds: a process that starts on a busy machine takes its time
+
+
+def limit(backend: str, timeout: float) -> float:
+    """Return the seconds that the backend itself lets a collective take.
+
+    NCCL's watchdog ends the process: not before `late` has said why.
+    """
+    return timeout + START if backend == "nccl" else timeout - grace(timeout)
+
+
+def grace(timeout: float) -> float:
+    """Return how long a rank that gives up may wait for the others' words."""
+    return min(2.0, timeout / 4)

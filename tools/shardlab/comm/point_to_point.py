@@ -22,6 +22,7 @@ class Ranks(Protocol):
     wide_sums: bool
     witness: Witness
     agreement: Any  # shardlab/proofs/agreement.py, where the world checks
+    late: Any  # late.py, on GPUs
 
     def connect(self, ranks: tuple[int, ...], link: str) -> Any:
         """Return what carries an axis over `ranks`."""
@@ -78,6 +79,7 @@ class PointToPoint:
                 said = self._agreement.announce(self.name, self.ranks, ends, tag, x, sent=sent)
             with observed.along(self.name):
                 work = start()
+            self._look_after([work], doing)
         except RuntimeError as error:
             self._explain(doing, error)
             raise
@@ -101,6 +103,7 @@ class PointToPoint:
             ours = [(x.contiguous(), to) for x, to in sends]
             with observed.along(self.name):
                 works = self._link.start_grouped(ours, receives)
+            self._look_after(works, "exchange")
             buffers = [x for x, _ in [*ours, *receives]]
             return [
                 Pending(buffer, work, "exchange", self._explain)
@@ -121,6 +124,10 @@ class PointToPoint:
     @property
     def _place(self) -> str:
         return f"the {self.name} axis {list(self.ranks)}"
+
+    def _look_after(self, works: Sequence[Work], doing: str) -> None:
+        if self._world is not None and self._world.late:
+            self._world.late.add(works, f"{doing} on {self._place}", self.ranks)
 
     def _explain(self, doing: str, error: RuntimeError) -> None:
         """Raise, in place of an error that the backend gave, one with names; leave any other."""

@@ -6,15 +6,24 @@ import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from shardlab.comm import observed
 from shardlab.comm.axis import Axis
 from shardlab.comm.faults import Witness
-from shardlab.comm.groups import Groups, agree_on_device, own_gpu, rendezvous
+from shardlab.comm.groups import (
+    START,
+    Groups,
+    agree_on_device,
+    connector,
+    grace,
+    limit,
+    own_gpu,
+    rendezvous,
+)
 from shardlab.comm.torch_link import TorchLink
 
 
@@ -31,6 +40,7 @@ class World:
         backend: "gloo", "nccl" or "fake".
         timeout: seconds until a rank that waits in a collective has given up and said why.
         patience: seconds that a collective may take, so that it can be explained within `timeout`.
+        late: names the ranks that a collective on GPUs waits for in vain; None on the CPU.
         agreement: compares tensors between ranks before they meet the backend; None: nobody does.
         wide_sums: whether half-precision tensors are added in fp32.
         link: what carries an axis that doesn't say.
@@ -65,10 +75,12 @@ class World:
         self._owner = owner
         self._links: dict[str, dict[tuple[int, ...], Any]] = {}
         self._axes: dict[tuple[str, tuple[int, ...], str], Axis] = {}
-        grace = _grace(timeout)
-        self.patience = timeout - grace
-        self._groups = Groups(rank, size, backend, self.patience)
-        self.witness = Witness(self._store, rank, size, grace=grace)
+        self.patience = timeout - grace(timeout)
+        self._groups = Groups(rank, size, backend, limit(backend, timeout))
+        self.witness = Witness(self._store, rank, size, grace=grace(timeout))
+        self.late: Any = None
+        if backend == "nccl":
+            self.late = import_module("shardlab.comm.late").Late(self.witness, self.patience)
         self.agreement: Any = None
         if check and backend != "fake":  # there the others never say a word
             proof = import_module("shardlab.proofs.agreement")
@@ -126,7 +138,7 @@ class World:
             store=dist.PrefixStore("torch", store),  # type: ignore[attr-defined]
             rank=rank,
             world_size=size,
-            timeout=timedelta(seconds=max(timeout, _START)),
+            timeout=timedelta(seconds=max(limit(backend, timeout), START)),
             # No device_id: a bound device makes NCCL split subgroups off the whole world, which
             # every rank must join, and ours are made by their members alone.
         )
@@ -142,7 +154,8 @@ class World:
             store=store,
             owner=True,
         )
-        dist.group.WORLD.set_timeout(timedelta(seconds=world.patience))  # type: ignore[union-attr]
+        most = timedelta(seconds=limit(backend, timeout))
+        dist.group.WORLD.set_timeout(most)  # type: ignore[union-attr]
         if watch:
             world.witness.watch(every=1.0, patience=timeout)
         return world
@@ -205,8 +218,13 @@ class World:
             if link == "torch":
                 group = self.group(ranks)
                 made[ranks] = TorchLink(group, self.backend, self.device, self.patience)
+                if self.backend == "nccl":
+                    # Every member is here. Made by the first message, the communicator would wait
+                    # for stages that have nothing to say yet.
+                    with observed.muted():
+                        dist.all_reduce(torch.zeros(1, device=self.device), group=group)
             else:
-                made[ranks] = _connector(link)(self, ranks, made.values())
+                made[ranks] = connector(link)(self, ranks, made.values())
         return made[ranks]
 
     def store_for(self, name: str, ranks: tuple[int, ...]) -> Any:
@@ -221,6 +239,8 @@ class World:
     def close(self) -> None:
         """Leave: unmap shared memory, destroy the process groups that this world made."""
         self.witness.leave()
+        if self.late:
+            self.late.close()
         for links in self._links.values():
             for link in links.values():
                 link.close()
@@ -241,20 +261,4 @@ class World:
         self.close()
 
 
-def _connector(link: str) -> Any:
-    """Return the `connect` of a folder of shardlab/links; the core knows them by name alone."""
-    folder = Path(__file__).parents[1] / "links"
-    known = {p.parent.name.replace("_", "-"): p.parent.name for p in folder.glob("*/__init__.py")}
-    if link not in known:
-        choose = ", ".join(f'"{name}"' for name in ("torch", *sorted(known)))
-        raise ValueError(f"link {link!r} is not known; choose from {choose}")
-    return import_module(f"shardlab.links.{known[link]}").connect
-
-
 _CPU = torch.device("cpu")
-_START = 60.0  # seconds: a process that starts on a busy machine takes its time
-
-
-def _grace(timeout: float) -> float:
-    """Return how long a rank that gives up may wait for the others' words."""
-    return min(2.0, timeout / 4)
