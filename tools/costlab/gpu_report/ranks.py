@@ -1,0 +1,82 @@
+"""Start the ranks of a program, as torchrun would, and hear from each how it ended.
+
+torchrun ends the others as soon as one fails; here what those say is what is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a rank ended.
+
+    Attributes:
+        status: its exit status, negative for a signal; None if it had to be killed.
+        said: all that it printed.
+    """
+
+    status: int | None
+    said: str
+
+    @property
+    def last(self) -> str:
+        """Its last line."""
+        return (self.said.strip().splitlines() or ["(nothing)"])[-1]
+
+
+def run(count: int, command: list[str], *, limit: float) -> list[Ended]:
+    """Run `command` (after the interpreter) as `count` ranks of this host.
+
+    Args:
+        limit: seconds for all of them together.
+    """
+    import torch.distributed as dist
+
+    # Held here, as by torchrun: rank 0 may end before the others have read what became of it.
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+    shared = os.environ | {
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "OMP_NUM_THREADS": "1",
+        "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
+        "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
+    }  # fmt: skip
+    files = [TemporaryFile() for _ in range(count)]  # noqa: SIM115  read below
+    processes = [
+        subprocess.Popen(
+            [sys.executable, *command], stdout=file, stderr=subprocess.STDOUT,
+            env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank, file in enumerate(files)
+    ]  # fmt: skip
+    ends, ended = time.monotonic() + limit, []
+    for process, file in zip(processes, files, strict=True):
+        try:
+            status: int | None = process.wait(max(0.0, ends - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            status = None
+        file.seek(0)
+        ended.append(Ended(status, file.read().decode(errors="replace")))
+        file.close()
+    return ended
+
+
+def counts(device: str) -> list[tuple[int, bool]]:
+    """Return how many ranks to try, and whether they share a GPU: 1, 2, 4 … all GPUs.
+
+    One GPU is shared by two, so that what needs two ranks is tried at all; so on a CPU are 1 to 4.
+    """
+    if device == "cpu":
+        return [(1, False), (2, False), (4, False)]
+    import torch
+
+    there = torch.cuda.device_count()
+    sizes = sorted({1 << power for power in range(there.bit_length())} | {there})
+    return [(size, False) for size in sizes if size] + ([(2, True)] if there == 1 else [])

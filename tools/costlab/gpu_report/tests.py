@@ -1,0 +1,82 @@
+"""Stage: the kernels' own tests on the device, as many as the time allows.
+
+It is a plugin of the pytest that it starts: what it has counted stands in the rows, cut off or not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+from costlab.gpu_report.rows import seconds_left, tell
+
+ROOT = Path(__file__).parents[3]
+SHOWN = 40  # failures, each a row
+# The cheapest first, so that a fault shows where it is: an operation before the model that uses it.
+ORDER = ("comm", "layers", "data_parallel", "pipeline", "gpt", "fsdp", "training", "oracles")
+
+
+class Tally:
+    """Counts outcomes by folder, and ends the run when its time is over."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, Counter[str]] = {}
+        self.failures = 0
+        self.collected = 0
+
+    def pytest_collection_finish(self, session: object) -> None:
+        """Learn how many there are."""
+        self.collected = len(session.items)  # type: ignore[attr-defined]
+
+    def pytest_runtest_logreport(self, report: object) -> None:
+        """Count a test once: by its call, or by the part that failed or was skipped."""
+        outcome, when = report.outcome, report.when  # type: ignore[attr-defined]
+        if when != "call" and outcome == "passed":
+            return
+        name = str(report.nodeid)  # type: ignore[attr-defined]
+        self.outcomes.setdefault(name.split("/")[2], Counter())[outcome] += 1
+        if outcome == "failed":
+            self.failures += 1
+            if self.failures <= SHOWN:
+                tell(name.removeprefix("tests/shardlab/"), _cause(report), ok=False)
+
+    def pytest_runtest_setup(self, item: object) -> None:
+        """End in good time, so that what was counted is told."""
+        if seconds_left(0.93) < 0:
+            item.session.shouldstop = "the stage's time is over"  # type: ignore[attr-defined]
+
+    def told(self) -> None:
+        """Tell what became of each folder's tests."""
+        for folder, found in self.outcomes.items():
+            words = ", ".join(f"{count} {outcome}" for outcome, count in sorted(found.items()))
+            tell(folder, words, ok=not found["failed"])
+        ran = sum(found.total() for found in self.outcomes.values())
+        tell("in all", f"{ran} of {self.collected} ran, {self.failures} failed", ok=ran > 0)
+
+
+def _cause(report: object) -> str:
+    """Return the line of a traceback that says most."""
+    lines = str(report.longrepr).splitlines()  # type: ignore[attr-defined]
+    errors = [line for line in lines if "Error" in line or line.startswith("E  ")]
+    return (errors or lines or ["(no words)"])[-1].strip()
+
+
+def main(device: str) -> int:
+    """Run the tests; return pytest's status, 0 where time ended it and nothing had failed."""
+    import pytest
+
+    tally = Tally()
+    pytest.main(_arguments(device), plugins=[tally])
+    tally.told()
+    return int(tally.failures > 0 or not tally.outcomes)
+
+
+def _arguments(device: str) -> list[str]:
+    folders = [f"tests/shardlab/{folder}" for folder in ORDER]
+    options = ["--device", device, "-p", "no:cacheprovider", "-q", "--tb=short", "--no-header"]
+    return [*folders, *options, "--rootdir", str(ROOT), "-m", "not benchmark and not ci"]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

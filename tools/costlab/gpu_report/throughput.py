@@ -1,0 +1,86 @@
+"""How fast one device trains our GPT in bf16: tokens/s, model FLOPs utilisation, peak memory.
+
+Model FLOPs are 6 a parameter and token, and 12·layers·H·S a token for attention (causality not
+counted off), as Megatron-LM and PaLM's appendix B count them; recomputation would not count.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+
+import torch
+
+from shardlab.comm import Axis
+from shardlab.gpt.model import GPT, GPTConfig
+
+BATCH = {"cuda": 8, "cpu": 2}
+MODELS = {
+    "cuda": GPTConfig(
+        layers=16, hidden=2048, heads=16, vocab=50304, sequence=2048, dtype=torch.bfloat16
+    ),
+    "cpu": GPTConfig(layers=2, hidden=128, heads=4, vocab=1024, sequence=128, dtype=torch.bfloat16),
+}
+# Dense bf16 products a second, as the makers' data sheets state them.
+PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "4090": 165e12}
+STEPS = 12
+
+
+def main(kind: str, *more: str) -> None:
+    """Train on one batch; print a line."""
+    torch.manual_seed(0)
+    device = torch.device(kind)
+    config, batch = MODELS[kind], BATCH[kind]
+    model = GPT(config, tensor=Axis.alone(), device=device)
+    if "--fused" in more:
+        from shardlab.layers.matmul import fuse
+
+        fuse(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=kind == "cuda")
+    words_BS = torch.randint(config.vocab, (batch, config.sequence + 1), device=device)
+    seconds, first, loss = [], 0.0, torch.tensor(0.0)
+    for step in range(STEPS):
+        wait(kind)
+        began = time.perf_counter()
+        loss = model.loss(model(words_BS[:, :-1]), words_BS[:, 1:])
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+        wait(kind)
+        seconds.append(time.perf_counter() - began)
+        first = first or loss.item()
+        if step == 2 and kind == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+    if not loss.item() < first:
+        sys.exit(f"the loss went from {first:.3f} to {loss.item():.3f} on one batch")
+    print(summary(config, batch, sum(p.numel() for p in model.parameters()), seconds[3:], kind))
+
+
+def summary(config: GPTConfig, batch: int, parameters: int, seconds: list[float], kind: str) -> str:
+    """Return what was measured, in a line: the median of the steps, and their extremes."""
+    typical, tokens = statistics.median(seconds), batch * config.sequence
+    flops = tokens * (6 * parameters + 12 * config.layers * config.hidden * config.sequence)
+    words = [
+        f"{parameters / 1e6:.0f} M parameters, {batch} × {config.sequence} tokens",
+        f"{tokens / typical:,.0f} tokens/s",
+        f"{1e3 * typical:.1f} ms a step ({1e3 * min(seconds):.1f} to {1e3 * max(seconds):.1f}, "
+        f"n = {len(seconds)})",
+        f"{flops / typical / 1e12:.2f} TFLOP/s",
+    ]
+    if kind == "cuda":
+        name = torch.cuda.get_device_name()
+        peak = next((flops for part, flops in PEAKS.items() if part in name), None)
+        words.append(f"MFU {flops / typical / peak:.1%} of {name}" if peak else f"on {name}")
+        words.append(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
+    return "; ".join(words)
+
+
+def wait(kind: str) -> None:
+    """Let the device finish."""
+    if kind == "cuda":
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
