@@ -6,14 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
-from costlab.gpu_report.rows import seconds_left, tell
+from costlab.gpu_report.rows import OUT, seconds_left, tell
 
 
 def main(device: str) -> int:
     """Measure; return the bench's status. What it had measured when its time was over is kept."""
-    result = Path(os.environ["OUT"], "bench.json")
+    result = Path(os.environ[OUT], "bench.json")
     result.unlink(missing_ok=True)
     command = [sys.executable, "-m", "costlab", "all", "--device", device, "--out", str(result)]
     bench = subprocess.Popen(command)
@@ -29,13 +30,13 @@ def main(device: str) -> int:
         tell("bench.json", "nothing was measured, see the end of the output", ok=False)
         return 1
     found = json.loads(result.read_text(encoding="utf-8"))
-    devices: dict[str, int] = {}
-    for metric in found["metrics"]:
-        where = metric.get("device") or "modelled or counted"
-        devices[where] = devices.get(where, 0) + 1
-    tell("metrics", ", ".join(f"{n} {where}" for where, n in devices.items()), ok=bool(devices))
-    missing = "cuda" in device and "cuda" not in devices
-    tell("on the device", devices.get(device, 0), ok=not missing)
+    by_device: Counter[str] = Counter()
+    for name, section in found["sections"].items():
+        count = len(section["metrics"])
+        tell(name, f"{section['status']}, {count} metrics {section['note']}", ok=count > 0)
+        by_device.update(metric.get("device", "") for metric in section["metrics"])
+    there = by_device[device]
+    tell(f"metrics measured on {device}", f"{there} of {by_device.total()}", ok=there > 0)
     return status or 0
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 FILE = "SHARDBOOK_ROWS"
 SECONDS = "SHARDBOOK_SECONDS"
+OUT = "SHARDBOOK_OUT"
 _BEGAN = time.monotonic()
 
 

@@ -23,6 +23,7 @@ from costlab.gpu_report.stages import STAGES, Stage
 
 ROOT = Path(__file__).parents[3]
 TAIL = 200 * 1024  # bytes of a log that are kept: its end says why
+LINES = 60  # of the end of an output that the report shows
 LEAST = 20  # seconds: with fewer left a stage isn't begun
 PASSED, FAILED, LATE, NOT_RUN = "passed", "failed", "out of time", "not run"
 
@@ -71,7 +72,7 @@ def _run(
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             env=environment
-            | {rows.FILE: str(file), rows.SECONDS: str(int(limit)), "OUT": str(options.out)},
+            | {rows.FILE: str(file), rows.SECONDS: str(int(limit)), rows.OUT: str(options.out)},
         )
         try:
             status: int | None = process.wait(limit)
@@ -84,8 +85,10 @@ def _run(
     found = rows.read(file)
     wrong = [row for row in found if row["ok"] is False]
     state = LATE if status is None else FAILED if status or wrong or not found else PASSED
-    end = {"tail": "\n".join(text.splitlines()[-30:])} if state != PASSED else {}
-    if stage.file != log.name:  # its result is its log
+    end = {}
+    if state != PASSED or not stage.logged:
+        end = {"tail": "\n".join(text.splitlines()[-LINES:])}
+    if not stage.logged:
         log.unlink()
     seconds = round(time.monotonic() - began, 1)
     for row in wrong:
@@ -168,7 +171,7 @@ def _write(report: dict[str, Any], out: Path) -> None:
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="tools/gpu-report",
-        description="Try everything that needs a GPU; write report.md, report.json and six logs. "
+        description="Try everything that needs a GPU; write report.md, report.json and a few logs. "
         "Started again, it goes on with what it hasn't done.",
     )
     parser.add_argument("--budget", type=_seconds, default=28 * 60, help="in all, as 28m or 900s")

@@ -14,18 +14,13 @@ class Stage:
         name: also of its log.
         says: what it tries.
         limit: seconds.
-        log: its file in the report's folder.
+        logged: whether its output is kept in a file, beside what the report says of it.
     """
 
     name: str
     says: str
     limit: int
-    log: str = ""
-
-    @property
-    def file(self) -> str:
-        """The name of its log."""
-        return self.log or f"{self.name}.log"
+    logged: bool = True
 
     def command(self, device: str) -> list[str]:
         """Return what to start."""
@@ -33,10 +28,14 @@ class Stage:
 
 
 STAGES = (
-    Stage("probe", "driver, torch, NCCL, clocks, topology, what can't be imported", 90),
+    # Its output stands in the report.
+    Stage(
+        "probe", "driver, torch, NCCL, clocks, topology, what can't be imported", 90, logged=False
+    ),
     Stage("smoke", "every collective, dtype and size against sums of the CPU; a killed rank", 240),
     Stage("tests", "the kernels' own tests", 390),
     Stage("train", "lab 01's losses on every grid; a GPT in bf16: tokens/s, MFU, memory", 330),
-    Stage("bench", "tools/bench, quick", 420, log="bench.json"),
+    # It leaves bench.json, and its samples.
+    Stage("bench", "tools/bench, quick", 420, logged=False),
     Stage("matrix", "torch.compile, autocast and checkpointing, alone and together", 210),
 )
