@@ -87,7 +87,6 @@ class World:
         store: Any = None,
         rank: int | None = None,
         size: int | None = None,
-        watch: bool = False,
     ) -> World:
         """Join the ranks that torchrun launched (or those that share `store`).
 
@@ -101,7 +100,6 @@ class World:
                 backend adds rank by rank and rounds each time; 256 + 1 is 256 in bf16.
             link: what carries an axis that doesn't say: "torch", or a folder of shardlab/links.
             store: a torch.distributed store; with `rank` and `size`.
-            watch: end this process when another rank failed and this one hangs outside collectives.
 
         Raises:
             RuntimeError: not launched by torchrun and no store given.
@@ -138,8 +136,6 @@ class World:
             owner=True,
         )
         dist.group.WORLD.set_timeout(timedelta(seconds=world.patience))  # type: ignore[union-attr]
-        if watch:
-            world.witness.watch(every=1.0, patience=timeout)
         return world
 
     @classmethod
@@ -213,7 +209,6 @@ class World:
 
     def close(self) -> None:
         """Leave: unmap shared memory, destroy the process groups that this world made."""
-        self.witness.leave()
         for links in self._links.values():
             for link in links.values():
                 link.close()
