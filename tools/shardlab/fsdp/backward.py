@@ -103,7 +103,7 @@ class BackwardPass:
         if unit not in self._order:
             return []
         rest = self._order[self._order.index(unit) + 1 :]
-        return [other for other in rest if other not in self._begun][: self._gathers.depth]
+        return [other for other in rest if other not in self._begun][:1]
 
     def _reduce(self, gradient: FlatGradient) -> None:
         # Wait for the one before, so that two gradients over the whole axis exist at most.
