@@ -44,7 +44,7 @@ def build(world: World, *, collective: str, kib: int) -> Iterator[Mapping[str, S
     }
     torch_axis = world.whole
     shared = world.axis("shared", range(n), link="shared-memory")
-    checked = World.adopt(check=True, link=world.link).whole
+    checked = World(check=True, link=world.link).whole
     for how in ("together",) if collective == "all_reduce" else ("together", "singly"):
         calls[how] = way(collective, how, x, out)
     if n > 2:

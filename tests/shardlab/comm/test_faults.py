@@ -202,7 +202,7 @@ ODD: dict[str, dict[str, Any]] = {
 
 
 def differing(world: World, link: str) -> list[str]:
-    axis = World.adopt(check=True, device=world.device).axis("tensor", range(world.size), link=link)
+    axis = World(check=True, device=world.device).axis("tensor", range(world.size), link=link)
     texts = []
     for odd in ODD.values():
         mine: dict[str, Any] = {"x": torch.ones(2, 3), "op": "sum", "name": "all_reduce"}

@@ -373,7 +373,7 @@ def test_a_changed_order_costs_the_gather_made_in_vain_and_becomes_the_expected_
 @on_its_device
 def other_order(world: World, checked: bool, path: list[int]) -> str:
     """Rank 1 runs its blocks backwards: in the first forward, or where all is checked later."""
-    world = World.adopt(check=checked, device=world.device)
+    world = World(check=checked, device=world.device)
     module = Reordered()
     model = FSDP(module, world.whole, units=module.blocks)
     if checked:

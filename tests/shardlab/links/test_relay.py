@@ -101,7 +101,7 @@ def test_relays_exchanges_and_messages_of_one_group_dont_meet(pool: Any) -> None
 def overlapping(world: World, check: bool) -> tuple[float, float]:
     """Two relays on a crowded host; the second is waited for first, or checked in between."""
     with patch.object(os, "cpu_count", lambda: 2):
-        axis = World.adopt(check=check, link="fast-gloo").axis("tensor", range(world.size))
+        axis = World(check=check, link="fast-gloo").axis("tensor", range(world.size))
     x = torch.arange(8.0) + world.rank
     first = axis.start_all_reduce(x, prompt=True)
     second = axis.start_all_reduce(10 * x, prompt=True)
@@ -129,7 +129,7 @@ def started(world: World, cores: int, prompt: bool) -> list[str]:
 
     real = FastGlooLink.way
     with patch.object(os, "cpu_count", lambda: cores), patch.object(FastGlooLink, "way", noted):
-        axis = World.adopt(link="fast-gloo").axis("tensor", range(world.size))
+        axis = World(link="fast-gloo").axis("tensor", range(world.size))
         for x in (torch.ones(1024), torch.ones(2 << 20)):
             for kind in kinds:
                 getattr(axis, f"start_{kind}")(x, prompt=prompt).wait()
@@ -166,7 +166,7 @@ def blocking(world: World) -> list[str]:
         return ways[-1]
 
     with patch.object(os, "cpu_count", lambda: 2), patch.object(FastGlooLink, "way", noted):
-        axis = World.adopt(link="fast-gloo").axis("tensor", range(world.size))
+        axis = World(link="fast-gloo").axis("tensor", range(world.size))
         for kind in ("all_reduce", "all_gather", "reduce_scatter"):
             getattr(axis, kind)(torch.ones(8))
     return ways
@@ -178,7 +178,7 @@ def test_blocking_collectives_are_waited_for_at_once(pool: Any) -> None:
 
 def counted(world: World) -> list[tuple[str, int]]:
     with patch.object(os, "cpu_count", lambda: 1):
-        axis = World.adopt(link="fast-gloo").axis("tensor", range(world.size))
+        axis = World(link="fast-gloo").axis("tensor", range(world.size))
     with Ledger() as ledger:
         axis.all_reduce(torch.ones(4))
         axis.all_gather(torch.ones(4))

@@ -21,56 +21,56 @@ from shardlab.comm.torch_link import TorchLink
 class World:
     """This process's place among all ranks; hands out axes and owns their process groups.
 
-    Use `World.join()` in a program that torchrun launched, `World.adopt()` where somebody else has
-    called `init_process_group` already. As a context manager it leaves the group at the end, and
-    tells the other ranks why if an exception ends it.
+    `World.join()` joins the ranks that torchrun launched; `World()` is for where somebody else has
+    called `init_process_group`, and will destroy the group. As a context manager a world leaves at
+    the end, and tells the other ranks why if an exception ends it.
+
+    Args:
+        device: where this rank's tensors live; by default its own GPU under nccl, else the CPU.
+        timeout: seconds until a rank that waits in a collective has given up and said why.
+        check: refuse tensors whose shape or dtype differs between ranks before they meet the
+            backend, at the price of one small exchange a collective.
+        wide_sums: add bf16 and fp16 in fp32 and round once, at the price of twice the bytes. A
+            backend adds rank by rank and rounds each time; 256 + 1 is 256 in bf16.
+        link: what carries an axis that doesn't say: "torch", or a folder of shardlab/links.
 
     Attributes:
         rank: this rank, of `size`.
-        device: where this rank's tensors live.
         backend: "gloo", "nccl" or "fake".
-        timeout: seconds until a rank that waits in a collective has given up and said why.
         patience: seconds that a collective may take, so that it can be explained within `timeout`.
         agreement: compares tensors between ranks before they meet the backend; None: nobody does.
-        wide_sums: whether half-precision tensors are added in fp32.
-        link: what carries an axis that doesn't say.
     """
 
     def __init__(
         self,
         *,
-        rank: int,
-        size: int,
-        device: torch.device,
-        backend: str,
-        timeout: float,
-        check: bool,
-        wide_sums: bool,
-        link: str,
-        store: Any,
-        owner: bool,
+        device: torch.device | None = None,
+        timeout: float = 60.0,
+        check: bool = False,
+        wide_sums: bool = False,
+        link: str = "torch",
     ) -> None:
-        self.rank = rank
-        self.size = size
-        self.device = device
-        self.backend = backend
-        self.timeout = timeout
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.backend = str(dist.get_backend())
+        own = "cuda" if self.backend == "nccl" else "cpu"
+        self.device = device or torch.empty(0, device=own).device
         self.wide_sums = wide_sums
         self.link = link
-        if backend == "fake":  # its store keeps nothing
-            store = dist.HashStore()  # type: ignore[attr-defined]
+        # The fake backend's store keeps nothing.
+        fake = self.backend == "fake"
+        store = dist.HashStore() if fake else dist.distributed_c10d._get_default_store()  # type: ignore[attr-defined]
         # Each rank's nth world on a store meets the other ranks' nth, and no keys of earlier ones.
-        number = store.add(f"shardlab/worlds/{rank}", 1)
+        number = store.add(f"shardlab/worlds/{self.rank}", 1)
         self._store = dist.PrefixStore(f"shardlab/{number}", store)  # type: ignore[attr-defined]
-        self._owner = owner
+        self._owner = False
         self._links: dict[str, dict[tuple[int, ...], Any]] = {}
         self._axes: dict[tuple[str, tuple[int, ...], str], Axis] = {}
-        grace = _grace(timeout)
+        grace = min(2.0, timeout / 4)  # seconds that who gives up waits for the others' words
         self.patience = timeout - grace
-        self._groups = Groups(rank, size, backend, self.patience)
-        self.witness = Witness(self._store, rank, size, grace=grace)
+        self._groups = Groups(self.rank, self.size, self.backend, self.patience)
+        self.witness = Witness(self._store, self.rank, self.size, grace=grace)
         self.agreement: Any = None
-        if check and backend != "fake":  # there the others never say a word
+        if check and not fake:  # there the others never say a word
             proof = import_module("shardlab.proofs.agreement")
             self.agreement = proof.Agreement(self._store, self.patience)
 
@@ -81,25 +81,18 @@ class World:
         backend: str | None = None,
         device: torch.device | None = None,
         timeout: float = 60.0,
-        check: bool = False,
-        wide_sums: bool = False,
-        link: str = "torch",
         store: Any = None,
         rank: int | None = None,
         size: int | None = None,
+        **settings: Any,
     ) -> World:
         """Join the ranks that torchrun launched (or those that share `store`).
 
         Args:
             backend: "nccl" where every local rank has a GPU of its own, else "gloo", unless given.
-            device: this rank's device; by default its own GPU under nccl, the CPU under gloo.
-            timeout: seconds until a rank that waits in a collective has given up and said why.
-            check: refuse tensors whose shape or dtype differs between ranks before they meet the
-                backend, at the price of one small exchange a collective.
-            wide_sums: add bf16 and fp16 in fp32 and round once, at the price of twice the bytes. A
-                backend adds rank by rank and rounds each time; 256 + 1 is 256 in bf16.
-            link: what carries an axis that doesn't say: "torch", or a folder of shardlab/links.
+            device, timeout: as for a world.
             store: a torch.distributed store; with `rank` and `size`.
+            settings: further arguments of a world.
 
         Raises:
             RuntimeError: not launched by torchrun and no store given.
@@ -109,10 +102,9 @@ class World:
         assert rank is not None and size is not None
         if backend is None:
             backend = backend_for(int(os.environ.get("LOCAL_WORLD_SIZE", size)))
-        if device is None:
-            local = int(os.environ.get("LOCAL_RANK", rank))
-            device = torch.device("cuda", local) if backend == "nccl" else torch.device("cpu")
-        if device.type == "cuda":
+        if device is None and backend == "nccl":
+            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", rank)))
+        if device is not None and device.type == "cuda":
             torch.cuda.set_device(device)
         dist.init_process_group(
             backend,
@@ -123,43 +115,10 @@ class World:
             # No device_id: a bound device makes NCCL split subgroups off the whole world, which
             # every rank must join, and ours are made by their members alone.
         )
-        world = cls(
-            rank=rank,
-            size=size,
-            device=device,
-            backend=backend,
-            timeout=timeout,
-            check=check,
-            wide_sums=wide_sums,
-            link=link,
-            store=store,
-            owner=True,
-        )
+        world = cls(device=device, timeout=timeout, **settings)
+        world._owner = True
         dist.group.WORLD.set_timeout(timedelta(seconds=world.patience))  # type: ignore[union-attr]
         return world
-
-    @classmethod
-    def adopt(
-        cls, *, device: torch.device | None = None, timeout: float = 60.0, check: bool = False,
-        wide_sums: bool = False, link: str = "torch",
-    ) -> World:  # fmt: skip
-        """Wrap the default process group, which the caller made and will destroy."""
-        backend = dist.get_backend()
-        if device is None:
-            on_gpu = backend == "nccl"
-            device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else _CPU
-        return cls(
-            rank=dist.get_rank(),
-            size=dist.get_world_size(),
-            device=device,
-            backend=backend,
-            timeout=timeout,
-            check=check,
-            wide_sums=wide_sums,
-            link=link,
-            store=dist.distributed_c10d._get_default_store(),
-            owner=False,
-        )
 
     @property
     def whole(self) -> Axis:
@@ -239,10 +198,4 @@ def _connector(link: str) -> Any:
     return import_module(f"shardlab.links.{known[link]}").connect
 
 
-_CPU = torch.device("cpu")
 _START = 60.0  # seconds: a process that starts on a busy machine takes its time
-
-
-def _grace(timeout: float) -> float:
-    """Return how long a rank that gives up may wait for the others' words."""
-    return min(2.0, timeout / 4)
