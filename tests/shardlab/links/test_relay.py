@@ -29,18 +29,18 @@ def values(world: World, dtypes: list[torch.dtype], counts: list[int]) -> None:
         x = theirs[me].clone()
         for op in ["sum"] if dtype.is_complex else ["sum", "max"]:
             out = torch.empty_like(x)
-            relay.start_all_reduce(group, x, out, op, PATIENCE).wait()
+            relay.start("all_reduce", group, x, out, op, patience=PATIENCE).wait()
             assert torch.equal(out, joined(theirs, op)), f"all_reduce {op} {dtype} {count}"
             mine = cut[me].clone()
-            relay.start_reduce_scatter(group, mine, out, op, PATIENCE).wait()
+            relay.start("reduce_scatter", group, mine, out, op, patience=PATIENCE).wait()
             rows = [row.view(n, count)[me] for row in cut]
             assert torch.equal(out, joined(rows, op)), f"reduce_scatter {op} {dtype} {count}"
             assert torch.equal(mine, cut[me]), "the input was changed"
         wide = torch.empty(n * count, dtype=dtype)
-        relay.start_all_gather(group, x, wide, PATIENCE).wait()
+        relay.start("all_gather", group, x, wide, "sum", patience=PATIENCE).wait()
         assert torch.equal(wide, torch.cat(theirs)), f"all_gather {dtype} {count}"
         assert torch.equal(x, theirs[me]), "the input was changed"
-        relay.start_all_reduce(group, x, x, "sum", PATIENCE).wait()
+        relay.start("all_reduce", group, x, x, "sum", patience=PATIENCE).wait()
         assert torch.equal(x, joined(theirs, "sum")), f"in place {dtype} {count}"
 
 
@@ -58,9 +58,8 @@ def sums(world: World) -> list[Tensor]:
     for count in (7, 5_000):
         theirs = [torch.randn(count, generator=torch.Generator().manual_seed(r)) for r in range(4)]
         out = torch.empty(count)
-        relay.start_all_reduce(
-            dist.group.WORLD, theirs[world.rank], out, "sum", PATIENCE
-        ).wait()  # fmt: skip
+        mine, group = theirs[world.rank], dist.group.WORLD
+        relay.start("all_reduce", group, mine, out, "sum", patience=PATIENCE).wait()
         assert torch.equal(out, joined(theirs, "sum"))
         results.append(out)
     return results
@@ -81,8 +80,8 @@ def several(world: World) -> None:
     axis = world.whole
     exchanged = axis.start_exchange([(beside, (me + 1) % n)], [(came, (me - 1) % n)])
     works = [
-        relay.start_all_reduce(group, xs[0], outs[0], "sum", PATIENCE),
-        relay.start_reduce_scatter(group, xs[1], outs[1], "sum", PATIENCE),
+        relay.start("all_reduce", group, xs[0], outs[0], "sum", patience=PATIENCE),
+        relay.start("reduce_scatter", group, xs[1], outs[1], "sum", patience=PATIENCE),
     ]
     reduced = axis.start_all_reduce(xs[2], op="max", out=outs[2])
     for work in [*works, *works, reduced, *exchanged]:  # a second wait changes nothing

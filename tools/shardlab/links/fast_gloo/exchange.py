@@ -131,8 +131,8 @@ def start_all_reduce(group: Any, x: Tensor, out: Tensor, op: str) -> ExchangeWor
     return ExchangeWork([work], [copies_PK], lambda: join(rows, out.view(-1), op))
 
 
-def start_all_gather(group: Any, x: Tensor, out: Tensor) -> ExchangeWork:
-    """Start an all-gather of contiguous `x` [k, …] into contiguous `out` [n·k, …]."""
+def start_all_gather(group: Any, x: Tensor, out: Tensor, op: str = "") -> ExchangeWork:
+    """Start an all-gather of contiguous `x` [k, …] into contiguous `out` [n·k, …]; no op."""
     size, rank, own_K = group.size(), group.rank(), x.view(-1)
     out_NK = out.view(size, own_K.numel())
     if choice("all_gather", size, x.nbytes) == "together":
@@ -163,6 +163,13 @@ def start_reduce_scatter(group: Any, x: Tensor, out: Tensor, op: str) -> Exchang
         works = _singly(group, list(x_NK.unbind()), rows)
         rows[rank] = x_NK[rank]
     return ExchangeWork(works, [x], lambda: join(rows, out.view(-1), op))
+
+
+STARTS = {
+    "all_reduce": start_all_reduce,
+    "all_gather": start_all_gather,
+    "reduce_scatter": start_reduce_scatter,
+}
 
 
 def _singly(group: Any, to: Sequence[Tensor], out_of: Sequence[Tensor]) -> list[Any]:
