@@ -167,7 +167,7 @@ class Axis(PointToPoint):
             self._explain(kind, error)
             raise
         divide = self.size if op == "mean" else 1
-        return Pending(result, work, kind, self._explain, divide, narrow=narrow)
+        return Pending(result, work, kind, self._explain, divide, narrow)
 
     def _shape(self, kind: str, x: Tensor) -> Sequence[int]:
         """Return the shape of what a collective of `x` results in."""

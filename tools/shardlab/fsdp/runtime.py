@@ -183,9 +183,9 @@ class Runtime:
         if self._backward is None:
             Variable._execution_engine.queue_callback(self._end_backward)
             self._backward = BackwardPass(
-                self.units,
-                self._left,
-                [unit for unit, _ in self._watches],
+                units=self.units,
+                left=self._left,
+                watched=[unit for unit, _ in self._watches],
                 gathers=self.gathers,
                 prefetch=self._backward_prefetch,
                 sync=self.sync,

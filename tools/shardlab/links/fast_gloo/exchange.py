@@ -23,6 +23,7 @@ Dimension key: N ranks, P peers (N - 1), K elements of a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -61,6 +62,7 @@ _CARRIED = frozenset({
 _PART = 64 << 10  # elements added at a time, so that a sum of many rows stays in the cache
 
 
+@dataclass(eq=False, slots=True)
 class ExchangeWork:
     """Messages under way, and what is to be done when they have come.
 
@@ -70,14 +72,9 @@ class ExchangeWork:
         finish: called once all are there.
     """
 
-    __slots__ = ("_finish", "_keep", "_works")
-
-    def __init__(
-        self, works: list[Any], keep: Sequence[Tensor], finish: Callable[[], None] | None = None
-    ) -> None:
-        self._works = works
-        self._keep = keep
-        self._finish = finish
+    _works: list[Any]
+    _keep: Sequence[Tensor]
+    _finish: Callable[[], None] | None = None
 
     def wait(self) -> None:
         """Block until the messages have come and the result is made; idempotent."""

@@ -16,6 +16,7 @@ Dimension key: N ranks, K elements of a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -36,6 +37,7 @@ _TAG = 1 << 30  # of our messages, apart from those that an axis sends by itself
 _TAGS = 1 << 20  # relays under way have each a tag of their own, whatever is waited for first
 
 
+@dataclass(eq=False, slots=True)
 class Relay:
     """A collective under way by way of the first rank.
 
@@ -45,16 +47,10 @@ class Relay:
         answer: on the first rank, what sends the others theirs, once all have sent; else None.
     """
 
-    __slots__ = ("_answer", "_keep", "_patience", "_works")
-
-    def __init__(
-        self, works: list[Any], keep: Sequence[Tensor], patience: timedelta,
-        answer: Callable[[], list[Any]] | None = None,
-    ) -> None:  # fmt: skip
-        self._works = works
-        self._keep = keep
-        self._patience = patience
-        self._answer = answer
+    _works: list[Any]
+    _keep: Sequence[Tensor]
+    _patience: timedelta
+    _answer: Callable[[], list[Any]] | None = None
 
     def wait(self) -> None:
         """Block until the result is there; on the first rank, make it and send it; idempotent."""

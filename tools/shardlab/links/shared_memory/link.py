@@ -96,7 +96,7 @@ class SharedMemoryLink:
             bells=bells, fence=fence,
         )  # fmt: skip
         self.messages = Messages(
-            region, layout, ranks=self._ranks, me=self._me, bells=bells, fence=fence
+            region=region, layout=layout, ranks=self._ranks, me=self._me, bells=bells, fence=fence
         )
         self._nothing = torch.empty(0, dtype=torch.uint8)
 
