@@ -16,6 +16,6 @@ def alone(rank: int, size: int) -> Iterator[World]:
     """Rank `rank` of `size`; collectives return at once, with whatever their outputs held."""
     dist.init_process_group("fake", rank=rank, world_size=size, store=FakeStore())
     try:
-        yield World.adopt()
+        yield World()
     finally:
         dist.destroy_process_group()

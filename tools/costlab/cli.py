@@ -20,7 +20,7 @@ from costlab.record import options
 if TYPE_CHECKING:
     from costlab.record.result import Result
 
-BROKE_OFF, MISUSE, INTERRUPTED = 1, 2, 130
+BROKE_OFF, INTERRUPTED = 1, 130
 WHOLE = ("collectives", "fit", "tp", "fsdp", "pipeline", "one-gpu", "counts")
 ALONE = {
     "collectives": "Time and bandwidth of six operations by size, and their fit.",
@@ -37,27 +37,31 @@ def main() -> None:
     """Run the command line and exit: 0 done, 1 broke off or claims differ, 2 misuse."""
     try:
         status = bench(standalone_mode=False)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         _fail("interrupted", INTERRUPTED)
     except click.ClickException as fault:
-        _fail(fault.format_message(), MISUSE)
-    except KeyboardInterrupt:
-        _fail("interrupted", INTERRUPTED)
+        _fail(fault.format_message(), fault.exit_code)
     except BrokenPipeError:  # a reader that went away, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(BROKE_OFF)
     except Exception as fault:
         if os.environ.get("SHARDBOOK_TRACEBACK"):
             raise
-        from costlab.faults import line_of
-
-        _fail(*line_of(fault))
+        _fail(_told(fault), BROKE_OFF)
     sys.exit(status if isinstance(status, int) else 0)
 
 
 def _fail(line: str, status: int) -> NoReturn:
     click.echo(f"error: {line}", err=True)
     sys.exit(_leave(status))
+
+
+def _told(fault: Exception) -> str:
+    if isinstance(fault, OSError):
+        what = fault.filename or "the output"
+        return f"{what} can't be read or written: {fault.strerror or fault}"
+    said = " ".join(f"{type(fault).__name__}: {fault}".split())[:300]
+    return f"a fault of the bench: {said} (set SHARDBOOK_TRACEBACK=1 and report it)"
 
 
 class _Bench(click.Group):
@@ -140,9 +144,7 @@ def _measure(names: list[str], *, whole: bool, **options: Any) -> int:
         if run.kept is None:  # a rank that doesn't speak for the run
             return _leave(BROKE_OFF if run.faults else 0)
         if output_format == "json":
-            from msgspec import json
-
-            click.echo(json.format(json.encode(run.result.bare()), indent=1).decode())
+            _write_json(run.result.bare())
         else:
             from costlab.publish import summary
 
@@ -175,9 +177,7 @@ def claims(file: Path | None, output_format: str) -> int:
     result = _result(file)
     verdicts = judging.verdicts(result)
     if output_format == "json":
-        from msgspec import json
-
-        click.echo(json.format(json.encode(verdicts), indent=1).decode())
+        _write_json(verdicts)
     else:
         judging.show(verdicts)
     differing = judging.differing(result)
@@ -198,11 +198,11 @@ def report(file: Path | None, adopt: bool) -> int:
     """
     from costlab.publish import generate, quotes, summary
 
+    result = _result(file)
     if not adopt:
-        summary.show(_result(file), whole=True)
+        summary.show(result, whole=True)
         generate.beside(file or options.newest(), options.LOCAL)
         return 0
-    _result(file)
     for path in generate.adopt(file or options.newest() or options.REFERENCE, options.LAB):
         click.echo(_near(path))
     for change in quotes.update(options.LAB, options.pages()):
@@ -220,13 +220,10 @@ def compare(one: Path, other: Path, output_format: str) -> int:
     Says what differs beyond noise.
     """
     from costlab.judge import compare as side_by_side
-    from costlab.record.result import load
 
-    compared = side_by_side.compare(load(one), load(other))
+    compared = side_by_side.compare(_result(one), _result(other))
     if output_format == "json":
-        from msgspec import json
-
-        click.echo(json.format(json.encode(compared), indent=1).decode())
+        _write_json(compared)
     else:
         side_by_side.show(compared, one.stem, other.stem)
     return BROKE_OFF if compared.differs else 0
@@ -241,10 +238,14 @@ def _result(file: Path | None) -> Result:
     return load(path)
 
 
-def _near(path: Path | None) -> str:
+def _write_json(data: object) -> None:
+    from msgspec import json
+
+    click.echo(json.format(json.encode(data), indent=1).decode())
+
+
+def _near(path: Path) -> str:
     """Return a path as short as it can be typed from here."""
-    if path is None:
-        return ""
     with contextlib.suppress(ValueError):
         return str(path.resolve().relative_to(Path.cwd()))
     return str(path)

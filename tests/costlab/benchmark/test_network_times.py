@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from costlab.record.provenance import provenance
+from costlab.record.settings import Settings
 from tests.costlab.network import lab
 from tests.costlab.network.namespaces import refusal
 from tests.notelab.faults import put_between
-from tests.shardlab.benchmark.provenance import provenance
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(2 * lab.PATIENCE)]
 ROOT = Path(__file__).parents[3]
@@ -39,7 +40,7 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def facts() -> dict[str, Any]:
-    return provenance() | {"date": datetime.now(UTC).date().isoformat()}
+    return provenance(Settings(), [], ranks=None) | {"date": datetime.now(UTC).date().isoformat()}
 
 
 @pytest.fixture(scope="module")

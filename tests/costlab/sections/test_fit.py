@@ -17,7 +17,7 @@ from costlab.record.result import Metric
 from costlab.sections.fit.fit import derive, sweeps, unseen
 from costlab.sections.fit.interval import interval
 from costlab.sections.fit.link_model import carried, delays
-from costlab.sections.fit.piecewise import leave_one_out, one_line, piecewise
+from costlab.sections.fit.piecewise import one_line, piecewise
 
 SIZES = [1 << power for power in range(10, 27)]
 DATA = Path(__file__).parents[1] / "data"
@@ -109,10 +109,6 @@ def test_an_interval_holds_the_truth_as_often_as_it_says() -> None:
         low, high = interval(curve, 0).latency
         held += low <= 4e-4 <= high
     assert 0.90 <= held / 200 <= 0.99
-
-
-def test_leaving_one_out_never_leaves_an_end_out() -> None:
-    assert len(leave_one_out(SIZES, line(1e-4, 1e-9), 2)) == len(SIZES) - 2
 
 
 def test_what_is_unseen_is_every_second_size_and_was_not_seen() -> None:

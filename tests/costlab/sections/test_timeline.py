@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,12 +16,6 @@ from costlab.sections.fully_sharded import overlap, timeline
 from costlab.sections.fully_sharded.timeline import Span
 from costlab.sections.fully_sharded.watched_axis import WatchedAxis
 from shardlab.comm import World
-
-SPANS = [
-    Span("rank 0 communication", "gather root", 0.0, 0.002),
-    Span("rank 0 compute", "embedding", 0.001, 0.004),
-    Span("rank 1 compute", "embedding", 0.0015, 0.0035),
-]
 
 
 def recorded(world: World) -> list[Span]:
@@ -120,22 +112,3 @@ def test_a_collective_lands_when_its_messages_have_come_not_when_it_is_waited_fo
     pool: Any,
 ) -> None:
     assert pool(2).run(landed) == [["all_gather"]] * 2
-
-
-def test_a_result_gives_the_spans_back() -> None:
-    again = timeline.spans(timeline.metrics(SPANS))
-    assert [span[:2] for span in again] == [span[:2] for span in SPANS]
-    assert [span[2:] for span in again] == [pytest.approx(span[2:]) for span in SPANS]
-
-
-def test_perfetto_reads_a_process_a_rank_and_a_thread_a_track(tmp_path: Path) -> None:
-    timeline.write(SPANS, tmp_path / "trace.json")
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    complete = [event for event in events if event["ph"] == "X"]
-    assert [(e["pid"], e["tid"], e["name"]) for e in complete] == [
-        (0, 1, "gather root"), (0, 0, "embedding"), (1, 0, "embedding"),
-    ]  # fmt: skip
-    assert complete[1]["ts"] == pytest.approx(1000)
-    assert complete[1]["dur"] == pytest.approx(3000)
-    named = [(e["name"], e["pid"], e["args"]["name"]) for e in events if e["ph"] == "M"]
-    assert len(named) == len(set(named)) == 5

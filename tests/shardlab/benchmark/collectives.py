@@ -44,7 +44,7 @@ def build(world: World, *, collective: str, kib: int) -> Iterator[Mapping[str, S
     }
     torch_axis = world.whole
     shared = world.axis("shared", range(n), link="shared-memory")
-    checked = World.adopt(check=True, link=world.link).whole
+    checked = World(check=True, link=world.link).whole
     for how in ("together",) if collective == "all_reduce" else ("together", "singly"):
         calls[how] = way(collective, how, x, out)
     if n > 2:
@@ -72,19 +72,16 @@ def gloo(group: object, collective: str, x: torch.Tensor, out: torch.Tensor) -> 
 
 def relayed(collective: str, x: torch.Tensor, out: torch.Tensor) -> Call:
     """By way of one rank."""
-    start = getattr(relay, f"start_{collective}")
-    options = () if collective == "all_gather" else ("sum",)
-    return lambda: start(dist.group.WORLD, x, out, *options, timedelta(minutes=1)).wait()
+    minute = timedelta(minutes=1)
+    return lambda: relay.start(collective, dist.group.WORLD, x, out, "sum", patience=minute).wait()
 
 
 def way(collective: str, how: str, x: torch.Tensor, out: torch.Tensor) -> Call:
     """One of our exchanges, whatever `CHOICES` says."""
-    start = getattr(exchange, f"start_{collective}")
-    options = () if collective == "all_gather" else ("sum",)
 
     def call() -> None:
         with patch.object(exchange, "choice", lambda *_: how):
-            start(dist.group.WORLD, x, out, *options).wait()
+            exchange.STARTS[collective](dist.group.WORLD, x, out, "sum").wait()
 
     return call
 

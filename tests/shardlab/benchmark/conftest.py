@@ -1,8 +1,10 @@
 """What `--quick` decides, and that a published number has a commit."""
 
+import subprocess
+
 import pytest
 
-from tests.shardlab.benchmark.provenance import provenance
+from tests.shardlab.benchmark.table import ROOT
 
 
 @pytest.fixture
@@ -12,6 +14,7 @@ def quick(request: pytest.FixtureRequest) -> bool:
     What is published names a commit: with another code than that, nothing is measured.
     """
     asked = bool(request.config.getoption("--quick"))
-    if not asked and not provenance()["clean"]:
+    code = ["git", "status", "--porcelain", "--", "tools", "tests", ".ci/lock"]
+    if not asked and subprocess.run(code, cwd=ROOT, capture_output=True, check=True).stdout:
         pytest.fail("tools/ or tests/ differ from the commit: commit first, or take --quick")
     return asked

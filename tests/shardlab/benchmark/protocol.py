@@ -2,7 +2,7 @@
 
 Contestants run side by side, as `costlab.contestants.rounds` says. Here is what stands around:
 
-- a launch starts fresh processes, one per rank, one thread each, over gloo;
+- a launch is the bench's own: fresh processes, one per rank, one thread each, over gloo;
 - a launch yields the median of each one's rounds, and of their ratios to a named base;
 - three launches or more show how far a ratio repeats.
 """
@@ -10,24 +10,24 @@ Contestants run side by side, as `costlab.contestants.rounds` says. Here is what
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import random
 import statistics
-import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
-import torch
-import torch.distributed as dist
 
 from costlab.contestants import rounds
 from costlab.contestants.rounds import Build, Rounds
-from costlab.record.result import Load
+from costlab.record.foreign_load import Watched
+from costlab.record.provenance import provenance
+from costlab.record.result import Load, Metric
+from costlab.record.settings import Settings
 from costlab.record.statistic import middle, paired
+from costlab.run import launch
 from shardlab.comm import World
-from tests.shardlab.benchmark.provenance import provenance
 
 
 @dataclass(frozen=True)
@@ -90,16 +90,43 @@ def compare(
     """Measure each case's contestants; `build` must be a module-level function.
 
     Raises:
-        RuntimeError: a rank failed, or the contestants' losses differ.
+        LaunchError: a rank failed, or the contestants' losses differ.
     """
     plan = plan or Plan()
     results = [Case(dict(case)) for case in cases]
-    for launch in range(plan.launches):
-        times = _launch(build, [case.settings for case in results], ranks, plan, plan.seed + launch)
-        for case, (measured, load) in zip(results, times, strict=True):
-            case.launches.append(measured)
+    measure = partial(_measure, build, [case.settings for case in results], plan)
+    for number in range(plan.launches):
+        loads: list[Load] = []
+        for case in results:
+            case.launches.append({})
+        for metric in launch.run(
+            measure, Settings(seed=plan.seed + number), ranks=ranks, timeout=600,
+            on_progress=lambda line, kept=loads: kept.extend(_load(line)),  # type: ignore[misc]
+        ):  # fmt: skip
+            place, _, name = metric.id.partition(" ")
+            results[int(place)].launches[-1][name] = metric.series[0]
+        for case, load in zip(results, loads, strict=True):
             case.load += load
     return results
+
+
+def _measure(
+    build: Build, cases: list[dict[str, Any]], plan: Plan, world: World, settings: Settings
+) -> Iterator[Metric | str]:
+    """Measure one case after another, on every rank: a metric a contestant, its rounds in it."""
+    order = random.Random(settings.seed)
+    for place, case in enumerate(cases):
+        with build(world, **case) as steps:
+            times = yield from rounds.measuring(world, steps, plan.rounds, order)
+        for name, seconds in times.items():
+            yield Metric(id=f"{place} {name}", value=0, unit="s", series=[seconds])
+        del steps
+        gc.collect()
+
+
+def _load(line: str) -> list[Load]:
+    """Return what else ran, from the line of a case that says so."""
+    return [line.load] if isinstance(line, Watched) else []
 
 
 def record(what: str, base: str, cases: list[Case], plan: Plan) -> dict[str, Any]:
@@ -108,7 +135,7 @@ def record(what: str, base: str, cases: list[Case], plan: Plan) -> dict[str, Any
         "schema": 1,
         "what": what,
         "base": base,
-        "provenance": provenance(),
+        "provenance": provenance(Settings(), [], ranks=None) | {"command": "make benchmark"},
         "plan": asdict(plan),
         "cases": [
             {
@@ -119,52 +146,3 @@ def record(what: str, base: str, cases: list[Case], plan: Plan) -> dict[str, Any
             for case in cases
         ],
     }
-
-
-def _launch(
-    build: Build, cases: list[dict[str, Any]], ranks: int, plan: Plan, seed: int
-) -> list[tuple[dict[str, list[float]], Load]]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    with tempfile.TemporaryDirectory() as folder:
-        workers = [
-            context.Process(
-                target=_work,
-                args=(theirs, f"{folder}/store", rank, ranks, build, cases, plan, seed),
-                daemon=True,
-            )
-            for rank in range(ranks)
-        ]
-        for worker in workers:
-            worker.start()
-        theirs.close()
-        try:
-            times: list[tuple[dict[str, list[float]], Load]] = ours.recv()
-            for worker in workers:
-                worker.join()
-        except EOFError:
-            raise RuntimeError("a rank failed; its traceback stands above") from None
-        finally:
-            for worker in workers:
-                worker.kill()
-    return times
-
-
-def _work(
-    pipe: Any, store: str, rank: int, ranks: int, build: Build, cases: list[dict[str, Any]],
-    plan: Plan, seed: int,
-) -> None:  # fmt: skip
-    torch.set_num_threads(1)
-    shared = dist.FileStore(store, ranks)  # type: ignore[attr-defined]
-    place = {"store": shared, "rank": rank, "size": ranks}
-    with World.join(backend="gloo", link="fast-gloo", **place, timeout=600) as world:
-        order = random.Random(seed)
-        times = []
-        for case in cases:
-            with build(world, **case) as steps:
-                times.append(rounds.measure(world, steps, plan.rounds, order))
-            del steps
-            gc.collect()
-        if rank == 0:
-            pipe.send(times)
-        world.whole.barrier()

@@ -16,8 +16,8 @@ import msgspec
 from costlab.record.foreign_load import said
 from costlab.record.result import Load
 from tests.shardlab.benchmark.protocol import Case
-from tests.shardlab.benchmark.provenance import ROOT
 
+ROOT = Path(__file__).parents[3]
 MEASURED = ROOT / "docs/measured"
 PAGES = {
     "en": ROOT / "docs/reference/kernels-speed.md",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import random
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,14 +68,18 @@ def test_under_the_table_stands_what_else_ran() -> None:
     assert table.UNWATCHED["en"] in table.render(result, LAYOUT, "en")
 
 
-def quickly(world: World) -> tuple[Any, Load]:
-    plan = protocol.Plan(seconds=0, least=2, most=2, warmup=0).rounds
-    return rounds.measure(world, {"a": lambda: None}, plan, random.Random(1))
+@contextmanager
+def idle(world: World, *, hidden: int) -> Iterator[dict[str, rounds.Step]]:
+    yield {"a": lambda: None, "b": lambda: None}
 
 
-def test_what_is_measured_comes_with_what_else_ran(pool: Any) -> None:
-    for times, load in pool(2).run(quickly):
-        assert load.rounds - load.dropped == len(times["a"]) >= 2
+def test_what_is_measured_comes_with_what_else_ran() -> None:
+    plan = protocol.Plan(launches=2, seconds=0, least=2, most=2, warmup=0)
+    cases = protocol.compare(idle, [{"hidden": 1}, {"hidden": 2}], ranks=2, plan=plan)
+    for one in cases:
+        assert [sorted(launch) for launch in one.launches] == [["a", "b"]] * 2
+        kept = sum(len(launch["a"]) for launch in one.launches)
+        assert one.load.rounds - one.load.dropped == kept >= 4
 
 
 def test_a_table_goes_between_its_markers_and_nowhere_else(tmp_path: Path) -> None:

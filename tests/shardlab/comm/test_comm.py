@@ -96,7 +96,7 @@ def test_axes_of_one_world_do_not_meet_and_are_made_once(pool) -> None:
 
 
 def disagreeing(world: World, what: str) -> str:
-    checked = World.adopt(check=True, device=world.device)
+    checked = World(check=True, device=world.device)
     axis = checked.axis("tensor", range(world.size))
     odd = world.rank == 1
     x = torch.zeros(3 if odd and what == "shape" else 2, device=world.device)
@@ -124,7 +124,7 @@ def test_ranks_that_disagree_are_told_who_brought_what(pool, what, words) -> Non
 
 
 def sent_wrong(world: World) -> str:
-    checked = World.adopt(check=True, device=world.device)
+    checked = World(check=True, device=world.device)
     axis = checked.axis("pipeline", range(2))
     first, second = torch.ones(4, device=world.device), torch.ones(3, device=world.device)
     if world.rank == 0:
@@ -188,7 +188,7 @@ def wide(world: World, link: str, length: int) -> list[list[float]]:
     found = []
     mine = 256.0 if world.rank == 0 else 1.0
     for wide_sums in (False, True):
-        again = World.adopt(device=world.device, wide_sums=wide_sums)
+        again = World(device=world.device, wide_sums=wide_sums)
         axis = again.axis("test", range(world.size), link=link)
         for dtype in (torch.bfloat16, torch.float32):
             x = torch.full((world.size * length, 2), mine, dtype=dtype, device=world.device)

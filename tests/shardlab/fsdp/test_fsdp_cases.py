@@ -410,22 +410,6 @@ def test_a_second_backward_finds_frozen_parameters_too(pool: Pool) -> None:
 
 
 @on_its_device
-def dropped(world: World) -> None:
-    module = Transformer()
-    model = FSDP(module, world.whole, units=module.blocks)
-    with model.no_sync():
-        model(*batch(world.rank, 5)).backward()
-    model.drop_gradients()
-    model(*batch(world.rank, 0)).backward()
-    expected = gradients_of(Transformer(), world.size)
-    assert furthest(gathered_gradients(model), expected) < TOLERANCE
-
-
-def test_gradients_held_without_sync_can_be_forgotten(pool: Pool) -> None:
-    pool(2).run(dropped)
-
-
-@on_its_device
 def input_only(world: World) -> None:
     """A gradient for an input alone reads every unit and reduces none."""
     block = Block(8, 2).double()
@@ -486,25 +470,21 @@ def held(world: World) -> None:
     with pytest.raises(RuntimeError, match=r"head\.weight is sharded|embedding\.weight is sharded"):
         module.head(torch.zeros(8, dtype=torch.float64))
     whole = Transformer()
-    with model.gathered(write_back=True), torch.no_grad():
+    with model.gathered(), torch.no_grad():
         assert torch.equal(module.blocks[1].up.weight, whole.blocks[1].up.weight)
         with Ledger() as ledger:
             model(*batch(world.rank, 0))
         assert not ledger.entries
-        module.blocks[1].up.weight.zero_()
-    with model.gathered(), torch.no_grad():
-        assert not module.blocks[1].up.weight.any()
-        module.blocks[1].up.bias.zero_()  # not written back
-    whole_again = gathered_parameters(model)
-    assert not whole_again["blocks.1.up.weight"].any()
-    assert torch.equal(whole_again["blocks.1.up.bias"], whole.blocks[1].up.bias)
+        module.blocks[1].up.bias.zero_()
+    again = gathered_parameters(model)
+    assert torch.equal(again["blocks.1.up.bias"], whole.blocks[1].up.bias)
 
 
-def test_gathered_holds_all_parameters_for_reading_and_writes_back_when_told(pool: Pool) -> None:
+def test_gathered_holds_all_parameters_for_reading_and_writes_none_back(pool: Pool) -> None:
     pool(2).run(held)
 
 
-# ---------------------------------------------------------------------- sizes, groups, norm
+# ---------------------------------------------------------------------- sizes, norm
 
 
 class Odd(nn.Module):
@@ -536,41 +516,6 @@ def odd(world: World) -> None:
 @pytest.mark.parametrize("size", [2, 8])
 def test_parameters_smaller_than_the_axis_are_padded_and_right(pool: Pool, size: int) -> None:
     pool(size).run(odd)
-
-
-def decay(name: str, parameter: nn.Parameter) -> bool:
-    return parameter.dim() > 1
-
-
-@on_its_device
-def groups(world: World) -> None:
-    def optimizer(decayed: list[Any], others: list[Any]) -> torch.optim.Optimizer:
-        groups = [{"params": decayed, "weight_decay": 0.5}, {"params": others}]
-        return torch.optim.AdamW(groups, lr=0.01, weight_decay=0.0)
-
-    module, whole = Transformer(), Transformer()
-    model = FSDP(module, world.whole, units=module.blocks, group=decay)
-    matrices = [f.shard_f for f in model.flats if decay("", f.leaves[0])]
-    vectors = [f.shard_f for f in model.flats if not decay("", f.leaves[0])]
-    ours = optimizer(matrices, vectors)
-    both: tuple[list[Any], list[Any]] = ([], [])
-    for name, parameter in whole.named_parameters():
-        both[not decay(name, parameter)].append(parameter)
-    theirs = optimizer(*both)
-    for step in range(5):
-        model(*batch(world.rank, step)).backward()
-        gradients_of(whole, world.size, (step,))
-        for each in (ours, theirs):
-            each.step()
-            each.zero_grad()
-    assert furthest(gathered_parameters(model), dict(whole.named_parameters())) < TOLERANCE
-    with Ledger() as ledger:
-        model(*batch(world.rank, 0)).backward()
-    assert ledger.total("reduce_scatter").count == 2 * len(model.units)  # the price of two groups
-
-
-def test_parameter_groups_cost_one_more_collective_each_and_decay_as_told(pool: Pool) -> None:
-    pool(2).run(groups)
 
 
 @on_its_device
@@ -609,8 +554,6 @@ def refusals(world: World) -> None:
     module = Transformer()
     with pytest.raises(ValueError, match="are not modules of the model"):
         FSDP(module, world.whole, units=[nn.Linear(1, 1)])
-    with pytest.raises(ValueError, match="limit=0"):
-        FSDP(module, world.whole, limit=0)
     model = FSDP(module, world.whole, units=module.blocks)
     with pytest.raises(RuntimeError, match="copy the module before it is wrapped"):
         copy.deepcopy(model)

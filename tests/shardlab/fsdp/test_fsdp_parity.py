@@ -35,8 +35,7 @@ S = ShardingStrategy
 POLICIES: list[dict[str, Any]] = [
     {"strategy": S.FULL_SHARD, "backward_prefetch": PRE, "forward_prefetch": True},
     {"strategy": S.FULL_SHARD, "backward_prefetch": POST},
-    {"strategy": S.FULL_SHARD, "backward_prefetch": None, "limit": 1},
-    {"strategy": S.FULL_SHARD, "forward_prefetch": True, "limit": 4},
+    {"strategy": S.FULL_SHARD, "backward_prefetch": None},
     {"strategy": S.SHARD_GRAD_OP, "forward_prefetch": True},
     {"strategy": S.HYBRID_SHARD, "forward_prefetch": True},
     {"strategy": S.HYBRID_SHARD_ZERO2},

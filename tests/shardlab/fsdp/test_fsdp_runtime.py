@@ -72,7 +72,7 @@ def count(world: World) -> list[str]:
     cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"strategy": S.FULL_SHARD, "forward_prefetch": True}, {}),
         ({"strategy": S.FULL_SHARD, "backward_prefetch": POST}, {}),
-        ({"strategy": S.FULL_SHARD, "backward_prefetch": None, "limit": 1}, {}),
+        ({"strategy": S.FULL_SHARD, "backward_prefetch": None}, {}),
         ({"strategy": S.SHARD_GRAD_OP}, {"reshards_after_forward": False}),
         (
             {"strategy": S.HYBRID_SHARD, "axis": shard, "replicate": replicate},
@@ -180,9 +180,6 @@ def memory(world: World) -> None:
         ({"backward_prefetch": POST}, 1, 8),
         ({"backward_prefetch": PRE}, 2, 8),
         ({"backward_prefetch": None, "forward_prefetch": True}, 2, 8),
-        ({"backward_prefetch": PRE, "forward_prefetch": True, "limit": 1}, 1, 8),
-        ({"backward_prefetch": PRE, "forward_prefetch": True, "limit": 3}, 3, 8),
-        ({"backward_prefetch": POST, "limit": 4}, 3, 8),
         ({"strategy": S.SHARD_GRAD_OP, "forward_prefetch": True}, layers, 8),
         ({"strategy": S.NO_SHARD, "mixed_precision": MixedPrecision(torch.bfloat16)}, layers, 2),
         ({"mixed_precision": MixedPrecision(torch.bfloat16)}, 2, 2),
@@ -376,7 +373,7 @@ def test_a_changed_order_costs_the_gather_made_in_vain_and_becomes_the_expected_
 @on_its_device
 def other_order(world: World, checked: bool, path: list[int]) -> str:
     """Rank 1 runs its blocks backwards: in the first forward, or where all is checked later."""
-    world = World.adopt(check=checked, device=world.device)
+    world = World(check=checked, device=world.device)
     module = Reordered()
     model = FSDP(module, world.whole, units=module.blocks)
     if checked:

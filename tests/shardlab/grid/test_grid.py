@@ -191,7 +191,7 @@ def test_the_tensor_axis_runs_over_shared_memory_beside_gloo(pool, device: str) 
 
 def left_and_joined_again(world: World) -> None:
     for _ in range(2):
-        again = World.adopt(device=world.device)
+        again = World(device=world.device)
         pair = Grid(world=again, tensor=2).tensor
         mine = torch.ones(1, device=world.device) * world.rank
         assert pair.all_reduce(mine).item() == [1, 1, 5, 5][world.rank]

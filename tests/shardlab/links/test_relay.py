@@ -29,18 +29,18 @@ def values(world: World, dtypes: list[torch.dtype], counts: list[int]) -> None:
         x = theirs[me].clone()
         for op in ["sum"] if dtype.is_complex else ["sum", "max"]:
             out = torch.empty_like(x)
-            relay.start_all_reduce(group, x, out, op, PATIENCE).wait()
+            relay.start("all_reduce", group, x, out, op, patience=PATIENCE).wait()
             assert torch.equal(out, joined(theirs, op)), f"all_reduce {op} {dtype} {count}"
             mine = cut[me].clone()
-            relay.start_reduce_scatter(group, mine, out, op, PATIENCE).wait()
+            relay.start("reduce_scatter", group, mine, out, op, patience=PATIENCE).wait()
             rows = [row.view(n, count)[me] for row in cut]
             assert torch.equal(out, joined(rows, op)), f"reduce_scatter {op} {dtype} {count}"
             assert torch.equal(mine, cut[me]), "the input was changed"
         wide = torch.empty(n * count, dtype=dtype)
-        relay.start_all_gather(group, x, wide, PATIENCE).wait()
+        relay.start("all_gather", group, x, wide, "sum", patience=PATIENCE).wait()
         assert torch.equal(wide, torch.cat(theirs)), f"all_gather {dtype} {count}"
         assert torch.equal(x, theirs[me]), "the input was changed"
-        relay.start_all_reduce(group, x, x, "sum", PATIENCE).wait()
+        relay.start("all_reduce", group, x, x, "sum", patience=PATIENCE).wait()
         assert torch.equal(x, joined(theirs, "sum")), f"in place {dtype} {count}"
 
 
@@ -58,9 +58,8 @@ def sums(world: World) -> list[Tensor]:
     for count in (7, 5_000):
         theirs = [torch.randn(count, generator=torch.Generator().manual_seed(r)) for r in range(4)]
         out = torch.empty(count)
-        relay.start_all_reduce(
-            dist.group.WORLD, theirs[world.rank], out, "sum", PATIENCE
-        ).wait()  # fmt: skip
+        mine, group = theirs[world.rank], dist.group.WORLD
+        relay.start("all_reduce", group, mine, out, "sum", patience=PATIENCE).wait()
         assert torch.equal(out, joined(theirs, "sum"))
         results.append(out)
     return results
@@ -81,8 +80,8 @@ def several(world: World) -> None:
     axis = world.whole
     exchanged = axis.start_exchange([(beside, (me + 1) % n)], [(came, (me - 1) % n)])
     works = [
-        relay.start_all_reduce(group, xs[0], outs[0], "sum", PATIENCE),
-        relay.start_reduce_scatter(group, xs[1], outs[1], "sum", PATIENCE),
+        relay.start("all_reduce", group, xs[0], outs[0], "sum", patience=PATIENCE),
+        relay.start("reduce_scatter", group, xs[1], outs[1], "sum", patience=PATIENCE),
     ]
     reduced = axis.start_all_reduce(xs[2], op="max", out=outs[2])
     for work in [*works, *works, reduced, *exchanged]:  # a second wait changes nothing
@@ -101,7 +100,7 @@ def test_relays_exchanges_and_messages_of_one_group_dont_meet(pool: Any) -> None
 def overlapping(world: World, check: bool) -> tuple[float, float]:
     """Two relays on a crowded host; the second is waited for first, or checked in between."""
     with patch.object(os, "cpu_count", lambda: 2):
-        axis = World.adopt(check=check, link="fast-gloo").axis("tensor", range(world.size))
+        axis = World(check=check, link="fast-gloo").axis("tensor", range(world.size))
     x = torch.arange(8.0) + world.rank
     first = axis.start_all_reduce(x, prompt=True)
     second = axis.start_all_reduce(10 * x, prompt=True)
@@ -129,7 +128,7 @@ def started(world: World, cores: int, prompt: bool) -> list[str]:
 
     real = FastGlooLink.way
     with patch.object(os, "cpu_count", lambda: cores), patch.object(FastGlooLink, "way", noted):
-        axis = World.adopt(link="fast-gloo").axis("tensor", range(world.size))
+        axis = World(link="fast-gloo").axis("tensor", range(world.size))
         for x in (torch.ones(1024), torch.ones(2 << 20)):
             for kind in kinds:
                 getattr(axis, f"start_{kind}")(x, prompt=prompt).wait()
@@ -166,7 +165,7 @@ def blocking(world: World) -> list[str]:
         return ways[-1]
 
     with patch.object(os, "cpu_count", lambda: 2), patch.object(FastGlooLink, "way", noted):
-        axis = World.adopt(link="fast-gloo").axis("tensor", range(world.size))
+        axis = World(link="fast-gloo").axis("tensor", range(world.size))
         for kind in ("all_reduce", "all_gather", "reduce_scatter"):
             getattr(axis, kind)(torch.ones(8))
     return ways
@@ -178,7 +177,7 @@ def test_blocking_collectives_are_waited_for_at_once(pool: Any) -> None:
 
 def counted(world: World) -> list[tuple[str, int]]:
     with patch.object(os, "cpu_count", lambda: 1):
-        axis = World.adopt(link="fast-gloo").axis("tensor", range(world.size))
+        axis = World(link="fast-gloo").axis("tensor", range(world.size))
     with Ledger() as ledger:
         axis.all_reduce(torch.ones(4))
         axis.all_gather(torch.ones(4))

@@ -208,7 +208,7 @@ def otherwise(world: World) -> Differences:
     """The same step over shared memory, with messages checked, with exchanges taken apart."""
     schedule = interleaved(world.size, 4, 2)
     apart = [[part for action in actions for part in parts(action)] for actions in schedule]
-    checked = World.adopt(check=True)
+    checked = World(check=True)
     ranks = range(world.size)
     found: Differences = {}
     expected: dict[str, Tensor] = {}

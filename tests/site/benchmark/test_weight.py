@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.shardlab.benchmark.provenance import provenance
+from costlab.record.provenance import provenance
+from costlab.record.settings import Settings
 from tests.site.live_server import copied, live, seconds_to_page
 from tests.site.pages.test_every_page import Place, places
 from tests.site.reader import Reader
@@ -112,7 +113,10 @@ def test_build_reload_and_weight(browser: Any, served: str, tmp_path: Path) -> N
     with live(book) as address:
         saves = [seconds_to_page(book, address, f"Saved {number}.") for number in range(ROUNDS)]
     weights = {kind: (place, *weighed(browser, served, place)) for kind, place in chosen().items()}
-    facts = provenance() | {"rounds": ROUNDS, "date": datetime.now(UTC).date().isoformat()}
+    facts = provenance(Settings(), [], ranks=None) | {
+        "rounds": ROUNDS,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
     for suffix, words in WORDS.items():
         lines = [words["head"], "|---|--:|"]
         lines.append(f"| {words['build'].format(pages=len(places()))} | {spread(builds)} |")

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 import torch
 
-from costlab.record.foreign_load import Watch, Watched
-from costlab.record.result import Load
+from costlab.record.foreign_load import Watch
 from shardlab.comm import World
 
 # One training step; returns its loss, or None on a rank that takes no part.
@@ -50,29 +49,17 @@ class Rounds:
     tolerance: float = 1e-4
 
 
-def measure(
-    world: World, steps: Mapping[str, Step], rounds: Rounds, order: random.Random
-) -> tuple[dict[str, list[float]], Load]:
-    """Seconds of each step, the slowest rank's, by contestant, round by round; and what else ran.
+def measuring(
+    world: World, steps: Mapping[str, Step], rounds: Rounds, order: random.Random, where: str = ""
+) -> Generator[str, None, dict[str, list[float]]]:
+    """Say after each round how far it is, and `where`; at last what else ran (`Watched`).
+
+    Returns:
+        seconds of each step, the slowest rank's, by contestant, round by round.
 
     Raises:
         RuntimeError: the contestants' first losses differ.
     """
-    under_way, load = measuring(world, steps, rounds, order), Load()
-    while True:
-        try:
-            line = next(under_way)
-        except StopIteration as end:
-            times: dict[str, list[float]] = end.value
-            return times, load
-        if isinstance(line, Watched):
-            load += line.load
-
-
-def measuring(
-    world: World, steps: Mapping[str, Step], rounds: Rounds, order: random.Random, where: str = ""
-) -> Generator[str, None, dict[str, list[float]]]:
-    """`measure`, that says after each round how far it is, and `where`."""
     agree({name: step() for name, step in steps.items()}, rounds.tolerance)
     yield f"{where}warmed up once"
     for _ in range(rounds.warmup):

@@ -63,7 +63,7 @@ def main(device: str, *ways: str) -> None:
     """Compare; rank 0 prints one JSON object."""
     torch.set_num_threads(1)
     backend = "gloo" if device == "cpu" else None
-    with World.join(backend=backend, share_gpus=True, watch=True) as world:
+    with World.join(backend=backend, share_gpus=True) as world:
         plain, expected = step(world, ())
         loss, found = step(world, ways)
         scale = max(float(g.abs().max()) for g in expected)

@@ -109,7 +109,7 @@ def main(device: str, what: str = "") -> None:
     """Check every operation; or lose the last rank in the middle of an all-reduce."""
     torch.set_num_threads(1)
     backend = "gloo" if device == "cpu" else None
-    with World.join(backend=backend, timeout=20.0, share_gpus=True, watch=True) as world:
+    with World.join(backend=backend, timeout=20.0, share_gpus=True) as world:
         axis = world.axis("smoke", range(world.size))
         said(f"join: {world.backend} on {world.device.type}", device == world.device.type, "")
         if what == "lose":

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
+import click
 import msgspec
 
 from costlab.record.names import FIELDS, parse
@@ -28,7 +29,7 @@ CONDITION = ("Holds only if", "Solo vale si")
 _INDEX = re.compile(r"\$\.claim\[(\d+)\]\.?(.*)")
 
 
-class ClaimsError(Exception):
+class ClaimsError(click.ClickException):
     """A claims file that can't be used, in one line: which claim, what was expected and found."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+import click
 import msgspec
 
 from costlab.record import whole_file
@@ -18,7 +19,7 @@ SCHEMA = 4  # a part of a whole has a unit of its own, "share"
 How = Literal["measured", "counted", "modelled", "derived"]
 
 
-class ResultError(Exception):
+class ResultError(click.ClickException):
     """A results file that can't be read or written; says which, why, and what to do."""
 
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.run.rank import Place, work
@@ -33,7 +35,7 @@ WORDS = 1.0  # seconds for the other ranks' words, once one has said that it wai
 TIMEOUT = 60.0
 
 
-class LaunchError(Exception):
+class LaunchError(click.ClickException):
     """A launch that broke off, in one line that names the rank and the cause."""
 
 

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from shardlab.comm import World
 
 
-class RunInterruptedError(Exception):
+class RunInterruptedError(click.ClickException):
     """The run was ended from outside; says where what it measured is."""
+
+    exit_code = 130
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import click
+
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 
@@ -25,8 +27,10 @@ MODULES = {
 }
 
 
-class SectionError(Exception):
+class SectionError(click.ClickException):
     """A section that isn't there, or can't run as asked; says why and what to do."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True)

@@ -24,24 +24,15 @@ class SilentAxis(Axis):
         super().__init__(None, "silent", tuple(range(size)), "torch")
         self.rank = rank
 
-    def start_all_reduce(
-        self, x: Tensor, *, op: str = "sum", out: Tensor | None = None, prompt: bool = False
-    ) -> Pending:
-        """Hand `x` back."""
-        return Pending(x.clone() if out is None else out.copy_(x))
-
-    def start_all_gather(
-        self, x: Tensor, *, out: Tensor | None = None, prompt: bool = False
-    ) -> Pending:
-        """Fill the whole with `x`."""
-        if out is None:
-            out = x.new_empty((self.size * x.shape[0], *x.shape[1:]))
-        out.view(self.size, *x.shape).copy_(x)
+    def _start(
+        self, kind: str, x: Tensor, out: Tensor | None, op: str = "sum", *,
+        source: int = 0, prompt: bool = False,
+    ) -> Pending:  # fmt: skip
+        out = x.new_empty(self._shape(kind, x)) if out is None else out
+        if kind == "all_gather":
+            out.view(self.size, *x.shape).copy_(x)
+        elif kind == "reduce_scatter":
+            out.copy_(x.view(self.size, -1)[self.rank].view(out.shape))
+        else:
+            out.copy_(x)
         return Pending(out)
-
-    def start_reduce_scatter(
-        self, x: Tensor, *, op: str = "sum", out: Tensor | None = None, prompt: bool = False
-    ) -> Pending:
-        """Hand this rank's rows of `x` back."""
-        mine = x.view(self.size, x.shape[0] // self.size, *x.shape[1:])[self.rank]
-        return Pending(mine.clone() if out is None else out.copy_(mine))

@@ -18,8 +18,6 @@ from shardlab.comm import observed
 from shardlab.comm.pending import CollectiveError, Pending
 from shardlab.comm.point_to_point import PointToPoint, Ranks
 
-_OPS = ("sum", "mean", "max")
-
 
 class Axis(PointToPoint):
     """A group of ranks with this rank's place in it.
@@ -67,23 +65,23 @@ class Axis(PointToPoint):
 
     def all_reduce(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Tensor:
         """Return the sum (max, mean) of every rank's `x`, the same bits on each."""
-        return self.start_all_reduce(x, op=op, out=out, prompt=True).wait()
+        return self._start("all_reduce", x, out, op, prompt=True).wait()
 
     def all_gather(self, x: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Return every rank's `x` [k, …] one after another [n·k, …]."""
-        return self.start_all_gather(x, out=out, prompt=True).wait()
+        return self._start("all_gather", x, out, prompt=True).wait()
 
     def reduce_scatter(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Tensor:
         """Return this rank's piece [k, …] of the sum (max, mean) of every rank's `x` [n·k, …]."""
-        return self.start_reduce_scatter(x, op=op, out=out, prompt=True).wait()
+        return self._start("reduce_scatter", x, out, op, prompt=True).wait()
 
     def all_to_all(self, x: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Send piece j of `x` [n·k, …] to rank j; return the pieces that came, in rank order."""
-        return self.start_all_to_all(x, out=out).wait()
+        return self._start("all_to_all", x, out).wait()
 
     def broadcast(self, x: Tensor, *, source: int = 0, out: Tensor | None = None) -> Tensor:
         """Return the `x` of rank `source` of this axis (the others' gives shape and dtype)."""
-        return self.start_broadcast(x, source=source, out=out).wait()
+        return self._start("broadcast", x, out, source=source).wait()
 
     def barrier(self) -> None:
         """Return when every rank of the axis has come here."""
@@ -108,20 +106,13 @@ class Axis(PointToPoint):
             prompt: whether `wait` follows before anything that another rank may be waiting for:
                 a link may then leave work to `wait`. The same on every rank.
         """
-        if self.size == 1:
-            return _already(x, out)
-        source = x.contiguous()
-        out = _fitting(out, x, x.shape)
-        return self._start("all_reduce", (source, out, _known(op)), x, op, prompt=prompt)
+        return self._start("all_reduce", x, out, op, prompt=prompt)
 
     def start_all_gather(
         self, x: Tensor, *, out: Tensor | None = None, prompt: bool = False
     ) -> Pending:
         """Start `all_gather`; `prompt` as in `start_all_reduce`."""
-        if self.size == 1:
-            return _already(x, out)
-        out = _fitting(out, x, (self.size * x.shape[0], *x.shape[1:]))
-        return self._start("all_gather", (x.contiguous(), out), x, prompt=prompt)
+        return self._start("all_gather", x, out, prompt=prompt)
 
     def start_reduce_scatter(
         self, x: Tensor, *, op: str = "sum", out: Tensor | None = None, prompt: bool = False
@@ -131,11 +122,7 @@ class Axis(PointToPoint):
         Raises:
             ValueError: the axis does not divide dim 0.
         """
-        if self.size == 1:
-            return _already(x, out)
-        out = _fitting(out, x, (self._piece("reduce_scatter", x), *x.shape[1:]))
-        args = (x.contiguous(), out, _known(op))
-        return self._start("reduce_scatter", args, x, op, prompt=prompt)
+        return self._start("reduce_scatter", x, out, op, prompt=prompt)
 
     def start_all_to_all(self, x: Tensor, *, out: Tensor | None = None) -> Pending:
         """Start `all_to_all`.
@@ -143,45 +130,56 @@ class Axis(PointToPoint):
         Raises:
             ValueError: the axis does not divide dim 0.
         """
-        if self.size == 1:
-            return _already(x, out)
-        self._piece("all_to_all", x)
-        out = _fitting(out, x, x.shape)
-        return self._start("all_to_all", (x.contiguous(), out), x)
+        return self._start("all_to_all", x, out)
 
     def start_broadcast(self, x: Tensor, *, source: int = 0, out: Tensor | None = None) -> Pending:
         """Start `broadcast`; with `out=x` (contiguous) it works in place."""
-        if not 0 <= source < self.size:
-            raise ValueError(f"broadcast from rank {source} of {self._place}: it has no such rank")
-        if self.size == 1:
-            return _already(x, out)
-        out = _fitting(out, x, x.shape)
-        if out is not x and self.rank == source:
-            out.copy_(x)
-        return self._start("broadcast", (out, source), x, str(source))
+        return self._start("broadcast", x, out, source=source)
 
     def _start(
-        self, kind: str, args: tuple[Any, ...], x: Tensor, op: str = "sum", *,
-        prompt: bool | None = None,
+        self, kind: str, x: Tensor, out: Tensor | None, op: str = "sum", *,
+        source: int = 0, prompt: bool = False,
     ) -> Pending:  # fmt: skip
-        """Check and start one collective; the result is its second tensor, or its only."""
-        narrow = None
-        if self._wide and len(args) == 3 and op != "max" and _is_half(x):
-            source, narrow, _ = args
-            args = (source.float(), torch.empty_like(narrow, dtype=torch.float32), op)
-        result = args[0] if kind == "broadcast" else args[1]
-        start = getattr(self._link, f"start_{kind}")
+        """Check and start one collective of `x`, into `out` or a new tensor."""
+        if not 0 <= source < self.size:
+            raise ValueError(f"{kind} from rank {source} of {self._place}: it has no such rank")
+        if self.size == 1:
+            return Pending(x if out is None or out is x else out.copy_(x))
+        if op not in ("sum", "mean", "max"):
+            raise ValueError(f"op {op!r} is not known; choose sum, mean or max")
+        result, mine, narrow = _fitting(out, x, self._shape(kind, x)), x.contiguous(), None
+        if self._wide and "reduce" in kind and op != "max" and _is_half(x):
+            mine, narrow = mine.float(), result
+            result = torch.empty_like(narrow, dtype=torch.float32)
+        args: tuple[Any, ...] = (mine, result)
+        if kind == "broadcast":
+            args, op = (result, source), str(source)
+            if result is not x and self.rank == source:
+                result.copy_(x)
+        elif kind != "all_to_all":
+            args += (op, prompt) if "reduce" in kind else (prompt,)
         try:
             if self._agreement:
                 self._agreement.demand(self, kind, x, op)
             with observed.along(self.name):
-                work = start(*args) if prompt is None else start(*args, prompt)
+                work = getattr(self._link, f"start_{kind}")(*args)
             self._look_after([work], kind)
         except RuntimeError as error:
             self._explain(kind, error)
             raise
         divide = self.size if op == "mean" else 1
-        return Pending(result, work, kind, self._explain, divide, narrow=narrow)
+        return Pending(result, work, kind, self._explain, divide, narrow)
+
+    def _shape(self, kind: str, x: Tensor) -> Sequence[int]:
+        """Return the shape of what a collective of `x` results in."""
+        if kind == "all_gather":
+            return (self.size * x.shape[0], *x.shape[1:])
+        if kind in ("reduce_scatter", "all_to_all") and (x.dim() == 0 or x.shape[0] % self.size):
+            raise ValueError(
+                f"{kind} on {self._place} cuts dim 0 into {self.size} equal pieces; "
+                f"the tensor has shape {tuple(x.shape)}"
+            )
+        return (x.shape[0] // self.size, *x.shape[1:]) if kind == "reduce_scatter" else x.shape
 
     # ------------------------------------------------------------------ what must hold
 
@@ -206,14 +204,6 @@ class Axis(PointToPoint):
                 f"the same: ranks {others} not what this one does, {said}"
             )
 
-    def _piece(self, kind: str, x: Tensor) -> int:
-        if x.dim() == 0 or x.shape[0] % self.size:
-            raise ValueError(
-                f"{kind} on {self._place} cuts dim 0 into {self.size} equal pieces; "
-                f"the tensor has shape {tuple(x.shape)}"
-            )
-        return int(x.shape[0]) // self.size
-
     def gather_small(self, x: Tensor, out: Tensor) -> None:
         """All-gather a few CPU numbers, unchecked and uncounted: what the check itself runs on."""
         if self._world is None or self._world.backend == "fake":  # the others are not there
@@ -225,21 +215,8 @@ class Axis(PointToPoint):
             out.copy_(there)
 
 
-def _already(x: Tensor, out: Tensor | None) -> Pending:
-    """On an axis of one rank the result is the input."""
-    if out is None or out is x:
-        return Pending(x)
-    return Pending(out.copy_(x))
-
-
 def _is_half(x: Tensor) -> bool:
     return x.is_floating_point() and x.itemsize < 4
-
-
-def _known(op: str) -> str:
-    if op not in _OPS:
-        raise ValueError(f"op {op!r} is not known; choose sum, mean or max")
-    return op
 
 
 def _fitting(out: Tensor | None, x: Tensor, shape: Sequence[int]) -> Tensor:

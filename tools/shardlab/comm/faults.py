@@ -8,9 +8,6 @@ doing; of one that wrote nothing by the end of a short grace period, its process
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
-import threading
 import time
 from collections.abc import Iterable
 from typing import Protocol
@@ -47,7 +44,6 @@ class Witness:
         self._size = size
         self._grace = grace
         self._posted = False
-        self._left = threading.Event()
         self._card = Card.own()
         store.set(f"place/{rank}", self._card.write())
 
@@ -63,7 +59,6 @@ class Witness:
         self._posted = True
         with contextlib.suppress(RuntimeError):  # the store may have died with its host
             self._store.set(f"fault/{self._rank}", what)
-            self._store.set("fault/any", str(self._rank))
 
     def explain(self, doing: str, members: Iterable[int], error: BaseException) -> CollectiveError:
         """Return the error to raise in place of `error`, which the backend gave for `doing`.
@@ -127,40 +122,6 @@ class Witness:
     def _may_write(self, rank: int) -> bool:
         card = self._card_of(rank)
         return not (card and card.same_host(self._card) and state_of(card.pid) != "alive")
-
-    def watch(self, *, every: float, patience: float) -> None:
-        """Start a thread that ends this process if another rank failed and this one never notices.
-
-        A rank that hangs outside any collective cannot learn of a failure by itself. `patience`
-        seconds after the first word in the store the thread says so and ends the process.
-        """
-        thread = threading.Thread(
-            target=self._watch, args=(every, patience), name="shardlab-watch", daemon=True
-        )
-        thread.start()
-
-    def _watch(self, every: float, patience: float) -> None:
-        while not self._left.wait(every):
-            try:
-                if not self._store.check(["fault/any"]):
-                    continue
-                first = int(self._store.get("fault/any"))
-                word = self._store.get(f"fault/{first}").decode()
-            except RuntimeError:
-                first, word = -1, "that holds the store is gone"
-            if self._left.wait(patience):
-                return
-            who = f"rank {first}" if first >= 0 else "the process"
-            print(
-                f"rank {self._rank}: ended because {who} {word}, and this rank hangs",
-                file=sys.stderr,
-                flush=True,
-            )
-            os._exit(1)
-
-    def leave(self) -> None:
-        """Stop watching: the run is over."""
-        self._left.set()
 
 
 def _is_cause(word: str) -> bool:

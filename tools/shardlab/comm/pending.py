@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch.distributed as dist
@@ -34,6 +35,7 @@ class Work(Protocol):
         """Block until done."""
 
 
+@dataclass(eq=False, slots=True)
 class Pending:
     """A collective under way; keeps its buffers alive until `wait`.
 
@@ -46,24 +48,12 @@ class Pending:
         narrow: what the result is rounded into at last, if not itself.
     """
 
-    __slots__ = ("_divide", "_doing", "_explain", "_narrow", "_result", "_work")
-
-    def __init__(
-        self,
-        result: Tensor,
-        work: Work | None = None,
-        doing: str = "",
-        explain: Explain | None = None,
-        divide: int = 1,
-        *,
-        narrow: Tensor | None = None,
-    ) -> None:
-        self._result = result
-        self._work = work
-        self._doing = doing
-        self._explain = explain
-        self._divide = divide
-        self._narrow = narrow
+    _result: Tensor
+    _work: Work | None = None
+    _doing: str = ""
+    _explain: Explain | None = None
+    _divide: int = 1
+    _narrow: Tensor | None = None
 
     def wait(self) -> Tensor:
         """Block until the result is there (on CUDA: until the stream will have it); idempotent.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -142,13 +142,12 @@ class PointToPoint:
             )
 
 
-class _Announced:
+class _Announced(NamedTuple):
     """A message whose two ends are compared before it is waited for."""
 
-    def __init__(self, said: Work, work: Work) -> None:
-        self._said = said
-        self._work = work
+    said: Work
+    work: Work
 
     def wait(self) -> None:
-        self._said.wait()
-        self._work.wait()
+        self.said.wait()
+        self.work.wait()

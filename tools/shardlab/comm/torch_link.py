@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.distributed as dist
@@ -103,12 +103,11 @@ class TorchLink:
         self.group = None
 
 
-class _Timed:
+class _Timed(NamedTuple):
     """A work with a limit to its wait."""
 
-    def __init__(self, work: Any, timeout: timedelta) -> None:
-        self._work = work
-        self._timeout = timeout
+    work: Any
+    timeout: timedelta
 
     def wait(self) -> None:
-        self._work.wait(self._timeout)
+        self.work.wait(self.timeout)

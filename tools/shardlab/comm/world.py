@@ -23,66 +23,67 @@ from shardlab.comm.groups import (
     limit,
     own_gpu,
     rendezvous,
-)
+)  # fmt: skip
 from shardlab.comm.torch_link import TorchLink
 
 
 class World:
     """This process's place among all ranks; hands out axes and owns their process groups.
 
-    Use `World.join()` in a program that torchrun launched, `World.adopt()` where somebody else has
-    called `init_process_group` already. As a context manager it leaves the group at the end, and
-    tells the other ranks why if an exception ends it.
+    `World.join()` joins the ranks that torchrun launched; `World()` is for where somebody else has
+    called `init_process_group`, and will destroy the group. As a context manager a world leaves at
+    the end, and tells the other ranks why if an exception ends it.
+
+    Args:
+        device: where this rank's tensors live; by default its own GPU under nccl, else the CPU.
+        timeout: seconds until a rank that waits in a collective has given up and said why.
+        check: refuse tensors whose shape or dtype differs between ranks before they meet the
+            backend, at the price of one small exchange a collective.
+        wide_sums: add bf16 and fp16 in fp32 and round once, at the price of twice the bytes. A
+            backend adds rank by rank and rounds each time; 256 + 1 is 256 in bf16.
+        link: what carries an axis that doesn't say: "torch", or a folder of shardlab/links.
 
     Attributes:
         rank: this rank, of `size`.
-        device: where this rank's tensors live.
         backend: "gloo", "nccl" or "fake".
-        timeout: seconds until a rank that waits in a collective has given up and said why.
         patience: seconds that a collective may take, so that it can be explained within `timeout`.
         late: names the ranks that a collective on GPUs waits for in vain; None on the CPU.
         agreement: compares tensors between ranks before they meet the backend; None: nobody does.
-        wide_sums: whether half-precision tensors are added in fp32.
-        link: what carries an axis that doesn't say.
     """
 
     def __init__(
         self,
         *,
-        rank: int,
-        size: int,
-        device: torch.device,
-        backend: str,
-        timeout: float,
-        check: bool,
-        wide_sums: bool,
-        link: str,
-        store: Any,
-        owner: bool,
+        device: torch.device | None = None,
+        timeout: float = 60.0,
+        check: bool = False,
+        wide_sums: bool = False,
+        link: str = "torch",
     ) -> None:
-        self.rank = rank
-        self.size = size
-        self.device = device
-        self.backend = backend
-        self.timeout = timeout
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.backend = str(dist.get_backend())
+        own = "cuda" if self.backend == "nccl" else "cpu"
+        self.device = device or torch.empty(0, device=own).device
         self.wide_sums = wide_sums
         self.link = link
-        if backend == "fake":  # its store keeps nothing
-            store = dist.HashStore()  # type: ignore[attr-defined]
+        # The fake backend's store keeps nothing.
+        fake = self.backend == "fake"
+        store = dist.HashStore() if fake else dist.distributed_c10d._get_default_store()  # type: ignore[attr-defined]
         # Each rank's nth world on a store meets the other ranks' nth, and no keys of earlier ones.
-        number = store.add(f"shardlab/worlds/{rank}", 1)
+        number = store.add(f"shardlab/worlds/{self.rank}", 1)
         self._store = dist.PrefixStore(f"shardlab/{number}", store)  # type: ignore[attr-defined]
-        self._owner = owner
+        self._owner = False
         self._links: dict[str, dict[tuple[int, ...], Any]] = {}
         self._axes: dict[tuple[str, tuple[int, ...], str], Axis] = {}
         self.patience = timeout - grace(timeout)
-        self._groups = Groups(rank, size, backend, limit(backend, timeout))
-        self.witness = Witness(self._store, rank, size, grace=grace(timeout))
+        most = limit(self.backend, timeout)
+        self._groups = Groups(self.rank, self.size, self.backend, most)
+        self.witness = Witness(self._store, self.rank, self.size, grace=grace(timeout))
         self.late: Any = None
-        if backend == "nccl":
+        if self.backend == "nccl":
             self.late = import_module("shardlab.comm.late").Late(self.witness, self.patience)
         self.agreement: Any = None
-        if check and backend != "fake":  # there the others never say a word
+        if check and not fake:  # there the others never say a word
             proof = import_module("shardlab.proofs.agreement")
             self.agreement = proof.Agreement(self._store, self.patience)
 
@@ -93,30 +94,21 @@ class World:
         backend: str | None = None,
         device: torch.device | None = None,
         timeout: float = 60.0,
-        check: bool = False,
-        wide_sums: bool = False,
-        link: str = "torch",
         store: Any = None,
         rank: int | None = None,
         size: int | None = None,
         share_gpus: bool = False,
-        watch: bool = False,
+        **settings: Any,
     ) -> World:
         """Join the ranks that torchrun launched (or those that share `store`).
 
         Args:
             backend: "nccl" where every rank has a GPU of its own, else "gloo" (said in a warning
                 where there are GPUs), unless given.
-            device: this rank's device; by default its own GPU under nccl, the CPU under gloo.
-            timeout: seconds until a rank that waits in a collective has given up and said why.
-            check: refuse tensors whose shape or dtype differs between ranks before they meet the
-                backend, at the price of one small exchange a collective.
-            wide_sums: add bf16 and fp16 in fp32 and round once, at the price of twice the bytes. A
-                backend adds rank by rank and rounds each time; 256 + 1 is 256 in bf16.
-            link: what carries an axis that doesn't say: "torch", or a folder of shardlab/links.
+            device, timeout: as for a world.
             store: a torch.distributed store; with `rank` and `size`.
             share_gpus: let ranks that have too few GPUs share them, over gloo, by way of the host.
-            watch: end this process when another rank failed and this one hangs outside collectives.
+            settings: further arguments of a world.
 
         Raises:
             RuntimeError: not launched by torchrun and no store given.
@@ -129,9 +121,9 @@ class World:
             device = device or agreed
             if remark and rank == 0:
                 warnings.warn(remark, stacklevel=2)
-        if device is None:
-            device = torch.device("cuda", own_gpu(rank)[0]) if backend == "nccl" else _CPU
-        if device.type == "cuda":
+        if device is None and backend == "nccl":
+            device = torch.device("cuda", own_gpu(rank)[0])
+        if device is not None and device.type == "cuda":
             torch.cuda.set_device(device)
         dist.init_process_group(
             backend,
@@ -142,46 +134,11 @@ class World:
             # No device_id: a bound device makes NCCL split subgroups off the whole world, which
             # every rank must join, and ours are made by their members alone.
         )
-        world = cls(
-            rank=rank,
-            size=size,
-            device=device,
-            backend=backend,
-            timeout=timeout,
-            check=check,
-            wide_sums=wide_sums,
-            link=link,
-            store=store,
-            owner=True,
-        )
+        world = cls(device=device, timeout=timeout, **settings)
+        world._owner = True
         most = timedelta(seconds=limit(backend, timeout))
         dist.group.WORLD.set_timeout(most)  # type: ignore[union-attr]
-        if watch:
-            world.witness.watch(every=1.0, patience=timeout)
         return world
-
-    @classmethod
-    def adopt(
-        cls, *, device: torch.device | None = None, timeout: float = 60.0, check: bool = False,
-        wide_sums: bool = False, link: str = "torch",
-    ) -> World:  # fmt: skip
-        """Wrap the default process group, which the caller made and will destroy."""
-        backend = dist.get_backend()
-        if device is None:
-            on_gpu = backend == "nccl"
-            device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else _CPU
-        return cls(
-            rank=dist.get_rank(),
-            size=dist.get_world_size(),
-            device=device,
-            backend=backend,
-            timeout=timeout,
-            check=check,
-            wide_sums=wide_sums,
-            link=link,
-            store=dist.distributed_c10d._get_default_store(),
-            owner=False,
-        )
 
     @property
     def whole(self) -> Axis:
@@ -238,7 +195,6 @@ class World:
 
     def close(self) -> None:
         """Leave: unmap shared memory, destroy the process groups that this world made."""
-        self.witness.leave()
         if self.late:
             self.late.close()
         for links in self._links.values():
@@ -259,6 +215,3 @@ class World:
             text = str(error).splitlines()[0] if str(error) else ""
             self.witness.post(f"raised {kind.__name__}: {text}")
         self.close()
-
-
-_CPU = torch.device("cpu")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import InitVar, dataclass
 
 from shardlab.fsdp.flat.gradient import FlatGradient
 from shardlab.fsdp.gathers import Gathers
@@ -12,6 +13,7 @@ from shardlab.fsdp.policies import BackwardPrefetch
 from shardlab.fsdp.unit import Unit
 
 
+@dataclass(eq=False, kw_only=True)
 class BackwardPass:
     """The state of one backward through the model, from its first gradient to its end.
 
@@ -25,29 +27,22 @@ class BackwardPass:
         keeps: whether units stay full for another forward.
     """
 
-    def __init__(
-        self,
-        units: Sequence[Unit],
-        left: Iterable[Unit],
-        watched: Iterable[Unit],
-        *,
-        gathers: Gathers,
-        prefetch: BackwardPrefetch | None,
-        sync: bool,
-        keeps: bool,
-    ) -> None:
-        self._units = units
-        self._gathers = gathers
-        self._prefetch = prefetch
-        self._sync = sync
-        self._keeps = keeps
+    units: Sequence[Unit]
+    left: InitVar[Iterable[Unit]]
+    watched: InitVar[Iterable[Unit]]
+    gathers: Gathers
+    prefetch: BackwardPrefetch | None
+    sync: bool
+    keeps: bool
+
+    def __post_init__(self, left: Iterable[Unit], watched: Iterable[Unit]) -> None:
         self._begun: set[Unit] = set()
         self._reducing: list[FlatGradient] = []
         # Backward meets a unit that ran twice where its last run is undone.
         self._order = list(dict.fromkeys(reversed(list(left))))
         inputs = Counter(watched)
-        self._missing = {unit: len(unit.gradients) for unit in units}
-        for unit in units:
+        self._missing = {unit: len(unit.gradients) for unit in self.units}
+        for unit in self.units:
             if unit.holds_frozen:  # with no input to watch, only the end of backward is safe
                 self._missing[unit] += max(inputs[unit], 1)
 
@@ -67,14 +62,14 @@ class BackwardPass:
                 "backward, or run forward again"
             )
         ahead: Iterable[Unit] = ()
-        if self._prefetch is BackwardPrefetch.BACKWARD_PRE:
+        if self.prefetch is BackwardPrefetch.BACKWARD_PRE:
             ahead = self._next(unit)
-        self._gathers.fill(unit, ahead)
+        self.gathers.fill(unit, ahead)
 
     def complete(self, unit: Unit, gradient: FlatGradient) -> None:
         """Every leaf of one of `unit`'s flat parameters has its gradient."""
         self.arrived(unit)
-        if self._sync:
+        if self.sync:
             self._reduce(gradient)
 
     def arrived(self, unit: Unit) -> None:
@@ -82,28 +77,28 @@ class BackwardPass:
         self._missing[unit] -= 1
         if self._missing[unit] == 0:
             self._release(unit)
-            if self._prefetch is BackwardPrefetch.BACKWARD_POST:
-                self._gathers.fetch(self._next(unit))
+            if self.prefetch is BackwardPrefetch.BACKWARD_POST:
+                self.gathers.fetch(self._next(unit))
 
     def end(self) -> None:
         """Reduce or hold what is left over, wait for all of it, let every unit go."""
-        for unit in self._units:
+        for unit in self.units:
             for gradient in unit.gradients:
-                if self._sync and gradient.state in (GradientState.FILLING, GradientState.HELD):
+                if self.sync and gradient.state in (GradientState.FILLING, GradientState.HELD):
                     self._reduce(gradient)
                 elif gradient.state is GradientState.FILLING:
                     gradient.hold()
         for gradient in self._reducing:
             if gradient.state is GradientState.REDUCING:
                 gradient.deposit()
-        for unit in self._units:
+        for unit in self.units:
             self._release(unit)
 
     def _next(self, unit: Unit) -> list[Unit]:
         if unit not in self._order:
             return []
         rest = self._order[self._order.index(unit) + 1 :]
-        return [other for other in rest if other not in self._begun][: self._gathers.depth]
+        return [other for other in rest if other not in self._begun][:1]
 
     def _reduce(self, gradient: FlatGradient) -> None:
         # Wait for the one before, so that two gradients over the whole axis exist at most.
@@ -113,5 +108,5 @@ class BackwardPass:
         self._reducing.append(gradient)
 
     def _release(self, unit: Unit) -> None:
-        if not self._keeps:
-            self._gathers.release(unit)
+        if not self.keeps:
+            self.gathers.release(unit)

@@ -49,12 +49,11 @@ class ExecutionOrder:
         self._seen.append(unit)
         return self._follows
 
-    def following(self, depth: int) -> Sequence[Unit]:
-        """Return the next `depth` units, as far as anything is expected."""
+    def following(self) -> Sequence[Unit]:
+        """Return the next unit, if anything is expected."""
         if not self._follows or self.expected is None:
             return ()
-        at = len(self._seen)
-        return self.expected[at : at + depth]
+        return self.expected[len(self._seen) :][:1]
 
     def end(self, axes: Iterable[Axis] = ()) -> None:
         """A training forward of the whole model is over: it is what the next should look like.

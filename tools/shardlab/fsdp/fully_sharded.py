@@ -10,8 +10,8 @@ time; what persists is 1/n of everything. `life_cycle.py` has the states, `runti
 
 What the flat shards cost: an optimizer sees a unit's parameters as one vector. All that works
 element by element (SGD, Adam, AdamW, RMSprop, Adagrad …) is exact and fast, one tensor instead of
-dozens; groups cost one collective each (`group`); what looks at a parameter's shape or norm (LAMB,
-Adafactor, Muon) can't work. `local_parameters` shows where each parameter lies.
+dozens; what looks at a parameter's shape or norm (LAMB, Adafactor, Muon) can't work, nor can groups
+that part a unit's parameters. `local_parameters` shows where each parameter lies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shardlab.fsdp.mixed_precision import MixedPrecision
 from shardlab.fsdp.policies import BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.runtime import Runtime
 from shardlab.fsdp.unit import Unit
-from shardlab.fsdp.wrap import Group, assign, build
+from shardlab.fsdp.wrap import assign, build
 
 
 class FSDP(nn.Module):
@@ -43,9 +43,6 @@ class FSDP(nn.Module):
         replicate: the second axis of a hybrid strategy.
         mixed_precision: dtypes of the working copies.
         backward_prefetch, forward_prefetch: what is fetched ahead of its use.
-        limit: how many units may be full for use or ahead of it, beside the root and what the
-            strategy keeps: the one that runs, and limit - 1 fetched ahead.
-        group: a key for each parameter's name and itself; different keys lie in different flats.
 
     Attributes:
         units: what it was cut into, the root first.
@@ -67,18 +64,17 @@ class FSDP(nn.Module):
         mixed_precision: MixedPrecision | None = None,
         backward_prefetch: BackwardPrefetch | None = BackwardPrefetch.BACKWARD_PRE,
         forward_prefetch: bool = False,
-        limit: int = 2,
-        group: Group | None = None,
     ) -> None:
         super().__init__()
-        _refuse(module, limit)
+        if any(isinstance(inner, FSDP) for inner in module.modules()):
+            raise ValueError("the model holds an FSDP already; wrap it once, and name its units")
         self.shard_axis, self.replicate_axis = strategy.axes(axis, replicate)
         self.precision = mixed_precision or MixedPrecision()
         self.names = list(module.state_dict())
         self.tied = _first_names(module)
         axes = (self.shard_axis, self.replicate_axis)
         built = [
-            build(name, m, slots, axes=axes, precision=self.precision, group=group)
+            build(name, m, slots, axes=axes, precision=self.precision)
             for name, (m, slots) in assign(module, units).items()
         ]
         self.units: tuple[Unit, ...] = tuple(built)
@@ -89,7 +85,6 @@ class FSDP(nn.Module):
             reshards_after_forward=strategy.reshards_after_forward,
             backward_prefetch=backward_prefetch,
             forward_prefetch=forward_prefetch,
-            limit=limit,
         )
         for unit in built[1:]:
             unit.module.register_forward_pre_hook(
@@ -121,7 +116,7 @@ class FSDP(nn.Module):
         """In a backward inside, keep whole gradients for the next one to add to; reduce nothing.
 
         Saves the reduction, costs the memory of the whole gradient on every rank. The last
-        micro-batch runs outside and reduces the sum. `drop_gradients` forgets what is held.
+        micro-batch runs outside and reduces the sum.
         """
         before, self.runtime.sync = self.runtime.sync, False
         try:
@@ -130,22 +125,17 @@ class FSDP(nn.Module):
             self.runtime.sync = before
 
     @contextmanager
-    def gathered(self, *, write_back: bool = False) -> Iterator[None]:
-        """Hold every unit's full parameters in the modules: to look at, generate with or change.
+    def gathered(self) -> Iterator[None]:
+        """Hold every unit's full parameters in the modules, to look at or to generate with.
 
-        Memory is the whole model's. In the computing dtype, under mixed precision.
-
-        Args:
-            write_back: keep what was written to the parameters inside.
+        Memory is the whole model's. In the computing dtype, under mixed precision. What is written
+        to them inside is lost.
         """
         gathers = self.runtime.gathers
         gathers.fill_all()
         gathers.pinned = True
         try:
             yield
-            if write_back:
-                for flat in self.flats:
-                    flat.write_back()
         finally:
             gathers.pinned = False
             gathers.release_all()
@@ -193,13 +183,6 @@ class FSDP(nn.Module):
         clip([flat.shard_f for flat in self.flats], norm, max_norm)
         return norm
 
-    def drop_gradients(self) -> None:
-        """Forget what backwards under `no_sync` hold, and the shards' gradients."""
-        for unit in self.units:
-            for gradient in unit.gradients:
-                gradient.drop()
-        self.zero_grad(set_to_none=True)
-
     def __deepcopy__(self, memo: Any) -> NoReturn:
         raise RuntimeError(
             "an FSDP can't be copied: its hooks would go on serving the model that it was copied "
@@ -235,12 +218,3 @@ def _first_names(module: nn.Module) -> dict[str, str]:
         name: first.setdefault(id(parameter), name)
         for name, parameter in module.named_parameters(remove_duplicate=False)
     }
-
-
-def _refuse(module: nn.Module, limit: int) -> None:
-    if any(isinstance(inner, FSDP) for inner in module.modules()):
-        raise ValueError("the model holds an FSDP already; wrap it once, and name its units")
-    if limit < 1:
-        raise ValueError(
-            f"limit={limit}: at least the unit that runs must be full; choose 1 or more"
-        )

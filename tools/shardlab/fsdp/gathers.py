@@ -1,10 +1,9 @@
 """Which units are full: gathered when they are needed, or ahead of it, and released after.
 
-`limit` counts the units that are full for use or ahead of it: the one that runs and those fetched
-for later. So `limit - 1` are fetched ahead at most, and at the peak of a FULL_SHARD step `limit`
-units and the root are full. PyTorch bounds the same by two rules: it prefetches one unit a pass,
-and lets two all-gathers be in flight before the CPU waits for a free (`limit_all_gathers`,
-fsdp/_limiter_utils.py), which it needs since its gathers allocate on a stream of their own.
+One unit is fetched ahead at most, so at the peak of a FULL_SHARD step two units and the root are
+full. PyTorch prefetches one unit a pass too; besides, it lets two all-gathers be in flight before
+the CPU waits for a free (`limit_all_gathers`, fsdp/_limiter_utils.py), which it needs since its
+gathers allocate on a stream of their own.
 """
 
 from __future__ import annotations
@@ -23,15 +22,12 @@ class Gathers:
 
     Args:
         units: all there are.
-        limit: how many may be full for use or ahead of it.
 
     Attributes:
-        depth: how many may be fetched ahead.
         pinned: whether units stay full whatever happens.
     """
 
-    def __init__(self, units: Sequence[Unit], limit: int) -> None:
-        self.depth = limit - 1
+    def __init__(self, units: Sequence[Unit]) -> None:
         self.pinned = False
         self._units = units
         self._ahead: set[Unit] = set()  # gathered or gathering, and not used yet
@@ -48,7 +44,7 @@ class Gathers:
             unit.finish_gather()
 
     def fetch(self, units: Iterable[Unit]) -> None:
-        """Start the gathers of those of `units` that are sharded; at most the next `depth`."""
+        """Start the gathers of those of `units` that are sharded."""
         for unit in units:
             if unit.state is SHARDED:
                 unit.start_gather()

@@ -30,6 +30,7 @@ on storage sizes (fsdp/_flat_param.py), and `ShardedState` with `TrainingState` 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
@@ -89,6 +90,7 @@ class IllegalTransition(RuntimeError):  # noqa: N818  what it is called wherever
     """An event that has no meaning in the present state."""
 
 
+@dataclass(eq=False, slots=True)
 class LifeCycle(Generic[State]):
     """One machine: a state, and the table that says where an event leads.
 
@@ -98,12 +100,9 @@ class LifeCycle(Generic[State]):
         state: where it begins.
     """
 
-    __slots__ = ("_name", "_table", "state")
-
-    def __init__(self, name: str, table: Table[State], state: State) -> None:
-        self._name = name
-        self._table = table
-        self.state = state
+    _name: str
+    _table: Table[State]
+    state: State
 
     def move(self, event: str) -> None:
         """Go where `event` leads.

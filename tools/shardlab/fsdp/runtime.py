@@ -62,7 +62,6 @@ class Runtime:
         axes: whose ranks run the same units.
         reshards_after_forward: whether units other than the root release after forward.
         backward_prefetch, forward_prefetch: what is fetched ahead.
-        limit: units that may be full for use or ahead of it.
 
     Attributes:
         sync: whether a backward reduces gradients, or only holds them.
@@ -78,13 +77,12 @@ class Runtime:
         reshards_after_forward: bool,
         backward_prefetch: BackwardPrefetch | None,
         forward_prefetch: bool,
-        limit: int,
     ) -> None:
         self.units = tuple(units)
         self.root = units[0]
         self.sync = True
         self._axes = [axis for axis in axes if axis.size > 1]
-        self.gathers = Gathers(self.units, limit)
+        self.gathers = Gathers(self.units)
         self.order = ExecutionOrder()
         self._reshards_after_forward = reshards_after_forward
         self._backward_prefetch = backward_prefetch
@@ -112,7 +110,7 @@ class Runtime:
         if not self.order.enter(unit):
             self.gathers.release_ahead(but=unit)
         self._running[unit] = self._running.get(unit, 0) + 1
-        ahead = self.order.following(self.gathers.depth) if self._forward_prefetch else ()
+        ahead = self.order.following() if self._forward_prefetch else ()
         self.gathers.fill(unit, ahead)
         if torch.is_grad_enabled():
             self._versions[unit] = unit.versions
@@ -185,9 +183,9 @@ class Runtime:
         if self._backward is None:
             Variable._execution_engine.queue_callback(self._end_backward)
             self._backward = BackwardPass(
-                self.units,
-                self._left,
-                [unit for unit, _ in self._watches],
+                units=self.units,
+                left=self._left,
+                watched=[unit for unit, _ in self._watches],
                 gathers=self.gathers,
                 prefetch=self._backward_prefetch,
                 sync=self.sync,

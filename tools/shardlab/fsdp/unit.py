@@ -1,8 +1,7 @@
 """A unit: a module whose parameters are gathered, released and reduced together.
 
 It owns the state machine of its full parameters (`life_cycle.py`) and carries it out on its flat
-parameters: usually one; more where parameters differ in dtype, in being frozen, or in the group
-that the optimizer shall see.
+parameters: usually one; more where parameters differ in dtype or in being frozen.
 """
 
 from __future__ import annotations

@@ -5,15 +5,14 @@ parameters must have one owner: leave both in the root, or choose a module that 
 
 Within a unit, parameters of one dtype that all train, or are all frozen, lie in one flat parameter:
 one all-gather, one reduce-scatter, one tensor for the optimizer. Frozen ones lie apart, since they
-are gathered and never reduced, and an optimizer with weight decay must not see them. So do
-parameters of different `group`: the price of an optimizer's parameter groups (no decay on biases,
-say) is one collective more for each group in each unit.
+are gathered and never reduced, and an optimizer with weight decay must not see them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Iterable
 
+import torch
 from torch import nn
 
 from shardlab.comm import Axis
@@ -22,7 +21,6 @@ from shardlab.fsdp.flat.parameter import FlatParameter
 from shardlab.fsdp.mixed_precision import MixedPrecision
 from shardlab.fsdp.unit import Place, Unit
 
-Group = Callable[[str, nn.Parameter], Hashable]
 Assigned = dict[str, tuple[nn.Module, list[Place]]]
 
 
@@ -65,18 +63,16 @@ def build(
     *,
     axes: tuple[Axis, Axis],
     precision: MixedPrecision,
-    group: Group | None,
 ) -> Unit:
     """Cut the parameters in `slots` along the first of `axes`; return the unit they make.
 
     The shards are registered on `module` as `flat_shard`, `flat_shard_1` … instead.
     """
     shard_axis, replicate = axes
-    kinds: dict[Hashable, dict[int, tuple[str, nn.Parameter]]] = {}
+    kinds: dict[tuple[torch.dtype, bool], dict[int, tuple[str, nn.Parameter]]] = {}
     for slot in slots:
         p = slot.parameter
-        kind = (p.dtype, p.requires_grad, group(slot.name, p) if group else None)
-        kinds.setdefault(kind, {}).setdefault(id(p), (slot.name, p))
+        kinds.setdefault((p.dtype, p.requires_grad), {}).setdefault(id(p), (slot.name, p))
     flats, gradients = [], []
     for number, named in enumerate(kinds.values()):
         own = next(iter(named.values()))[1].dtype

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -134,43 +134,33 @@ class _Live:
     edge: GradientEdge | None
 
 
+@dataclass(slots=True, kw_only=True)
 class _Stage:
     """One stage in the middle of a run: what it computes, and what is alive of it."""
 
-    def __init__(
-        self,
-        *,
-        modules: list[nn.Module],
-        microbatches: Sequence[Microbatch],
-        loss: Loss,
-        scale: float,
-        trains: bool,
-        messages: Neighbours,
-        record: list[Span] | None,
-    ) -> None:
-        self.losses: dict[int, Tensor] = {}
-        self._modules = modules
-        self._microbatches = microbatches
-        self._loss = loss
-        self._scale = scale
-        self._trains = trains
-        self._messages = messages
-        self._record = record
-        self._live: dict[tuple[int, int], _Live] = {}
+    modules: list[nn.Module]
+    microbatches: Sequence[Microbatch]
+    loss: Loss
+    scale: float
+    trains: bool
+    messages: Neighbours
+    record: list[Span] | None
+    losses: dict[int, Tensor] = field(default_factory=dict)
+    live: dict[tuple[int, int], _Live] = field(default_factory=dict)
 
     def forward(self, action: Forward) -> None:
         """Compute one micro-batch through one chunk; hand on the output, or take its loss."""
         m, c = action.microbatch, action.chunk
-        given, target = self._microbatches[m]
+        given, target = self.microbatches[m]
         x = None
-        if not self._messages.is_first(c):
-            x = self._messages.take(RecvForward(m, c)).requires_grad_(self._trains)
+        if not self.messages.is_first(c):
+            x = self.messages.take(RecvForward(m, c)).requires_grad_(self.trains)
         begin = time.perf_counter()
         with observed.during("forward"):
-            y = self._modules[c](given if x is None else x)
-            if self._messages.is_last(c):
-                y = self._loss(y, target)  # type: ignore[arg-type]
-        if self._messages.is_last(c):
+            y = self.modules[c](given if x is None else x)
+            if self.messages.is_last(c):
+                y = self.loss(y, target)  # type: ignore[arg-type]
+        if self.messages.is_last(c):
             if y.numel() != 1:
                 raise ValueError(
                     f"the loss of a micro-batch must be one number, found shape {tuple(y.shape)}: "
@@ -178,31 +168,31 @@ class _Stage:
                 )
             self.losses[m] = y.detach()
         else:
-            self._messages.give(SendForward(m, c), y.detach())
-        if self._trains:
-            self._live[m, c] = _Live(x, get_gradient_edge(y) if y.requires_grad else None)
+            self.messages.give(SendForward(m, c), y.detach())
+        if self.trains:
+            self.live[m, c] = _Live(x, get_gradient_edge(y) if y.requires_grad else None)
         self._note(action, begin)
 
     def backward(self, action: Backward) -> None:
         """Compute one micro-batch's gradients in one chunk; hand on the input's."""
         m, c = action.microbatch, action.chunk
-        live = self._live.pop((m, c))
-        if self._messages.is_last(c):
-            gradient = torch.full_like(self.losses[m], self._scale)
+        live = self.live.pop((m, c))
+        if self.messages.is_last(c):
+            gradient = torch.full_like(self.losses[m], self.scale)
         else:
-            gradient = self._messages.take(RecvBackward(m, c))
+            gradient = self.messages.take(RecvBackward(m, c))
         begin = time.perf_counter()
         if live.edge is not None:
             torch.autograd.backward(live.edge, gradient)
         if live.x is not None:
             # A stage whose output doesn't depend on its input owes the one before a gradient of 0.
             owed = torch.zeros_like(live.x) if live.x.grad is None else live.x.grad
-            self._messages.give(SendBackward(m, c), owed)
+            self.messages.give(SendBackward(m, c), owed)
         self._note(action, begin)
 
     def _note(self, action: Compute, begin: float) -> None:
-        if self._record is not None:
-            self._record.append(Span(action, begin, time.perf_counter()))
+        if self.record is not None:
+            self.record.append(Span(action, begin, time.perf_counter()))
 
 
 def _demand_fit(

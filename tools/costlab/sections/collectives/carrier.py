@@ -8,21 +8,13 @@ shared-memory   shardlab's Axis over the memory of one host
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.comm import Axis, World
 from shardlab.comm.torch_link import ALL_GATHER, REDUCE_SCATTER
-
-
-class Waits(Protocol):
-    """An operation under way."""
-
-    def wait(self) -> object:
-        """Block until it is done (on CUDA: until the stream will have done it)."""
-
 
 # start(x, y): bring x, get y (or x itself, if it works in place)
 Start = Callable[[Tensor, Tensor], Sequence[Any]]

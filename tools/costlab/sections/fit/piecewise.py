@@ -117,15 +117,6 @@ def piecewise(
     return _joined(size, second, _cut(_Lines(size, second), count)[count])
 
 
-def leave_one_out(sizes: Sequence[float], seconds: Sequence[float], pieces: int) -> Floats:
-    """|log(predicted/measured)| of each inner size, predicted from all the others [N - 2].
-
-    The first and the last size are never left out: predicting them would be extrapolation.
-    """
-    errors: Floats = _left_out(*_checked(sizes, seconds, LEAST * pieces + 1), pieces)[pieces - 1]
-    return errors
-
-
 def _checked(sizes: Sequence[float], seconds: Sequence[float], least: int) -> tuple[Floats, Floats]:
     size, second = np.asarray(sizes, np.float64), np.asarray(seconds, np.float64)
     if len(size) < least or len(size) != len(second):
@@ -208,7 +199,13 @@ def _justified(size: Floats, second: Floats) -> int:
 
 
 def _left_out(size: Floats, second: Floats, most: int) -> Floats:
-    """leave_one_out for 1 … most pieces [most, N - 2]."""
+    """|log(predicted/measured)| of each inner size, from all the others, for 1 … most pieces.
+
+    The first and the last size are never left out: predicting them would be extrapolation.
+
+    Returns:
+        [most, N - 2].
+    """
     errors = np.empty((most, len(size) - 2))
     for out in range(1, len(size) - 1):
         rest, times = np.delete(size, out), np.delete(second, out)

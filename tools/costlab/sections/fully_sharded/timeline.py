@@ -9,10 +9,8 @@ be drawn again from the file.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -85,39 +83,6 @@ def metrics(spans: Iterable[Span]) -> Iterator[Metric]:
             unit="s",
             detail={"track": span.track, "name": span.name, "start": span.start_s},
         )
-
-
-def spans(found: Iterable[Metric]) -> list[Span]:
-    """The spans that a result holds, from all of its metrics."""
-    kept = [metric for metric in found if metric.name.topic == "timeline"]
-    starts = [float(metric.detail["start"]) for metric in kept]
-    return [
-        Span(str(metric.detail["track"]), str(metric.detail["name"]), start, start + metric.value)
-        for metric, start in zip(kept, starts, strict=True)
-    ]
-
-
-def chrome(spans: Iterable[Span]) -> dict[str, Any]:
-    """The spans as Chrome and Perfetto read them: a process a rank, a thread a track."""
-    events: list[dict[str, Any]] = []
-    for span in spans:
-        rank, _, kind = span.track.removeprefix("rank ").partition(" ")
-        place = {"pid": int(rank), "tid": 0 if kind == "compute" else 1}
-        for what, about, label in (
-            ("process_name", {"pid": int(rank)}, f"rank {rank}"),
-            ("thread_name", place, kind),
-        ):
-            name = {"ph": "M", "name": what, **about, "args": {"name": label}}
-            if name not in events:
-                events.append(name)
-        times = {"ts": span.start_s * 1e6, "dur": (span.end_s - span.start_s) * 1e6}
-        events.append({"ph": "X", "cat": kind, "name": span.name, **place, **times})
-    return {"displayTimeUnit": "ms", "traceEvents": events}
-
-
-def write(spans: Iterable[Span], path: Path) -> None:
-    """Write a trace that ui.perfetto.dev and chrome://tracing open."""
-    path.write_text(json.dumps(chrome(spans)), "utf-8")
 
 
 class _Main:

@@ -17,8 +17,6 @@ from torch import Tensor
 from shardlab.comm import Axis, Pending, World
 from shardlab.links.fast_gloo.relay import Relay
 
-Clock = Callable[[], float]
-
 
 class Flight(NamedTuple):
     """One collective, from its start to the arrival of its last message."""
@@ -50,21 +48,22 @@ class WatchedAxis(Axis):
         self._waits = waits
 
     def _start(
-        self, kind: str, args: tuple[Any, ...], x: Tensor, op: str = "sum", *,
-        prompt: bool | None = None,
+        self, kind: str, x: Tensor, out: Tensor | None, op: str = "sum", *,
+        source: int = 0, prompt: bool = False,
     ) -> Pending:  # fmt: skip
-        flight = _UnderWay(self._called(kind, args[0], args[1]), self.flights.append)
-        pending = super()._start(kind, args, x, op, prompt=prompt)
+        begin = time.perf_counter()
+        pending = super()._start(kind, x, out, op, source=source, prompt=prompt)
+        flight = _UnderWay(self._called(kind, x, pending._result), begin, self.flights.append)
         return _WatchedPending(pending, flight, self._waits)
 
 
 class _UnderWay:
     """A collective that has begun; lands once."""
 
-    def __init__(self, name: str, landed: Callable[[Flight], None]) -> None:
+    def __init__(self, name: str, begin: float, landed: Callable[[Flight], None]) -> None:
         self._name = name
         self._landed = landed
-        self._begin = time.perf_counter()
+        self._begin = begin
         self._messages = 0
         self._down = False
 

@@ -129,13 +129,6 @@ class FlatParameter:
         if not self.is_whole:
             self.full_F.untyped_storage().resize_(0)
 
-    def write_back(self) -> None:
-        """Copy this rank's part of `full_F` into the shard."""
-        if not self.is_whole:
-            with torch.no_grad():
-                self.shard_f.copy_(self.full_F.view(self.axis.size, -1)[self.axis.rank])
-            self._gathered_version = self.version
-
     def gathered(self, shard_f: Tensor) -> dict[str, Tensor]:
         """Return whole tensors by parameter from every rank's `shard_f` [f]: a collective.
 

@@ -23,6 +23,7 @@ Dimension key: N ranks, P peers (N - 1), K elements of a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -61,6 +62,7 @@ _CARRIED = frozenset({
 _PART = 64 << 10  # elements added at a time, so that a sum of many rows stays in the cache
 
 
+@dataclass(eq=False, slots=True)
 class ExchangeWork:
     """Messages under way, and what is to be done when they have come.
 
@@ -70,14 +72,9 @@ class ExchangeWork:
         finish: called once all are there.
     """
 
-    __slots__ = ("_finish", "_keep", "_works")
-
-    def __init__(
-        self, works: list[Any], keep: Sequence[Tensor], finish: Callable[[], None] | None = None
-    ) -> None:
-        self._works = works
-        self._keep = keep
-        self._finish = finish
+    _works: list[Any]
+    _keep: Sequence[Tensor]
+    _finish: Callable[[], None] | None = None
 
     def wait(self) -> None:
         """Block until the messages have come and the result is made; idempotent."""
@@ -131,8 +128,8 @@ def start_all_reduce(group: Any, x: Tensor, out: Tensor, op: str) -> ExchangeWor
     return ExchangeWork([work], [copies_PK], lambda: join(rows, out.view(-1), op))
 
 
-def start_all_gather(group: Any, x: Tensor, out: Tensor) -> ExchangeWork:
-    """Start an all-gather of contiguous `x` [k, …] into contiguous `out` [n·k, …]."""
+def start_all_gather(group: Any, x: Tensor, out: Tensor, op: str = "") -> ExchangeWork:
+    """Start an all-gather of contiguous `x` [k, …] into contiguous `out` [n·k, …]; no op."""
     size, rank, own_K = group.size(), group.rank(), x.view(-1)
     out_NK = out.view(size, own_K.numel())
     if choice("all_gather", size, x.nbytes) == "together":
@@ -163,6 +160,13 @@ def start_reduce_scatter(group: Any, x: Tensor, out: Tensor, op: str) -> Exchang
         works = _singly(group, list(x_NK.unbind()), rows)
         rows[rank] = x_NK[rank]
     return ExchangeWork(works, [x], lambda: join(rows, out.view(-1), op))
+
+
+STARTS = {
+    "all_reduce": start_all_reduce,
+    "all_gather": start_all_gather,
+    "reduce_scatter": start_reduce_scatter,
+}
 
 
 def _singly(group: Any, to: Sequence[Tensor], out_of: Sequence[Tensor]) -> list[Any]:

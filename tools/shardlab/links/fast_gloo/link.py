@@ -66,38 +66,32 @@ class FastGlooLink(TorchLink):
 
     def start_all_reduce(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
         """All-reduce contiguous `x` into `out`, which may be `x`."""
-        way = self.way("all_reduce", x, prompt)
-        if not way:
-            if out is not x:
-                out.copy_(x)
-            return self.group.allreduce([out], _REDUCE[op])  # type: ignore[no-any-return]
-        with ledger.asked("all_reduce", x.nbytes, self._ranks, x.dtype):
-            if way == "relay":
-                return relay.start_all_reduce(self.group, x, out, op, **self._relayed())
-            return exchange.start_all_reduce(self.group, x, out, op)
+        if work := self._quicker("all_reduce", x, out, op, prompt):
+            return work
+        if out is not x:
+            out.copy_(x)
+        return self.group.allreduce([out], _REDUCE[op])  # type: ignore[no-any-return]
 
     def start_all_gather(self, x: Tensor, out: Tensor, prompt: bool = False) -> Work:
         """All-gather contiguous `x` into `out`."""
-        way = self.way("all_gather", x, prompt)
-        if not way:
-            return self.group._allgather_base(out, x)  # type: ignore[no-any-return]
-        with ledger.asked("all_gather", out.nbytes, self._ranks, x.dtype):
-            if way == "relay":
-                return relay.start_all_gather(self.group, x, out, **self._relayed())
-            return exchange.start_all_gather(self.group, x, out)
+        work = self._quicker("all_gather", x, out, "sum", prompt)
+        return work or self.group._allgather_base(out, x)
 
     def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
-        way = self.way("reduce_scatter", x, prompt)
-        if not way:
-            return self.group._reduce_scatter_base(out, x, _SCATTER[op])  # type: ignore[no-any-return]
-        with ledger.asked("reduce_scatter", x.nbytes, self._ranks, x.dtype):
-            if way == "relay":
-                return relay.start_reduce_scatter(self.group, x, out, op, **self._relayed())
-            return exchange.start_reduce_scatter(self.group, x, out, op)
+        work = self._quicker("reduce_scatter", x, out, op, prompt)
+        return work or self.group._reduce_scatter_base(out, x, _SCATTER[op])
 
-    def _relayed(self) -> dict[str, Any]:
-        return {"patience": self._timeout, "number": next(self._relays)}
+    def _quicker(self, kind: str, x: Tensor, out: Tensor, op: str, prompt: bool) -> Work | None:
+        """Start a collective in a way of ours, where one is quicker than gloo's own."""
+        way = self.way(kind, x, prompt)
+        if not way:
+            return None
+        with ledger.asked(kind, max(x.nbytes, out.nbytes), self._ranks, x.dtype):
+            if way == "exchange":
+                return exchange.STARTS[kind](self.group, x, out, op)
+            options: dict[str, Any] = {"patience": self._timeout, "number": next(self._relays)}
+            return relay.start(kind, self.group, x, out, op, **options)
 
     def start_all_to_all(self, x: Tensor, out: Tensor) -> Work:
         """Exchange equal pieces of dim 0."""

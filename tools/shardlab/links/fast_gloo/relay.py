@@ -16,6 +16,7 @@ Dimension key: N ranks, K elements of a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -36,6 +37,7 @@ _TAG = 1 << 30  # of our messages, apart from those that an axis sends by itself
 _TAGS = 1 << 20  # relays under way have each a tag of their own, whatever is waited for first
 
 
+@dataclass(eq=False, slots=True)
 class Relay:
     """A collective under way by way of the first rank.
 
@@ -45,16 +47,10 @@ class Relay:
         answer: on the first rank, what sends the others theirs, once all have sent; else None.
     """
 
-    __slots__ = ("_answer", "_keep", "_patience", "_works")
-
-    def __init__(
-        self, works: list[Any], keep: Sequence[Tensor], patience: timedelta,
-        answer: Callable[[], list[Any]] | None = None,
-    ) -> None:  # fmt: skip
-        self._works = works
-        self._keep = keep
-        self._patience = patience
-        self._answer = answer
+    _works: list[Any]
+    _keep: Sequence[Tensor]
+    _patience: timedelta
+    _answer: Callable[[], list[Any]] | None = None
 
     def wait(self) -> None:
         """Block until the result is there; on the first rank, make it and send it; idempotent."""
@@ -79,76 +75,42 @@ def suits(collective: str, x: Tensor, size: int) -> bool:
     return x.is_cpu and x.nbytes <= table.get(measured, -1)
 
 
-def start_all_reduce(
-    group: Any, x: Tensor, out: Tensor, op: str, patience: timedelta, *, number: int = 0
+def start(
+    kind: str, group: Any, x: Tensor, out: Tensor, op: str, *, patience: timedelta, number: int = 0
 ) -> Relay:
-    """Start an all-reduce of contiguous `x` into `out`, which may be `x`; "mean" only adds.
+    """Start an "all_reduce", "all_gather" or "reduce_scatter".
 
     Args:
+        kind: which.
         group: torch's process group on gloo.
-        x: any shape, the same on every rank.
-        out: contiguous, of the shape of `x`.
-        op: sum, mean or max.
+        x: contiguous, of the same shape on every rank.
+        out: contiguous; of an all-reduce it may be `x`.
+        op: sum, mean or max; "mean" only adds.
         patience: how long a message may take.
         number: of this relay among the group's, the same on every rank.
     """
-    tag = _TAG + number % _TAGS
+    size, tag = group.size(), _TAG + number % _TAGS
     if group.rank():
-        return _asks(group, x, out, patience, tag)
-    rows = [x.view(-1), *torch.empty(group.size() - 1, x.numel(), dtype=x.dtype).unbind()]
+        # Posted before the sending, so that the answer finds its place. Where `out` is `x`, the
+        # answer can't come before all of `x` is there.
+        coming = group.recv([out], 0, tag)
+        return Relay([group.send([x], 0, tag), coming], [x, out], patience)
+    if kind == "all_gather":
+        rows = list(out.view(size, x.numel()).unbind())
+    else:
+        rows = [x.view(-1), *torch.empty(size - 1, x.numel(), dtype=x.dtype).unbind()]
 
     def answer() -> list[Any]:
-        join(rows, out.view(-1), op)
-        return [_send(group, out, rank, tag) for rank in range(1, group.size())]
+        answers = [out] * size
+        if kind == "all_gather":
+            rows[0].copy_(x.view(-1))
+        elif kind == "all_reduce":
+            join(rows, out.view(-1), op)
+        else:
+            join(rows, rows[1], op)
+            answers = list(rows[1].view(size, out.numel()).unbind())
+            out.view(-1).copy_(answers[0])
+        return [group.send([answers[rank]], rank, tag) for rank in range(1, size)]
 
-    return Relay(_receives(group, rows, tag), [x, *rows], patience, answer)
-
-
-def start_all_gather(
-    group: Any, x: Tensor, out: Tensor, patience: timedelta, *, number: int = 0
-) -> Relay:
-    """Start an all-gather of contiguous `x` [k, …] into contiguous `out` [n·k, …]."""
-    tag = _TAG + number % _TAGS
-    if group.rank():
-        return _asks(group, x, out, patience, tag)
-    rows = list(out.view(group.size(), x.numel()).unbind())
-
-    def answer() -> list[Any]:
-        rows[0].copy_(x.view(-1))
-        return [_send(group, out, rank, tag) for rank in range(1, group.size())]
-
-    return Relay(_receives(group, rows, tag), [x], patience, answer)
-
-
-def start_reduce_scatter(
-    group: Any, x: Tensor, out: Tensor, op: str, patience: timedelta, *, number: int = 0
-) -> Relay:
-    """Start a reduce-scatter of contiguous `x` [n·k, …] into contiguous `out` [k, …]."""
-    tag = _TAG + number % _TAGS
-    if group.rank():
-        return _asks(group, x, out, patience, tag)
-    size = group.size()
-    rows = [x.view(-1), *torch.empty(size - 1, x.numel(), dtype=x.dtype).unbind()]
-
-    def answer() -> list[Any]:
-        join(rows, rows[1], op)
-        sums_NK = rows[1].view(size, out.numel())
-        out.view(-1).copy_(sums_NK[0])
-        return [_send(group, sums_NK[rank], rank, tag) for rank in range(1, size)]
-
-    return Relay(_receives(group, rows, tag), [x, *rows], patience, answer)
-
-
-def _asks(group: Any, x: Tensor, out: Tensor, patience: timedelta, tag: int) -> Relay:
-    # Posted before the sending, so that the answer finds its place. Where `out` is `x`, the answer
-    # can't come before all of `x` is there.
-    coming = group.recv([out], 0, tag)
-    return Relay([_send(group, x, 0, tag), coming], [x, out], patience)
-
-
-def _send(group: Any, x: Tensor, to: int, tag: int) -> Any:
-    return group.send([x], to, tag)
-
-
-def _receives(group: Any, rows: Sequence[Tensor], tag: int) -> list[Any]:
-    return [group.recv([rows[rank]], rank, tag) for rank in range(1, group.size())]
+    coming = [group.recv([rows[rank]], rank, tag) for rank in range(1, size)]
+    return Relay(coming, [x, *rows], patience, answer)

@@ -1,8 +1,8 @@
 """The link "shared-memory": ranks of one host, through memory that they all map.
 
-`link` is what carries an axis, `counted` the same with a word to the ledger. Below: `region` (the
-mapped file), `layout` (what lies where in it), `plans` and `queue` (what is put in and taken out,
-and when), `mailbox` (messages), `patience` (waiting).
+`link` is what carries an axis. Below: `region` (the mapped file), `layout` (what lies where in it),
+`plans` and `queue` (what is put in and taken out, and when), `mailbox` (messages), `patience`
+(waiting).
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from shardlab.comm import World
-from shardlab.links.shared_memory.counted import CountedLink
 from shardlab.links.shared_memory.link import SharedMemoryLink
 
-__all__ = ["CountedLink", "SharedMemoryLink", "connect"]
+__all__ = ["SharedMemoryLink", "connect"]
 
 
-def connect(world: World, ranks: tuple[int, ...], beside: Iterable[Any]) -> CountedLink:
+def connect(world: World, ranks: tuple[int, ...], beside: Iterable[Any]) -> SharedMemoryLink:
     """Return the link over `ranks`, as `World.axis` asks for it.
 
     Args:
@@ -27,4 +26,4 @@ def connect(world: World, ranks: tuple[int, ...], beside: Iterable[Any]) -> Coun
             one moves the messages of all.
     """
     store = world.store_for("shared-memory", ranks)
-    return CountedLink(store, ranks, world.rank, timeout=world.patience, beside=beside)
+    return SharedMemoryLink(store, ranks, world.rank, timeout=world.patience, beside=beside)

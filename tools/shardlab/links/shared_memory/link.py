@@ -2,7 +2,8 @@
 
 It carries CPU tensors between processes of one host, with no thread and no socket. Everything
 moves on inside the calls: a wait on any collective or message also moves all messages of this
-process, on every link of its world, so messages that cross cannot block each other.
+process, on every link of its world, so messages that cross cannot block each other. No dispatcher
+sees any of it: the ledger is told what was asked for.
 
 Not for use from several threads at once.
 """
@@ -29,14 +30,13 @@ from shardlab.links.shared_memory.plans import (
     AllToAll,
     Barrier,
     Broadcast,
-    InRows,
     Plan,
     ReduceScatter,
 )
 from shardlab.links.shared_memory.queue import Collective, Queue
 from shardlab.links.shared_memory.region import Region
-from shardlab.links.shared_memory.signature import stem
-from shardlab.links.shared_memory.slots import Slots, add, maximum
+from shardlab.links.shared_memory.slots import Slots
+from shardlab.proofs.ledger import asked
 
 SLOTS = 4 << 20  # bytes of one slot of every rank together: fewer steps than small ones need
 WHOLE = 64 << 10  # bytes up to which more than two ranks each add everything
@@ -49,6 +49,8 @@ _ADDED = {"sum": "sum", "mean": "sum", "max": "max"}  # the axis divides
 
 class SharedMemoryLink:
     """Collectives and messages between ranks of one host.
+
+    `prompt`, whether a wait follows at once, makes no difference here.
 
     Args:
         store: where the ranks meet (`set`, `get`, `check`); a prefix of it that nobody else uses.
@@ -63,6 +65,9 @@ class SharedMemoryLink:
         CollectiveError: a rank is on another host, or does not come.
         OSError: there is no room for the memory.
     """
+
+    device = torch.device("cpu")
+    groups_exchanges = False
 
     def __init__(
         self, store: Store, ranks: Sequence[int], rank: int, *, timeout: float,
@@ -91,9 +96,9 @@ class SharedMemoryLink:
             bells=bells, fence=fence,
         )  # fmt: skip
         self.messages = Messages(
-            region, layout, ranks=self._ranks, me=self._me, bells=bells, fence=fence
+            region=region, layout=layout, ranks=self._ranks, me=self._me, bells=bells, fence=fence
         )
-        self._nothing = torch.empty(0)
+        self._nothing = torch.empty(0, dtype=torch.uint8)
 
     def close(self) -> None:
         """Tell the peers that this rank has left, and let go of the memory."""
@@ -107,17 +112,20 @@ class SharedMemoryLink:
         """Return when every rank has come here."""
         self._start(Barrier, "barrier", self._nothing, self._nothing).wait()
 
-    def start_all_reduce(self, x: Tensor, out: Tensor, op: str) -> Collective:
+    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Collective:
         """Start joining every rank's `x` into `out` (which may be `x`); "mean" only adds up."""
         if self._size > 2 and x.nbytes > WHOLE:
-            return self._start_cut_all_reduce(x, out, op)
+            with asked("all_reduce", x.nbytes, self._ranks, x.dtype):
+                return self._start_cut_all_reduce(x, out, op)
         return self._start(AllReduce, f"all_reduce {_ADDED[op]}", x, out)
 
-    def start_all_gather(self, x: Tensor, out: Tensor) -> Collective:
+    def start_all_gather(self, x: Tensor, out: Tensor, prompt: bool = False) -> Collective:
         """Start setting every rank's `x` side by side in `out`."""
         return self._start(AllGather, "all_gather", x, out)
 
-    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str) -> Collective:
+    def start_reduce_scatter(
+        self, x: Tensor, out: Tensor, op: str, prompt: bool = False
+    ) -> Collective:
         """Start joining this rank's row of every rank's `x` into `out`; "mean" only adds up."""
         return self._start(ReduceScatter, f"reduce_scatter {_ADDED[op]}", x, out)
 
@@ -137,7 +145,8 @@ class SharedMemoryLink:
             raise _not_here(name, out if x.is_cpu else x)
         if x.requires_grad:
             x = x.detach()  # else autograd would record the copy into the slot
-        return self._queue.start(self._plan(kind, name, x, source), x, out, after)
+        with asked(name.partition(" ")[0], max(x.nbytes, out.nbytes), self._ranks, x.dtype):
+            return self._queue.start(self._plan(kind, name, x, source), x, out, after)
 
     def _plan(self, kind: type[Plan], name: str, x: Tensor, source: int = 0) -> Plan:
         """Return the plan for a collective; made once for each kind, dtype, shape and source."""
@@ -146,23 +155,7 @@ class SharedMemoryLink:
         if plan is None:
             if len(self._plans) >= _PLANS:
                 self._plans.clear()
-            plan = self._plans[key] = self._new_plan(kind, name, x, source)
-        return plan
-
-    def _new_plan(self, kind: type[Plan], name: str, x: Tensor, source: int) -> Plan:
-        rows = self._size if issubclass(kind, InRows) else 1
-        plan = kind(
-            self._slots,
-            name=name,
-            columns=x.numel() // rows,
-            width=self._layout.slot // x.itemsize // rows,
-            signature=stem(name, x.dtype, source) + x.numel(),
-        )
-        if isinstance(plan, AllReduce | ReduceScatter):
-            plan.join = maximum if name.endswith("max") else add
-        elif isinstance(plan, Broadcast):
-            plan.source = source
-            plan.awaits = [] if source == self._me else [source]
+            plan = self._plans[key] = kind(self._slots, name, x, source)
         return plan
 
     def _start_cut_all_reduce(self, x: Tensor, out: Tensor, op: str) -> Collective:
@@ -191,13 +184,15 @@ class SharedMemoryLink:
         if not x.is_cpu:
             raise _not_here("send", x)
         x = x.detach()
-        return Sent(self.messages.start_send(x, to, tag), "send", self._finish)
+        with asked("send", x.nbytes, (self._ranks[self._me], self._ranks[to]), x.dtype):
+            return Sent(self.messages.start_send(x, to, tag), "send", self._finish)
 
     def start_recv(self, out: Tensor, source: int, tag: int) -> Sent:
         """Start receiving `out` from the rank at place `source`."""
         if not out.is_cpu:
             raise _not_here("recv", out)
-        return Sent(self.messages.start_recv(out, source, tag), "recv", self._finish)
+        with asked("recv", out.nbytes, (self._ranks[source], self._ranks[self._me]), out.dtype):
+            return Sent(self.messages.start_recv(out, source, tag), "recv", self._finish)
 
     # ------------------------------------------------------------------ waiting
 

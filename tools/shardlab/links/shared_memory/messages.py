@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -15,22 +17,20 @@ from shardlab.links.shared_memory.region import Region
 Finish = Callable[[Message, str], None]
 
 
-class Sent:
+class Sent(NamedTuple):
     """A send or receive under way."""
 
-    __slots__ = ("_finish", "_message", "_name")
-
-    def __init__(self, message: Message, name: str, finish: Finish) -> None:
-        self._message = message
-        self._name = name
-        self._finish = finish
+    message: Message
+    name: str
+    finish: Finish
 
     def wait(self) -> None:
         """Block until all of it is in cells (a send), or has come (a receive)."""
-        if not self._message.done:
-            self._finish(self._message, self._name)
+        if not self.message.done:
+            self.finish(self.message, self.name)
 
 
+@dataclass(eq=False, kw_only=True)
 class Messages:
     """The mailboxes of one rank, made when first used.
 
@@ -43,50 +43,46 @@ class Messages:
         fence: orders values and flags, where the machine doesn't.
     """
 
-    def __init__(
-        self, region: Region, layout: RegionLayout, *, ranks: Sequence[int], me: int, bells: Bells,
-        fence: Fence | None,
-    ) -> None:  # fmt: skip
-        self._region = region
-        self._layout = layout
-        self._ranks = ranks
-        self._me = me
-        self._bells = bells
-        self._fence = fence
-        self._outboxes: dict[int, Outbox] = {}
-        self._inboxes: dict[int, Inbox] = {}
+    region: Region
+    layout: RegionLayout
+    ranks: Sequence[int]
+    me: int
+    bells: Bells
+    fence: Fence | None
+    outboxes: dict[int, Outbox] = field(default_factory=dict)
+    inboxes: dict[int, Inbox] = field(default_factory=dict)
 
     def start_send(self, x: Tensor, to: int, tag: int) -> Message:
         """Start sending to the rank at place `to`."""
-        if to not in self._outboxes:
-            self._outboxes[to] = Outbox(self._ring(self._me, to))
+        if to not in self.outboxes:
+            self.outboxes[to] = Outbox(self._ring(self.me, to))
         message = Message(to, x, tag)
-        self._outboxes[to].start(message)
+        self.outboxes[to].start(message)
         return message
 
     def start_recv(self, out: Tensor, source: int, tag: int) -> Message:
         """Start receiving from the rank at place `source`."""
-        if source not in self._inboxes:
-            names = (self._ranks[source], self._ranks[self._me])
-            self._inboxes[source] = Inbox(self._ring(source, self._me), names)
+        if source not in self.inboxes:
+            names = (self.ranks[source], self.ranks[self.me])
+            self.inboxes[source] = Inbox(self._ring(source, self.me), names)
         message = Message(source, out, tag)
-        self._inboxes[source].start(message)
+        self.inboxes[source].start(message)
         return message
 
     def move(self) -> None:
         """Fill and empty what cells can be, without waiting."""
-        for outbox in self._outboxes.values():
+        for outbox in self.outboxes.values():
             outbox.move()
-        for inbox in self._inboxes.values():
+        for inbox in self.inboxes.values():
             inbox.move()
 
     def _ring(self, source: int, to: int) -> Ring:
-        layout = self._layout
+        layout = self.layout
         return Ring(
-            words=self._region.words,
-            cells=layout.mailbox(self._region.bytes, source, to).unbind(),
+            words=self.region.words,
+            cells=layout.mailbox(self.region.bytes, source, to).unbind(),
             sent=layout.sent(source, to),
             received=layout.received(source, to),
-            wake=partial(self._bells.ring, to if source == self._me else source),
-            fence=self._fence,
+            wake=partial(self.bells.ring, to if source == self.me else source),
+            fence=self.fence,
         )

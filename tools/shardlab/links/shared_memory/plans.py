@@ -20,7 +20,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from shardlab.links.shared_memory.slots import Join, Slots
+from shardlab.links.shared_memory.signature import stem
+from shardlab.links.shared_memory.slots import Join, Slots, add, maximum
 
 
 class Plan:
@@ -29,29 +30,34 @@ class Plan:
     Args:
         slots: what it goes through.
         name: of the collective, as `signature` knows it.
-        columns: how many elements a row has that is put or taken.
-        width: how many of them fit into one step.
-        signature: what this rank brings, in one word.
+        x: what a rank brings; its dtype and length are what counts.
+        source: the place of the rank whose tensor is broadcast.
 
     Attributes:
         awaits: the ranks whose put a take needs.
+        columns: how many elements a row has that is put or taken; `width` of them fit into a step.
+        signature: what this rank brings, in one word.
         steps: how many puts and takes it is.
     """
 
-    def __init__(
-        self, slots: Slots, *, name: str, columns: int, width: int, signature: int
-    ) -> None:
+    in_rows = False  # whether a tensor is put in N rows, one a receiver
+
+    def __init__(self, slots: Slots, name: str, x: Tensor, source: int = 0) -> None:
+        rows = slots.ranks if self.in_rows else 1
         self.slots = slots
         self.name = name
-        self.columns = columns
-        self.width = width
-        self.signature = signature
+        self.source = source
+        self.join: Join = maximum if name.endswith("max") else add
+        self.columns = x.numel() // rows
+        self.width = slots.bytes // x.itemsize // rows
+        self.signature = stem(name, x.dtype, source) + x.numel()
         self.awaits: Sequence[int] = [rank for rank in range(slots.ranks) if rank != slots.me]
-        self.steps = max(1, -(-columns // width))
+        self.steps = max(1, -(-self.columns // self.width))
 
     def put(self, x: Tensor, step: int, depth: int) -> None:
         """Copy a step's part of contiguous `x` into this rank's slot."""
-        part = x if self.steps == 1 else self._of_row(x, step)
+        cut = self._of_rows if self.in_rows else self._of_row
+        part = x if self.steps == 1 else cut(x, step)
         self.slots.at(part.dtype, 0, part.shape)[depth].rows[self.slots.me].copy_(part)
 
     def take(self, out: Tensor, step: int, depth: int) -> None:
@@ -71,8 +77,6 @@ class Plan:
 class AllReduce(Plan):
     """Everyone's whole tensor, joined by everyone."""
 
-    join: Join  # adds, or takes the maximum
-
     def take(self, out: Tensor, step: int, depth: int) -> None:
         """Join the ranks' parts."""
         part = out if self.steps == 1 else self._of_row(out, step)
@@ -88,19 +92,10 @@ class AllGather(Plan):
         part_Nc.copy_(self.slots.at(part_Nc.dtype, 0, part_Nc.shape[1:])[depth].stack)
 
 
-class InRows(Plan):
-    """What is put in N rows, one a receiver."""
-
-    def put(self, x: Tensor, step: int, depth: int) -> None:
-        """Copy a step's columns of all rows into the slot."""
-        part = x if self.steps == 1 else self._of_rows(x, step)
-        self.slots.at(part.dtype, 0, part.shape)[depth].rows[self.slots.me].copy_(part)
-
-
-class ReduceScatter(InRows):
+class ReduceScatter(Plan):
     """This rank's row of everyone's tensor, joined."""
 
-    join: Join
+    in_rows = True
 
     def take(self, out: Tensor, step: int, depth: int) -> None:
         """Join the ranks' parts of this rank's row."""
@@ -109,8 +104,10 @@ class ReduceScatter(InRows):
         self.join(self.slots.at(part.dtype, start, part.shape)[depth].rows, part)
 
 
-class AllToAll(InRows):
+class AllToAll(Plan):
     """This rank's row of everyone's tensor, side by side."""
+
+    in_rows = True
 
     def take(self, out: Tensor, step: int, depth: int) -> None:
         """Set the ranks' parts of this rank's row side by side."""
@@ -123,7 +120,9 @@ class AllToAll(InRows):
 class Broadcast(Plan):
     """One rank's tensor, to everyone."""
 
-    source: int
+    def __init__(self, slots: Slots, name: str, x: Tensor, source: int = 0) -> None:
+        super().__init__(slots, name, x, source)
+        self.awaits = [] if source == slots.me else [source]
 
     def put(self, x: Tensor, step: int, depth: int) -> None:
         """Copy the source's part."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -29,20 +30,17 @@ Await = Callable[[int, int, int, str], None]
 """Return once a word has reached a value: (word, value, the peer that writes it, what waits)."""
 
 
+@dataclass(eq=False, slots=True)
 class Collective:
     """One collective under way: a plan, its tensors, and how many steps are put and taken."""
 
-    __slots__ = ("after", "out", "plan", "puts", "queue", "takes", "x")
-
-    def __init__(
-        self, queue: Queue, plan: Plan, x: Tensor, out: Tensor, after: Collective | None
-    ) -> None:
-        self.queue = queue
-        self.plan = plan
-        self.x = x
-        self.out = out
-        self.after = after  # the one whose `out` is this one's `x`
-        self.puts = self.takes = 0
+    queue: Queue
+    plan: Plan
+    x: Tensor
+    out: Tensor
+    after: Collective | None  # the one whose `out` is this one's `x`
+    puts: int = 0
+    takes: int = 0
 
     def wait(self) -> None:
         """Block until `out` is there; idempotent."""

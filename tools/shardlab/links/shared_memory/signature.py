@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import torch
 
+from shardlab.proofs.agreement import DTYPES
+
 COLLECTIVES = (
     "barrier", "all_reduce sum", "all_reduce max", "all_gather", "reduce_scatter sum",
     "reduce_scatter max", "all_to_all", "broadcast", "message",
 )  # fmt: skip
-_DTYPES = (
-    torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32,
-    torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128,
-)  # fmt: skip
-_NUMBER = {dtype: number for number, dtype in enumerate(_DTYPES)}
-_OTHER = len(_DTYPES)
+_NUMBER = {dtype: number for number, dtype in enumerate(DTYPES)}
+_OTHER = len(DTYPES)
 _ELEMENTS = 44  # bits; above them 6 for the dtype, 8 for the source, 4 for the collective
 
 
@@ -35,6 +33,6 @@ def describe(signature: int) -> str:
     name = COLLECTIVES[signature >> _ELEMENTS + 14]
     if name == "barrier":
         return name
-    dtype = str(_DTYPES[number]).removeprefix("torch.") if number < _OTHER else "another dtype"
+    dtype = str(DTYPES[number]).removeprefix("torch.") if number < _OTHER else "another dtype"
     origin = f" from its rank {source}" if name == "broadcast" else ""
     return f"{name}{origin} of {elements} × {dtype}"
