@@ -141,7 +141,7 @@ def _spans(new: Side, within: list[Symbol], size: int) -> Iterator[tuple[int, in
     least, most = size / 3 - 1, size * 2.5 + 4
     bounds = [(one.first, one.last) for one in within] or [(1, new.outline.lines)]
     seen: set[tuple[int, int]] = set()
-    for run in (run for low, high in bounds for run in _runs(new.outline, low, high)):
+    for run in (run for low, high in bounds for run in runs(new.outline, low, high)):
         for at, (begin, _) in enumerate(run):
             for first in {begin, _comment_above(new.lines, begin)}:
                 for _, last in run[at:]:
@@ -158,7 +158,7 @@ def _comment_above(lines: list[str], row: int) -> int:
     return row
 
 
-def _runs(outline: Outline, low: int, high: int) -> Iterator[list[tuple[int, int]]]:
+def runs(outline: Outline, low: int, high: int) -> Iterator[list[tuple[int, int]]]:
     """Yield lists of neighbours between two lines: statements of one block, parts of one whole."""
     inside = [rows for rows in outline.statements if low <= rows[0] and rows[1] <= high]
     opened: list[tuple[int, list[tuple[int, int]]]] = []  # the last line of a parent, its children
