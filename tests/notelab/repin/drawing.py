@@ -48,11 +48,11 @@ class Clone:
     """Megatron-LM's releases, read from a clone."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def git(self, *words: str) -> bytes:
         return subprocess.run(
-            ("git", "-C", self._folder, *words), check=True, capture_output=True
+            ("git", "-C", self.folder, *words), check=True, capture_output=True
         ).stdout
 
     @cache  # noqa: B019 - one clone a program
@@ -103,7 +103,7 @@ def _one(random_: random.Random, clone: Clone, own: list[_Own]) -> Drawn | None:
         at = PINNED
     else:
         at = random_.randrange(len(RELEASES))
-        path, start, end, names = "", 0, 0, ()
+        path, start, end, names = "", 0, 0, tuple[str, ...]()
     to = at + random_.choice((-4, -3, -2, -1, 1, 2, 3, 4))
     if not 0 <= to < len(RELEASES):
         return None
@@ -122,7 +122,7 @@ def _one(random_: random.Random, clone: Clone, own: list[_Own]) -> Drawn | None:
         start, end = place
         if any("Copyright" in line for line in version.lines[start - 1 : end]):
             return None
-        names = _names(version, start, end)
+        names = tuple(_names(version, start, end))
     return Drawn(old, new, path, start, end, list(names)) if names else None
 
 

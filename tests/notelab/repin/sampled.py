@@ -10,9 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.repin.becoming import Became, Cited, Version, become
+from notelab.repin.becoming import Became, Cited, become
 from notelab.repin.carried import Kind, Place
+from notelab.repin.elsewhere import Elsewhere
 from notelab.repin.hunks import Map
+from notelab.sources.git.command import GitCommand
 from tests.notelab.repin.drawing import SEED, Clone
 
 HERE = Path(__file__).parent
@@ -113,12 +115,15 @@ def became(one: Judged, clone: Clone) -> Became:
     before = clone.version(old, place.path)
     assert before is not None
 
-    def elsewhere(name: str) -> list[Version]:
-        return []
-
+    elsewhere = Elsewhere(
+        lambda path: clone.version(new, path),
+        (),
+        GitCommand(Path(clone.folder)),
+        (f"core_v{old}", f"core_v{new}"),
+    )
     cited = Cited(before, place.start, place.end, one.anchors)
     after, through = clone.version(new, place.path), clone.between(old, new, place.path)
-    return become(cited, after, through, elsewhere)
+    return become(cited, after, through, elsewhere.holding)
 
 
 def plainly(one: Judged, clone: Clone) -> list[Place]:
