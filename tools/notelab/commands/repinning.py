@@ -134,10 +134,7 @@ def as_json(made: Repin) -> str:
             }
             for one in made.citations
         ],
-        "names": [
-            {"name": one.name, one.change: True, "change": one.change, "pages": one.pages}
-            for one in made.names
-        ],
+        "names": [{"name": one.name, one.change: True, "pages": one.pages} for one in made.names],
     }
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
 

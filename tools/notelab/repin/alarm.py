@@ -62,7 +62,7 @@ def raise_alarm(
             *(ChangedName(name, "appeared", [*pages[name]]) for name in sorted(found.appeared)),
         ]
     except SourceError as fault:
-        why = str(fault)
+        why = f"{fault}; {fault.hint}" if fault.hint else str(fault)
     return to_read_again(repin, said, *lines), why
 
 

@@ -15,7 +15,10 @@ from notelab.repin.carried import Kind, Place
 from notelab.repin.enclosing import Conditions, essence
 from notelab.repin.hunks import Map
 
-Elsewhere = Callable[[str], list["Version"]]
+# Of the old words, by weight: with so many the symbol itself has what is meant; elsewhere in its
+# class or file so many must stand for a proposal.
+_ENOUGH, _SURE = 0.6, 0.75
+Elsewhere = Callable[["Cited"], list["Version"]]
 
 
 class Version:
@@ -123,12 +126,27 @@ def _candidates(
     old, name = cited.old, cited.symbol
     asked = Asked(old.side, cited.first, cited.last, cited.anchors, old.weighing)
     if new is None:
-        return best(_away(asked, name, elsewhere))
+        return best(_away(asked, cited, elsewhere))
     here = new.named(name) if name else []
     if here or not name:
-        return best(ranked(asked, new.side, here, through))
-    away = _away(asked, name, elsewhere)
+        found = best([*_whole(cited, new, here), *ranked(asked, new.side, here, through)])
+        if name and not (found and found[0].left >= _ENOUGH):
+            wider = ranked(asked, new.side, _around(new, name), through)
+            found = best([*found, *(one for one in wider if one.left >= _SURE)])
+        return found
+    away = _away(asked, cited, elsewhere)
     return best([*away, *ranked(asked, new.side, _around(new, name), through)])
+
+
+def _whole(cited: Cited, new: Version, here: list[Symbol]) -> list[Scored]:
+    """Return the symbols of that name where a whole one is cited: whatever became of its text."""
+    mine = cited.old.outline.innermost(cited.first, cited.last)
+    if mine is None or cited.last != mine.last:
+        return []
+    for start in ("top", "line", "first"):
+        if cited.first == getattr(mine, start):
+            return [Scored(1, 1, new.path, getattr(one, start), one.last) for one in here]
+    return []
 
 
 def _around(new: Version, name: str) -> list[Symbol]:
@@ -140,13 +158,17 @@ def _around(new: Version, name: str) -> list[Symbol]:
     return []
 
 
-def _away(asked: Asked, name: str, elsewhere: Elsewhere) -> list[Scored]:
+def _away(asked: Asked, cited: Cited, elsewhere: Elsewhere) -> list[Scored]:
     found: list[Scored] = []
-    for other in elsewhere(name) if name else []:
+    name = cited.symbol
+    mine = cited.old.outline.innermost(cited.first, cited.last)
+    for other in elsewhere(cited):
+        if symbols := other.named(name):
+            found += _whole(cited, other, symbols)
+            found += ranked(asked, other.side, symbols, None, mine)
+            continue
         last = name.rpartition(".")[2]
-        symbols = other.named(name) or [
-            one for one in other.outline.symbols if one.name.rpartition(".")[2] == last
-        ]
-        if symbols:
-            found += ranked(asked, other.side, symbols, None)
+        within = [one for one in other.outline.symbols if one.name.rpartition(".")[2] == last]
+        alike = ranked(asked, other.side, within, None, mine)
+        found += [one for one in alike if one.left >= _SURE]
     return found

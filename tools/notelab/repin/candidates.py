@@ -12,9 +12,11 @@ from notelab.repin.hunks import Map
 
 _TOKEN = re.compile(r"[^\W_]+|[^\w\s]")
 _MOST = 3
-# Weights and floor are by judgement, not fitted.
+# By judgement, and tried on the tuning half of tests/notelab/repin/sample.toml.
 _TEXT, _CONTEXT, _ANCHORS, _PLACE = 0.55, 0.1, 0.1, 0.25
 _FLOOR = 0.34  # of the old words, by their weight, that must still stand; else it is gone
+_LEAST = 0.15  # so much is enough between the same two lines as before
+_FIT = 0.4  # how well the best must fit, all told; else it is gone
 
 
 class Weighing:
@@ -32,16 +34,6 @@ class Weighing:
     def weight(self, words: Counter[str]) -> float:
         """Return what words weigh together."""
         return sum(count * self._of(word) for word, count in words.items())
-
-    def alike(self, one: Counter[str], other: Counter[str]) -> float:
-        """Return which share of two ranges' words, by weight, they have in common."""
-        both = self.weight(one) + self.weight(other)
-        return 2 * self.weight(one & other) / both if both else 0.0
-
-    def left(self, old: Counter[str], new: Counter[str]) -> float:
-        """Return which share of the old words, by weight, stands among the new."""
-        whole = self.weight(old)
-        return self.weight(old & new) / whole if whole else 0.0
 
     def _of(self, word: str) -> float:
         rare = log((self._lines + 1) / (self._on.get(word, 0) + 1)) + 0.05
@@ -76,52 +68,105 @@ class Scored(msgspec.Struct, frozen=True):
     last: int
 
 
-def ranked(asked: Asked, new: Side, within: list[Symbol], through: Map | None) -> list[Scored]:
-    """Return the runs of statements in some symbols (none: the whole file), best first."""
-    size = asked.last - asked.first + 1
-    words = asked.weighing.words(asked.old.lines[asked.first - 1 : asked.last])
-    before, after = _context(asked.old, asked.first, asked.last)
-    goal = (through.toward(asked.first), through.toward(asked.last)) if through else None
-    found: list[Scored] = []
-    per_line: dict[int, Counter[str]] = {}
-    for first, last in _spans(new, within, size):
-        said = _words(new, first, last, asked.weighing, per_line)
-        text = asked.weighing.alike(words, said)
-        if text < 0.15 and goal != (first, last):
-            continue
-        score = _TEXT * text + _CONTEXT * _near(new, first, last, before, after)
-        standing = new.outline.names_between(first, last)
-        held = sum(name in standing for name in asked.anchors) / len(asked.anchors or [1])
-        score += _ANCHORS * held
-        score += _PLACE * _closeness(goal, first, last, size) if goal else 0
-        left = asked.weighing.left(words, said)
-        found.append(Scored(score, left, new.path, first, last))
+def ranked(
+    asked: Asked,
+    new: Side,
+    within: list[Symbol],
+    through: Map | None,
+    was: Symbol | None = None,
+) -> list[Scored]:
+    """Return the runs of statements in some symbols (none: the whole file), best first.
+
+    Args:
+        asked: the citation.
+        new: the file that is looked in.
+        within: the symbols of it that are looked in.
+        through: the hunks between the citation's file and this one; None if it is another.
+        was: the symbol that the citation stands in, for a place to expect it at in another file.
+    """
+    goal: tuple[int, int] | None = None
+    if through is not None:
+        goal = through.toward(asked.first), through.toward(asked.last)
+    elif was is not None and within:
+        goal = asked.first - was.first + within[0].first, asked.last - was.first + within[0].first
+    fit = _Fit(asked, new, through, goal)
+    spans = _spans(new, within, asked.last - asked.first + 1)
+    found = [one for one in (fit.scored(first, last) for first, last in spans) if one]
     return sorted(found, key=lambda one: (-one.score, one.first, one.last))
 
 
 def best(found: list[Scored]) -> list[Scored]:
-    """Return the first three that overlap little with a better one; none where nothing is left."""
+    """Return the first three; none where nothing is left."""
     kept: list[Scored] = []
     for one in sorted(found, key=lambda each: -each.score):
-        if len(kept) < _MOST and (one.left >= _FLOOR or kept):
+        if len(kept) < _MOST and (kept or (one.left >= _FLOOR and one.score >= _FIT)):
             kept.append(one)
     return kept
 
 
-def _words(
-    new: Side, first: int, last: int, weighing: Weighing, per_line: dict[int, Counter[str]]
-) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for row in range(first, last + 1):
-        if row not in per_line:
-            per_line[row] = weighing.words([new.lines[row - 1]])
-        total.update(per_line[row])
-    return total
+class _Fit:
+    """How well runs of a file fit a citation."""
 
+    def __init__(
+        self, asked: Asked, new: Side, through: Map | None, goal: tuple[int, int] | None
+    ) -> None:
+        self._asked, self._new, self._through, self._goal = asked, new, through, goal
+        self._words = asked.weighing.words(asked.old.lines[asked.first - 1 : asked.last])
+        self._weight = asked.weighing.weight(self._words)
+        self._context = _context(asked.old, asked.first, asked.last)
+        self._rows: dict[int, tuple[float, Counter[str]]] = {}
+        self._slot = goal is not None and self._in_its_slot(goal)
 
-def _closeness(goal: tuple[int, int], first: int, last: int, size: int) -> float:
-    off = abs(goal[0] - first) + abs(goal[1] - last)
-    return 1 / (1 + off / max(size, 2))
+    def scored(self, first: int, last: int) -> Scored | None:
+        """Score a run of lines; None where it has next to nothing in common."""
+        asked = self._asked
+        weight, had = 0.0, Counter[str]()
+        for row in range(first, last + 1):
+            own, shared = self._row(row)
+            weight += own
+            had.update(shared)
+        common = asked.weighing.weight(self._words & had)
+        text = 2 * common / (self._weight + weight) if self._weight + weight else 0.0
+        at_goal = self._goal == (first, last)
+        if text < 0.15 and not at_goal:
+            return None
+        above, below = _context(self._new, first, last)
+        near = ((above == self._context[0]) + (below == self._context[1])) / 2
+        standing = self._new.outline.names_between(first, last)
+        held = sum(name in standing for name in asked.anchors) / len(asked.anchors or [1])
+        score = _TEXT * text + _CONTEXT * near + _ANCHORS * held
+        score += _PLACE * self._closeness(first, last)
+        left = common / self._weight if self._weight else 0.0
+        if at_goal and self._slot and left >= _LEAST:
+            left = max(left, _FLOOR)
+        return Scored(score, left, self._new.path, first, last)
+
+    def _row(self, row: int) -> tuple[float, Counter[str]]:
+        """Return what a line weighs, and those of its words that the citation has too.
+
+        A line that stood elsewhere in the old file can't be what the citation became.
+        """
+        if row not in self._rows:
+            said = self._asked.weighing.words([self._new.lines[row - 1]])
+            origin = self._through.origin(row) if self._through else None
+            taken = origin is not None and not self._asked.first <= origin <= self._asked.last
+            shared = Counter() if taken else said & self._words
+            self._rows[row] = self._asked.weighing.weight(said), shared
+        return self._rows[row]
+
+    def _in_its_slot(self, goal: tuple[int, int]) -> bool:
+        """Tell whether what stands at the goal stands between the same two lines as before."""
+        above, below = self._asked.first - 1, self._asked.last + 1
+        if self._through is None or not above or below > len(self._asked.old.lines):
+            return False
+        kept = self._through.kept(above, above), self._through.kept(below, below)
+        return kept == (goal[0] - 1, goal[1] + 1)
+
+    def _closeness(self, first: int, last: int) -> float:
+        if self._goal is None:
+            return 0
+        off = abs(self._goal[0] - first) + abs(self._goal[1] - last)
+        return 1 / (1 + off / max(self._asked.last - self._asked.first + 1, 2))
 
 
 def _context(side: Side, first: int, last: int) -> tuple[str, str]:
@@ -131,17 +176,12 @@ def _context(side: Side, first: int, last: int) -> tuple[str, str]:
     return next(above, ""), next(below, "")
 
 
-def _near(new: Side, first: int, last: int, before: str, after: str) -> float:
-    above, below = _context(new, first, last)
-    return ((above == before) + (below == after)) / 2
-
-
 def _spans(new: Side, within: list[Symbol], size: int) -> Iterator[tuple[int, int]]:
     """Yield each run of siblings, of statements or of parts, of a size that may be meant."""
     least, most = size / 3 - 1, size * 2.5 + 4
     bounds = [(one.first, one.last) for one in within] or [(1, new.outline.lines)]
     seen: set[tuple[int, int]] = set()
-    for run in (run for low, high in bounds for run in _runs(new.outline, low, high)):
+    for run in (run for low, high in bounds for run in runs(new.outline, low, high)):
         for at, (begin, _) in enumerate(run):
             for first in {begin, _comment_above(new.lines, begin)}:
                 for _, last in run[at:]:
@@ -158,7 +198,7 @@ def _comment_above(lines: list[str], row: int) -> int:
     return row
 
 
-def _runs(outline: Outline, low: int, high: int) -> Iterator[list[tuple[int, int]]]:
+def runs(outline: Outline, low: int, high: int) -> Iterator[list[tuple[int, int]]]:
     """Yield lists of neighbours between two lines: statements of one block, parts of one whole."""
     inside = [rows for rows in outline.statements if low <= rows[0] and rows[1] <= high]
     opened: list[tuple[int, list[tuple[int, int]]]] = []  # the last line of a parent, its children

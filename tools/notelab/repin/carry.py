@@ -1,6 +1,6 @@
 """Carry every citation of a source to another commit: the lists that `shardbook repin` shows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,12 +17,10 @@ from notelab.lab.lock import Lock, LockedSource
 from notelab.page.citation import Citation
 from notelab.repin.becoming import Became, Cited, Version, become
 from notelab.repin.carried import Carried, Place, Repin
+from notelab.repin.elsewhere import Elsewhere
 from notelab.repin.hunks import Map, maps
 from notelab.repin.target import Target, find
-
-_ELSEWHERE = (
-    8  # files that may have taken over a symbol; more would be a name as common as `forward`
-)
+from notelab.sources.git.command import GitCommand
 
 
 class Use(msgspec.Struct):
@@ -42,6 +40,7 @@ class Journey(msgspec.Struct):
     target: Target
     uses: dict[Place, Use]
     ahead: Evidence
+    clone: GitCommand | None
 
     def old(self, path: str) -> Version | None:
         """Return a cited file as it stands at the pin, if its text is at hand."""
@@ -86,7 +85,8 @@ def set_out(folder: Path, source: str, ref: str, bench: Bench) -> Journey:
     ahead = evidence_at(pinned, msgspec.structs.replace(lab, sources=sources), None, bench)
     paths = dict.fromkeys(place.path for place in uses)
     ahead.gather((source, path) for path in paths)
-    journey = Journey(source, books, pin, target, uses, ahead)
+    clone = bench.library.clone(ahead.source(source))
+    journey = Journey(source, books, pin, target, uses, ahead, clone)
     _refuse_strangers(journey, list(paths), ref)
     return journey
 
@@ -98,7 +98,8 @@ def carried(journey: Journey) -> Repin:
     new = {path: journey.new(path) for path, _ in files}
     through = _maps(old, new)
     made = Repin(journey.source, journey.pin.commit, journey.target.commit)
-    elsewhere = _Elsewhere(journey, [one for one in new.values() if one])
+    elsewhere = Elsewhere(journey.new, new, journey.clone, (made.old_commit, made.new_commit))
+    elsewhere.look(_left(journey, old, new))
     for place, use in sorted(
         journey.uses.items(), key=lambda each: msgspec.structs.astuple(each[0])
     ):
@@ -195,6 +196,17 @@ def _maps(old: dict[_Key, Version | None], new: dict[str, Version | None]) -> di
     return through | dict(zip(changed, maps(list(changed.values())), strict=True))
 
 
+def _left(
+    journey: Journey, old: dict[_Key, Version | None], new: dict[str, Version | None]
+) -> Iterator[str]:
+    """Yield the symbols of citations whose file has them no more."""
+    for place, use in journey.uses.items():
+        before, after = old[place.path, use.file.blob], new[place.path]
+        name = before.symbol(place.start, place.end) if before else ""
+        if name and (after is None or not after.named(name)):
+            yield name
+
+
 def _text(version: Version) -> bytes:
     return b"\n".join(version.raw) + b"\n"
 
@@ -205,24 +217,6 @@ def _without_text(place: Place, file: CitedFile, journey: Journey) -> Became:
     if after is None or after.state is not State.PROVED:
         return Became("gone")
     return Became("same", place) if after.blob == file.blob else Became("edited")
-
-
-class _Elsewhere:
-    """Which other files hold a symbol that left its own."""
-
-    def __init__(self, journey: Journey, known: list[Version]) -> None:
-        self._journey, self._known = journey, known
-
-    def holding(self, name: str) -> list[Version]:
-        """Return files that define the last part of a symbol's name, those cited first."""
-        last = name.rpartition(".")[2]
-        found = [
-            one
-            for one in self._known
-            if any(each.name.rpartition(".")[2] == last for each in one.outline.symbols)
-        ]
-        whole = [one for one in found if one.named(name)]
-        return (whole or found)[:_ELSEWHERE]
 
 
 def _refuse_strangers(journey: Journey, paths: list[str], ref: str) -> None:

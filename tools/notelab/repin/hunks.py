@@ -48,6 +48,16 @@ class Map(msgspec.Struct, frozen=True):
                 return hunk.new_first + into
         return row + self._shift(row)
 
+    def origin(self, row: int) -> int | None:
+        """Return the old line that a new line is, or None where it is new."""
+        at = bisect_right(self.hunks, row, key=lambda hunk: hunk.new_first)
+        if not at:
+            return row
+        before = self.hunks[at - 1]
+        if row < before.new_first + before.new_count:
+            return None
+        return row - before.new_first - before.new_count + before.first + before.count
+
     def _shift(self, row: int) -> int:
         at = bisect_right(self.hunks, row, key=lambda hunk: hunk.first + max(hunk.count, 1) - 1)
         if not at:

@@ -15,6 +15,7 @@ from notelab.sources.library import Library
 from notelab.sources.package import Package, UnreadableMemberError
 
 _WORD = re.compile(rb"[A-Za-z_]\w*")
+_WHOLE = "a whole clone is needed: not shallow, not partial"
 _BATCH = 500  # blobs whose words are looked for at a time
 _TEXT = re.compile(
     r"\.(?:pyi?|pyx|c|cc|cpp|cxx|cuh?|h|hpp|cmake|in|jinja|json|md|rst|sh|toml|txt|ya?ml)\Z"
@@ -55,7 +56,7 @@ def in_clone(git: GitCommand, old: str, new: str, names: Collection[str]) -> Cha
         "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new, timeout=300
     )
     if ran.status:
-        raise SourceError(f"the two trees can't be compared: {ran.why()}")
+        raise SourceError(f"the two trees can't be compared: {ran.why()}", hint=_WHOLE)
     sides: tuple[set[str], set[str]] = (set(), set())
     for about in ran.out.decode("utf-8", "replace").split("\0")[::2]:
         fields = about.lstrip(":").split()
@@ -100,7 +101,7 @@ def _of_blobs(git: GitCommand, blobs: list[str], asked: set[bytes]) -> set[bytes
             why = f"it lacks object {lacking[1][:12].decode()}" if lacking else ran.why()
             raise SourceError(
                 f"the clone doesn't hold every file of both commits: {why}",
-                hint="a whole clone is needed: not shallow, not partial",
+                hint=_WHOLE,
             )
         found |= asked & set(_WORD.findall(ran.out))
     return found

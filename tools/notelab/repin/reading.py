@@ -24,9 +24,10 @@ class Why(IntEnum):
 
     NAMED = 0
     GONE = 1
-    LEFT = 2
-    LEFT_AROUND = 3
-    CHANGED = 4
+    UNREAD = 2
+    LEFT = 3
+    LEFT_AROUND = 4
+    CHANGED = 5
 
 
 class Reread(msgspec.Struct):
@@ -98,6 +99,8 @@ def _reread(
         why, names = Why.NAMED, named
     elif carried.kind == "gone":
         why, names = Why.GONE, spoken
+    elif not before:
+        why, names = Why.UNREAD, []
     else:
         why = Why.LEFT if spoken else Why.LEFT_AROUND if around else Why.CHANGED
         names = spoken or around
@@ -116,6 +119,8 @@ def in_words(one: Reread, changed: dict[str, ChangedName]) -> str:
             return "; ".join(parts)
         case Why.GONE:
             return "the lines are gone" + (f", and with them {names}" if names else "")
+        case Why.UNREAD:
+            return one.carried.reason
         case Why.LEFT:
             return f"{names} left the lines that the sentence cites"
         case Why.LEFT_AROUND:

@@ -1,0 +1,108 @@
+"""What repin proposes for lines that a release changed, and when it says that they are gone."""
+
+import json
+import shutil
+
+from tests.notelab.repin.sampled import load, untouched
+from tests.notelab.repin.test_repin import EDITED, listed, release
+from tests.notelab.scratch import UPSTREAM, Scratch, git
+
+COMBINE = UPSTREAM[UPSTREAM.index("def combine") :]
+WITHOUT = UPSTREAM.partition("\n\n\ndef combine")[0] + "\n"
+
+
+def proposed(scratch: Scratch, lines: str) -> tuple[object, list[tuple[str, int, int]]]:
+    """Return the class of a citation in v2 and what is proposed for it."""
+    found = listed(scratch, "v2")[lines]
+    proposals = found["proposals"]
+    assert isinstance(proposals, list)
+    return found["class"], [(one["path"], one["start"], one["end"]) for one in proposals]
+
+
+def add(scratch: Scratch, path: str, text: str) -> None:
+    """Put a file into the upstream, for the next release to hold."""
+    scratch.upstream.joinpath(path).write_text(text)
+    git(scratch.upstream, "add", ".")
+
+
+def test_a_symbol_that_left_its_file_is_proposed_in_one_that_nobody_cites(scratch: Scratch) -> None:
+    add(scratch, "pkg/amounts.py", f"import math\n\n\n{COMBINE}")
+    release(scratch, WITHOUT, "v2")
+    kind, places = proposed(scratch, "22-25")
+    assert (kind, places[0]) == ("edited", ("pkg/amounts.py", 4, 7))
+
+
+def test_another_file_is_not_asked_while_the_symbol_is_in_its_own(scratch: Scratch) -> None:
+    add(scratch, "pkg/amounts.py", f"import math\n\n\n{COMBINE}")
+    release(scratch, EDITED, "v2")
+    assert {path for path, _, _ in proposed(scratch, "22-25")[1]} == {"pkg/scaler.py"}
+
+
+def test_a_file_that_had_the_symbol_before_did_not_take_it_over(scratch: Scratch) -> None:
+    add(scratch, "pkg/amounts.py", f"import math\n\n\n{COMBINE}")
+    release(scratch, UPSTREAM + "\n", "v1.5")
+    scratch.write("up-sha.txt", git(scratch.upstream, "rev-parse", "HEAD") + "\n")
+    scratch.lock()
+    release(scratch, WITHOUT, "v2")
+    assert proposed(scratch, "22-25") == ("gone", [])
+
+
+def test_lines_that_stood_beside_it_before_are_not_proposed(scratch: Scratch) -> None:
+    first, last = (f"        self.{name}_total = math.hypot(amount, 1)\n" for name in ("a", "b"))
+    begin = "        scaled = amount"
+    release(scratch, UPSTREAM.replace(begin, first + last + begin), "v1.5")
+    scratch.write("up-sha.txt", git(scratch.upstream, "rev-parse", "HEAD") + "\n")
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, "`pkg/scaler.py:L14-L15`", "`pkg/scaler.py:L17`")
+    scratch.lock()
+    release(scratch, UPSTREAM.replace(begin, first + begin), "v2")
+    assert proposed(scratch, "17-17") == ("gone", [])
+
+
+def test_a_whole_function_is_proposed_by_its_name_whatever_became_of_it(scratch: Scratch) -> None:
+    release(scratch, f"{WITHOUT}\n\ndef combine(*all):\n    return max(all)\n", "v2")
+    kind, places = proposed(scratch, "22-25")
+    assert (kind, places[0]) == ("edited", ("pkg/scaler.py", 22, 23))
+
+
+def test_lines_that_a_method_handed_to_another_are_found_there(scratch: Scratch) -> None:
+    body = UPSTREAM[UPSTREAM.index("        # Count") : UPSTREAM.index("        scaled =")]
+    split = UPSTREAM.replace(body, "        self.count()\n").replace(
+        "    def apply", f"    def count(self):\n{body}\n    def apply"
+    )
+    release(scratch, split, "v2")
+    kind, places = proposed(scratch, "14-15")
+    assert (kind, places[0]) == ("edited", ("pkg/scaler.py", 14, 15))
+
+
+def test_without_the_old_text_only_an_unchanged_file_is_carried(scratch: Scratch) -> None:
+    release(scratch, EDITED, "v2")
+    shallow = scratch.root / "shallow"
+    git(scratch.root, "clone", "-q", "--depth", "1", scratch.upstream.as_uri(), str(shallow))
+    shutil.rmtree(scratch.root / "cache")
+    shutil.rmtree(scratch.upstream)
+    shallow.rename(scratch.upstream)
+    ran = scratch.run("repin", "up", "v2", "--output-format", "json", "--offline")
+    assert ran.returncode == 0, ran.stderr
+    rows = json.loads(ran.stdout)["citations"]
+    assert {(one["class"], one["new"]) for one in rows} == {("edited", None)}
+    told = scratch.run("repin", "up", "v2", "--offline")
+    assert "a whole clone is needed" in told.stderr
+    assert "the old text is not at hand" in told.stdout
+
+
+def test_a_name_of_the_alarm_has_one_flag(scratch: Scratch) -> None:
+    release(scratch, UPSTREAM.replace("uses", "calls"), "v2")
+    ran = scratch.run("repin", "up", "v2", "--output-format", "json", "--offline")
+    (one,) = (each for each in json.loads(ran.stdout)["names"] if each["name"] == "uses")
+    assert sorted(one) == ["name", "pages", "vanished"] and one["vanished"] is True
+
+
+def test_the_sample_is_whole_and_its_halves_share_no_file() -> None:
+    judged = load()
+    parts = [{one.place.path for one in judged if one.held_out is part} for part in (False, True)]
+    assert not parts[0] & parts[1]
+    assert len(judged) == 160 and len(untouched()) == 400
+    for one in judged:
+        assert bool(one.places) is (one.kind != "gone"), one
+        assert one.settled or one.readings[0] == one.readings[1], one

@@ -1,0 +1,98 @@
+"""Which other files may have taken over what left its own? Those that define it now, and didn't."""
+
+from collections.abc import Callable, Iterable
+
+from notelab.repin.becoming import Cited, Version
+from notelab.sources.git.command import GitCommand
+
+_MOST = 8  # files that may have taken over a symbol; more would be a name as common as `forward`
+_ENDINGS = (".py", ".pyi")
+Read = Callable[[str], Version | None]
+
+
+class Elsewhere:
+    """The files of the new commit that may hold what left a file.
+
+    Args:
+        read: reads a file at the new commit.
+        cited: the paths that are cited, and looked in where there is no clone.
+        clone: a clone that has both commits, None where there is none.
+        commits: the old commit and the new one.
+    """
+
+    def __init__(
+        self, read: Read, cited: Iterable[str], clone: GitCommand | None, commits: tuple[str, str]
+    ) -> None:
+        """Nothing is looked for yet."""
+        self._read, self._cited = read, list(cited)
+        self._clone, self._commits = clone, commits
+        self._found: dict[str, list[str]] = {}
+        self._added: list[str] | None = None
+
+    def look(self, left: Iterable[str]) -> None:
+        """Look for the definitions of several symbols in one go."""
+        names = {part for name in left for part in _telling(name)} - self._found.keys()
+        if self._clone is None or not names:
+            return
+        before, after = (_definers(self._clone, commit, names) for commit in self._commits)
+        for name in names:
+            self._found[name] = sorted(after.get(name, set()) - before.get(name, set()))
+
+    def holding(self, cited: Cited) -> list[Version]:
+        """Return files that define what the citation stands in, or that have its file's name."""
+        name, path = cited.symbol, cited.old.path
+        self.look([name])
+        taken: dict[str, Version] = {}
+        for part in _telling(name):
+            for other in self._found.get(part, self._cited)[:_MOST]:
+                version = self._read(other) if other != path else None
+                if version is not None and _defines(version, part):
+                    taken[other] = version
+        whole = [one for one in taken.values() if one.named(name)]
+        return whole or [*taken.values()] or self._of_that_name(path)
+
+    def _of_that_name(self, path: str) -> list[Version]:
+        """Return the new files of the same name, where the file itself is not there any more."""
+        if self._clone is None or self._read(path) is not None:
+            return []
+        if self._added is None:
+            self._added = _added(self._clone, *self._commits)
+        folder, _, name = path.rpartition("/")
+        found = [one for one in self._added if one.endswith(f"/{name}") and name != "__init__.py"]
+        found.sort(key=lambda one: -len(set(one.split("/")) & set(folder.split("/"))))
+        return [one for one in map(self._read, found[:_MOST]) if one]
+
+
+def _telling(name: str) -> list[str]:
+    """Return the parts of a symbol's name to look for: the outermost and its own."""
+    parts = name.split(".")
+    return [one for one in dict.fromkeys((parts[0], parts[-1])) if one and not one.endswith("__")]
+
+
+def _defines(version: Version, part: str) -> bool:
+    return any(one.name.rpartition(".")[2] == part for one in version.outline.symbols)
+
+
+def _definers(clone: GitCommand, commit: str, names: Iterable[str]) -> dict[str, set[str]]:
+    """Return the Python files that define each name; none where the clone can't say."""
+    patterns = [
+        part
+        for name in sorted(names)
+        for word in ("def", "class")
+        for part in ("-e", f"{word} {name}")
+    ]
+    ran = clone.run("grep", "--text", "-w", "-F", "-o", "-z", *patterns, commit, timeout=300)
+    found: dict[str, set[str]] = {}
+    for row in ran.out.decode("utf-8", "replace").splitlines():
+        where, _, said = row.partition("\0")
+        if where.endswith(_ENDINGS):
+            found.setdefault(said.rpartition(" ")[2], set()).add(where.partition(":")[2])
+    return found
+
+
+def _added(clone: GitCommand, old: str, new: str) -> list[str]:
+    ran = clone.run(
+        *("diff-tree", "-r", "-z", "--name-only", "--diff-filter=A", "--no-renames", old, new),
+        timeout=300,
+    )
+    return ran.out.decode("utf-8", "replace").split("\0")
