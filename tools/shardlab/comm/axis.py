@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import observed
-from shardlab.comm.pending import CollectiveError, Pending
+from shardlab.comm.pending import CollectiveError, Pending, Rows
 from shardlab.comm.point_to_point import PointToPoint, Ranks
 
 _OPS = ("sum", "mean", "max")
+_SUMS = ("all_reduce", "reduce_scatter")
 
 
 class Axis(PointToPoint):
@@ -77,9 +78,9 @@ class Axis(PointToPoint):
         """Return this rank's piece [k, …] of the sum (max, mean) of every rank's `x` [n·k, …]."""
         return self.start_reduce_scatter(x, op=op, out=out, prompt=True).wait()
 
-    def all_to_all(self, x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    def all_to_all(self, x: Tensor, *, out: Tensor | None = None, rows: Rows = None) -> Tensor:
         """Send piece j of `x` [n·k, …] to rank j; return the pieces that came, in rank order."""
-        return self.start_all_to_all(x, out=out).wait()
+        return self.start_all_to_all(x, out=out, rows=rows).wait()
 
     def broadcast(self, x: Tensor, *, source: int = 0, out: Tensor | None = None) -> Tensor:
         """Return the `x` of rank `source` of this axis (the others' gives shape and dtype)."""
@@ -137,17 +138,20 @@ class Axis(PointToPoint):
         args = (x.contiguous(), out, _known(op))
         return self._start("reduce_scatter", args, x, op, prompt=prompt)
 
-    def start_all_to_all(self, x: Tensor, *, out: Tensor | None = None) -> Pending:
-        """Start `all_to_all`.
+    def start_all_to_all(
+        self, x: Tensor, *, out: Tensor | None = None, rows: Rows = None
+    ) -> Pending:
+        """Start `all_to_all`; `rows` go to each rank and come from each, equally many unless given.
 
         Raises:
-            ValueError: the axis does not divide dim 0.
+            ValueError: the axis does not divide dim 0, and no `rows` are given.
         """
         if self.size == 1:
             return _already(x, out)
-        self._piece("all_to_all", x)
-        out = _fitting(out, x, x.shape)
-        return self._start("all_to_all", (x.contiguous(), out), x)
+        count = self._piece("all_to_all", x) * self.size if rows is None else sum(rows[1])
+        out = _fitting(out, x, (count, *x.shape[1:]))
+        alike = x if rows is None else x[:0]
+        return self._start("all_to_all", (x.contiguous(), out, rows), alike)
 
     def start_broadcast(self, x: Tensor, *, source: int = 0, out: Tensor | None = None) -> Pending:
         """Start `broadcast`; with `out=x` (contiguous) it works in place."""
@@ -166,7 +170,7 @@ class Axis(PointToPoint):
     ) -> Pending:  # fmt: skip
         """Check and start one collective; the result is its second tensor, or its only."""
         narrow = None
-        if self._wide and len(args) == 3 and op != "max" and _is_half(x):
+        if self._wide and kind in _SUMS and op != "max" and _is_half(x):
             source, narrow, _ = args
             args = (source.float(), torch.empty_like(narrow, dtype=torch.float32), op)
         result = args[0] if kind == "broadcast" else args[1]

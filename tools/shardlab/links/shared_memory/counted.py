@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from shardlab.comm.pending import Rows
 from shardlab.links.shared_memory.link import SharedMemoryLink
-from shardlab.links.shared_memory.messages import Sent
+from shardlab.links.shared_memory.messages import Sent, Several
 from shardlab.links.shared_memory.queue import Collective
 from shardlab.proofs.ledger import asked
 
@@ -39,10 +40,20 @@ class CountedLink(SharedMemoryLink):
         with asked("reduce_scatter", x.nbytes, self._ranks, x.dtype):
             return super().start_reduce_scatter(x, out, op)
 
-    def start_all_to_all(self, x: Tensor, out: Tensor) -> Collective:
-        """Start setting this rank's row of every rank's `x` side by side in `out`."""
+    def start_all_to_all(self, x: Tensor, out: Tensor, rows: Rows = None) -> Collective | Several:
+        """Start setting this rank's row of every rank's `x` side by side in `out`.
+
+        Uneven pieces go as messages: a slot has equal rows.
+        """
         with asked("all_to_all", x.nbytes, self._ranks, x.dtype):
-            return super().start_all_to_all(x, out)
+            if rows is None:
+                return super().start_all_to_all(x, out)
+            to, source = (torch.split(t, [*n]) for t, n in zip((x, out), rows, strict=True))
+            source[self._me].copy_(to[self._me])
+            peers = [peer for peer in range(self._size) if peer != self._me]
+            works = [self.start_recv(source[p], p, 0) for p in peers if source[p].numel()]
+            works += [self.start_send(to[p], p, 0) for p in peers if to[p].numel()]
+            return Several(works)
 
     def start_broadcast(self, out: Tensor, source: int) -> Collective:
         """Start copying `out` of the rank at place `source` into every rank's `out`."""

@@ -31,6 +31,18 @@ class Sent:
             self._finish(self._message, self._name)
 
 
+class Several:
+    """Messages under way, waited for as one."""
+
+    def __init__(self, works: Sequence[Sent]) -> None:
+        self._works = works
+
+    def wait(self) -> None:
+        """Block until all are done."""
+        for work in self._works:
+            work.wait()
+
+
 class Messages:
     """The mailboxes of one rank, made when first used.
 
