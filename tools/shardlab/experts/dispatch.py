@@ -15,14 +15,17 @@ that an expert is to see, one for each (token, expert).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from shardlab.comm import Axis
+from shardlab.comm.pending import Rows
 from shardlab.layers.ops import uncompiled
+
+Rowwise = TypeVar("Rowwise", Tensor, "Tensor | None")
 
 
 class Places:
@@ -108,40 +111,45 @@ class AllToAll(Places):
 
     def leave(self, x_TH: Tensor, probs_TE: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Send the rows, each with its probability, and sort what comes by expert."""
-        rows = x_TH.index_select(0, self._token_N)
-        if probs_TE is not None:
-            probs_N = probs_TE.t()[self.chosen_ET]
-            rows = pack(rows, probs_N.unsqueeze(1))
-        if self.copies > 1:  # of each expert rank's rows, one copy for every rank that shares it
-            pieces = torch.split(rows, self._rows[0][:: self.copies])
-            rows = torch.cat([piece for piece in pieces for _ in range(self.copies)])
-        came = self.joint.all_to_all(rows, rows=self._rows)
-        sorted_ = transposed(came, self._came)
-        if probs_TE is None:
-            return sorted_, None
-        rows_NH, probs_N1 = unpack(sorted_, x_TH.shape[1], probs_TE)
-        return rows_NH, probs_N1.squeeze(1)
+        rows_NH = self._copied(x_TH.index_select(0, self._token_N))
+        probs_N = None if probs_TE is None else self._copied(probs_TE.t()[self.chosen_ET])
+        rows_NH, probs_N = self._exchanged(rows_NH, probs_N, self._rows)
+        return transposed(rows_NH, self._came), transposed(probs_N, self._came)
 
     def home(self, rows_NH: Tensor, probs_N: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Send the rows back where they came from, and sum those of each token."""
-        rows = rows_NH if probs_N is None else pack(rows_NH, probs_N.unsqueeze(1))
-        sent, came = self._rows
-        by_expert = [list(counts) for counts in zip(*self._came, strict=True)]
-        rows = self.joint.all_to_all(transposed(rows, by_expert), rows=(came, sent))
-        hidden, tokens = rows_NH.shape[1], self.chosen_ET.shape[1]
+        lying = [list(counts) for counts in zip(*self._came, strict=True)]
+        rows_NH, probs_N = transposed(rows_NH, lying), transposed(probs_N, lying)
+        rows_NH, probs_N = self._exchanged(rows_NH, probs_N, self._rows[::-1])
+        x_TH = summed(self._joined(rows_NH), self._token_N, self.chosen_ET.shape[1])
         if probs_N is None:
-            return summed(self._joined(rows), self._token_N, tokens), None
-        rows_NH, probs_N1 = unpack(rows, hidden, probs_N)
+            return x_TH, None
         probs_ET = probs_N.new_zeros(self.chosen_ET.shape)
-        probs_ET[self.chosen_ET] = self._joined(probs_N1).squeeze(1)
-        return summed(self._joined(rows_NH), self._token_N, tokens), probs_ET.t()
+        probs_ET[self.chosen_ET] = self._joined(probs_N)
+        return x_TH, probs_ET.t()
+
+    def _exchanged(
+        self, x_NH: Tensor, probs_N: Tensor | None, rows: Rows
+    ) -> tuple[Tensor, Tensor | None]:
+        if probs_N is None or self.joint.size == 1:
+            return self.joint.all_to_all(x_NH, rows=rows), probs_N
+        came = self.joint.all_to_all(pack(x_NH, probs_N.unsqueeze(1)), rows=rows)
+        x_NH, probs_N1 = unpack(came, x_NH.shape[1], probs_N)
+        return x_NH, probs_N1.squeeze(1)
+
+    def _copied(self, rows: Tensor) -> Tensor:
+        """Repeat what goes to an expert for every rank that shares it."""
+        if self.copies == 1:
+            return rows
+        pieces = torch.split(rows, self._rows[0][:: self.copies])
+        return torch.cat([piece for piece in pieces for _ in range(self.copies)])
 
     def _joined(self, rows: Tensor) -> Tensor:
         """Sum what the ranks that share an expert each made of the same rows."""
         if self.copies == 1:
             return rows
         pieces = torch.split(rows, [n * self.copies for n in self._rows[0][:: self.copies]])
-        return torch.cat([piece.view(self.copies, -1, piece.shape[1]).sum(0) for piece in pieces])
+        return torch.cat([piece.view(self.copies, -1, *piece.shape[1:]).sum(0) for piece in pieces])
 
 
 def dispatch(x_TH: Tensor, probs_TE: Tensor, places: Places) -> tuple[Tensor, Tensor]:
@@ -169,12 +177,13 @@ def pack(x_NH: Tensor, probs_NK: Tensor) -> Tensor:
 
 def unpack(packed: Tensor, hidden: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Return rows and probabilities of packed rows, the latter with the dtype of `like`."""
-    return packed[:, :hidden], packed[:, hidden:].contiguous().view(like.dtype)
+    x_NH = packed[:, :hidden].contiguous()  # a product of strided rows may round otherwise
+    return x_NH, packed[:, hidden:].contiguous().view(like.dtype)
 
 
-def transposed(rows: Tensor, counts: list[list[int]]) -> Tensor:
+def transposed(rows: Rowwise, counts: list[list[int]]) -> Rowwise:
     """Return pieces that lie as [i][j], with counts[i][j] rows each, as [j][i]."""
-    if len(counts) == 1 or len(counts[0]) == 1:
+    if rows is None or len(counts) == 1 or len(counts[0]) == 1:
         return rows
     pieces = iter(torch.split(rows, [n for line in counts for n in line]))
     lines = [[next(pieces) for _ in line] for line in counts]

@@ -179,6 +179,7 @@ class ExpertLayer(nn.Module):
 
     def forward(self, x_sBH: Tensor) -> Tensor:
         """Return the sum of what a token's experts make of it."""
+        beside_sBH = None if self.shared is None else self.shared(x_sBH)
         probs_TE, chosen_TE = self.router(x_sBH)
         joint, copies = self.axes.joint, self.axes.expert_tensor.size
         if self.config.dispatch == "all-gather":
@@ -189,7 +190,7 @@ class ExpertLayer(nn.Module):
         shares = (torch.split(x, places.counts) for x in (rows_NH, probs_N))
         made = [e(x, p) for e, x, p in zip(self.experts.values(), *shares, strict=True)]
         y_sBH = combine(torch.cat(made), places).view_as(x_sBH)
-        return y_sBH if self.shared is None else y_sBH + self.shared(x_sBH)
+        return y_sBH if beside_sBH is None else y_sBH + beside_sBH
 
 
 def expert_width(config: GPTConfig) -> int:

@@ -40,7 +40,9 @@ class CountedLink(SharedMemoryLink):
         with asked("reduce_scatter", x.nbytes, self._ranks, x.dtype):
             return super().start_reduce_scatter(x, out, op)
 
-    def start_all_to_all(self, x: Tensor, out: Tensor, rows: Rows = None) -> Collective | Several:
+    def start_all_to_all(  # type: ignore[override]
+        self, x: Tensor, out: Tensor, rows: Rows = None
+    ) -> Collective | Several:
         """Start setting this rank's row of every rank's `x` side by side in `out`.
 
         Uneven pieces go as messages: a slot has equal rows.
