@@ -135,7 +135,7 @@ def trained_by_megatron(world: World, layout: tuple[int, int, int]) -> tuple[flo
 
 
 @pytest.mark.parametrize("layout", RIGHT)
-def test_megatron_finishes_experts_gradients_rightly_on_six_layouts(
+def test_megatron_finishes_experts_gradients_rightly_on_four_layouts(
     pool: Any, layout: tuple[int, int, int]
 ) -> None:
     for theirs, ours in pool(2).run(trained_by_megatron, layout):
