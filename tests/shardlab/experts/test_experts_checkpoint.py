@@ -1,7 +1,8 @@
-"""A checkpoint of experts on one grid goes on, bit for bit, on any other: no rank's number is in it."""
+"""A checkpoint of experts on one grid goes on, bit for bit, on any other: it names no rank."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +82,7 @@ MOVES: list[tuple[int, Sizes]] = [
 
 
 def test_experts_go_on_from_any_other_grid_bit_for_bit(pool: Any, tmp_path: Path) -> None:
-    for number, ((ranks, sizes), (others, their_sizes)) in enumerate(
-        zip(MOVES, MOVES[1:], strict=False)
-    ):
+    for number, ((ranks, sizes), (others, their_sizes)) in enumerate(pairwise(MOVES)):
         folder = str(tmp_path / str(number))
         before = pool(ranks).run(saved, folder, sizes)
         after = pool(others).run(resumed, folder, their_sizes)
@@ -102,7 +101,7 @@ def of_more_experts(world: World, folder: str) -> None:
         GPTConfig(layers=2, hidden=8, heads=4, ffn=8, vocab=10, sequence=4, experts=fewer),
         tensor=grid.tensor, experts=ExpertAxes.of(grid),
     )  # fmt: skip
-    with pytest.raises(CheckpointError, match="of another model: bias = .*experts = "):
+    with pytest.raises(CheckpointError, match="of another model: bias = False"):
         checkpoint.load(folder, model=other, grid=grid)
 
 
