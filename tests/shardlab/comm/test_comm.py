@@ -223,3 +223,41 @@ def test_half_precision_is_added_in_fp32_where_that_is_wished(pool, link, length
             assert narrow == [256.0, 256.0, 64.0, 256.0, 256.0]
         assert wide_sums == [260.0, 260.0, 65.0, 260.0, 256.0]
         assert single == same == [259.0, 259.0, 64.75, 259.0, 256.0]
+
+
+# ------------------------------------------------------------------ uneven all-to-all
+
+
+def uneven(world: World, link: str) -> None:
+    """Rank r sends r·n + j rows to rank j, each of which says so; some send and get nothing."""
+    axis = world.axis("tensor", range(world.size), link=link)
+    n = world.size
+    counts = torch.arange(n * n).view(n, n) % 4
+    counts[1] = 0  # a rank that sends nothing
+    counts[:, 0] = 0  # and one that nothing comes to
+    mine, came = counts[world.rank].tolist(), counts[:, world.rank].tolist()
+    x = torch.cat([torch.full((k, 3), 10.0 * world.rank + j) for j, k in enumerate(mine)])
+    wide = torch.cat([x, x + 1], 1).to(world.device)
+    with Ledger() as ledger:
+        found = axis.all_to_all(wide[:, :3], rows=(mine, came))  # not contiguous
+    right = [torch.full((k, 3), 10.0 * r + world.rank) for r, k in enumerate(came)]
+    assert torch.equal(found.cpu(), torch.cat(right))
+    assert [(e.op, e.payload) for e in ledger.entries] == [("all_to_all", x.nbytes)]
+
+
+@pytest.mark.parametrize("link", ["torch", "fast-gloo", "shared-memory"])
+def test_an_uneven_all_to_all_carries_as_many_rows_as_are_said_and_none_at_all(
+    pool, device: str, link: str
+) -> None:
+    if device == "cpu" or link == "torch":
+        pool(4).run(uneven, link)
+
+
+def uneven_into_a_view(world: World) -> None:
+    wide = torch.zeros(4, 2, device=world.device)
+    with pytest.raises(ValueError, match="out must be contiguous"):
+        world.whole.all_to_all(torch.ones(4, 1), out=wide[:, :1], rows=([2, 2], [2, 2]))
+
+
+def test_an_all_to_all_never_writes_into_a_view_where_gloo_would_put_wrong_data(pool) -> None:
+    pool(2).run(uneven_into_a_view)

@@ -66,6 +66,46 @@ def test_the_embedding_axis_joins_the_first_and_the_last_stage(pool) -> None:
     assert all(same for _, _, same in found)
 
 
+def expert_axes(world: World, sizes: dict[str, int]) -> dict[str, tuple[str, list[int]]]:
+    grid = Grid(world=world, **sizes)  # type: ignore[arg-type]
+    mine = torch.tensor([world.rank], device=world.device)
+    axes = {
+        "ep": grid.expert,
+        "tp": grid.expert_tensor,
+        "dp": grid.expert_data,
+        "tp-ep": grid.axis("expert_tensor", "expert"),
+        "tp-ep-pp": grid.axis("expert_tensor", "expert", "pipeline"),
+    }
+    return {token: (axis.name, axis.all_gather(mine).tolist()) for token, axis in axes.items()}
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"tensor": 2, "expert": 2, "expert_tensor": 1, "pipeline": 2},  # folded: 2 data ranks
+        {"expert": 4, "pipeline": 2},
+        {"expert": 2, "expert_tensor": 2},
+        {"tensor": 2, "expert_tensor": 1, "pipeline": 2},  # every rank holds all experts
+        {"tensor": 2, "expert_tensor": 1, "expert": 8},
+    ],
+)
+def test_the_experts_axes_reach_the_ranks_that_their_own_layout_says(
+    pool, sizes: dict[str, int]
+) -> None:
+    """Expert groups stand apart from the dense ones: folding."""
+    pipeline, tensor = sizes.get("pipeline", 1), sizes.get("tensor", 1)
+    ranks = sizes.get("expert", 1) * sizes.get("expert_tensor", tensor)
+    layout = Layout(
+        tensor=sizes.get("expert_tensor", tensor), expert=sizes.get("expert", 1),
+        data=8 // pipeline // ranks, pipeline=pipeline,
+    )  # fmt: skip
+    for rank, found in enumerate(pool(8).run(expert_axes, sizes)):
+        assert {t: g for t, (_, g) in found.items()} == {
+            tokens: layout.group_of(rank, tokens) for tokens in found
+        }
+        assert [name for name, _ in found.values()][-1] == "expert_tensor-expert-pipeline"
+
+
 def two_grids(world: World) -> None:
     one = Grid(world=world, tensor=2)
     other = Grid(world=world, tensor=2, order="dp-tp")
@@ -144,16 +184,19 @@ def test_what_does_not_fit_the_world_is_refused_with_what_would(fifth: World) ->
     for sizes, words in [
         ({"tensor": 3}, "ranks do not divide a world of 8; start a multiple of 3 processes"),
         ({"tensor": 2, "data": 2}, "but the world has 8; start 4 processes, or choose data = 4"),
-        ({"expert": 2}, "expert = 2: no layer works over the expert axis"),
-        ({"context": 2, "tensor": 2}, "choose context = 1 and cut over tensor, pipeline and data"),
+        ({"expert": 3}, "tensor 1 · expert 3 · pipeline 1 = 3 ranks do not divide a world of 8"),
+        ({"expert": 16}, "expert 16 · pipeline 1 = 16 ranks do not divide a world of 8"),
+        ({"expert": 4, "expert_tensor": 4}, "tensor 4 · expert 4 · pipeline 1 = 16 ranks"),
+        ({"expert": 0}, "expert axis of size 0; choose a whole number from 1"),
+        ({"context": 2, "tensor": 2}, "choose context = 1 and cut over tensor, expert, pipeline"),
         ({"links": {"tensr": "shared-memory"}}, "links has 'tensr', which is no axis; tensor, "),
         ({"links": {"tensor": "carrier-pigeon"}, "tensor": 2}, "carrier-pigeon"),
     ]:
         with pytest.raises(ValueError, match=re.escape(words)):
             Grid(world=fifth, **sizes)  # type: ignore[arg-type]
-    for name in ("expert", "model"):
-        with pytest.raises(ValueError, match=f"no axis '{name}'; choose from tensor, context"):
-            Grid(world=fifth).axis(name)
+    for names in (("model",), ("expert", "data"), ("tensor", "expert")):
+        with pytest.raises(ValueError, match="choose from tensor, context, data, pipeline, or of"):
+            Grid(world=fifth).axis(*names)
 
 
 def test_a_link_goes_to_the_axis_that_it_names_and_to_no_other(fifth: World) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from shardlab.comm import Axis, Pending
+from shardlab.comm.pending import Rows
 
 
 class SilentAxis(Axis):
@@ -26,7 +27,7 @@ class SilentAxis(Axis):
 
     def _start(
         self, kind: str, x: Tensor, out: Tensor | None, op: str = "sum", *,
-        source: int = 0, prompt: bool = False,
+        source: int = 0, prompt: bool = False, rows: Rows = None,
     ) -> Pending:  # fmt: skip
         out = x.new_empty(self._shape(kind, x)) if out is None else out
         if kind == "all_gather":

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import observed
-from shardlab.comm.pending import CollectiveError, Pending
+from shardlab.comm.pending import CollectiveError, Pending, Rows
 from shardlab.comm.point_to_point import PointToPoint, Ranks
 
 
@@ -75,9 +75,9 @@ class Axis(PointToPoint):
         """Return this rank's piece [k, …] of the sum (max, mean) of every rank's `x` [n·k, …]."""
         return self._start("reduce_scatter", x, out, op, prompt=True).wait()
 
-    def all_to_all(self, x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    def all_to_all(self, x: Tensor, *, out: Tensor | None = None, rows: Rows = None) -> Tensor:
         """Send piece j of `x` [n·k, …] to rank j; return the pieces that came, in rank order."""
-        return self._start("all_to_all", x, out).wait()
+        return self._start("all_to_all", x, out, rows=rows).wait()
 
     def broadcast(self, x: Tensor, *, source: int = 0, out: Tensor | None = None) -> Tensor:
         """Return the `x` of rank `source` of this axis (the others' gives shape and dtype)."""
@@ -124,13 +124,15 @@ class Axis(PointToPoint):
         """
         return self._start("reduce_scatter", x, out, op, prompt=prompt)
 
-    def start_all_to_all(self, x: Tensor, *, out: Tensor | None = None) -> Pending:
-        """Start `all_to_all`.
+    def start_all_to_all(
+        self, x: Tensor, *, out: Tensor | None = None, rows: Rows = None
+    ) -> Pending:
+        """Start `all_to_all`; `rows` go to each rank and come from each, equally many unless given.
 
         Raises:
-            ValueError: the axis does not divide dim 0.
+            ValueError: the axis does not divide dim 0, and no `rows` are given.
         """
-        return self._start("all_to_all", x, out)
+        return self._start("all_to_all", x, out, rows=rows)
 
     def start_broadcast(self, x: Tensor, *, source: int = 0, out: Tensor | None = None) -> Pending:
         """Start `broadcast`; with `out=x` (contiguous) it works in place."""
@@ -138,7 +140,7 @@ class Axis(PointToPoint):
 
     def _start(
         self, kind: str, x: Tensor, out: Tensor | None, op: str = "sum", *,
-        source: int = 0, prompt: bool = False,
+        source: int = 0, prompt: bool = False, rows: Rows = None,
     ) -> Pending:  # fmt: skip
         """Check and start one collective of `x`, into `out` or a new tensor."""
         if not 0 <= source < self.size:
@@ -147,7 +149,8 @@ class Axis(PointToPoint):
             return Pending(x if out is None or out is x else out.copy_(x))
         if op not in ("sum", "mean", "max"):
             raise ValueError(f"op {op!r} is not known; choose sum, mean or max")
-        result, mine, narrow = _fitting(out, x, self._shape(kind, x)), x.contiguous(), None
+        shape = self._shape(kind, x) if rows is None else (sum(rows[1]), *x.shape[1:])
+        result, mine, narrow = _fitting(out, x, shape), x.contiguous(), None
         if self._wide and "reduce" in kind and op != "max" and _is_half(x):
             mine, narrow = mine.float(), result
             result = torch.empty_like(narrow, dtype=torch.float32)
@@ -156,11 +159,13 @@ class Axis(PointToPoint):
             args, op = (result, source), str(source)
             if result is not x and self.rank == source:
                 result.copy_(x)
-        elif kind != "all_to_all":
+        elif kind == "all_to_all":
+            args += (rows,)
+        else:
             args += (op, prompt) if "reduce" in kind else (prompt,)
         try:
             if self._agreement:
-                self._agreement.demand(self, kind, x, op)
+                self._agreement.demand(self, kind, x if rows is None else x[:0], op)
             with observed.along(self.name):
                 work = getattr(self._link, f"start_{kind}")(*args)
             self._look_after([work], kind)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch.distributed as dist
 from torch import Tensor
 
+# Of an all-to-all: how many rows go to each rank, and how many come from each; None: equally many.
+Rows = tuple[Sequence[int], Sequence[int]] | None
 Explain = Callable[[str, RuntimeError], None]
 
 

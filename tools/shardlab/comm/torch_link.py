@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shardlab.comm.pending import Work
+from shardlab.comm.pending import Rows, Work
 
 # What torch 2.13 calls *_single has been there under the longer names for long.
 ALL_GATHER = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
@@ -55,9 +55,10 @@ class TorchLink:
         """Reduce-scatter contiguous `x` into `out`."""
         return cast("Work", REDUCE_SCATTER(out, x, _OPS[op], self.group, async_op=True))
 
-    def start_all_to_all(self, x: Tensor, out: Tensor) -> Work:
-        """Exchange equal pieces of dim 0."""
-        return cast("Work", dist.all_to_all_single(out, x, group=self.group, async_op=True))
+    def start_all_to_all(self, x: Tensor, out: Tensor, rows: Rows = None) -> Work:
+        """Exchange pieces of dim 0: equal ones, or so many rows to and from each rank."""
+        to, source = rows or (None, None)
+        return cast("Work", dist.all_to_all_single(out, x, source, to, self.group, async_op=True))
 
     def start_broadcast(self, out: Tensor, source: int) -> Work:
         """Broadcast `out` of rank `source`, in place."""

@@ -60,6 +60,7 @@ class DataParallel:
             weights' dtype, and layers with `gradient_accumulation` add to it themselves. `finish`
             leaves the whole batch's gradient there; `zero_grad` comes before the next step.
         bucket_bytes: the size of a bucket; the first is 1 MiB at most, so that it leaves early.
+        batch: the ranks that share the batch, if not those of `axis`: an expert's copies are not.
 
     Attributes:
         backwards: as above; may be set between steps.
@@ -74,6 +75,7 @@ class DataParallel:
         self, parameters: Iterable[tuple[str, nn.Parameter]], axis: Axis, *,
         reduction: str = "mean", backwards: int = 1, start: str = "broadcast",
         main_grads: torch.dtype | None = None, bucket_bytes: int = BUCKET_BYTES,
+        batch: Axis | None = None,
     ) -> None:  # fmt: skip
         """Make the replicas equal, lay out the buckets and hang a hook on each parameter."""
         if reduction not in REDUCTIONS or start not in STARTS:
@@ -101,7 +103,7 @@ class DataParallel:
         self._syncing = True
         self._reducer = Reducer(
             self._slots, axis, caps=(min(FIRST_BUCKET_BYTES, bucket_bytes), bucket_bytes),
-            scale=1.0 / axis.size if reduction == "mean" else 1.0, main_grads=main_grads,
+            mean=reduction == "mean", main_grads=main_grads, batch=batch or axis,
         )  # fmt: skip
         self._hooks = [
             slot.parameter.register_post_accumulate_grad_hook(self._hook(slot))  # type: ignore[no-untyped-call]

@@ -23,22 +23,24 @@ class Reducer:
         slots: the parameters, in the order of the forward pass.
         axis: over which gradients are summed.
         caps: sizes of the buckets in bytes, the last for all that follow.
-        scale: what gradients are multiplied by.
+        mean: divide by the ranks that share the batch.
         main_grads: the dtype of gradients that are gathered in `main_grad`.
+        batch: those ranks.
 
     Attributes:
         buckets: in the order in which they are launched.
     """
 
     def __init__(
-        self, slots: Sequence[Slot], axis: Axis, *, caps: Sequence[int], scale: float,
-        main_grads: torch.dtype | None,
+        self, slots: Sequence[Slot], axis: Axis, *, caps: Sequence[int], mean: bool,
+        main_grads: torch.dtype | None, batch: Axis,
     ) -> None:  # fmt: skip
         """Lay out the buckets as if backward met the parameters in reverse."""
         self._slots = slots
         self._axis = axis
         self._caps = caps
-        self._scale = scale
+        self._scale = 1.0 / batch.size if mean else 1.0
+        self._batch = batch
         self._main_grads = main_grads
         self._launched = 0
         self._arrived: list[Slot] | None = []  # in the first step only
@@ -112,7 +114,7 @@ class Reducer:
     def _total(self, tokens: int | Tensor | float) -> Tensor:
         device = self.buckets[0].flat_N.device
         mine = torch.as_tensor(tokens, dtype=torch.float64, device=device).reshape(1)
-        total = self._axis.all_reduce(mine)[0]  # without dimensions it does not promote gradients
+        total = self._batch.all_reduce(mine)[0]  # without dimensions it does not promote gradients
         return total.where(total != 0, 1)  # of no token at all the sum is 0, and no 0 / 0
 
     def _agreed_order(self, arrived: list[Slot]) -> list[Slot] | None:

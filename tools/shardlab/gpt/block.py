@@ -9,6 +9,8 @@ Dimensions: S sequence, B batch, H hidden; s: this rank's share under sequence p
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
@@ -18,6 +20,9 @@ from shardlab.gpt.mlp import MLP
 from shardlab.layers.dropout import Dropout
 from shardlab.layers.init import DEFAULT, Init
 from shardlab.layers.norm import LayerNorm
+
+if TYPE_CHECKING:
+    from shardlab.experts.layer import ExpertAxes
 
 
 class Block(nn.Module):
@@ -30,6 +35,7 @@ class Block(nn.Module):
         sequence_parallel: x arrives and leaves cut along S.
         dropout_seed: of the run.
         init: how parameters start.
+        experts: the axes of the experts, where the config has any; None for one rank.
 
     Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both.
 
@@ -37,7 +43,7 @@ class Block(nn.Module):
 
     def __init__(
         self, config: GPTConfig, name: str, *, axis: Axis, sequence_parallel: bool = False,
-        dropout_seed: int = 0, init: Init = DEFAULT,
+        dropout_seed: int = 0, init: Init = DEFAULT, experts: ExpertAxes | None = None,
     ) -> None:  # fmt: skip
         """Make the parts."""
         super().__init__()
@@ -47,10 +53,17 @@ class Block(nn.Module):
             dropout_seed=dropout_seed, init=init,
         )  # fmt: skip
         self.norm2 = LayerNorm(config.hidden, sequence_parallel=sequence_parallel, init=init)
-        self.mlp = MLP(
-            config, f"{name}.mlp", axis=axis, sequence_parallel=sequence_parallel,
-            init=init,
-        )  # fmt: skip
+        settings: dict[str, Any] = {
+            "axis": axis,
+            "sequence_parallel": sequence_parallel,
+            "init": init,
+        }
+        if config.experts:
+            from shardlab.experts.layer import ExpertLayer
+
+            self.mlp: nn.Module = ExpertLayer(config, f"{name}.mlp", axes=experts, **settings)
+        else:
+            self.mlp = MLP(config, f"{name}.mlp", **settings)
         self.dropout1, self.dropout2 = (
             Dropout(
                 config.dropout, axis=axis, sharded=sequence_parallel, name=f"{name}.dropout{i}",

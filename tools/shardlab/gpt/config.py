@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:  # a model without experts doesn't load them
+    from shardlab.experts.config import ExpertConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +28,7 @@ class GPTConfig:
         dropout: probability on embeddings, attention weights and what is added to the residual.
         init_std: of weights; what is added to the residual stream starts smaller.
         dtype: of parameters and activations.
+        experts: in place of the feed-forward pair of each block; None for the pair.
 
     """
 
@@ -39,6 +44,7 @@ class GPTConfig:
     dropout: float = 0.0
     init_std: float = 0.02
     dtype: torch.dtype = torch.float32
+    experts: ExpertConfig | None = None
 
     @property
     def groups(self) -> int:

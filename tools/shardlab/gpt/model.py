@@ -6,6 +6,8 @@ sequence parallelism only).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +22,10 @@ from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.layers.init import Init
 from shardlab.layers.norm import LayerNorm
 from shardlab.layers.sharding import CopyableModule
+
+if TYPE_CHECKING:
+    from shardlab.experts.layer import ExpertAxes
+    from shardlab.experts.router import Router
 
 __all__ = ["GPT", "GPTConfig"]
 
@@ -45,6 +51,7 @@ class GPT(CopyableModule):
         stage: 0 … stages − 1.
         stages: of the pipeline; divides `config.layers`.
         device: of parameters.
+        experts: `ExpertAxes.of(grid)`, where the config has experts; None for one rank.
 
     Raises:
         ValueError: something does not divide; the message says what would.
@@ -55,6 +62,7 @@ class GPT(CopyableModule):
         self, config: GPTConfig, *, tensor: Axis, sequence_parallel: bool = False,
         seed: int = 0, dropout_seed: int | None = None,
         stage: int = 0, stages: int = 1, device: torch.device | str = "cpu",
+        experts: ExpertAxes | None = None,
     ) -> None:  # fmt: skip
         """Make this stage's part."""
         super().__init__()
@@ -84,7 +92,7 @@ class GPT(CopyableModule):
                 str(index): Block(
                     config, f"layers.{index}", axis=tensor, init=self._init,
                     sequence_parallel=self.sequence_parallel,
-                    dropout_seed=dropout_seed,
+                    dropout_seed=dropout_seed, experts=experts,
                 )
                 for index in range(stage * share, (stage + 1) * share)
             }
@@ -101,6 +109,12 @@ class GPT(CopyableModule):
         """
         tied = self.config.tie_embeddings and self.first != self.last
         return self.word_embedding.weight if tied else None
+
+    @property
+    def routers(self) -> list[Router]:
+        """Those of this stage, where the model has experts."""
+        blocks: list[Any] = list(self.layers.values())
+        return [block.mlp.router for block in blocks] if self.config.experts else []
 
     def forward(self, x: Tensor) -> Tensor:
         """Run this stage.

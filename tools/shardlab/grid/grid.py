@@ -16,6 +16,9 @@ from shardlab.grid.layout import NAMES, TOKENS, Layout
 from shardlab.grid.rules import check_world
 
 ORDER = "tp-cp-ep-dp-pp"
+DENSE = ("tensor", "context", "data", "pipeline")
+# The axes that experts have instead, and what their own layout calls them.
+OF_EXPERTS = {"expert": "ep", "expert_tensor": "tp", "expert_data": "dp"}
 
 
 class Grid:
@@ -24,8 +27,11 @@ class Grid:
     Args:
         world: the ranks.
         tensor, pipeline: ranks along each axis.
-        context, expert: 1. No layer here cuts a sequence or experts over ranks; `Layout` says where
-            such ranks would stand, as in Megatron.
+        context: 1. No layer here cuts a sequence over ranks; `Layout` says where such ranks would
+            stand, as in Megatron.
+        expert: into how many pieces the experts are dealt out; their ranks are replicas of the
+            dense layers, or tensor ranks, which have no other expert to hold.
+        expert_tensor: ranks that share one expert; `tensor` unless given.
         data: data-parallel replicas; by default what is left of the world.
         order: which axis runs fastest (see `Layout`).
         links: axis name → link, the world's own unless given; a combined axis is named for its
@@ -35,7 +41,8 @@ class Grid:
         tensor, context, data, pipeline: the axes.
         embedding: the first and the last stage of this rank's pipeline, which share tied
             embeddings; None on a stage between.
-        layout: the arithmetic behind them.
+        expert, expert_tensor, expert_data: the axes of the experts; made when first asked for.
+        layout, experts: the arithmetic behind them, of dense layers and of experts.
 
     Raises:
         ValueError: sizes that don't multiply to the world, an unknown axis in `links`, or an axis
@@ -50,27 +57,29 @@ class Grid:
         tensor: int = 1,
         context: int = 1,
         expert: int = 1,
+        expert_tensor: int | None = None,
         pipeline: int = 1,
         data: int | None = None,
         order: str = ORDER,
         links: Mapping[str, str] | None = None,
     ) -> None:
         """Make the groups; collective over the world."""
-        for name, size in (("context", context), ("expert", expert)):
-            if size != 1:
-                raise ValueError(
-                    f"{name} = {size}: no layer works over the {name} axis, so its ranks would "
-                    f"repeat one another's work; choose {name} = 1 and cut over tensor, pipeline "
-                    "and data (Layout enumerates all five)"
-                )
+        if context != 1:
+            raise ValueError(
+                f"context = {context}: no layer works over the context axis, so its ranks would "
+                "repeat one another's work; choose context = 1 and cut over tensor, expert, "
+                "pipeline and data (Layout enumerates all five)"
+            )
         given = {} if data is None else {"data": data}
         data = check_world(world.size, tensor=tensor, context=context, pipeline=pipeline, **given)
         self.layout = Layout(tensor, context, 1, data, pipeline, order)
+        self.experts = self.layout.for_experts(expert, expert_tensor)
         self._world = world
         self._links = dict(links or {})
         for name in self._links:
-            if not {*name.split("-")} <= {*TOKENS, "embedding"}:
-                raise ValueError(f"links has {name!r}, which is no axis; {', '.join(TOKENS)} are")
+            if not {*name.split("-")} <= {*DENSE, *OF_EXPERTS, "embedding"}:
+                names = ", ".join([*DENSE, *OF_EXPERTS])
+                raise ValueError(f"links has {name!r}, which is no axis; {names} are")
         # Ranks make these groups in one order, so that none waits for a group that another makes
         # later.
         self.tensor = self.axis("tensor")
@@ -88,16 +97,35 @@ class Grid:
         every rank of the grid makes it at the same point of the program.
 
         Raises:
-            ValueError: an unknown name, or "expert", which a grid doesn't have.
+            ValueError: an unknown name, or one of the dense layers beside one of the experts.
 
         """
+        layout, known = self.layout, {name: TOKENS[name] for name in DENSE}
+        if OF_EXPERTS.keys() & {*names}:
+            layout, known = self.experts, OF_EXPERTS | {"pipeline": "pp"}
         for name in names:
-            if name not in TOKENS or name == "expert":
+            if name not in known:
                 raise ValueError(
-                    f"a grid has no axis {name!r}; choose from tensor, context, data, pipeline"
+                    f"a grid has no axis {name!r} in {'-'.join(names)}; choose from "
+                    f"{', '.join(DENSE)}, or of the experts from {', '.join(OF_EXPERTS)}, pipeline"
                 )
-        ranks = self.layout.group_of(self._world.rank, "-".join(TOKENS[name] for name in names))
+        ranks = layout.group_of(self._world.rank, "-".join(known[name] for name in names))
         return self._axis("-".join(names), ranks)
+
+    @property
+    def expert(self) -> Axis:
+        """The ranks among which the experts are dealt out."""
+        return self.axis("expert")
+
+    @property
+    def expert_tensor(self) -> Axis:
+        """The ranks that share this rank's experts."""
+        return self.axis("expert_tensor")
+
+    @property
+    def expert_data(self) -> Axis:
+        """The ranks that hold the same experts, or the same parts of them."""
+        return self.axis("expert_data")
 
     def device_mesh(self) -> DeviceMesh:
         """Return the same layout for DTensor, FSDP2 and pipelining, over the same process groups.
@@ -118,7 +146,7 @@ class Grid:
 
     def __repr__(self) -> str:
         """Show the layout."""
-        return f"Grid({self.layout})"
+        return f"Grid({self.layout}, experts={self.experts})"
 
     def _axis(self, name: str, ranks: list[int]) -> Axis:
         return self._world.axis(name, ranks, link=self._links.get(name))

@@ -72,24 +72,27 @@ class Layout:
                 )
         return tokens + missing
 
-    def for_experts(self, expert: int) -> "Layout":
-        """Return the layout of the experts on the ranks of this dense one; itself for expert = 1.
+    def for_experts(self, expert: int, tensor: int | None = None) -> "Layout":
+        """Return the layout of the experts on the ranks of this dense one; itself if they agree.
 
-        The ranks that are data or context replicas of the dense layers hold `expert` pieces of the
-        experts, each in world / (tensor · expert · pipeline) replicas. Megatron refuses the same
-        mixtures in `initialize_model_parallel`.
+        The ranks that are replicas of the dense layers, or their tensor ranks, hold `expert` pieces
+        of the experts, each in world / (tensor · expert · pipeline) replicas. Megatron refuses the
+        same mixtures in `initialize_model_parallel`.
+
+        Args:
+            expert: pieces of the experts.
+            tensor: ranks that share one expert; those of the dense layers unless given.
 
         Raises:
             ValueError: the sizes don't divide the world, or the order would put a rank's experts
                 in another pipeline, or in other replicas, than its dense layers.
 
         """
-        if expert == 1:
+        tensor = self.tensor if tensor is None else tensor
+        if (tensor, expert) == (self.tensor, 1):
             return self
-        data = check_world(
-            self.world_size, tensor=self.tensor, expert=expert, pipeline=self.pipeline
-        )
-        layout = Layout(self.tensor, 1, expert, data, self.pipeline, self.order)
+        data = check_world(self.world_size, tensor=tensor, expert=expert, pipeline=self.pipeline)
+        layout = Layout(tensor, 1, expert, data, self.pipeline, self.order)
         slowest = self._digits["pp"][1] * self.pipeline == self.world_size
         mixed = self.pipeline > 1 and not slowest and data != self.data
         if mixed or layout.groups("pp") != self.groups("pp"):

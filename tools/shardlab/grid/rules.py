@@ -30,9 +30,12 @@ def check_world(size: int, **axes: int) -> int:
         axes: ranks along each other axis; `data`, if it is given, must be what is left.
 
     Raises:
-        ValueError: the product of the axes is not, or does not divide, `size`.
+        ValueError: a size below 1, or the product of the axes is not, or does not divide, `size`.
 
     """
+    for name, ranks in axes.items():
+        if ranks < 1:
+            raise ValueError(f"{name} axis of size {ranks}; choose a whole number from 1")
     data = axes.pop("data", None)
     product, written = _product(axes)
     if size % product:

@@ -74,6 +74,18 @@ def sharding_of(parameter: Tensor) -> Sharding | None:
     return sharding
 
 
+def mark_copies(parameter: nn.Parameter, axis: Axis) -> nn.Parameter:
+    """Note which ranks hold copies of `parameter`, if not the data ranks (experts); return it."""
+    parameter.copies_axis = axis  # type: ignore[attr-defined]
+    return parameter
+
+
+def copies_of(parameter: Tensor) -> Axis | None:
+    """Return the ranks that `mark_copies` noted; None: the data ranks hold copies."""
+    copies: Axis | None = getattr(parameter, "copies_axis", None)
+    return copies
+
+
 def whole(parameter: nn.Parameter, value: Tensor | None = None) -> Tensor:
     """Return a parameter whole; every rank of its axis calls this.
 
@@ -132,6 +144,8 @@ class CopyableModule(nn.Module):
             twin = copied.get_parameter(name)
             if (cut := sharding_of(parameter)) is not None:
                 mark(twin, cut)
+            if (copies := copies_of(parameter)) is not None:
+                mark_copies(twin, copies)
             if partial_gradients.is_marked(parameter):
                 partial_gradients.mark(twin)
         return copied

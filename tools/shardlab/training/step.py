@@ -9,6 +9,11 @@
 4. The norm, of gradients that are complete at last, and clipping. Earlier, it would be the norm of
    parts, and differ from rank to rank.
 
+An expert's gradient has 1 and 4 of its own. Its copies, not the data ranks, sum it: tokens came
+from all ranks, and nobody else holds it. It is divided as all are, by the data ranks that share the
+batch. And over tensor × pipeline its norm would not be counted, or counted twice: that is summed
+over the experts' own axes.
+
 Megatron does 1 to 3 in `finalize_model_grads` (megatron/core/distributed) and 4 in its optimizer.
 """
 
@@ -25,6 +30,7 @@ from shardlab.data_parallel.gradient_norm import clip, gradient_norm
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
+from shardlab.layers.sharding import copies_of
 
 
 class StepGradients:
@@ -39,9 +45,11 @@ class StepGradients:
 
     Attributes:
         replicas: the DataParallel that reduces during backward.
+        expert_replicas: the same for experts, where there are any.
 
     Raises:
-        ValueError: one copy of the tied embedding is frozen and the other trains.
+        ValueError: one copy of the tied embedding is frozen and the other trains; or the model's
+            experts lie on another grid.
     """
 
     def __init__(
@@ -58,7 +66,29 @@ class StepGradients:
         self._max_norm = max_norm
         self._whole_model = grid.axis("tensor", "pipeline")
         self._refuse_half_frozen()
-        self.replicas = DataParallel(named, grid.data, backwards=microbatches, **settings)
+        plain = [(name, p) for name, p in named if copies_of(p) is None]
+        self.replicas = DataParallel(plain, grid.data, backwards=microbatches, **settings)
+        self._routers = [router for chunk in chunks for router in chunk.routers]
+        self._dense = [parameter for _, parameter in plain]
+        self._experts: list[nn.Parameter] = []
+        if self._routers:
+            scale = "tokens" if settings.get("reduction") == "tokens" else 1 / microbatches
+            for router in self._routers:
+                router.scale = scale
+            experts = [(name, p) for name, p in named if copies_of(p) is not None]
+            self._join_experts(experts, backwards=microbatches, **settings)
+
+    def _join_experts(self, named: Sequence[tuple[str, nn.Parameter]], **settings: Any) -> None:
+        """Reduce the experts' gradients over their copies."""
+        self._experts = [parameter for _, parameter in named]
+        self._all_experts = self._grid.axis("expert_tensor", "expert", "pipeline")
+        copies, found = self._grid.expert_data, copies_of(self._experts[0])
+        if found is not copies:
+            raise ValueError(
+                f"the experts' copies are on {found}, and on this grid on {copies}: build the "
+                "model with experts=ExpertAxes.of(grid), of the same grid"
+            )
+        self.expert_replicas = DataParallel(named, copies, batch=self._grid.data, **settings)
 
     def _refuse_half_frozen(self) -> None:
         """Refuse, on every rank of the model alike, copies of a weight that part ways."""
@@ -87,6 +117,8 @@ class StepGradients:
             RuntimeError: a parameter got no gradient.
         """
         self.replicas.finish(tokens=tokens)
+        if self._experts:
+            self.expert_replicas.finish(tokens=tokens)
         where = self.replicas.attribute
         partial_gradients.reduce(self._parameters, self._grid.tensor, attribute=where)
         for weight in self._tied:
@@ -94,9 +126,16 @@ class StepGradients:
             if gradient is not None and self._grid.embedding is not None:
                 self._grid.embedding.all_reduce(gradient, out=gradient)
         norm = gradient_norm(
-            self._parameters, self._whole_model, tensor=self._grid.tensor, copies=self._copies,
+            self._dense, self._whole_model, tensor=self._grid.tensor, copies=self._copies,
             attribute=where,
         )  # fmt: skip
+        if self._experts:
+            tensor = self._grid.expert_tensor
+            norm = norm.hypot(
+                gradient_norm(self._experts, self._all_experts, tensor=tensor, attribute=where)
+            )
+        for router in self._routers:
+            router.end_step()
         if self._max_norm is not None:
             clip(self._parameters, norm, self._max_norm, attribute=where)
         return norm

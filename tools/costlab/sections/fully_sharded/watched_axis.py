@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis, Pending, World
+from shardlab.comm.pending import Rows
 from shardlab.links.fast_gloo.relay import Relay
 
 
@@ -49,10 +50,10 @@ class WatchedAxis(Axis):
 
     def _start(
         self, kind: str, x: Tensor, out: Tensor | None, op: str = "sum", *,
-        source: int = 0, prompt: bool = False,
+        source: int = 0, prompt: bool = False, rows: Rows = None,
     ) -> Pending:  # fmt: skip
         begin = time.perf_counter()
-        pending = super()._start(kind, x, out, op, source=source, prompt=prompt)
+        pending = super()._start(kind, x, out, op, source=source, prompt=prompt, rows=rows)
         flight = _UnderWay(self._called(kind, x, pending._result), begin, self.flights.append)
         return _WatchedPending(pending, flight, self._waits)
 

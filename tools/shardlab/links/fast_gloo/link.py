@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.comm import World
-from shardlab.comm.pending import Work
+from shardlab.comm.pending import Rows, Work
 from shardlab.comm.torch_link import TorchLink
 from shardlab.links.fast_gloo import exchange, relay
 from shardlab.proofs import ledger
@@ -93,9 +93,10 @@ class FastGlooLink(TorchLink):
             options: dict[str, Any] = {"patience": self._timeout, "number": next(self._relays)}
             return relay.start(kind, self.group, x, out, op, **options)
 
-    def start_all_to_all(self, x: Tensor, out: Tensor) -> Work:
-        """Exchange equal pieces of dim 0."""
-        return self.group.alltoall_base(out, x, [], [])  # type: ignore[no-any-return]
+    def start_all_to_all(self, x: Tensor, out: Tensor, rows: Rows = None) -> Work:
+        """Exchange pieces of dim 0: equal ones, or so many rows to and from each rank."""
+        to, source = rows or ([], [])
+        return self.group.alltoall_base(out, x, source, to)  # type: ignore[no-any-return]
 
     def start_broadcast(self, out: Tensor, source: int) -> Work:
         """Broadcast `out` of rank `source`, in place."""

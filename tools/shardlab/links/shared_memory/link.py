@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from shardlab.comm.faults import Store
-from shardlab.comm.pending import PeerLostError
+from shardlab.comm.pending import PeerLostError, Rows
 from shardlab.links.shared_memory import patience
 from shardlab.links.shared_memory.layout import RegionLayout
 from shardlab.links.shared_memory.mailbox import Message
-from shardlab.links.shared_memory.messages import Messages, Sent
+from shardlab.links.shared_memory.messages import Messages, Sent, Several
 from shardlab.links.shared_memory.plans import (
     AllGather,
     AllReduce,
@@ -129,9 +129,19 @@ class SharedMemoryLink:
         """Start joining this rank's row of every rank's `x` into `out`; "mean" only adds up."""
         return self._start(ReduceScatter, f"reduce_scatter {_ADDED[op]}", x, out)
 
-    def start_all_to_all(self, x: Tensor, out: Tensor) -> Collective:
-        """Start setting this rank's row of every rank's `x` side by side in `out`."""
-        return self._start(AllToAll, "all_to_all", x, out)
+    def start_all_to_all(self, x: Tensor, out: Tensor, rows: Rows = None) -> Collective | Several:
+        """Start setting this rank's row of every rank's `x` side by side in `out`.
+
+        Uneven pieces go as messages: a slot has equal rows.
+        """
+        if rows is None:
+            return self._start(AllToAll, "all_to_all", x, out)
+        to, source = (torch.split(t, [*n]) for t, n in zip((x, out), rows, strict=True))
+        with asked("all_to_all", x.nbytes, self._ranks, x.dtype):
+            source[self._me].copy_(to[self._me])
+            peers = [peer for peer in range(self._size) if peer != self._me]
+            works = [self.start_recv(source[p], p, 0) for p in peers if source[p].numel()]
+            return Several(works + [self.start_send(to[p], p, 0) for p in peers if to[p].numel()])
 
     def start_broadcast(self, out: Tensor, source: int) -> Collective:
         """Start copying `out` of the rank at place `source` into every rank's `out`."""

@@ -30,6 +30,18 @@ class Sent(NamedTuple):
             self.finish(self.message, self.name)
 
 
+@dataclass(eq=False)
+class Several:
+    """Messages under way, waited for as one."""
+
+    works: Sequence[Sent]
+
+    def wait(self) -> None:
+        """Block until all are done."""
+        for work in self.works:
+            work.wait()
+
+
 @dataclass(eq=False, kw_only=True)
 class Messages:
     """The mailboxes of one rank, made when first used.

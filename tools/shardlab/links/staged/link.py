@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shardlab.comm.pending import Work
+from shardlab.comm.pending import Rows, Work
 from shardlab.comm.torch_link import TorchLink
 
 
@@ -47,9 +47,9 @@ class StagedLink:
             out, lambda host: self._gloo.start_reduce_scatter(self._sent(x), host, op)
         )
 
-    def start_all_to_all(self, x: Tensor, out: Tensor) -> Work:
-        """Exchange equal pieces of dim 0."""
-        return self._into(out, lambda host: self._gloo.start_all_to_all(self._sent(x), host))
+    def start_all_to_all(self, x: Tensor, out: Tensor, rows: Rows = None) -> Work:
+        """Exchange pieces of dim 0: equal ones, or so many rows to and from each rank."""
+        return self._into(out, lambda host: self._gloo.start_all_to_all(self._sent(x), host, rows))
 
     def start_broadcast(self, out: Tensor, source: int) -> Work:
         """Broadcast `out` of rank `source`, in place."""

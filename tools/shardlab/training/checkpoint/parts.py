@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
-from shardlab.layers.sharding import sharding_of
+from shardlab.layers.sharding import copies_of, sharding_of
 
 if TYPE_CHECKING:  # a run without FSDP doesn't load it
     from shardlab.fsdp import FSDP
@@ -118,11 +118,13 @@ def boxes_of_run(
 def parts_of(chunk: GPT | FSDP, grid: Grid) -> Iterator[Part]:
     """Yield what this rank keeps of one of its pieces of the model."""
     gpt = gpt_of(chunk)
-    copies = grid.data if isinstance(chunk, GPT) else chunk.replicate_axis
+    replicas = grid.data if isinstance(chunk, GPT) else chunk.replicate_axis
     for name, parameter, kept, run in _runs(chunk):
         elsewhere = name == "word_embedding.weight" and not gpt.first  # the first stage's, tied
+        of_expert = copies_of(parameter)  # None: not an expert's, whose axes are its own
+        copies, tensor = (of_expert, grid.expert_tensor) if of_expert else (replicas, grid.tensor)
         mine = copies.rank == 0 and not elsewhere
-        first = mine and grid.tensor.rank == 0
+        first = mine and tensor.rank == 0
         writes = mine if sharding_of(parameter) is not None else first
         start, stop, offset = run
         begins = start < stop and offset == 0

@@ -1,0 +1,214 @@
+"""One layer of experts, ours and megatron-core's MoELayer, and the dense loop that both must equal.
+
+Each rank brings its own rows of one whole batch. The loss is a sum over all rows, so what each
+layout must give is what one process gives that holds all experts and sees all rows.
+
+Dimensions: S sequence, B batch of a data rank, H hidden, E experts, F an expert's width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, linear
+
+from costlab.contestants import megatron as mcore
+from costlab.contestants import megatron_experts as moe
+from costlab.contestants import megatron_gpt
+from shardlab.comm import Axis, World
+from shardlab.experts import routing
+from shardlab.experts.config import ExpertConfig
+from shardlab.experts.layer import ExpertAxes, ExpertLayer
+from shardlab.gpt.config import GPTConfig
+from shardlab.grid.grid import Grid
+from shardlab.layers import partial_gradients, sharding
+from shardlab.layers.init import Init
+from tests.shardlab.difference import random_like
+
+S, B, H, F, E = 8, 2, 16, 24, 4
+PLAIN = ExpertConfig(count=E, top_k=2, ffn=F)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A layout of the ranks, and the experts on it."""
+
+    tensor: int = 1
+    expert: int = 1
+    expert_tensor: int = 1
+    experts: ExpertConfig = PLAIN
+
+    def config(self) -> GPTConfig:
+        return GPTConfig(
+            layers=1, hidden=H, heads=4, ffn=F, vocab=8, sequence=S, bias=False,
+            dtype=torch.float64, experts=self.experts,
+        )  # fmt: skip
+
+    def megatron(self) -> dict[str, Any]:
+        """The same settings in Megatron's words."""
+        e = self.experts
+        kinds = {"aux_loss": e.aux_loss, "seq_aux_loss": e.sequence_aux_loss}
+        kinds |= {"global_aux_loss": e.global_aux_loss}
+        losses = {kind: weight for kind, weight in kinds.items() if weight}
+        kind = "sinkhorn" if e.sinkhorn else list(losses) or "none"
+        return {
+            "experts": e.count, "top_k": e.top_k, "ffn": F, "dispatch": e.dispatch,
+            "expert": self.expert, "expert_tensor": self.expert_tensor,
+            "sequence_parallel": self.tensor > 1, "add_bias_linear": False,
+            "moe_router_dtype": "fp64", "moe_router_load_balancing_type": kind,
+            "moe_aux_loss_coeff": list(losses.values()) if isinstance(kind, list) else 0.0,
+            "moe_z_loss_coeff": e.z_loss or None, "moe_router_score_function": e.scores,
+            "moe_router_pre_softmax": e.pre_softmax, "moe_router_num_groups": e.groups,
+            "moe_router_group_topk": e.top_groups, "moe_router_topk_scaling_factor": e.scaling,
+            "moe_router_enable_expert_bias": e.bias_rate is not None,
+            "moe_expert_capacity_factor": e.capacity, "moe_token_drop_policy": e.drop,
+            "moe_pad_expert_input_to_capacity": e.pad,
+            "moe_shared_expert_intermediate_size": e.shared,
+            "moe_shared_expert_gate": e.shared_gate,
+        }  # fmt: skip
+
+
+def whole_layer(case: Case) -> ExpertLayer:
+    """All experts on one rank, with weights that make scores differ."""
+    layer = ExpertLayer(case.config(), "layer", axis=Axis.alone(), init=Init(dtype=torch.float64))
+    with torch.no_grad():
+        for seed, parameter in enumerate(layer.parameters()):
+            if parameter.requires_grad:
+                parameter.copy_(random_like(*parameter.shape, seed=seed) / H**0.5)
+            else:  # the bias of the choice
+                parameter.copy_(torch.linspace(0, 0.2, E))
+    return layer
+
+
+def rows(grid: Grid, seed: int) -> Tensor:
+    """This rank's [s, B, H] of a whole [S, B · data, H]."""
+    whole = random_like(S, B * grid.data.size, H, seed=seed)
+    mine = whole.chunk(grid.data.size, 1)[grid.data.rank]
+    return mine.chunk(grid.tensor.size)[grid.tensor.rank].contiguous()
+
+
+def gathered(x_sBH: Tensor, grid: Grid) -> Tensor:
+    """The whole of it, on every rank."""
+    x_SBH = grid.tensor.all_gather(x_sBH.contiguous())
+    return torch.cat(grid.data.all_gather(x_SBH[None]).unbind(), 1)
+
+
+def grid_of(world: World, case: Case) -> Grid:
+    return Grid(
+        world=world, tensor=case.tensor, expert=case.expert, expert_tensor=case.expert_tensor
+    )
+
+
+def backward(layer: nn.Module, grid: Grid) -> dict[str, Tensor]:
+    """y, and the gradients that backward leaves on this rank, before anybody sums them."""
+    x = rows(grid, seed=100).requires_grad_()
+    y = layer(x)
+    y = y[0] if isinstance(y, tuple) else y
+    y.backward(rows(grid, seed=101))
+    assert x.grad is not None
+    seen = {"y": y.detach(), "dx": x.grad}
+    return seen | {n: p.grad for n, p in layer.named_parameters() if p.grad is not None}
+
+
+def ours(case: Case, grid: Grid) -> tuple[ExpertLayer, dict[str, Tensor]]:
+    layer = ExpertLayer(
+        case.config(), "layer", axis=grid.tensor, axes=ExpertAxes.of(grid),
+        sequence_parallel=case.tensor > 1, init=Init(dtype=torch.float64),
+    )  # fmt: skip
+    sharding.load_whole(layer, dict(whole_layer(case).named_parameters()))
+    return layer, backward(layer, grid)
+
+
+def theirs(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, Tensor]:
+    """What a MoELayer leaves, by our names; Megatron's parallel state must stand."""
+    layer = moe.layer(moe.config(hidden=H, **case.megatron()))
+    first = grid.expert.rank * (E // case.expert)
+    moe.copy(dict(like.named_parameters()), layer, first)
+    if case.experts.bias_rate is not None:
+        layer.router.expert_bias.copy_(like.router.expert_bias.detach())
+    by_ours = {t: o for o, t in moe.names(layer, first).items()}
+    return {by_ours.get(n, n): value for n, value in backward(layer, grid).items()}
+
+
+def trained_by_megatron(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, Tensor]:
+    """A MoELayer's gradients as Megatron's data parallelism and last reductions leave them."""
+    layer = moe.layer(moe.config(hidden=H, **case.megatron()))
+    first = grid.expert.rank * (E // case.expert)
+    moe.copy(dict(like.named_parameters()), layer, first)
+    replicas = megatron_gpt.data_parallel(layer)
+    backward(replicas, grid)
+    mcore.finalize_model_grads([replicas])
+    found = dict(replicas.module.named_parameters())
+    return {o: found[t].main_grad for o, t in moe.names(layer, first).items()}
+
+
+def finished(layer: ExpertLayer, grid: Grid, seen: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Our gradients summed over the ranks that share them: what each rank must learn."""
+    tokens, found = grid.axis("tensor", "data"), dict(seen)
+    for name, parameter in layer.named_parameters():
+        if name in seen:
+            partial = partial_gradients.is_marked(parameter)
+            axis = sharding.copies_of(parameter) or (tokens if partial else grid.data)
+            found[name] = axis.all_reduce(seen[name])
+    return found
+
+
+def mine_of(layer: ExpertLayer, grid: Grid, whole: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Of what one process has, what this rank should have."""
+    found = {}
+    for name in ("y", "dx"):
+        mine = whole[name].chunk(grid.data.size, 1)[grid.data.rank]
+        found[name] = mine.chunk(grid.tensor.size)[grid.tensor.rank]
+    for name, parameter in layer.named_parameters():
+        if name in whole:
+            cut = sharding.sharding_of(parameter)
+            found[name] = cut.local(whole[name]) if cut else whole[name]
+    return found
+
+
+def dense_loop(case: Case, grid: Grid) -> dict[str, Tensor]:
+    """Every expert on every row of the whole batch, weighed; the router's choice is this rank's.
+
+    A capacity is each rank's own, so the choice is made rank by rank, as on the grid.
+    """
+    layer = whole_layer(case)
+    x = gathered(rows(grid, seed=100), grid).requires_grad_()
+    parts = [
+        piece
+        for of_data in x.chunk(grid.data.size, 1)
+        for piece in of_data.chunk(grid.tensor.size)
+    ]  # fmt: skip
+    found = []
+    for piece in parts:
+        x_TH = piece.flatten(0, 1)
+        probs_TE, chosen_TE = choice(layer, x_TH)
+        y_TH = torch.zeros_like(x_TH)
+        for e, expert in layer.experts.items():
+            inner = gelu(linear(x_TH, expert.weight1)) * probs_TE[:, int(e), None]
+            y_TH = y_TH + linear(inner, expert.weight2) * chosen_TE[:, int(e), None]
+        if layer.shared is not None:
+            y_TH = y_TH + layer.shared(piece).flatten(0, 1)
+        found.append(y_TH.view_as(piece))
+    by_data = [found[i : i + grid.tensor.size] for i in range(0, len(found), grid.tensor.size)]
+    y = torch.cat([torch.cat(pieces) for pieces in by_data], 1)
+    y.backward(gathered(rows(grid, seed=101), grid))
+    assert x.grad is not None
+    seen = {"y": y.detach(), "dx": x.grad}
+    return seen | {n: p.grad for n, p in layer.named_parameters() if p.grad is not None}
+
+
+def choice(layer: ExpertLayer, x_TH: Tensor) -> tuple[Tensor, Tensor]:
+    """The router's, without what is attached to it."""
+    config, router = layer.config, layer.router
+    logits_TE = linear(x_TH, router.weight)
+    if config.sinkhorn:
+        return routing.choose_by_sinkhorn(logits_TE, config, training=True)
+    probs_TE, chosen_TE = routing.choose(logits_TE, config, router.expert_bias)
+    return (
+        (probs_TE, chosen_TE)
+        if config.capacity is None
+        else routing.drop(probs_TE, chosen_TE, config)
+    )

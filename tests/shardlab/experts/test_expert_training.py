@@ -1,0 +1,204 @@
+"""Experts among all the axes: a GPT with experts on TP × SP × EP × ETP × PP × DP trains as one
+process does. If this alone fails, look at who averages an expert's gradient (`step.py`): by how
+many ranks it is divided, over which it is summed, and how often its norm is counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from shardlab.comm import Axis, World
+from shardlab.experts.config import ExpertConfig
+from shardlab.experts.layer import ExpertAxes
+from shardlab.gpt.model import GPT, GPTConfig
+from shardlab.grid.grid import Grid
+from shardlab.layers.sharding import sharding_of
+from shardlab.pipeline.run import run
+from shardlab.pipeline.schedule import one_forward_one_backward
+from shardlab.training.step import StepGradients
+from tests.shardlab.difference import difference
+
+STEPS, BATCH, CLIP = 3, 8, 0.4
+CONFIG = GPTConfig(
+    layers=2, hidden=16, heads=4, ffn=16, vocab=21, sequence=8, init_std=0.2, bias=False,
+    dtype=torch.float64,
+)  # fmt: skip
+PLAIN = ExpertConfig(count=4, top_k=2, ffn=8)
+
+
+class Case(NamedTuple):
+    """A grid; what is left of the world is data."""
+
+    tensor: int
+    pipeline: int
+    expert: int
+    expert_tensor: int
+    microbatches: int = 1
+    reduction: str = "mean"
+
+
+def batch(step: int) -> tuple[Tensor, Tensor]:
+    """Tokens and targets [BATCH, S] of a step."""
+    generator = torch.Generator().manual_seed(step)
+    text = torch.randint(CONFIG.vocab, (BATCH, CONFIG.sequence + 1), generator=generator)
+    return text[:, :-1], text[:, 1:]
+
+
+def alone(experts: ExpertConfig, parts: int) -> tuple[list[float], list[float], dict[str, Tensor]]:
+    """One process, torch's own clipping: losses, norms, parameters. `parts` micro-batches."""
+    torch.manual_seed(0)
+    model = GPT(replace(CONFIG, experts=experts), tensor=Axis.alone())
+    optimizer = SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    losses, norms = [], []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        total = 0.0
+        for router in model.routers:
+            router.scale = 1 / parts
+        for tokens, targets in zip(*(x.chunk(parts) for x in batch(step)), strict=True):
+            loss = model.loss(model(tokens), targets) / parts
+            loss.backward()
+            total += loss.item()
+        for router in model.routers:
+            router.end_step()
+        norms.append(float(nn.utils.clip_grad_norm_(model.parameters(), CLIP)))
+        losses.append(total)
+        optimizer.step()
+    assert min(norms) > CLIP
+    return losses, norms, {n: p.detach() for n, p in model.named_parameters()}
+
+
+def train(world: World, case: Case, experts: ExpertConfig) -> tuple[GPT, list[float], list[float]]:
+    grid = Grid(
+        world=world, tensor=case.tensor, pipeline=case.pipeline, expert=case.expert,
+        expert_tensor=case.expert_tensor,
+    )  # fmt: skip
+    config = replace(CONFIG, experts=experts)
+    model = GPT(
+        config, tensor=grid.tensor, sequence_parallel=True, stage=grid.pipeline.rank,
+        stages=case.pipeline, experts=ExpertAxes.of(grid),
+    )  # fmt: skip
+    count, sums = case.microbatches, case.reduction == "tokens"
+    gradients = StepGradients(
+        model, grid, microbatches=count, max_norm=CLIP, start="verify", bucket_bytes=4000,
+        reduction=case.reduction,
+    )  # fmt: skip
+    optimizer = SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    share = BATCH // grid.data.size
+
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        return model.loss(logits, targets) * (targets.numel() if sums else 1)
+
+    losses, norms = [], []
+    for step in range(STEPS):
+        mine = [x.chunk(grid.data.size)[grid.data.rank].chunk(count) for x in batch(step)]
+        optimizer.zero_grad()
+        found = run(
+            one_forward_one_backward(case.pipeline, count), model, list(zip(*mine, strict=True)),
+            loss, axis=grid.pipeline, shape=model.hidden_shape(share // count, CONFIG.sequence),
+            scale=1.0 if sums else None,
+        )  # fmt: skip
+        tokens = share * CONFIG.sequence if sums else None
+        norms.append(float(gradients.finish(tokens=tokens)))
+        optimizer.step()
+        if found:
+            each = torch.stack(found).sum() / (tokens or count)
+            losses.append(grid.data.all_reduce(each, op="mean").item())
+    return model, losses, norms
+
+
+def errors(world: World, case: Case, experts: ExpertConfig, right: Any) -> dict[str, float]:
+    losses, norms, parameters = right
+    model, mine, my_norms = train(world, case, experts)
+    worst = {"norm": max(abs(f / r - 1) for f, r in zip(my_norms, norms, strict=True))}
+    if model.last:
+        worst["loss"] = max(abs(f / r - 1) for f, r in zip(mine, losses, strict=True))
+    for name, parameter in model.named_parameters():
+        cut, whole = sharding_of(parameter), parameters[name]
+        worst[name] = difference(parameter.detach(), cut.local(whole) if cut else whole)
+    return worst
+
+
+@pytest.fixture(scope="module")
+def reference() -> Any:
+    return cache(alone)
+
+
+GRIDS = {
+    1: [Case(1, 1, 1, 1)],
+    2: [
+        Case(1, 1, 2, 1),
+        Case(2, 1, 1, 2),
+        Case(2, 1, 2, 1),
+        Case(2, 1, 1, 1),  # here megatron-core 0.16.1 learns wrong experts …
+        Case(1, 1, 1, 2),  # … and here
+        Case(1, 2, 1, 1, 2),
+    ],
+    4: [
+        Case(2, 1, 2, 1),
+        Case(2, 1, 4, 1),
+        Case(2, 1, 2, 2),
+        Case(1, 1, 2, 2),
+        Case(1, 1, 4, 1, 2, "tokens"),
+        Case(2, 2, 2, 1, 4),
+        Case(2, 1, 2, 1, 2, "tokens"),
+    ],
+    8: [Case(2, 2, 2, 1, 2), Case(2, 2, 2, 2, 2), Case(1, 2, 4, 1, 2)],
+}
+
+
+@pytest.mark.parametrize("dispatch", ["all-to-all", "all-gather"])
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+def test_experts_train_on_every_grid_as_in_one_process(
+    pool: Any, reference: Any, ranks: int, dispatch: str
+) -> None:
+    for case in GRIDS[ranks]:
+        experts = replace(PLAIN, dispatch=dispatch)
+        for worst in pool(ranks).run(errors, case, experts, reference(PLAIN, 1)):
+            assert max(worst.values()) <= 1e-12, (case, worst)
+
+
+# What a loss is counted over, and the grids on which that is the same as in one process.
+BY_PIECE = {  # a micro-batch of a data rank
+    "losses": replace(PLAIN, aux_loss=0.3, sequence_aux_loss=0.2, z_loss=0.1),
+    "sigmoid": replace(PLAIN, scores="sigmoid", aux_loss=0.3, sequence_aux_loss=0.2),
+    "bias and shared": replace(PLAIN, scores="sigmoid", bias_rate=0.05, shared=16),
+    "gated": replace(PLAIN, shared=16, shared_gate=True, groups=2, top_groups=1, scaling=2.0),
+}
+BY_RANK = {  # what one rank sees of it
+    "capacity": replace(PLAIN, capacity=0.5),
+    "padded": replace(PLAIN, capacity=0.5, drop="position", pad=True),
+    "sinkhorn": replace(PLAIN, sinkhorn=True),
+}
+ON = [
+    *((case, kind) for kind in BY_PIECE for case in (Case(2, 1, 2, 1, 2), Case(1, 2, 2, 1, 2))),
+    *((Case(2, 1, 4, 1, 2, "tokens"), kind) for kind in ("losses", "bias and shared")),
+    *((case, kind) for kind in BY_RANK for case in (Case(1, 1, 4, 1, 1), Case(1, 1, 2, 1, 2))),
+]
+
+
+@pytest.mark.parametrize("kind", [*BY_PIECE, *BY_RANK])
+def test_what_steers_a_router_weighs_the_same_on_every_grid(
+    pool: Any, reference: Any, kind: str
+) -> None:
+    experts = (BY_PIECE | BY_RANK)[kind]
+    for case in (case for case, its in ON if its == kind):
+        parts = case.microbatches * (4 // case.tensor // case.pipeline)  # on four ranks
+        for worst in pool(4).run(errors, case, experts, reference(experts, parts)):
+            assert max(worst.values()) <= 1e-12, (case, worst)
+
+
+def test_a_loss_over_the_whole_batch_weighs_the_same_however_many_ranks_share_it(
+    pool: Any, reference: Any
+) -> None:
+    # megatron-core 0.16.1 adds up the ranks' parts, and then divides by the data ranks once more.
+    experts = replace(PLAIN, global_aux_loss=0.5)
+    for case in (Case(1, 1, 4, 1), Case(2, 1, 2, 1), Case(1, 2, 2, 1)):
+        for worst in pool(4).run(errors, case, experts, reference(experts, 1)):
+            assert max(worst.values()) <= 1e-12, (case, worst)

@@ -1,0 +1,140 @@
+"""Megatron's MoELayer on any device: the shims that its experts need beyond those of megatron.py.
+
+None changes any arithmetic:
+
+- CUDA streams and events, which the all-to-all dispatcher copies its row counts on: nothing to
+  wait for on a CPU (token_dispatcher.py, shared_experts.py).
+- `maybe_move_tensor_to_cpu` turns counts into numpy for the collective where they come from a GPU;
+  those of a CPU would stay tensors, which torch's collective refuses.
+- `te_general_gemm`, which moe_utils.py asks for by name where Transformer Engine is not installed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+from costlab.contestants import megatron as mcore
+
+with warnings.catch_warnings(), patch.object(torch, "compile", lambda function: function):
+    warnings.simplefilter("ignore")  # that Transformer Engine is not installed
+    from megatron.core.models.gpt.moe_module_specs import get_moe_module_spec
+    from megatron.core.transformer.moe import moe_utils, shared_experts, token_dispatcher
+
+_TYPES = {"all-to-all": "alltoall", "all-gather": "allgather"}
+
+
+class _Stream:
+    """What has nothing to wait for."""
+
+    def wait_stream(self, other: object) -> None:
+        """Return at once."""
+
+    def record_event(self) -> SimpleNamespace:
+        """Return an event that has happened."""
+        return SimpleNamespace(synchronize=lambda: None)
+
+
+class _Cuda:
+    """torch.cuda without streams."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch.cuda, name)
+
+    def Stream(self) -> _Stream:  # noqa: N802  (torch's name)
+        """Return a stream."""
+        return _Stream()
+
+    def current_stream(self) -> _Stream:
+        """Return a stream."""
+        return _Stream()
+
+    def stream(self, stream: _Stream) -> Any:
+        """Enter it."""
+        return nullcontext()
+
+
+class _Torch:
+    """The torch module, but for `cuda`."""
+
+    cuda = _Cuda()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+
+def _to_cpu(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
+    return tensor.cpu().numpy() if as_numpy and isinstance(tensor, Tensor) else tensor
+
+
+@contextmanager
+def megatron(**sizes: Any) -> Iterator[None]:
+    """`megatron.megatron`, and the shims above where there is no GPU."""
+    with ExitStack() as stack:
+        stack.enter_context(mcore.megatron(**sizes))
+        stack.enter_context(patch.object(moe_utils, "te_general_gemm", None, create=True))
+        if torch.get_default_device().type == "cpu":
+            dispatcher = token_dispatcher.MoEAlltoAllTokenDispatcher
+            for target, name, shim in [
+                (token_dispatcher, "torch", _Torch()),
+                (shared_experts, "torch", _Torch()),
+                (token_dispatcher, "maybe_move_tensor_to_cpu", _to_cpu),
+                (dispatcher, "cuda_dtoh_stream", None),
+            ]:
+                stack.enter_context(patch.object(target, name, shim))
+        yield
+
+
+def config(
+    *, hidden: int, experts: int, top_k: int, ffn: int, expert: int = 1, expert_tensor: int = 1,
+    dispatch: str = "all-to-all", **settings: Any,
+) -> Any:  # fmt: skip
+    """A TransformerConfig with experts; `expert` and `expert_tensor` are sizes of its groups."""
+    return mcore.config(
+        hidden=hidden,
+        num_moe_experts=experts,
+        moe_router_topk=top_k,
+        moe_ffn_hidden_size=ffn,
+        expert_model_parallel_size=expert,
+        expert_tensor_parallel_size=expert_tensor,
+        moe_token_dispatcher_type=_TYPES[dispatch],
+        **settings,
+    )
+
+
+def layer(config: Any) -> nn.Module:
+    """A MoELayer with SequentialMLP; Megatron's parallel state must stand."""
+    spec = get_moe_module_spec(use_te=False, num_experts=config.num_moe_experts)
+    made: nn.Module = mcore.build_module(spec, config=config)
+    return made.to(torch.get_default_device(), config.params_dtype)
+
+
+def names(layer: nn.Module, first: int) -> dict[str, str]:
+    """Our names of a layer's parameters → Megatron's, whose experts count from `first` here."""
+    fixed = {"router.weight": "router.weight", "router.bias": "router.bias"}
+    found = {}
+    for theirs, _ in layer.named_parameters():
+        parts = theirs.split(".")
+        if parts[0] == "experts":
+            kind = parts[4] + parts[3][-1]  # weight1, bias2 …
+            found[f"experts.{int(parts[2]) + first}.{kind}"] = theirs
+        elif parts[0] == "shared_experts":
+            ours = "gate" if parts[1] == "gate_weight" else f"{parts[1][7:]}.{parts[2]}"
+            found[f"shared.{ours}"] = theirs
+        else:
+            found[fixed[theirs]] = theirs
+    return found
+
+
+def copy(values: Mapping[str, Tensor], to: nn.Module, first: int) -> None:
+    """Give a MoELayer this rank's values, by our names."""
+    with torch.no_grad():
+        for ours, theirs in names(to, first).items():
+            to.get_parameter(theirs).copy_(values[ours])

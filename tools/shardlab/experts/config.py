@@ -1,0 +1,132 @@
+"""What the experts of a model are, whatever it runs on: one dataclass of settings, and its rules.
+
+The rules are Megatron's (`TransformerConfig.__post_init__`), and a few that it leaves to a crash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shardlab.grid.rules import check_divides, divisors
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertConfig:
+    """Experts in place of each block's feed-forward pair.
+
+    Attributes:
+        count: E, of one layer.
+        top_k: how many experts see a token.
+        ffn: width of each expert; None for the dense pair's.
+        shared: width of an expert that sees every token; None for none.
+        shared_gate: scale the shared expert's output by a gate of its own.
+        scores: "softmax" or "sigmoid".
+        pre_softmax: softmax over all experts before the choice, not over the chosen ones.
+        bias_rate: step of a bias that steers the choice alone, towards an even load (sigmoid only);
+            None for no bias.
+        groups, top_groups: choose among the experts of the `top_groups` best of `groups` groups.
+        scaling: a factor on the chosen probabilities.
+        sinkhorn: choose by a balanced assignment instead (in training).
+        aux_loss, sequence_aux_loss, global_aux_loss: weights of the loss that pays for an uneven
+            load, counted over a micro-batch, over each sequence, over the whole batch.
+        z_loss: weight of the loss that keeps logits small.
+        capacity: rows that an expert takes of one rank, as a multiple of an even share; the others
+            are dropped. None: none are.
+        drop: what is kept, the "probs" that are largest or the first "position"s.
+        pad: fill an expert's rows up to its capacity, so that every rank knows all numbers.
+        dispatch: "all-to-all" or "all-gather".
+    """
+
+    count: int
+    top_k: int = 2
+    ffn: int | None = None
+    shared: int | None = None
+    shared_gate: bool = False
+    scores: str = "softmax"
+    pre_softmax: bool = False
+    bias_rate: float | None = None
+    groups: int | None = None
+    top_groups: int | None = None
+    scaling: float | None = None
+    sinkhorn: bool = False
+    aux_loss: float = 0.0
+    sequence_aux_loss: float = 0.0
+    global_aux_loss: float = 0.0
+    z_loss: float = 0.0
+    capacity: float | None = None
+    drop: str = "probs"
+    pad: bool = False
+    dispatch: str = "all-to-all"
+
+    def __post_init__(self) -> None:
+        """Refuse what has no meaning."""
+        if self.count < 1 or not 1 <= self.top_k <= self.count:
+            raise ValueError(
+                f"top_k = {self.top_k} of {self.count} experts: choose at least one expert, and "
+                f"top_k from 1 to {max(1, self.count)}"
+            )
+        for name, known in (
+            ("scores", ("softmax", "sigmoid")),
+            ("drop", ("probs", "position")),
+            ("dispatch", ("all-to-all", "all-gather")),
+        ):
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"{name} = {getattr(self, name)!r}: choose {known[0]!r} or {known[1]!r}"
+                )
+        if self.capacity is not None and not self.capacity > 0:
+            raise ValueError(
+                f"capacity = {self.capacity}: every token would be dropped; choose a factor above "
+                "0 (1 is an even share), or None to drop none"
+            )
+        for refused, why in (
+            (self.pad and self.capacity is None, "pad = True fills up to a capacity: give one"),
+            (self.bias_rate is not None and self.scores != "sigmoid", "bias_rate goes with scores"
+             " = 'sigmoid': a bias would change what softmax scores mean"),
+            (self.sinkhorn and (self.balanced or self.capacity is not None), "sinkhorn = True "
+             "evens the load by itself: leave auxiliary losses and capacity out"),
+            (self.shared_gate and self.shared is None, "shared_gate = True has nothing to scale: "
+             "give shared a width"),
+        ):  # fmt: skip
+            if refused:
+                raise ValueError(why)
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        if (self.groups is None) != (self.top_groups is None):
+            raise ValueError("groups and top_groups go together: give both, or neither")
+        if self.groups is None or self.top_groups is None:
+            return
+        check_divides("groups", self.groups, self.count, "experts")
+        fits = self.top_groups * (self.count // self.groups) >= self.top_k
+        if not 1 <= self.top_groups <= min(self.groups, self.top_k) or not fits:
+            raise ValueError(
+                f"top_groups = {self.top_groups} of {self.groups} groups of "
+                f"{self.count // self.groups} experts can't give {self.top_k} experts a token; "
+                f"choose at most {self.top_k} groups that hold at least {self.top_k} together"
+            )
+
+    @property
+    def balanced(self) -> bool:
+        """Whether an auxiliary loss pays for an uneven load."""
+        return any((self.aux_loss, self.sequence_aux_loss, self.global_aux_loss))
+
+
+def check_experts(config: ExpertConfig, expert: int, expert_tensor: int, ffn: int) -> None:
+    """Refuse experts that the ranks can't share equally.
+
+    Args:
+        config: of the experts.
+        expert, expert_tensor: ranks along the experts' axes.
+        ffn: width of an expert.
+
+    Raises:
+        ValueError: says what would do.
+    """
+    if expert > config.count:
+        raise ValueError(
+            f"expert axis of size {expert} for {config.count} experts leaves ranks without any; "
+            f"choose {', '.join(map(str, divisors(config.count)))}"
+        )
+    check_divides("expert", expert, config.count, "experts")
+    check_divides("expert_tensor", expert_tensor, ffn, "columns of an expert")

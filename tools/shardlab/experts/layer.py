@@ -1,0 +1,218 @@
+"""The layer that a mixture of experts puts in the place of the feed-forward pair.
+
+Expert e lies on rank e // (E / ranks) of the expert axis. All that differs between the ranks that
+hold the same experts is which tokens they see, so an expert's gradient is a sum over those ranks,
+its *copies*, which needn't be the data ranks: its parameters are marked with them.
+`MoELayer` in megatron/core/transformer/moe/moe_layer.py.
+
+Dimensions: S sequence, B batch, H hidden, F an expert's width, E experts; N rows of one expert;
+lower case: this rank's share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, linear, sigmoid
+
+from shardlab.comm import Axis
+from shardlab.experts.config import check_experts
+from shardlab.experts.dispatch import AllGather, AllToAll, combine, dispatch
+from shardlab.experts.router import Router
+from shardlab.gpt.config import GPTConfig
+from shardlab.gpt.mlp import MLP
+from shardlab.grid.grid import Grid
+from shardlab.layers import partial_gradients
+from shardlab.layers.init import DEFAULT, Init
+from shardlab.layers.sharding import CopyableModule, mark_copies
+
+
+@dataclass(frozen=True)
+class ExpertAxes:
+    """The axes that a layer of experts works on.
+
+    Attributes:
+        expert: the experts are dealt out over these ranks.
+        expert_tensor: these share this rank's experts.
+        joint: both, the latter running fastest.
+        copies: these hold the same experts.
+        tokens: all that route by copies of one router: tensor × data.
+    """
+
+    expert: Axis
+    expert_tensor: Axis
+    joint: Axis
+    copies: Axis
+    tokens: Axis
+
+    @classmethod
+    def of(cls, grid: Grid) -> ExpertAxes:
+        """Return those of a grid; every rank calls this.
+
+        Raises:
+            ValueError: the grid's order lets expert run faster than tensor.
+        """
+        joint = grid.axis("expert_tensor", "expert")
+        size = grid.expert_tensor.size
+        begin = joint.rank // size * size
+        if joint.ranks[begin : begin + size] != grid.expert_tensor.ranks:
+            raise ValueError(
+                f"order {grid.experts.order!r} lets 'ep' run faster than 'tp', and {size} ranks "
+                "share an expert: put 'tp' before 'ep'"
+            )
+        tokens = grid.axis("tensor", "data")
+        return cls(grid.expert, grid.expert_tensor, joint, grid.expert_data, tokens)
+
+    @classmethod
+    def alone(cls) -> ExpertAxes:
+        """Return those of one rank."""
+        return cls(
+            *(Axis.alone(n) for n in ("expert", "expert_tensor", "joint", "copies", "tokens"))
+        )
+
+
+class Expert(CopyableModule):
+    """Y = (GELU(X W₁ᵀ + b₁) · p) W₂ᵀ + b₂ · p, or this rank's part of the sum over F.
+
+    Args:
+        config: of the model.
+        name: of the expert in the whole model.
+        axes: of the experts.
+        init: how parameters start.
+
+    Shapes: rows [N, H], p [N] -> [N, H]; weights [f, H] and [H, f].
+    """
+
+    def __init__(self, config: GPTConfig, name: str, *, axes: ExpertAxes, init: Init) -> None:
+        """Draw the weights."""
+        super().__init__()
+        width, hidden, axis = expert_width(config), config.hidden, axes.expert_tensor
+        last = init.narrower(config.layers)
+        self.weight1 = init.sharded(f"{name}.weight1", (width, hidden), axis=axis, dim=0)
+        self.weight2 = last.sharded(f"{name}.weight2", (hidden, width), axis=axis, dim=1)
+        self.bias1 = init.constant(0.0, width) if config.bias else None
+        self.bias2 = init.constant(0.0, hidden) if config.bias else None
+        for parameter in self.parameters():
+            mark_copies(parameter, axes.copies)
+
+    def forward(self, x_NH: Tensor, probs_N: Tensor) -> Tensor:
+        """Return the weighed output."""
+        probs_N1 = probs_N.unsqueeze(1)
+        inner_Nf = (gelu(linear(x_NH, self.weight1, self.bias1)) * probs_N1).to(x_NH.dtype)
+        y_NH = linear(inner_Nf, self.weight2)
+        return y_NH if self.bias2 is None else y_NH + (self.bias2 * probs_N1).to(y_NH.dtype)
+
+
+class SharedExpert(MLP):
+    """An expert that sees every token: a feed-forward pair over the tensor axis, gated or not.
+
+    Args: as MLP's.
+    """
+
+    def __init__(
+        self, config: GPTConfig, name: str, *, axis: Axis, sequence_parallel: bool = False,
+        init: Init = DEFAULT,
+    ) -> None:  # fmt: skip
+        """Make the pair and the gate."""
+        assert config.experts
+        super().__init__(
+            replace(config, ffn=config.experts.shared), name, axis=axis,
+            sequence_parallel=sequence_parallel, init=init,
+        )  # fmt: skip
+        self.gate = None
+        if config.experts.shared_gate:
+            self.gate = init.replicated(f"{name}.gate", (1, config.hidden))
+            if sequence_parallel:
+                partial_gradients.mark(self.gate)
+
+    def forward(self, x_sBH: Tensor) -> Tensor:
+        """Return Y, or Y · sigmoid(X gateᵀ)."""
+        y_sBH = super().forward(x_sBH)
+        return y_sBH if self.gate is None else y_sBH * sigmoid(linear(x_sBH, self.gate))
+
+
+class ExpertLayer(nn.Module):
+    """Route, dispatch, compute, combine; the shared expert beside it.
+
+    Args:
+        config: of the model; its `experts` are these.
+        name: of this layer in the whole model.
+        axis: the tensor axis.
+        axes: of the experts; None for one rank that holds all.
+        sequence_parallel: x arrives and leaves cut along S.
+        init: how parameters start.
+
+    Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both.
+
+    Raises:
+        ValueError: the ranks can't share the experts equally, or a tensor axis without sequence
+            parallelism, or biases on an expert tensor axis.
+    """
+
+    def __init__(
+        self, config: GPTConfig, name: str, *, axis: Axis, axes: ExpertAxes | None = None,
+        sequence_parallel: bool = False, init: Init = DEFAULT,
+    ) -> None:  # fmt: skip
+        """Make the router and this rank's experts."""
+        super().__init__()
+        assert config.experts
+        axes = self.axes = axes or ExpertAxes.alone()
+        self.config = experts = config.experts
+        _refuse(config, axis, axes, sequence_parallel=sequence_parallel)
+        check_experts(experts, axes.expert.size, axes.expert_tensor.size, expert_width(config))
+        self.router = Router(
+            experts, config.hidden, tensor=axis, tokens=axes.tokens, bias=config.bias,
+            name=f"{name}.router", init=init,
+        )  # fmt: skip
+        local = experts.count // axes.expert.size
+        mine = range(axes.expert.rank * local, (axes.expert.rank + 1) * local)
+        self.experts = nn.ModuleDict(
+            {str(e): Expert(config, f"{name}.experts.{e}", axes=axes, init=init) for e in mine}
+        )
+        self.shared = None
+        if experts.shared:
+            self.shared = SharedExpert(
+                config, f"{name}.shared", axis=axis, sequence_parallel=sequence_parallel, init=init
+            )
+
+    def forward(self, x_sBH: Tensor) -> Tensor:
+        """Return the sum of what a token's experts make of it."""
+        beside_sBH = None if self.shared is None else self.shared(x_sBH)
+        probs_TE, chosen_TE = self.router(x_sBH)
+        joint, copies = self.axes.joint, self.axes.expert_tensor.size
+        if self.config.dispatch == "all-gather":
+            places: AllGather | AllToAll = AllGather(joint, copies, chosen_TE)
+        else:
+            places = AllToAll(joint, copies, chosen_TE, even=self.config.pad)
+        rows_NH, probs_N = dispatch(x_sBH.flatten(0, 1), probs_TE, places)
+        shares = (torch.split(x, places.counts) for x in (rows_NH, probs_N))
+        made = [e(x, p) for e, x, p in zip(self.experts.values(), *shares, strict=True)]
+        y_sBH = combine(torch.cat(made), places).view_as(x_sBH)
+        return y_sBH if beside_sBH is None else y_sBH + beside_sBH
+
+
+def expert_width(config: GPTConfig) -> int:
+    """Return F of an expert: its own, or the dense pair's."""
+    assert config.experts
+    return config.experts.ffn or config.ffn_width
+
+
+def _refuse(config: GPTConfig, axis: Axis, axes: ExpertAxes, *, sequence_parallel: bool) -> None:
+    if axis.size > 1 and not sequence_parallel:
+        raise ValueError(
+            f"experts on a tensor axis of {axis.size} ranks without sequence parallelism: each "
+            "would route the same tokens, and every expert see them again; give "
+            "sequence_parallel=True"
+        )
+    if config.bias and axes.expert_tensor.size > 1:
+        raise ValueError(
+            f"experts with biases on an expert tensor axis of {axes.expert_tensor.size} ranks: "
+            "each would add them; choose GPTConfig(bias=False), or expert_tensor = 1"
+        )
+    if axes.tokens.size % axis.size:
+        raise ValueError(
+            f"experts of {axes.tokens} beside a tensor axis {axis}: they are of different grids; "
+            "give ExpertAxes.of(grid) with that grid's tensor axis"
+        )
