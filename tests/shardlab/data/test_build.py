@@ -38,7 +38,7 @@ def corpus(tmp_path: Path) -> Corpus:
 def built(world: World, prefix: str, folder: str) -> tuple[list[list[int]], list[str]]:
     samples = Builder(Path(folder, "kept"), world=world).samples(Corpus(prefix), RECIPE)
     assert samples.index.order.base is not None  # mapped from the cache
-    return samples.read(range(30)).tolist(), os.listdir(f"{folder}/kept")
+    return samples.read(range(30)).tolist(), [path.name for path in Path(folder, "kept").iterdir()]
 
 
 def test_all_ranks_have_the_samples_that_one_would_have(pool: Any, corpus: Corpus) -> None:
@@ -171,7 +171,7 @@ def test_a_blend_that_asks_for_more_than_there_is_is_refused(corpus: Corpus) -> 
         builder.blend([corpus, corpus], whole, weights=[1])
     blend = builder.blend([corpus, corpus], whole, weights=[0.75, 0.25], surplus=0.0)
     assert blend.counts == [75, 25]
-    with pytest.raises(DataError, match="the blend asks 75 samples of .*corpus, which has 24"):
+    with pytest.raises(DataError, match=r"the blend asks 75 samples of .*corpus, which has 24"):
         short = builder.samples(corpus, Recipe(sequence=4))
         type(blend)([short, short], blend.corpora, blend.samples)
     with pytest.raises(DataError, match="a blend that has 0 to 99"):

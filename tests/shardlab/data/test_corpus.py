@@ -159,7 +159,7 @@ def test_what_cannot_be_written_leaves_the_older_corpus(prefix: Path, wrong: str
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.float16, bool])
 def test_a_dtype_that_the_format_lacks_is_refused(tmp_path: Path, dtype: Any) -> None:
-    with pytest.raises(DataError, match="a corpus has no dtype .* choose from uint8, int8"):
+    with pytest.raises(DataError, match=r"a corpus has no dtype .* choose from uint8, int8"):
         Writer(tmp_path / "corpus", dtype)
 
 

@@ -103,9 +103,9 @@ def test_a_bin_that_was_cut_short_is_refused(tmp_path: Path) -> None:
     Path(f"{prefix}.bin").write_bytes(content[:300])
     theirs = IndexedDataset(str(prefix))
     assert len(theirs) == 2, MENDED
-    with pytest.raises(ValueError, match="larger than buffer|smaller than requested"):
+    with pytest.raises(ValueError, match=r"larger than buffer|smaller than requested"):
         theirs[1]
-    with pytest.raises(DataError, match="a.bin has 300 bytes, and its index says 400"):
+    with pytest.raises(DataError, match=r"a\.bin has 300 bytes, and its index says 400"):
         Corpus(prefix)
 
 
