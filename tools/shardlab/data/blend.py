@@ -5,14 +5,15 @@ those that lag alike (`build_blending_indices` in Megatron's helpers.cpp). Each 
 one's result, and yet the order is found here for a thousand places at once, and exactly:
 
 Greedy forgets where it began. Let two walks stand at the same step, with other counts. If both take
-from one corpus, they differ as before. If one takes from a and the other from b, then it lags at
-least as much in a as the other does, and at most as much in b: their difference is moved from a to
-b, so it shrinks or stays, and never grows. In practice it is gone after a few steps. So the order
-is cut into lanes that begin with guessed counts and are walked side by side, one numpy operation a
-step for all; lanes whose guess the lane before them does not end with are walked again; and what is
-still amiss then (no weights tried led to that) is walked one by one. A lane stands only if it began
-with the counts that the one before it ended with, so the whole is the greedy order by induction,
-whatever was guessed; and each step computes what the C++ does, in the same double precision.
+from one corpus, they differ as before. If one takes from a and the other from b, then, compared with
+the other, it has taken less from a than from b so far (else both would have chosen alike): its step
+brings the two differences closer, and the sum of all never grows. In practice it is 0 after a few
+steps. So the order is cut into lanes that begin with guessed counts and are walked side by side, one
+numpy operation a step for all; lanes whose guess the lane before them does not end with are walked
+again; what is still amiss then (a few, where a corpus gives less than one sample a lane) is walked
+alone. A lane stands only if it began with the counts that the one before it ended with, so the whole
+is the greedy order by induction, whatever was guessed; and each step computes what the C++ does, in
+the same double precision.
 """
 
 from __future__ import annotations
@@ -67,8 +68,7 @@ def greedy(weights: Array, size: int) -> tuple[Array, Array]:
     counts = np.zeros(len(weights))
     for lane in range(len(begins)):
         if (true[:, lane] != counts).any():
-            one = slice(lane, lane + 1)
-            ends[:, one] = _walk(weights, counts[:, None], begins[one], chosen[one])
+            ends[:, lane] = _walk_alone(weights, counts, int(begins[lane]), chosen[lane])
         counts = ends[:, lane]
     corpora = chosen.reshape(-1)[:size]
     samples = np.empty(size, np.int64)
@@ -96,6 +96,18 @@ def _walk(weights: Array, starts: Array, begins: Array, chosen: Array) -> Array:
         most = lag.argmax(axis=0)
         chosen[:, step] = most
         counts[most, lanes] += 1
+    return counts
+
+
+def _walk_alone(weights: Array, start: Array, begin: int, chosen: Array) -> list[float]:
+    """Do as `_walk` for one lane: for one, numpy takes thirty times as long as Python's floats."""
+    shares: list[float] = weights.tolist()
+    counts: list[float] = start.tolist()
+    for step in range(len(chosen)):
+        place = max(begin + step, 1.0)
+        lag = [share * place - count for share, count in zip(shares, counts, strict=True)]
+        chosen[step] = most = lag.index(max(lag))
+        counts[most] += 1.0
     return counts
 
 

@@ -173,10 +173,10 @@ class Samples:
         (first, offset), (last, end) = index.places[place : place + 2].tolist()
         documents = index.documents[first : last + 1]
         if last - first < _FEW:  # one by one: to start an operation on arrays costs as much
-            begins = [corpus.pointers.item(document) // size for document in documents.tolist()]
-            stops = [
-                begins[i] + corpus.lengths.item(documents.item(i)) for i in range(last - first)
-            ]
+            chosen = documents.tolist()
+            begins = [corpus.pointers.item(document) // size for document in chosen]
+            each = map(corpus.lengths.item, chosen[:-1])
+            stops = [begin + length for begin, length in zip(begins, each, strict=False)]
             stops.append(begins[-1] + end + self.extra)
         else:
             starts = corpus.pointers[documents] // size
@@ -187,4 +187,5 @@ class Samples:
         for begin, stop in zip(begins, stops, strict=True):
             row[at : at + stop - begin] = tokens[begin:stop]
             at += stop - begin
-        row[at:] = PAD
+        if at < self.width:
+            row[at:] = PAD
