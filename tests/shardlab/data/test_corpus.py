@@ -143,6 +143,8 @@ WRONG: dict[str, tuple[Callable[[Writer], None], str]] = {
     "lengths that lie": (lambda w: w.extend([1, 2, 3], [2]), r"lengths add up to 2 .*\(3,\)"),
     "a negative length": (lambda w: w.extend([1, 2], [3, -1]), "lengths add up to 2 .least -1"),
     "documents": (lambda w: w.extend([1, 2], [1, 1], [0, 3]), "go in order from 0 to the 2"),
+    "modes that nobody keeps": (lambda w: w.add([1], modes=[1]), "1 modes for 1 sequences: one"),
+    "modes too few": (lambda w: w.extend([1, 2], [1, 1], None, [0]), "1 modes for 2 sequences"),
     "nothing": (lambda w: None, "nothing was added"),
     "only empty documents": (lambda w: w.add([]), "nothing was added"),
 }

@@ -5,15 +5,15 @@ those that lag alike (`build_blending_indices` in Megatron's helpers.cpp). Each 
 one's result, and yet the order is found here for a thousand places at once, and exactly:
 
 Greedy forgets where it began. Let two walks stand at the same step, with other counts. If both take
-from one corpus, they differ as before. If one takes from a and the other from b, then, compared with
-the other, it has taken less from a than from b so far (else both would have chosen alike): its step
-brings the two differences closer, and the sum of all never grows. In practice it is 0 after a few
-steps. So the order is cut into lanes that begin with guessed counts and are walked side by side, one
-numpy operation a step for all; lanes whose guess the lane before them does not end with are walked
-again; what is still amiss then (a few, where a corpus gives less than one sample a lane) is walked
-alone. A lane stands only if it began with the counts that the one before it ended with, so the whole
-is the greedy order by induction, whatever was guessed; and each step computes what the C++ does, in
-the same double precision.
+from one corpus, they differ as before. If one takes from a and the other from b, then, compared
+with the other, it has taken less from a than from b so far (else both would have chosen alike): its
+step brings the two differences closer, and the sum of all never grows. In practice it is 0 after a
+few steps. So the order is cut into lanes that begin with guessed counts and are walked side by
+side, one numpy operation a step for all; lanes whose guess the lane before them does not end with
+are walked again; what is still amiss then (a few, where a corpus gives less than one sample a lane)
+is walked alone. A lane stands only if it began with the counts that the one before it ended with,
+so the whole is the greedy order by induction, whatever was guessed; and each step computes what the
+C++ does, in the same double precision.
 """
 
 from __future__ import annotations

@@ -11,9 +11,10 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -21,6 +22,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from shardlab.data.corpus import DTYPES, HEAD, MAGIC, Array, Corpus, DataError
 
 CACHED = 1 << 16  # tokens that stay in a core's cache while they are checked, converted and written
+Document: TypeAlias = tuple[Array, Sequence[int], Sequence[int]]  # tokens, lengths, modes
 
 
 class Writer:
@@ -45,32 +47,25 @@ class Writer:
             known = ", ".join(kind.name for kind in DTYPES.values())
             raise DataError(f"a corpus has no dtype {self.dtype.name}; choose from {known}")
         self._file = self._draft()
-        integers = self.dtype.kind in "iu"
-        # Small documents wait here, copied, and are checked and written many at a time.
-        self._stage = np.empty(CACHED, np.int64 if integers else self.dtype)
-        self._staged = 0
+        self._documents: list[Document] = []  # small ones, written many at a time
+        self._waiting = 0
         self._written = 0
-        self._lengths: list[Array] = []
-        self._short: list[int] = []  # lengths not yet in an array
-        self._documents: list[Array] = [np.zeros(1, np.int64)]
-        self._ends: list[int] = []
-        self._modes: list[Array] | None = [] if modes else None
         self._sequences = 0
+        self._lengths: list[Array] = []
+        self._ends: list[Array] = [np.zeros(1, "<i8")]
+        self._modes: list[Array] | None = [] if modes else None
 
     def add(
         self, tokens: ArrayLike, lengths: Sequence[int] | None = None,
         modes: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         """Append one document: of one sequence, or of sequences of these lengths."""
-        array = np.asarray(tokens)
-        if lengths is None and modes is None and self._modes is None and array.ndim == 1:
-            self._put(array)
-            self._short.append(len(array))
-            self._sequences += 1
-            self._ends.append(self._sequences)
-            return
+        array = np.array(tokens).reshape(-1)  # a copy: the caller may fill the buffer again
         sizes = [array.size] if lengths is None else lengths
-        self.extend(array, sizes, [0, len(sizes)], modes)
+        self._documents.append((array, sizes, modes or [0] * len(sizes)))
+        self._waiting += array.size + 1
+        if self._waiting >= CACHED:
+            self._settle()
 
     def extend(
         self, tokens: ArrayLike, lengths: ArrayLike, documents: ArrayLike | None = None,
@@ -84,26 +79,28 @@ class Writer:
             documents: [documents + 1], as in a corpus; by default each sequence is a document.
             modes: [sequences]; zeros unless given.
         """
+        self._settle()
         array, sizes = np.asarray(tokens), np.asarray(lengths, np.int64)
-        count = len(sizes)
-        bounds = np.arange(count + 1) if documents is None else np.asarray(documents, np.int64)
-        if array.ndim != 1 or sizes.sum() != len(array) or (sizes < 0).any():
+        bounds = np.arange(len(sizes) + 1) if documents is None else np.asarray(documents, np.int64)
+        kinds = np.zeros(len(sizes), "i1") if modes is None else np.asarray(modes, "i1")
+        if array.ndim != 1 or sizes.sum() != len(array) or ((sizes < 0) | (sizes >= 1 << 31)).any():
             raise DataError(
                 f"lengths add up to {sizes.sum()} (least {sizes.min(initial=0)}); the tokens have "
                 f"shape {array.shape}: give one flat array, and each sequence's length in it"
             )
-        if bounds[0] != 0 or bounds[-1] != count or (np.diff(bounds) < 0).any():
-            raise DataError(f"documents must go in order from 0 to the {count} sequences")
-        if (sizes > np.iinfo(np.int32).max).any():
-            raise DataError(f"a sequence of {sizes.max()} tokens: an index holds lengths to 2^31-1")
-        self._settle()
+        if bounds[0] != 0 or bounds[-1] != len(sizes) or (np.diff(bounds) < 0).any():
+            raise DataError(f"documents must go in order from 0 to the {len(sizes)} sequences")
+        if len(kinds) != len(sizes) or (kinds.any() and self._modes is None):
+            raise DataError(
+                f"{len(kinds)} modes for {len(sizes)} sequences: one each, and Writer(modes=True)"
+            )
         for at in range(0, len(array), CACHED):
             self._write(array[at : at + CACHED])
         self._lengths.append(sizes.astype("<i4"))
-        self._documents.append((bounds[1:] + self._sequences).astype("<i8"))
+        self._ends.append((bounds[1:] + self._sequences).astype("<i8"))
+        self._sequences += len(sizes)
         if self._modes is not None:
-            self._modes.append(np.zeros(count, "i1") if modes is None else np.array(modes, "i1"))
-        self._sequences += count
+            self._modes.append(kinds)
 
     def append(self, corpus: Corpus) -> None:
         """Append a whole corpus of the same dtype."""
@@ -167,39 +164,28 @@ class Writer:
             raise self._failed(error) from error
         return file
 
-    def _put(self, tokens: Array) -> None:
-        """Copy a document to the stage."""
-        if self._staged + len(tokens) > CACHED:
-            self._settle()
-        if len(tokens) > CACHED:
-            for at in range(0, len(tokens), CACHED):
-                self._write(tokens[at : at + CACHED])
-            return
-        self._demand_kind(tokens)
-        self._stage[self._staged : self._staged + len(tokens)] = tokens
-        self._staged += len(tokens)
-
     def _settle(self) -> None:
-        """Write what waits on the stage, and gather what is known of it."""
-        if self._staged:
-            staged, self._staged = self._staged, 0
-            self._write(self._stage[:staged])
-        if self._short:
-            self._lengths.append(np.array(self._short, "<i4"))
-            self._documents.append(np.array(self._ends, "<i8"))
-            self._short, self._ends = [], []
+        """Write the documents that wait, as one."""
+        if not self._documents:
+            return
+        documents, self._documents, self._waiting = self._documents, [], 0
+        texts, sizes, modes = zip(*documents, strict=True)
+        bounds = np.cumsum([0, *map(len, sizes)])
+        tokens = [text for text in texts if len(text)] or [np.empty(0, self.dtype)]
+        self.extend(np.concatenate(tokens), [*chain(*sizes)], bounds, [*chain(*modes)])
 
     def _write(self, tokens: Array) -> None:
-        self._demand_kind(tokens)
-        if self.dtype.kind in "iu" and len(tokens) and not np.can_cast(tokens.dtype, self.dtype):
-            least, most = int(tokens.min()), int(tokens.max())
+        if self.dtype.kind in "iu" and not np.can_cast(tokens.dtype, self.dtype):
+            if tokens.dtype.kind not in "iu":
+                raise DataError(f"tokens are {tokens.dtype.name}; {self.prefix} holds integers")
             holds = np.iinfo(self.dtype)
-            if least < holds.min or most > holds.max:
-                raise DataError(
-                    f"token {least if least < holds.min else most} is not among the "
-                    f"{self.dtype.name} that {self.prefix} holds, {holds.min} to {holds.max}: "
-                    "choose a wider dtype, or the tokenizer's right vocabulary"
-                )
+            for token in (int(tokens.min()), int(tokens.max())):
+                if not holds.min <= token <= holds.max:
+                    raise DataError(
+                        f"token {token} is not among the {self.dtype.name} that {self.prefix} "
+                        f"holds, {holds.min} to {holds.max}: choose a wider dtype, or the "
+                        "tokenizer's right vocabulary"
+                    )
         content = np.ascontiguousarray(tokens, self.dtype).data.cast("B")
         while content:
             try:
@@ -207,10 +193,6 @@ class Writer:
             except OSError as error:
                 raise self._failed(error) from error
             content, self._written = content[count:], self._written + count
-
-    def _demand_kind(self, tokens: Array) -> None:
-        if len(tokens) and self.dtype.kind in "iu" and tokens.dtype.kind not in "iub":
-            raise DataError(f"tokens are {tokens.dtype.name}; {self.prefix} holds integers")
 
     def _commit(self) -> None:
         with Path(f"{self.prefix}.idx.draft").open("wb") as index:
@@ -224,7 +206,7 @@ class Writer:
 
     def _index(self, index: IO[bytes]) -> None:
         lengths = np.concatenate(self._lengths)
-        ends = np.concatenate(self._documents).astype("<i8")
+        ends = np.concatenate(self._ends)
         bytes_each = lengths.astype("<i8") * self.dtype.itemsize
         code = next(code for code, dtype in DTYPES.items() if dtype == self.dtype)
         index.write(HEAD.pack(MAGIC, 1, code, len(lengths), len(ends)))
