@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import stat
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,33 @@ def test_a_damaged_cache_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     places.write_bytes(places.read_bytes()[:-8])
     with pytest.raises(DataError, match="is damaged: remove it, and it is made anew"):
         Builder(tmp_path / "kept").samples(corpus, RECIPE)
+
+
+def _die(prefix: str, folder: str, saves: int) -> None:
+    save, left = np.save, [saves]
+
+    def die(*args: Any, **settings: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        save(*args, **settings)
+
+    np.save = die
+    Builder(folder).samples(Corpus(prefix), RECIPE)
+
+
+@pytest.mark.parametrize("saves", [0, 1, 2])
+def test_indices_that_are_not_all_there_are_not_found(
+    corpus: Corpus, tmp_path: Path, saves: int
+) -> None:
+    args = (corpus.prefix, str(tmp_path / "kept"), saves)
+    killed = multiprocessing.get_context("fork").Process(target=_die, args=args)
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    own = Builder().samples(corpus, RECIPE).read(range(30))
+    assert np.array_equal(Builder(tmp_path / "kept").samples(corpus, RECIPE).read(range(30)), own)
+    assert not list((tmp_path / "kept").glob("*draft*"))
 
 
 def _build(prefix: str, folder: str, begun: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -206,6 +207,28 @@ def test_a_full_disk_leaves_the_older_corpus(prefix: Path) -> None:
     assert "cannot write" in done.stderr.splitlines()[-1]
     assert Corpus(prefix).tokens.tolist() == [*range(10)]
     assert len(list(prefix.parent.iterdir())) == 2
+
+
+def _die_between(prefix: str) -> None:
+    replace = Path.replace
+
+    def die(self: Path, target: str) -> None:
+        replace(self, target)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.MonkeyPatch.context() as patch, Writer(prefix, np.uint16) as writer:
+        writer.add([5] * 10)  # as many tokens as before
+        patch.setattr(Path, "replace", die)
+        writer.finish()
+
+
+def test_the_new_tokens_are_never_read_by_the_old_index(prefix: Path) -> None:
+    killed = get_context("fork").Process(target=_die_between, args=(str(prefix),))
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    with pytest.raises(DataError, match=r"a writer that was cut short leaves no \.idx"):
+        Corpus(prefix)
 
 
 def _write(prefix: str, begun: Any) -> None:
