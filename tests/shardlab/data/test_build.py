@@ -1,0 +1,292 @@
+"""One rank builds, all learn what came of it; what a kill leaves; what each rank then reads."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from shardlab.comm import Axis, CollectiveError, World
+from shardlab.data import cache
+from shardlab.data.build import Builder, parts
+from shardlab.data.corpus import Corpus, DataError
+from shardlab.data.loader import Loader
+from shardlab.data.samples import PAD, Recipe, Samples
+from shardlab.data.writer import Writer
+from shardlab.grid.grid import Grid
+
+RECIPE = Recipe(sequence=4, samples=30)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    """Documents of 5 tokens, 0 to 99."""
+    with Writer(tmp_path / "corpus", np.uint16) as writer:
+        writer.extend(range(100), [5] * 20)
+    return Corpus(tmp_path / "corpus")
+
+
+# ------------------------------------------------------------------ all ranks
+
+
+def built(world: World, prefix: str, folder: str) -> tuple[list[list[int]], list[str]]:
+    samples = Builder(Path(folder, "kept"), world=world).samples(Corpus(prefix), RECIPE)
+    assert samples.index.order.base is not None  # mapped from the cache
+    return samples.read(range(30)).tolist(), [path.name for path in Path(folder, "kept").iterdir()]
+
+
+def test_all_ranks_have_the_samples_that_one_would_have(pool: Any, corpus: Corpus) -> None:
+    alone = Builder().samples(corpus, RECIPE).read(range(30)).tolist()
+    folder = str(Path(corpus.prefix).parent)
+    for samples, kept in pool(4).run(built, corpus.prefix, folder):
+        assert samples == alone
+        assert len(kept) == 1
+
+
+def refused(world: World, prefix: str, folder: str) -> list[str]:
+    told = []
+    builder = Builder(Path(folder, "kept"), world=world)
+    file = Path(folder, "a file")
+    file.write_text("")
+    for act in (
+        lambda: builder.samples(Corpus(prefix), Recipe(sequence=400)),
+        lambda: Builder(file / "kept", world=world).samples(Corpus(prefix), RECIPE),
+    ):
+        with pytest.raises(DataError) as error:
+            act()
+        told.append(str(error.value))
+    return told
+
+
+def test_all_ranks_learn_why_the_builder_failed(pool: Any, corpus: Corpus) -> None:
+    folder = str(Path(corpus.prefix).parent)
+    short = "rank 0: sequences 0 to 19 hold 100 tokens; a sample of 400 needs 401: give more text"
+    first, *others = pool(4).run(refused, corpus.prefix, folder)
+    assert first[0].startswith(short)
+    assert first[1].startswith("rank 0: cannot keep indices in")
+    assert others == [first] * 3
+
+
+def _dying(rank: int, store: str, prefix: str, folder: str, said: Any) -> None:
+    shared = torch.distributed.FileStore(store, 2)
+    world = World.join(backend="gloo", store=shared, rank=rank, size=2, timeout=20.0)
+    if rank == 0:
+        cache.keep = lambda *_: os._exit(1)
+    try:
+        Builder(Path(folder, "kept"), world=world).samples(Corpus(prefix), RECIPE)
+    except CollectiveError as error:
+        said.put(str(error))
+    os._exit(0)
+
+
+def test_who_waits_for_a_builder_that_dies_is_told_within_the_limit(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    context = multiprocessing.get_context("forkserver")
+    said = context.SimpleQueue()
+    args = (str(tmp_path / "store"), corpus.prefix, str(tmp_path), said)
+    ranks = [context.Process(target=_dying, args=(rank, *args)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(240)
+    assert [rank.exitcode for rank in ranks] == [1, 0]
+    assert "all_gather" in said.get()
+
+
+# ------------------------------------------------------------------ the cache
+
+
+def test_indices_are_built_once(corpus: Corpus, tmp_path: Path) -> None:
+    def again(*_: Any) -> Any:
+        raise AssertionError("built anew")
+
+    first = Builder(tmp_path / "kept").samples(corpus, RECIPE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shardlab.data.build.indices", again)
+        second = Builder(tmp_path / "kept").samples(corpus, RECIPE)
+        with pytest.raises(AssertionError, match="built anew"):
+            Builder(tmp_path / "kept").samples(corpus, Recipe(sequence=4, samples=30, seed=1))
+    for one, other in zip(vars(first.index).values(), vars(second.index).values(), strict=True):
+        assert np.array_equal(one, other)
+        assert one.dtype == other.dtype
+
+
+def test_a_kept_folder_can_be_read_by_others(corpus: Corpus, tmp_path: Path) -> None:
+    Builder(tmp_path / "kept").samples(corpus, RECIPE)
+    [folder] = (tmp_path / "kept").iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+def test_a_damaged_cache_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    Builder(tmp_path / "kept").samples(corpus, RECIPE)
+    [places] = (tmp_path / "kept").glob("*/places.npy")
+    places.write_bytes(places.read_bytes()[:-8])
+    with pytest.raises(DataError, match="is damaged: remove it, and it is made anew"):
+        Builder(tmp_path / "kept").samples(corpus, RECIPE)
+
+
+def _die(prefix: str, folder: str, saves: int) -> None:
+    save, left = np.save, [saves]
+
+    def die(*args: Any, **settings: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        save(*args, **settings)
+
+    np.save = die
+    Builder(folder).samples(Corpus(prefix), RECIPE)
+
+
+@pytest.mark.parametrize("saves", [0, 1, 2])
+def test_indices_that_are_not_all_there_are_not_found(
+    corpus: Corpus, tmp_path: Path, saves: int
+) -> None:
+    args = (corpus.prefix, str(tmp_path / "kept"), saves)
+    killed = multiprocessing.get_context("fork").Process(target=_die, args=args)
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    own = Builder().samples(corpus, RECIPE).read(range(30))
+    assert np.array_equal(Builder(tmp_path / "kept").samples(corpus, RECIPE).read(range(30)), own)
+    assert not list((tmp_path / "kept").glob("*draft*"))
+
+
+def _build(prefix: str, folder: str, begun: Any) -> None:
+    begun.set()
+    for seed in range(10_000):
+        Builder(folder).samples(Corpus(prefix), Recipe(sequence=4, samples=3000, seed=seed))
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.benchmark)])
+def test_after_a_builder_was_killed_the_next_one_is_right(
+    corpus: Corpus, tmp_path: Path, kills: int
+) -> None:
+    context, draw = multiprocessing.get_context("fork"), np.random.default_rng(1)
+    for kill in range(kills):
+        folder, begun = tmp_path / f"kept{kill}", context.Event()
+        builder = context.Process(target=_build, args=(corpus.prefix, str(folder), begun))
+        builder.start()
+        assert begun.wait(60)
+        builder.join(draw.uniform(0, 0.03))
+        builder.kill()
+        builder.join()
+        made = len([p for p in folder.iterdir() if "draft" not in p.name]) if folder.is_dir() else 0
+        for seed in range(made + 1):  # what it had made, and what it was at
+            recipe = Recipe(sequence=4, samples=3000, seed=seed)
+            kept, own = (Builder(f).samples(corpus, recipe) for f in (folder, None))
+            for one, other in zip(vars(kept.index).values(), vars(own.index).values(), strict=True):
+                assert np.array_equal(one, other)
+        assert not list(folder.glob("*draft*"))
+
+
+# ------------------------------------------------------------------ blends and splits
+
+
+def test_a_blend_that_asks_for_more_than_there_is_is_refused(corpus: Corpus) -> None:
+    builder, whole = Builder(), Recipe(sequence=4, samples=100)
+    with pytest.raises(DataError, match="2 weights for 2 corpora and samples = None"):
+        builder.blend([corpus, corpus], Recipe(sequence=4), weights=[1, 1])
+    with pytest.raises(DataError, match="1 weights for 2 corpora"):
+        builder.blend([corpus, corpus], whole, weights=[1])
+    blend = builder.blend([corpus, corpus], whole, weights=[0.75, 0.25], surplus=0.0)
+    assert blend.counts == [75, 25]
+    with pytest.raises(DataError, match=r"the blend asks 75 samples of .*corpus, which has 24"):
+        short = builder.samples(corpus, Recipe(sequence=4))
+        type(blend)([short, short], blend.corpora, blend.samples)
+    with pytest.raises(DataError, match="a blend that has 0 to 99"):
+        blend[100]
+
+
+@pytest.mark.parametrize("split", [(), (0, 0), (1, -1), (1, float("nan"))])
+def test_a_split_that_is_none_is_refused(split: tuple[float, ...]) -> None:
+    with pytest.raises(DataError, match="give numbers of 0 or more, not all 0"):
+        parts(split)
+
+
+def test_fewer_samples_than_are_read_are_refused(corpus: Corpus) -> None:
+    samples = Builder().samples(corpus, RECIPE)
+    for sample in (-1, len(samples)):
+        with pytest.raises(DataError, match=f"it has 0 to {len(samples) - 1}; build it with more"):
+            samples[sample]
+    with pytest.raises(DataError, match="choose 1 or more"):
+        Recipe(sequence=4, samples=0)
+
+
+def test_a_last_sample_that_is_kept_is_padded(corpus: Corpus) -> None:
+    recipe = Recipe(sequence=16, drop_last=False)
+    samples: Samples = Builder().samples(corpus, recipe)
+    padded = [row for row in samples.read(range(len(samples))).tolist() if PAD in row]
+    assert [row.count(PAD) for row in padded] == [7 * 17 - 100 - 6]
+
+
+# ------------------------------------------------------------------ batches
+
+
+def place(size: int, rank: int) -> Axis:
+    axis = Axis(None, "data", tuple(range(size)), "torch") if size == 1 else Axis.alone()
+    axis.size, axis.rank = size, rank
+    return axis
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 6])
+def test_the_shares_of_data_ranks_make_up_the_batch(corpus: Corpus, ranks: int) -> None:
+    samples = Builder().samples(corpus, RECIPE)
+    for consumed in (0, 6, 13):
+        shares = [
+            Loader(samples, 6, data=place(ranks, rank)).read(consumed) for rank in range(ranks)
+        ]
+        whole = torch.from_numpy(samples.read(range(consumed, consumed + 6)))
+        assert torch.equal(torch.cat([tokens for tokens, _ in shares]), whole[:, :-1])
+        assert torch.equal(torch.cat([labels for _, labels in shares]), whole[:, 1:])
+
+
+def test_to_resume_at_a_sample_is_to_go_on(corpus: Corpus) -> None:
+    loader = Loader(Builder().samples(corpus, RECIPE), 4)
+    whole = list(loader.batches())
+    assert len(whole) == len(loader.samples) // 4
+    for consumed in (4, 12):
+        for one, other in zip(whole[consumed // 4 :], loader.batches(consumed), strict=True):
+            assert torch.equal(one[0], other[0])
+    halves = list(Loader(loader.samples, 2).batches(8))  # another batch size, or data axis
+    assert torch.equal(torch.cat([halves[0][0], halves[1][0]]), whole[2][0])
+
+
+class Watched(Samples):
+    reads = 0
+
+    def read(self, samples: Any) -> Any:
+        type(self).reads += 1
+        return super().read(samples)
+
+
+def stages(world: World, prefix: str) -> tuple[bool, bool, int]:
+    grid = Grid(world=world, pipeline=4)
+    made = Builder(world=world).samples(Corpus(prefix), RECIPE)
+    samples = Watched(made.corpus, made.index, RECIPE)
+    Watched.reads = 0
+    tokens, labels = Loader(samples, 2, data=grid.data, pipeline=grid.pipeline).read(0)
+    return tokens is not None, labels is not None, Watched.reads
+
+
+def test_each_stage_reads_what_it_looks_at(pool: Any, corpus: Corpus) -> None:
+    found = pool(4).run(stages, corpus.prefix)
+    assert found == [(True, False, 1), (False, False, 0), (False, False, 0), (False, True, 1)]
+
+
+def test_a_batch_that_the_ranks_do_not_divide_or_that_is_not_there_is_refused(
+    corpus: Corpus,
+) -> None:
+    samples = Builder().samples(corpus, RECIPE)
+    with pytest.raises(DataError, match="3 data ranks do not divide a batch of 4"):
+        Loader(samples, 4, data=place(3, 0))
+    with pytest.raises(DataError, match=f"after {len(samples)} samples"):
+        Loader(samples, 4).read(len(samples))

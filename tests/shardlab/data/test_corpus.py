@@ -1,0 +1,265 @@
+"""A pair of files that is damaged, lies, or isn't there is refused, in a line that says where."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardlab.data.corpus import HEAD, Corpus, DataError
+from shardlab.data.writer import Writer
+from tests.docs.page import ROOT
+
+LENGTHS = [3, 0, 5, 2]
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    with Writer(tmp_path / "corpus", np.uint16) as writer:
+        writer.add(range(8), [3, 0, 5])
+        writer.add([8, 9])
+    return tmp_path / "corpus"
+
+
+def head(**changed: Any) -> bytes:
+    fields = {"magic": b"MMIDIDX\0\0", "version": 1, "code": 8, "count": 4, "ends": 3} | changed
+    return HEAD.pack(*fields.values())
+
+
+def at(place: int, kind: str, value: int) -> Callable[[bytes], bytes]:
+    def change(index: bytes) -> bytes:
+        content = bytearray(index)
+        struct.pack_into(kind, content, place, value)
+        return bytes(content)
+
+    return change
+
+
+def begins(content: bytes) -> Callable[[bytes], bytes]:
+    return lambda index: content + index[HEAD.size :]
+
+
+LENGTH, POINTER, DOCUMENT = HEAD.size, HEAD.size + 16, HEAD.size + 16 + 32
+DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "empty": (lambda index: b"", "is empty: it was cut short"),
+    "no whole header": (lambda index: index[:20], "has 20 bytes; a header alone takes 34"),
+    "another file": (begins(head(magic=b"TOTALLY\0\0")), "begins with b'TOTALLY"),
+    "another version": (begins(head(version=2)), "has version 2; version 1 is read"),
+    "unknown dtype": (begins(head(code=9)), "has dtype code 9; those known are 1 to 8"),
+    "no sequences": (begins(head(count=0)), "says 0 sequences"),
+    "sequences that aren't there": (begins(head(count=2**60)), "says 1152921504606846976 seq"),
+    "cut short": (lambda index: index[:-1], "take 106 bytes .* and has 105"),
+    "negative length": (at(LENGTH, "<i", -3), "puts sequence 0, of length -3"),
+    "a longer length": (at(LENGTH, "<i", 4), "puts sequence 1, .* ends at 8: sequences must"),
+    "overlapping sequences": (at(POINTER + 16, "<q", 4), "sequence 2, .* at byte 4; .* ends at 6"),
+    "a pointer outside": (at(POINTER + 24, "<q", 2**50), "sequence 3, .* at byte 1125899906842624"),
+    "overlapping documents": (at(DOCUMENT + 8, "<q", 5), "documents from 0 to 4; .* not overlap"),
+    "a document too few": (at(DOCUMENT + 16, "<q", 3), "documents from 0 to 3; .* sequence 0 to 4"),
+    "a last length that lies": (at(LENGTH + 12, "<i", 9), "corpus.bin has 20 bytes, .* says 34"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_index_is_refused(prefix: Path, damage: str) -> None:
+    change, message = DAMAGES[damage]
+    path = Path(f"{prefix}.idx")
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(DataError, match=message) as refused:
+        Corpus(prefix)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("size", [0, 19, 22])
+def test_a_bin_of_another_size_is_refused(prefix: Path, size: int) -> None:
+    with Path(f"{prefix}.bin").open("r+b") as file:
+        file.truncate(size)
+    with pytest.raises(DataError, match="it was cut short"):
+        Corpus(prefix)
+
+
+@pytest.mark.parametrize("kind", ["bin", "idx"])
+def test_half_a_pair_is_refused(prefix: Path, kind: str) -> None:
+    Path(f"{prefix}.{kind}").unlink()
+    with pytest.raises(DataError, match=f"no .*corpus.{kind}: a corpus is a .bin and an .idx"):
+        Corpus(prefix)
+
+
+def test_what_was_written_is_read(prefix: Path) -> None:
+    corpus = Corpus(prefix)
+    assert [corpus[i].tolist() for i in range(4)] == [[0, 1, 2], [], [3, 4, 5, 6, 7], [8, 9]]
+    assert corpus.documents.tolist() == [0, 3, 4]
+    with pytest.raises(IndexError, match="it has 0 to 3"):
+        corpus[4]
+    with pytest.raises(ValueError, match="read-only"):
+        corpus[0][0] = 7
+
+
+MEMORY = """
+import re, sys
+from shardlab.data.corpus import Corpus
+from shardlab.data.samples import *
+def own():
+    return int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1])
+before = own()
+corpus = Corpus(sys.argv[1])
+recipe = Recipe(sequence=4096)
+samples = Samples(corpus, indices(corpus.lengths, range(len(corpus)), recipe), recipe)
+for sample in range(0, len(samples), 50_000):
+    assert not samples[sample].any()
+print(own() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RssAnon is Linux's")
+def test_ten_gigabytes_take_no_memory_of_ones_own(tmp_path: Path) -> None:
+    each, count = 1_000_000, 5_000  # 10 GB of zeros, in a file with holes
+    lengths = np.full(count, each, "<i4")
+    pointers = np.arange(count, dtype="<i8") * each * 2
+    content = [head(count=count, ends=count + 1), lengths, pointers, np.arange(count + 1)]
+    (tmp_path / "large.idx").write_bytes(b"".join(bytes(part) for part in content))
+    with (tmp_path / "large.bin").open("wb") as file:
+        file.truncate(each * count * 2)
+    kib = subprocess.run(
+        [sys.executable, "-c", MEMORY, tmp_path / "large"], check=True, capture_output=True,
+        text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
+    ).stdout  # fmt: skip
+    assert int(kib) < 64 * 1024  # the indices of 1.2 million samples, and what makes them
+
+
+# ------------------------------------------------------------------ writing
+
+WRONG: dict[str, tuple[Callable[[Writer], None], str]] = {
+    "too large": (lambda w: w.add([65_536]), "token 65536 is not among the uint16"),
+    "negative": (lambda w: w.add([-1]), "token -1 is not among the uint16"),
+    "no integers": (lambda w: w.add([1.5]), "tokens are float64; .* holds integers"),
+    "lengths that lie": (lambda w: w.extend([1, 2, 3], [2]), r"lengths add up to 2 .*\(3,\)"),
+    "a negative length": (lambda w: w.extend([1, 2], [3, -1]), "lengths add up to 2 .least -1"),
+    "documents": (lambda w: w.extend([1, 2], [1, 1], [0, 3]), "go in order from 0 to the 2"),
+    "modes that nobody keeps": (lambda w: w.add([1], modes=[1]), "1 modes for 1 sequences: one"),
+    "modes too few": (lambda w: w.extend([1, 2], [1, 1], None, [0]), "1 modes for 2 sequences"),
+    "nothing": (lambda w: None, "nothing was added"),
+    "only empty documents": (lambda w: w.add([]), "nothing was added"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_cannot_be_written_leaves_the_older_corpus(prefix: Path, wrong: str) -> None:
+    before = {path.name: path.read_bytes() for path in prefix.parent.iterdir()}
+    act, message = WRONG[wrong]
+    with pytest.raises(DataError, match=message), Writer(prefix, np.uint16) as writer:
+        act(writer)
+    assert {path.name: path.read_bytes() for path in prefix.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.float16, bool])
+def test_a_dtype_that_the_format_lacks_is_refused(tmp_path: Path, dtype: Any) -> None:
+    with pytest.raises(DataError, match=r"a corpus has no dtype .* choose from uint8, int8"):
+        Writer(tmp_path / "corpus", dtype)
+
+
+def test_a_second_writer_of_one_corpus_is_refused(prefix: Path) -> None:
+    with Writer(prefix, np.uint16) as first:
+        first.add([1])
+        with pytest.raises(DataError, match="another process is writing"):
+            Writer(prefix, np.uint16)
+    assert Corpus(prefix).tokens.tolist() == [1]
+
+
+def test_who_has_a_corpus_mapped_reads_on_while_it_is_replaced(prefix: Path) -> None:
+    old = Corpus(prefix)
+    with Writer(prefix, np.uint16) as writer:
+        writer.add([7])
+    assert old.tokens.tolist() == [*range(10)]
+    assert Corpus(prefix).tokens.tolist() == [7]
+
+
+def test_a_callers_buffer_may_be_used_again(tmp_path: Path) -> None:
+    buffer = np.array([1, 2])
+    with Writer(tmp_path / "corpus") as writer:
+        writer.add(buffer)
+        buffer[:] = 9
+    assert Corpus(tmp_path / "corpus").tokens.tolist() == [1, 2]
+
+
+FULL = """
+import resource, sys, numpy as np
+from shardlab.data.writer import Writer
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+with Writer(sys.argv[1], np.uint16) as writer:
+    writer.extend(np.ones(100_000, np.uint16), [100_000])
+"""
+
+
+def test_a_full_disk_leaves_the_older_corpus(prefix: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, prefix], check=False, capture_output=True, text=True,
+        timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
+    )  # fmt: skip
+    assert "cannot write" in done.stderr.splitlines()[-1]
+    assert Corpus(prefix).tokens.tolist() == [*range(10)]
+    assert len(list(prefix.parent.iterdir())) == 2
+
+
+def _die_between(prefix: str) -> None:
+    replace = Path.replace
+
+    def die(self: Path, target: str) -> None:
+        replace(self, target)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.MonkeyPatch.context() as patch, Writer(prefix, np.uint16) as writer:
+        writer.add([5] * 10)  # as many tokens as before
+        patch.setattr(Path, "replace", die)
+        writer.finish()
+
+
+def test_the_new_tokens_are_never_read_by_the_old_index(prefix: Path) -> None:
+    killed = get_context("fork").Process(target=_die_between, args=(str(prefix),))
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    with pytest.raises(DataError, match=r"a writer that was cut short leaves no \.idx"):
+        Corpus(prefix)
+
+
+def _write(prefix: str, begun: Any) -> None:
+    """Write for ever, one corpus after another: each of one value alone."""
+    for value in range(1, 60_000):
+        with Writer(prefix, np.uint16) as writer:
+            writer.extend(np.full(50_000, value), [500] * 100)
+        if value == 3:
+            begun.set()
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.benchmark)])
+def test_a_writer_that_is_killed_leaves_a_whole_corpus_or_says_that_none_is_there(
+    tmp_path: Path, kills: int
+) -> None:
+    prefix, context = tmp_path / "corpus", get_context("fork")
+    draw, absent = np.random.default_rng(0), 0
+    for _ in range(kills):
+        begun = context.Event()
+        writer = context.Process(target=_write, args=(str(prefix), begun))
+        writer.start()
+        assert begun.wait(60)
+        writer.join(draw.uniform(0, 0.02))
+        writer.kill()
+        writer.join()
+        try:
+            assert len(set(Corpus(prefix).tokens.tolist())) == 1
+        except DataError as error:
+            assert "a writer that was cut short leaves no .idx" in str(error)
+            absent += 1
+    with Writer(prefix, np.uint16) as last:
+        last.add([5])
+    assert Corpus(prefix).tokens.tolist() == [5]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.bin", "corpus.idx"]

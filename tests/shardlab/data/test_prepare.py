@@ -1,0 +1,166 @@
+"""`python -m shardlab.data`: text to a corpus, the same however it was cut or killed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from shardlab.data import prepare
+from shardlab.data.__main__ import main
+from shardlab.data.corpus import Corpus, DataError
+from shardlab.data.encoding import Bytes, by_name
+
+TEXTS = ["one", "", "señal\nwith a line", "four " * 50, "␄ five"]
+
+
+def command(*words: Any) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def expected(texts: list[str]) -> list[list[int]]:
+    return [[*text.encode(), 256] for text in texts]
+
+
+def documents(prefix: Path) -> list[list[int]]:
+    corpus = Corpus(prefix)
+    return [corpus[i].tolist() for i in range(len(corpus))]
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    path = tmp_path / "text.jsonl"
+    path.write_text("\n\n".join(json.dumps({"text": text, "n": 1}) for text in TEXTS * 9), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("piece", [37, 100, 1000, 8 << 20])
+def test_a_corpus_does_not_depend_on_where_its_text_was_cut(
+    lines: Path, tmp_path: Path, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "PIECE", piece)
+    job = prepare.Job((str(lines),), str(tmp_path / "corpus"))
+    pieces = job.pieces()
+    job.folder.mkdir()
+    for part in reversed(pieces):
+        prepare.encode(part, job.folder)
+    prepare.join(job, pieces, job.folder)
+    assert documents(tmp_path / "corpus") == expected(TEXTS * 9)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"corpus.bin", "corpus.idx", "text.jsonl"}
+
+
+def test_files_lines_and_jsonl_become_documents_in_order(lines: Path, tmp_path: Path) -> None:
+    text = tmp_path / "b.txt"
+    text.write_text("first\n\nsecond", "utf-8")
+    done = command("build", tmp_path / "c", text, lines, "--processes", 2)
+    assert done.exit_code == 0, done.output
+    assert documents(tmp_path / "c") == expected(["first\n\nsecond", *TEXTS * 9])
+    assert "46 documents, 46 sequences" in done.output
+    command("build", tmp_path / "d", text, "--lines", "--processes", 1)
+    assert documents(tmp_path / "d") == expected(["first", "second"])
+
+
+def _build(text: str, prefix: str, piece: int) -> None:
+    prepare.PIECE = piece
+    job = prepare.Job((text,), prefix)
+    job.folder.mkdir()
+    for number, part in enumerate(job.pieces()):
+        prepare.encode(part, job.folder)
+        if number == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_after_a_kill_the_same_command_goes_on(
+    lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "PIECE", 100)
+    job = prepare.Job((str(lines),), str(tmp_path / "corpus"))
+    killed = multiprocessing.get_context("fork").Process(
+        target=_build, args=(*job.files, job.prefix, 100)
+    )
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -9
+    made = {path: path.stat().st_mtime_ns for path in job.folder.iterdir()}
+    assert len(made) > 5
+    pieces = job.pieces()
+    for part in pieces:
+        prepare.encode(part, job.folder)
+    assert all(path.stat().st_mtime_ns == when for path, when in made.items())  # not done again
+    lines.write_text(lines.read_text("utf-8") + "\n", "utf-8")  # other text: other pieces
+    assert not job.folder.exists()
+
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "no JSON": (b'{"text": "a"}\n{"text": ', "the line at byte 14 is no JSON object with a text"),
+    "no object": (b"[1]\n", "the line at byte 0 is no JSON object"),
+    "another field": (b'{"body": "a"}', "in 'text'; --field names another"),
+    "no text": (b'{"text": 3}', "the line at byte 0 is no JSON object with a text in 'text'"),
+    "no UTF-8": (b'{"text": "\xff"}', "byte 10 is no UTF-8"),
+    "nothing": (b"", "no text in"),
+    "blank": (b"\n\n", "nothing was added"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_bad_text_ends_the_command_in_a_line(tmp_path: Path, bad: str) -> None:
+    content, message = BAD[bad]
+    (tmp_path / "bad.jsonl").write_bytes(content)
+    done = command("build", tmp_path / "c", tmp_path / "bad.jsonl", "--processes", 1)
+    assert done.exit_code == 1
+    [line] = [line for line in done.output.splitlines() if line.startswith("Error: ")]
+    assert message in line
+    assert not (tmp_path / "c.idx").exists()
+
+
+def test_inspect_shows_a_document_and_verify_the_vocabulary(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("señal", "utf-8")
+    command("build", tmp_path / "c", tmp_path / "a.txt", "--processes", 1)
+    shown = command("inspect", tmp_path / "c", "--tokenizer", "bytes").output.splitlines()
+    assert shown[0].endswith("1 documents, 1 sequences of 7 to 7 tokens, 7 tokens in all, uint16")
+    assert shown[1] == "document 0: 7 tokens: 115 101 195 177 97 108 256"
+    assert shown[2] == "'señal␄'"
+    assert command("inspect", tmp_path / "c", "--document", 1).exit_code == 1
+    assert command("verify", tmp_path / "c", "--vocabulary", 257).output.startswith("whole: ")
+    refused = command("verify", tmp_path / "c", "--vocabulary", 256)
+    assert refused.exit_code == 1
+    assert "token 6 is 256, which a vocabulary of 256 doesn't hold" in refused.output
+    Path(tmp_path / "c.bin").write_bytes(b"1")
+    assert "it was cut short" in command("verify", tmp_path / "c").output
+
+
+@pytest.mark.may_skip  # an optional package
+def test_a_tokenizer_json_encodes(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="the package tokenizers is optional")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "<end>": 2}, "a"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "a.txt").write_text("a b b", "utf-8")
+    words = (
+        "build",
+        tmp_path / "c",
+        tmp_path / "a.txt",
+        "--tokenizer",
+        tmp_path / "tokenizer.json",
+    )
+    done = command(*words, "--end", "<end>", "--processes", 1)
+    assert done.exit_code == 0, done.output
+    assert documents(tmp_path / "c") == [[0, 1, 1, 2]]
+    assert "has no token '<no>'" in command(*words, "--end", "<no>").output
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert "is no tokenizer" in command(*words, "--processes", 1).output
+
+
+def test_tokenizers_that_are_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="tokenizer"):
+        by_name(str(tmp_path / "missing.json"))
+    with pytest.raises(DataError, match="bytes end each document with 256"):
+        by_name("bytes", "<end>")
+    assert Bytes().encode("é").tolist() == [195, 169, 256]

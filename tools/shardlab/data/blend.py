@@ -1,0 +1,154 @@
+"""Blends: which corpus gives the next sample, so that at every point the weights are kept.
+
+The order is greedy: a step takes from the corpus that lags most behind its share, the first of
+those that lag alike (`build_blending_indices` in Megatron's helpers.cpp). Each step needs the last
+one's result, and yet the order is found here for a thousand places at once, and exactly:
+
+Greedy forgets where it began. Let two walks stand at the same step, with other counts. If both take
+from one corpus, they differ as before. If one takes from a and the other from b, then, compared
+with the other, it has taken less from a than from b so far (else both would have chosen alike): its
+step brings the two differences closer, and the sum of all never grows. In practice it is 0 after a
+few steps. So the order is cut into lanes that begin with guessed counts and are walked side by
+side, one numpy operation a step for all; lanes whose guess the lane before them does not end with
+are walked again; what is still amiss then (a few, where a corpus gives less than one sample a lane)
+is walked alone. A lane stands only if it began with the counts that the one before it ended with,
+so the whole is the greedy order by induction, whatever was guessed; and each step computes what the
+C++ does, in the same double precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardlab.data.corpus import Array, DataError
+from shardlab.data.samples import Samples
+
+MOST = 32_766  # corpora of a blend: their number is an int16, and Megatron refuses more
+
+
+def shares(weights: Sequence[float]) -> Array:
+    """Return the weights, float64, divided by their sum.
+
+    Raises:
+        DataError: a weight is 0, negative, infinite or no number; or there are none, or too many.
+    """
+    given = np.array(weights, np.float64)
+    if not 1 <= len(given) <= MOST:
+        raise DataError(f"{len(given)} weights; a blend is of 1 to {MOST} corpora")
+    if not (np.isfinite(given) & (given > 0)).all():
+        raise DataError(
+            f"weights are {list(weights)}: each must be a finite number above 0; leave out a "
+            "corpus that is to give nothing"
+        )
+    return np.asarray(given / given.sum())
+
+
+def greedy(weights: Array, size: int) -> tuple[Array, Array]:
+    """Return, for each of `size` steps, the corpus (int16) and which of its samples (int64).
+
+    Args:
+        weights: float64; their sum is 1. For `sizes / sizes.sum()` and as many steps as the sizes
+            have in all, each corpus is used up exactly: a used-up one leads by what is left of its
+            share, so that some other lags (`build_exhaustive_blending_indices`).
+        size: steps.
+    """
+    length = max(1, int(size**0.5))
+    begins = np.arange(0, size, length)
+    chosen = np.empty((len(begins), length), np.int16)
+    starts = _guess(weights, begins)
+    ends = _walk(weights, starts, begins, chosen)
+    true = np.concatenate([np.zeros((len(weights), 1)), ends[:, :-1]], axis=1)
+    wrong = np.any(true != starts, axis=0)
+    if wrong.any():
+        again = chosen[wrong]
+        ends[:, wrong] = _walk(weights, true[:, wrong], begins[wrong], again)
+        chosen[wrong] = again
+    counts = np.zeros(len(weights))
+    for lane in range(len(begins)):
+        if (true[:, lane] != counts).any():
+            ends[:, lane] = _walk_alone(weights, counts, int(begins[lane]), chosen[lane])
+        counts = ends[:, lane]
+    corpora = chosen.reshape(-1)[:size]
+    samples = np.empty(size, np.int64)
+    for corpus in range(len(weights)):
+        mine = np.flatnonzero(corpora == corpus)
+        samples[mine] = np.arange(len(mine))
+    return corpora, samples
+
+
+def _guess(weights: Array, steps: Array) -> Array:
+    """Return counts [corpora, steps] that add up to each step: shares, the largest rests first."""
+    ideal = np.multiply.outer(weights, steps.astype(np.float64))
+    counts = np.floor(ideal)
+    rank = (counts - ideal).argsort(axis=0, kind="stable").argsort(axis=0)
+    return np.asarray(counts + (rank < steps - counts.sum(axis=0)))
+
+
+def _walk(weights: Array, starts: Array, begins: Array, chosen: Array) -> Array:
+    """Fill `chosen` [lanes, steps], all lanes side by side; return the counts at their ends."""
+    counts, column, lanes = starts.copy(), weights[:, None], np.arange(len(begins))
+    most: Array
+    for step in range(chosen.shape[1]):
+        # The first two steps have the same shares, of one sample.
+        lag = column * np.maximum(begins + step, 1.0) - counts
+        most = lag.argmax(axis=0)
+        chosen[:, step] = most
+        counts[most, lanes] += 1
+    return counts
+
+
+def _walk_alone(weights: Array, start: Array, begin: int, chosen: Array) -> list[float]:
+    """Do as `_walk` for one lane: for one, numpy takes thirty times as long as Python's floats."""
+    shares: list[float] = weights.tolist()
+    counts: list[float] = start.tolist()
+    for step in range(len(chosen)):
+        place = max(begin + step, 1.0)
+        lag = [share * place - count for share, count in zip(shares, counts, strict=True)]
+        chosen[step] = most = lag.index(max(lag))
+        counts[most] += 1.0
+    return counts
+
+
+class Blend:
+    """Samples of several corpora in one order.
+
+    Args:
+        parts: each corpus's samples.
+        corpora, samples: for each sample of the blend, its part and its place there.
+
+    Attributes:
+        counts: how many each part gives.
+
+    Raises:
+        DataError: a part has fewer samples than the blend asks of it.
+    """
+
+    def __init__(self, parts: Sequence[Samples], corpora: Array, samples: Array) -> None:
+        self.parts = parts
+        self.corpora = corpora
+        self.samples = samples
+        self.counts = np.bincount(corpora, minlength=len(parts)).tolist()
+        for part, asked in zip(parts, self.counts, strict=True):
+            if asked > len(part):
+                raise DataError(
+                    f"the blend asks {asked} samples of {part.corpus.prefix}, which has "
+                    f"{len(part)}: build it with a larger surplus"
+                )
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.corpora)
+
+    def __getitem__(self, sample: int) -> Array:
+        """Return a sample's tokens [S (+ 1)], int64."""
+        return np.asarray(self.read([sample])[0])
+
+    def read(self, samples: Sequence[int]) -> Array:
+        """Return the tokens [B, S (+ 1)] of several samples, as `Samples.read` does."""
+        if any(not 0 <= sample < len(self) for sample in samples):
+            raise DataError(f"samples {list(samples)} of a blend that has 0 to {len(self) - 1}")
+        return np.concatenate(
+            [self.parts[self.corpora[s]].read([int(self.samples[s])]) for s in samples]
+        )

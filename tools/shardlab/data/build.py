@@ -1,0 +1,151 @@
+"""Samples for every rank: one builds the indices, the others wait, and all learn of a failure.
+
+Without a cache each rank makes them for itself: they are a pure function of the corpus and the
+recipe, so all have the same, and nobody waits. Megatron's `BlendedMegatronDatasetBuilder`
+(megatron/core/datasets) has rank 0 build before a barrier: when it fails, the others stand there,
+and where they don't share its disk, they raise and it stands.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from shardlab.comm import Axis, World
+from shardlab.data import cache
+from shardlab.data.blend import Blend, greedy, shares
+from shardlab.data.corpus import Array, Corpus, DataError
+from shardlab.data.samples import Indices, Recipe, Samples, indices
+
+Part = tuple[float, float]
+_MESSAGE = 512  # bytes of what a rank tells the others
+
+
+def parts(split: Iterable[float]) -> list[Part | None]:
+    """Return what each weight of a split, such as (969, 30, 1), takes of a corpus; None: nothing.
+
+    Raises:
+        DataError: a weight is negative or no number, or all are 0.
+    """
+    given = np.array(list(split), np.float64)
+    if not np.isfinite(given).all() or (given < 0).any() or not given.sum() > 0:
+        raise DataError(f"the split is {given.tolist()}: give numbers of 0 or more, not all 0")
+    bounds = [0.0]
+    for share in (given / given.sum()).tolist():
+        bounds.append(bounds[-1] + share)
+    pairs = itertools.pairwise(bounds)
+    return [(begin, end) if end > begin else None for begin, end in pairs]
+
+
+class Builder:
+    """Builds samples; every rank makes one and calls it alike.
+
+    Args:
+        cache: a folder for indices; None: each rank makes its own, and no disk is needed.
+        world: the ranks; None: this process alone. Nobody waits longer than its timeout.
+        disk: of the world, the ranks that see this one's cache; all, unless given. On nodes that
+            share no disk, give each node's own ranks: then each node's first builds.
+    """
+
+    def __init__(
+        self, cache: Path | str | None = None, *, world: World | None = None,
+        disk: Axis | None = None,
+    ) -> None:  # fmt: skip
+        self._cache = None if cache is None else Path(cache)
+        self._device = world.device if world else torch.device("cpu")
+        self._disk = disk or (world.whole if world else Axis.alone("disk"))
+
+    def samples(self, corpus: Corpus, recipe: Recipe, part: Part = (0.0, 1.0)) -> Samples:
+        """Return the samples of a part of a corpus: of its sequences, as Megatron splits them.
+
+        Raises:
+            DataError: on every rank, where one found that it cannot be.
+        """
+        begin, end = (round(bound * len(corpus)) for bound in part)
+
+        def make() -> Mapping[str, Array]:
+            return vars(indices(corpus.lengths, range(begin, end), recipe))
+
+        key = cache.key(recipe, corpus.lengths, begin, end)
+        return Samples(corpus, Indices(**self._shared(key, make, Indices.__match_args__)), recipe)
+
+    def blend(
+        self, corpora: Sequence[Corpus], recipe: Recipe, part: Part = (0.0, 1.0), *,
+        weights: Sequence[float] | None = None, surplus: float = 0.005,
+    ) -> Blend:  # fmt: skip
+        """Return samples of several corpora.
+
+        Args:
+            corpora: two or more.
+            recipe: of each corpus's samples; with `weights` its `samples` are the blend's.
+            part: of each corpus.
+            weights: of the corpora; None: one epoch of each, in proportion, up to `samples`.
+            surplus: how many more samples each corpus makes than its weight asks for, relative.
+
+        Raises:
+            DataError: on every rank: weights that are none, weights without a number of samples,
+                or a corpus with fewer samples than asked of it.
+        """
+        if weights is None:
+            whole = replace(recipe, samples=None)
+            made = [self.samples(corpus, whole, part) for corpus in corpora]
+            sizes = [len(samples) for samples in made]
+            share, size = shares(sizes), min(recipe.samples or sum(sizes), sum(sizes))
+        elif recipe.samples is None or len(weights) != len(corpora):
+            raise DataError(
+                f"{len(weights)} weights for {len(corpora)} corpora and samples = "
+                f"{recipe.samples}: weights want one for each corpus, and a number of samples"
+            )
+        else:
+            share = shares(weights)
+            asked = [math.ceil(recipe.samples * weight) for weight in share.tolist()]
+            more = [math.ceil(count * (1 + surplus)) for count in asked]
+            made = [
+                self.samples(corpus, replace(recipe, samples=count), part)
+                for corpus, count in zip(corpora, more, strict=True)
+            ]
+            share, size = shares(share.tolist()), sum(asked)  # twice, as there: the last bit tells
+
+        def make() -> Mapping[str, Array]:
+            return dict(zip(("corpora", "samples"), greedy(share, size), strict=True))
+
+        names = ("corpora", "samples")
+        return Blend(made, **self._shared(cache.key("blend", share, size), make, names))
+
+    def _shared(
+        self, key: str, make: Callable[[], Mapping[str, Array]], names: tuple[str, ...]
+    ) -> dict[str, Array]:
+        if self._cache is None:
+            return dict(make())
+        folder = self._cache / key
+        if self._disk.rank == 0:
+            self._together(lambda: cache.keep(folder, make))
+        else:
+            self._together(lambda: None)
+        found: list[dict[str, Array]] = []
+        self._together(lambda: found.append(cache.load(folder, names)))
+        return found[0]
+
+    def _together(self, act: Callable[[], None]) -> None:
+        """Act, and tell: either every rank goes on, or every rank raises and says whose fault."""
+        said = ""
+        try:
+            act()
+        except (DataError, OSError, MemoryError) as error:
+            said = str(error) or type(error).__name__
+        content = said.encode()[:_MESSAGE].ljust(_MESSAGE, b"\0")
+        mine = torch.frombuffer(bytearray(content), dtype=torch.uint8).to(self._device)
+        rows = self._disk.all_gather(mine).view(self._disk.size, -1).cpu()
+        words = [bytes(row.numpy()).rstrip(b"\0").decode(errors="replace") for row in rows]
+        if failed := [rank for rank, word in enumerate(words) if word]:
+            who = [self._disk.ranks[rank] for rank in failed]
+            hint = ""
+            if 0 not in failed:
+                hint = "; give a cache on a disk that all ranks share, or `disk`, those that do"
+            raise DataError(f"rank {', '.join(map(str, who))}: {words[failed[0]]}{hint}")

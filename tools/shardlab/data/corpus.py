@@ -1,0 +1,141 @@
+"""A corpus on disk: `PREFIX.bin`, tokens end to end, and `PREFIX.idx`, where each begins.
+
+The index, little-endian: MMIDIDX and two zeros, version (u64, 1), dtype's code (u8), sequences
+(u64), documents + 1 (u64); then each sequence's length (i32) and first byte (i64), the sequence at
+which each document ends (i64), and, of a multimodal corpus, each sequence's mode (i8). Megatron's
+is `IndexedDataset` (megatron/core/datasets/indexed_dataset.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import struct
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+MAGIC = b"MMIDIDX\0\0"
+HEAD = struct.Struct("<9sQBQQ")
+DTYPES = {
+    code: np.dtype(name).newbyteorder("<")
+    for code, name in enumerate(("u1", "i1", "i2", "i4", "i8", "f8", "f4", "u2"), start=1)
+}
+CHUNK = 1 << 20  # what is checked, converted or copied at a time: memory stays constant
+
+
+class DataError(ValueError):
+    """Data that cannot be written, read or sampled as asked; says what to do."""
+
+
+class Corpus:
+    """A corpus, mapped into memory and checked whole but for the tokens themselves.
+
+    There is no `close`: the mapping lives as long as an array of it does, so none can outlive it.
+
+    Attributes:
+        prefix: of the two files.
+        tokens: [tokens], all of them, read-only.
+        lengths: [sequences], int32.
+        pointers: [sequences], int64: the byte at which each begins.
+        documents: [documents + 1], int64: the sequences at which they begin and end.
+        modes: [sequences], int8; None where the index has none.
+
+    Raises:
+        DataError: a file is missing, damaged, or not the other one's.
+    """
+
+    def __init__(self, prefix: Path | str) -> None:
+        self.prefix = str(prefix)
+        index, data = _mapped(f"{prefix}.idx"), _mapped(f"{prefix}.bin")
+        dtype, count, ends = self._head(index)
+        sizes = ((count, "<i4"), (count, "<i8"), (ends, "<i8"), (count, "i1"))
+        room = [number * np.dtype(kind).itemsize for number, kind in sizes]
+        expected = HEAD.size + sum(room[:3])
+        if len(index) not in (expected, expected + room[3]):
+            raise self._damaged(
+                f"says {count} sequences and {ends - 1} documents, which take {expected} bytes "
+                f"({count} more with modes), and has {len(index)}"
+            )
+        ats = itertools.accumulate(room[:3], initial=HEAD.size)
+        lengths, pointers, bounds, modes = zip(sizes, ats, strict=True)
+        self.lengths = _array(index, *lengths)
+        self.pointers = _array(index, *pointers)
+        self.documents = _array(index, *bounds)
+        self.modes = _array(index, *modes) if len(index) > expected else None
+        self._check(dtype, len(data))
+        self.tokens: Array = np.frombuffer(data, dtype)
+
+    def __len__(self) -> int:
+        """Return the number of sequences."""
+        return len(self.lengths)
+
+    def __getitem__(self, sequence: int) -> Array:
+        """Return a sequence's tokens: a view of the file, not a copy."""
+        if not 0 <= sequence < len(self):
+            raise IndexError(f"sequence {sequence} of {self.prefix}: it has 0 to {len(self) - 1}")
+        begin = int(self.pointers[sequence]) // self.tokens.itemsize
+        return self.tokens[begin : begin + int(self.lengths[sequence])]
+
+    def _head(self, index: mmap.mmap) -> tuple[np.dtype[Any], int, int]:
+        if len(index) < HEAD.size:
+            raise self._damaged(f"has {len(index)} bytes; a header alone takes {HEAD.size}")
+        magic, version, code, count, ends = HEAD.unpack_from(index)
+        if magic != MAGIC:
+            raise self._damaged(f"begins with {magic!r}, an index with {MAGIC!r}")
+        if version != 1:
+            raise self._damaged(f"has version {version}; version 1 is read here")
+        if code not in DTYPES:
+            raise self._damaged(f"has dtype code {code}; those known are 1 to {len(DTYPES)}")
+        if count == 0 or ends == 0:
+            raise self._damaged(f"says {count} sequences and {ends} document bounds; it needs both")
+        return DTYPES[code], count, ends
+
+    def _check(self, dtype: np.dtype[Any], size: int) -> None:
+        """Refuse an index whose parts contradict each other or the tokens' file."""
+        end = 0
+        for at in range(0, len(self.lengths), CHUNK):
+            lengths = self.lengths[at : at + CHUNK].astype(np.int64) * dtype.itemsize
+            begins = end + np.cumsum(lengths) - lengths
+            if (wrong := (lengths < 0) | (begins != self.pointers[at : at + CHUNK])).any():
+                bad = int(wrong.argmax())
+                raise self._damaged(
+                    f"puts sequence {at + bad}, of length {self.lengths[at + bad]}, at byte "
+                    f"{self.pointers[at + bad]}; the one before ends at {begins[bad]}: sequences "
+                    "must neither overlap nor leave gaps"
+                )
+            end = int(begins[-1] + lengths[-1])
+        bounds = self.documents
+        if bounds[0] != 0 or bounds[-1] != len(self) or (bounds[1:] < bounds[:-1]).any():
+            raise self._damaged(
+                f"has documents from {bounds[0]} to {bounds[-1]}; they must go in order from "
+                f"sequence 0 to {len(self)}, and not overlap"
+            )
+        if size != end:
+            raise DataError(
+                f"{self.prefix}.bin has {size} bytes, and its index says {end}: it was cut short, "
+                "or is another corpus's; write the pair anew"
+            )
+
+    def _damaged(self, what: str) -> DataError:
+        return DataError(f"{self.prefix}.idx {what}: damaged, or no index; write the pair anew")
+
+
+def _array(index: mmap.mmap, kind: tuple[int, str], at: int) -> Array:
+    return np.frombuffer(index, kind[1], kind[0], at)
+
+
+def _mapped(path: str) -> mmap.mmap:
+    try:
+        with Path(path).open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise DataError(
+            f"no {path}: a corpus is a .bin and an .idx (a writer that was cut short leaves "
+            "no .idx); give their common prefix, or write it anew"
+        ) from None
+    except ValueError:
+        raise DataError(f"{path} is empty: it was cut short; write the pair anew") from None

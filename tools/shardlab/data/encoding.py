@@ -1,0 +1,93 @@
+"""Text to tokens: bytes as they are, or a tokenizer of Hugging Face's `tokenizers` from a file.
+
+Nothing is downloaded: a tokenizer is the `tokenizer.json` that comes with a model.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from shardlab.data.corpus import Array, DataError
+
+
+class Encoder(Protocol):
+    """Turns a document into tokens and back; `vocabulary` is one more than the largest token."""
+
+    vocabulary: int
+
+    def encode(self, text: str) -> Array:
+        """Return a document's tokens, its end among them where the tokenizer has one."""
+
+    def decode(self, tokens: list[int]) -> str:
+        """Return text for the eyes."""
+
+
+class Bytes:
+    """Each byte of the text in UTF-8 is a token, and 256 ends a document."""
+
+    vocabulary = 257
+
+    def encode(self, text: str) -> Array:
+        """Return the bytes, and the end."""
+        return np.append(np.frombuffer(text.encode(), np.uint8), np.uint16(256))
+
+    def decode(self, tokens: list[int]) -> str:
+        """Return the text; an end of a document is shown as ␄."""
+        parts = bytes(0 if token > 255 else token for token in tokens).decode(errors="replace")
+        return parts.replace("\0", "␄")
+
+
+class FromFile:
+    """A tokenizer.json.
+
+    Args:
+        path: of the file.
+        end: the token that ends a document, as text; none unless given.
+
+    Raises:
+        DataError: no such file, no such token, or `tokenizers` isn't installed.
+    """
+
+    def __init__(self, path: str, end: str | None) -> None:
+        try:
+            tokenizers: Any = import_module("tokenizers")
+        except ModuleNotFoundError:
+            raise DataError(
+                "a tokenizer.json is read by the package tokenizers, which isn't installed: "
+                "`pip install tokenizers`, or leave --tokenizer for bytes"
+            ) from None
+        if not Path(path).is_file():
+            raise DataError(f"no {path}: give the tokenizer.json of a model, or `bytes`")
+        try:
+            self._tokenizer: Any = tokenizers.Tokenizer.from_file(path)
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise DataError(f"{path} is no tokenizer: {error}") from None
+        self.vocabulary = self._tokenizer.get_vocab_size()
+        found = None if end is None else self._tokenizer.token_to_id(end)
+        if end is not None and found is None:
+            raise DataError(f"{path} has no token {end!r}: give one of its own as --end")
+        self._end = [] if found is None else [found]
+
+    def encode(self, text: str) -> Array:
+        """Return the tokens, and the end."""
+        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return np.array([*ids, *self._end], np.int64)
+
+    def decode(self, tokens: list[int]) -> str:
+        """Return the text, with its special tokens."""
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=False))
+
+
+@cache
+def by_name(name: str, end: str | None = None) -> Encoder:
+    """Return the encoder called "bytes", or that of a file."""
+    if name != "bytes":
+        return FromFile(name, end)
+    if end is not None:
+        raise DataError("--end is for a tokenizer.json; bytes end each document with 256")
+    return Bytes()

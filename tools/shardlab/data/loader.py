@@ -1,0 +1,69 @@
+"""Batches: each data rank reads its share, each pipeline stage only what it looks at.
+
+Dimensions: B samples of a rank's share, S tokens of a sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from shardlab.comm import Axis
+from shardlab.data.blend import Blend
+from shardlab.data.corpus import DataError
+from shardlab.data.samples import Samples
+
+
+class Loader:
+    """Reads this rank's share of any batch; nothing is kept between two, so any can be next.
+
+    Args:
+        samples: what to read, the same on every rank.
+        batch: samples of a step, over all data ranks.
+        data: the data axis; rank r reads the r-th of equal shares.
+        pipeline: the pipeline axis: its first stage reads tokens, its last labels, others nothing.
+
+    Raises:
+        DataError: the data ranks don't divide the batch, or samples have no label for each token.
+    """
+
+    def __init__(
+        self, samples: Samples | Blend, batch: int, *, data: Axis | None = None,
+        pipeline: Axis | None = None,
+    ) -> None:  # fmt: skip
+        ranks, rank = (data.size, data.rank) if data else (1, 0)
+        if batch < 1 or batch % ranks:
+            raise DataError(
+                f"{ranks} data ranks do not divide a batch of {batch}; choose a multiple"
+            )
+        self.samples = samples
+        self.batch = batch
+        self._share = range(rank * batch // ranks, (rank + 1) * batch // ranks)
+        self._first = pipeline is None or pipeline.rank == 0
+        self._last = pipeline is None or pipeline.rank == pipeline.size - 1
+
+    def read(self, consumed: int) -> tuple[Tensor | None, Tensor | None]:
+        """Return (tokens, labels) [B, S] of the batch that comes after `consumed` samples.
+
+        To resume is to ask for what comes after those consumed, with this batch size or another.
+
+        Raises:
+            DataError: fewer samples are left than a batch takes.
+        """
+        if not 0 <= consumed <= len(self.samples) - self.batch:
+            raise DataError(
+                f"a batch of {self.batch} after {consumed} samples, and there are "
+                f"{len(self.samples)}: build more, or stop there"
+            )
+        if not (self._first or self._last):
+            return None, None
+        text = torch.from_numpy(self.samples.read([consumed + place for place in self._share]))
+        tokens, labels = text[:, :-1].contiguous(), text[:, 1:].contiguous()
+        return (tokens if self._first else None), (labels if self._last else None)
+
+    def batches(self, consumed: int = 0) -> Iterator[tuple[Tensor | None, Tensor | None]]:
+        """Yield batch after batch, while there are whole ones."""
+        for begin in range(consumed, len(self.samples) - self.batch + 1, self.batch):
+            yield self.read(begin)

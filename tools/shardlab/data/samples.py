@@ -1,0 +1,191 @@
+"""Samples of a fixed length, cut from documents laid end to end in a shuffled order.
+
+Three indices make them: the documents' order, the place where each sample begins, the samples'
+order. All are equal to Megatron's `GPTDataset` (megatron/core/datasets/gpt_dataset.py), value and
+dtype; its C++ walks over the documents one by one (`build_sample_idx` in helpers.cpp), and here
+the places come from running sums.
+
+Dimensions: B samples, S tokens of a sample (one more where labels are read off the same text).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shardlab.data.corpus import Array, Corpus, DataError
+
+PAD = -1  # fills up a last sample that is kept
+_FEW = 8  # documents of a sample
+SEPARATE = 0.80  # of an epoch: a last one of less is not shuffled with the others
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What samples are made of, apart from the documents.
+
+    Args:
+        sequence: tokens of a sample.
+        samples: how many at least, in as many epochs as it takes; None: those of one epoch.
+        seed: of both shuffles.
+        extra: whether each sample has one token more, its last label.
+        drop_last: whether tokens too few for a last sample are left, or padded.
+    """
+
+    sequence: int
+    samples: int | None = None
+    seed: int = 1234
+    extra: bool = True
+    drop_last: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse samples of no tokens, and a number that is none."""
+        if self.sequence < 1 or (self.samples is not None and self.samples < 1):
+            raise DataError(
+                f"sequence is {self.sequence} and samples {self.samples}; choose 1 or more"
+            )
+
+
+@dataclass(frozen=True)
+class Indices:
+    """documents [D], int32; places [N + 1, 2], int32: (place in documents, offset); order [N]."""
+
+    documents: Array
+    places: Array
+    order: Array
+
+
+def indices(lengths: Array, sequences: range, recipe: Recipe) -> Indices:
+    """Return the indices of the samples of a corpus's `sequences`, given all its lengths.
+
+    Raises:
+        DataError: the sequences have too few tokens for one sample.
+    """
+    tokens = int(lengths[sequences.start : sequences.stop].sum(dtype=np.int64))
+    size, extra = recipe.sequence, int(recipe.extra)
+    if tokens - extra < (size if recipe.drop_last and recipe.samples is None else 1):
+        raise DataError(
+            f"sequences {sequences.start} to {sequences.stop - 1} hold {tokens} tokens; a sample "
+            f"of {size} needs {size + extra}: give more text, another split or a shorter sequence"
+        )
+    asked = (recipe.samples or 0) * size + extra
+    epochs = max(1, -(-asked // tokens))
+    apart = None  # how many samples come before a last epoch that is shuffled apart
+    if epochs > 1 and recipe.samples is not None:
+        before = ((epochs - 1) * tokens - extra) // size
+        whole = (tokens - extra) // size
+        if recipe.samples - before < int(SEPARATE * whole):
+            apart = before
+    state = np.random.RandomState(recipe.seed)
+    documents = np.concatenate(
+        [
+            _shuffled(np.tile(np.arange(sequences.start, sequences.stop, dtype=np.int32), n), state)
+            for n in ([epochs] if apart is None else [epochs - 1, 1])
+        ]
+    )
+    places = _places(lengths[documents], recipe)
+    total = len(places) - 1
+    kind = np.uint32 if total < np.iinfo(np.uint32).max - 1 else np.int64
+    cuts = [0, total] if apart in (None, total) else [0, apart, total]
+    order = np.concatenate(
+        [
+            _shuffled(np.arange(begin, end, dtype=kind), state)
+            for begin, end in itertools.pairwise(cuts)
+        ]
+    )
+    return Indices(documents, places, order)
+
+
+def _shuffled(array: Array, state: np.random.RandomState) -> Array:
+    state.shuffle(array)
+    return array
+
+
+def _places(lengths: Array, recipe: Recipe) -> Array:
+    """Return where each sample begins: the document that holds the last token read before it."""
+    size, extra = recipe.sequence, int(recipe.extra)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    tokens = int(ends[-1]) - extra
+    full = tokens // size
+    # How many samples have been read to their end within the first documents.
+    done = np.maximum((ends - extra) // size, 0)
+    document = np.repeat(np.arange(len(ends)), np.diff(done, prepend=0))
+    count = full if recipe.drop_last else -(-tokens // size)
+    kind = np.int32 if len(lengths) <= np.iinfo(np.int32).max else np.int64
+    places = np.empty((count + 1, 2), kind)
+    places[0] = 0
+    places[1 : full + 1, 0] = document
+    begins = np.arange(size, full * size + 1, size) - ends[document]
+    places[1 : full + 1, 1] = begins + lengths[document]
+    if count > full:
+        places[count] = len(lengths) - 1, lengths[-1] - extra
+    return places
+
+
+class Samples:
+    """Samples of a corpus, each read when it is asked for.
+
+    Args:
+        corpus: where the tokens are.
+        index: of the same.
+        recipe: what they were made by.
+    """
+
+    def __init__(self, corpus: Corpus, index: Indices, recipe: Recipe) -> None:
+        self.corpus = corpus
+        self.index = index
+        self.extra = int(recipe.extra)
+        self._size = corpus.tokens.itemsize
+        self.width = recipe.sequence + self.extra
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.index.order)
+
+    def __getitem__(self, sample: int) -> Array:
+        """Return a sample's tokens [S (+ 1)], int64, padded with PAD.
+
+        Raises:
+            DataError: there are not so many samples.
+        """
+        row = np.empty(self.width, np.int64)
+        self._fill(row, sample)
+        return row
+
+    def read(self, samples: Sequence[int]) -> Array:
+        """Return the tokens [B, S (+ 1)] of several samples."""
+        out = np.empty((len(samples), self.width), np.int64)
+        for row, sample in zip(out, samples, strict=True):
+            self._fill(row, sample)
+        return out
+
+    def _fill(self, row: Array, sample: int) -> None:
+        if not 0 <= sample < len(self.index.order):
+            raise DataError(
+                f"sample {sample} of {self.corpus.prefix}: it has 0 to {len(self) - 1}; "
+                "build it with more samples"
+            )
+        corpus, index, size = self.corpus, self.index, self._size
+        place = index.order.item(sample)
+        (first, offset), (last, end) = index.places[place : place + 2].tolist()
+        documents = index.documents[first : last + 1]
+        if last - first < _FEW:  # one by one: to start an operation on arrays costs as much
+            chosen = documents.tolist()
+            begins = [corpus.pointers.item(document) // size for document in chosen]
+            each = map(corpus.lengths.item, chosen[:-1])
+            stops = [begin + length for begin, length in zip(begins, each, strict=False)]
+            stops.append(begins[-1] + end + self.extra)
+        else:
+            starts = corpus.pointers[documents] // size
+            begins, stops = starts.tolist(), (starts + corpus.lengths[documents]).tolist()
+            stops[-1] = begins[-1] + end + self.extra
+        begins[0] += offset
+        at, tokens = 0, corpus.tokens
+        for begin, stop in zip(begins, stops, strict=True):
+            row[at : at + stop - begin] = tokens[begin:stop]
+            at += stop - begin
+        if at < self.width:
+            row[at:] = PAD
