@@ -72,6 +72,34 @@ def test_a_probability_travels_in_its_row_bit_by_bit(
     assert torch.equal(found[1], p)
 
 
+def gradients_of_probs(world: World, kind: str, copies: int) -> None:
+    """With rows in half precision, as in double."""
+    found = []
+    for rows, probs in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
+        x_TH, probs_TE, chosen_TE = routed(64, seed=10 * world.rank)
+        x_TH, probs_TE = (x.to(t).requires_grad_() for x, t in ((x_TH, rows), (probs_TE, probs)))
+        places = (
+            AllGather(world.whole, copies, chosen_TE)
+            if kind == "all-gather"
+            else AllToAll(world.whole, copies, chosen_TE, even=False)
+        )
+        rows_NH, probs_N = dispatch(x_TH, probs_TE, places)
+        q_N = random_like(*probs_N.shape, seed=78 + world.rank).to(probs)
+        torch.autograd.backward([rows_NH, probs_N], [torch.zeros_like(rows_NH), q_N])
+        assert probs_TE.grad is not None
+        found.append(probs_TE.grad.double())
+    torch.testing.assert_close(*found, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("kind", ["all-gather", "all-to-all"])
+def test_rows_in_half_precision_leave_the_gradients_of_probabilities_whole(
+    pool: Any, kind: str, copies: int
+) -> None:
+    """Packed into bf16 columns they were summed by their bits: off by 1e-2 on two ranks of ETP."""
+    pool(2).run(gradients_of_probs, kind, copies)
+
+
 def adjoint(world: World, kind: str, copies: int, tokens: list[int]) -> None:
     """Σ over ranks of ⟨dispatch(x, p), (r, q)⟩ is that of ⟨(x, p), its backward of (r, q)⟩."""
     joint = world.whole

@@ -86,6 +86,8 @@ class AllGather(Places):
         probs_AE[:, experts] = (
             probs_N.new_zeros(chosen_LA.shape).masked_scatter(chosen_LA, probs_N).t()
         )
+        if x_AH.dtype != probs_AE.dtype:  # a number's bits, cut into two others, don't add up
+            return self.joint.reduce_scatter(x_AH), self.joint.reduce_scatter(probs_AE)
         home = self.joint.reduce_scatter(pack(x_AH, probs_AE))
         return unpack(home, x_AH.shape[1], probs_N)
 
