@@ -64,7 +64,7 @@ def test_a_stage_that_hangs_is_ended_with_what_it_started_and_keeps_its_rows(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     child = "import subprocess, time; subprocess.Popen(['sleep', '600']); time.sleep(600)"
-    assert run(monkeypatch, tmp_path, Planned("hangs", "", 10, program=ROW + child)) == 1
+    assert run(monkeypatch, tmp_path, Planned("hangs", "", 5, program=ROW + child)) == 1
     assert report(tmp_path)["hangs"]["state"] == "out of time"
     assert report(tmp_path)["hangs"]["rows"] == [{"what": "first", "seen": "seen", "ok": True}]
 
