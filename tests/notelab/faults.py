@@ -20,12 +20,12 @@ import msgspec
 from notelab.book.evidence import CitedFile, State
 from notelab.book.relock import relock
 from notelab.book.workbook import Bench, Workbook, open_lab
-from notelab.check import check_lab
 from notelab.cited.fitting import ends_well
 from notelab.cited.outline import FUNCTION
 from notelab.lab import lock as lock_file
 from notelab.page.citation import Citation, Span, looks_like_citation, parse, written
 from notelab.report.outcome import Report
+from tests.notelab.scratch import check_lab
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = Path("experiments/35-reading-notes")

@@ -8,12 +8,18 @@ from pathlib import Path
 
 from notelab.book.relock import Relocked, relock
 from notelab.book.workbook import Bench, open_lab
-from notelab.check import check_lab
+from notelab.check import check_labs
 from notelab.lab import lock as lock_file
 from notelab.memo import Memo
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
+
+
+def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Report:
+    """Prove a lab, or only some of its pages."""
+    return check_labs({folder: only}, bench)
+
 
 UPSTREAM = '''\
 """A module that the scratch lab cites."""

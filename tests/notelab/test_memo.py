@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from notelab import memo
-from notelab.check import check_lab
 from notelab.memo import Memo, Shelf
 from notelab.rules import fit
-from tests.notelab.scratch import Scratch
+from tests.notelab.scratch import Scratch, check_lab
 
 
 def filled(file: Path) -> Shelf:

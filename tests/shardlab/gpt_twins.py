@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from costlab.contestants import megatron as mcore
 from costlab.contestants import megatron_gpt
-from costlab.contestants.megatron_names import ours_by_theirs, theirs_by_ours
+from costlab.contestants.megatron_names import OURS_TO_THEIRS, theirs_by_ours
 from shardlab.comm import Axis, World
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.gpt.model import GPT, GPTConfig
@@ -182,7 +182,9 @@ class Theirs:
         for name, parameter in megatron_gpt.named_parameters(self.model.module):
             if self.tied and name == "output_layer.weight":  # the last stage's copy
                 name = "embedding.word_embeddings.weight"  # noqa: PLW2901
-            yield ours_by_theirs(name), parameter
+            for ours, theirs in OURS_TO_THEIRS.items():
+                name = name.replace(theirs, ours, 1)  # noqa: PLW2901
+            yield name, parameter
 
     def gradients(self, batch: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
         """Leave the step's gradients in `.grad`; return the losses, on the last stage."""
@@ -202,9 +204,11 @@ class Theirs:
 
             return output, loss
 
-        losses = megatron_gpt.run_schedule(
-            self.model, forward, batch, sequence=SEQUENCE, microbatch=BATCH
-        )
+        self.model.config.finalize_model_grads_func = mcore.finalize_model_grads
+        losses: list[Tensor] = mcore.schedules.get_forward_backward_func()(
+            forward_step_func=forward, data_iterator=iter(batch), model=self.model,
+            num_microbatches=len(batch), seq_length=SEQUENCE, micro_batch_size=BATCH,
+        )  # fmt: skip
         for _, parameter in self.named_parameters():
             parameter.grad = parameter.main_grad  # type: ignore[attr-defined]
         return losses

@@ -22,15 +22,6 @@ from notelab.rules.numbers import Numbers
 from notelab.rules.waivers import Waivers
 
 
-def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Report:
-    """Prove a lab, or only some of its pages.
-
-    Raises:
-        NotelabError: lab.toml or the lock cannot be read.
-    """
-    return check_labs({folder: only}, bench)
-
-
 def check_labs(
     wanted: Mapping[Path, set[Path] | None], bench: Bench, *, unasked: bool = False
 ) -> Report:

@@ -137,6 +137,17 @@ class Shelf:
         self._map, self._places, self._put = b"", {}, kept
 
 
+def remembered(where: Memo | Shelf, kind: str, key: str, type: type[T], make: Callable[[], T]) -> T:
+    """Return what was kept of a type under a key, else what `make` makes, and keep it."""
+    kept = where.get(kind, key)
+    if kept is not None:
+        with contextlib.suppress(msgspec.MsgspecError):
+            return msgspec.msgpack.decode(kept, type=type)
+    made = make()
+    where.put(kind, key, msgspec.msgpack.encode(made))
+    return made
+
+
 def _read(file: Path) -> bytes | None:
     try:
         data = file.read_bytes()

@@ -18,12 +18,12 @@ from costlab.record import quantity
 from costlab.record.result import Load, Metric, Result, Section, save
 from costlab.record.result import load as load_result
 from notelab.book.workbook import Bench
-from notelab.check import check_lab
 from notelab.memo import Memo
 from notelab.page import results_page as rows
 from notelab.sources.library import Library
 from notelab.sources.store import Store
 from tests.costlab.tiny_run import LAB, ROOT, counted, lab, step
+from tests.notelab.scratch import check_lab
 
 # What these pages can be wrong in; citations are proved where the sources are, by `make check`.
 OURS = re.compile(r"N[1345]|N6")

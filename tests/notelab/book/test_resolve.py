@@ -7,7 +7,6 @@ import pytest
 
 from notelab.book.relock import Relocked, relock
 from notelab.book.workbook import Bench, open_lab
-from notelab.check import check_lab
 from notelab.commands import showing
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
@@ -15,7 +14,7 @@ from notelab.memo import Memo
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch, check_lab, git
 
 BARE = "pkg/scaler.py:L22-L25"
 LAB = """\

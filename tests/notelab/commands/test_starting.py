@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from notelab.check import check_lab
 from notelab.commands import starting
 from notelab.lab.lab import load
 from tests.notelab.faults import ROOT
 from tests.notelab.real import real_bench
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import Scratch, check_lab, git
 
 FINISHED = ROOT / "experiments/35-reading-notes"
 

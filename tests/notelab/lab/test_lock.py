@@ -6,11 +6,10 @@ import pytest
 
 from notelab.book.relock import relock
 from notelab.book.workbook import open_lab
-from notelab.check import check_lab
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedCitation, LockedFile, LockedSource
-from tests.notelab.scratch import UPSTREAM, Scratch
+from tests.notelab.scratch import UPSTREAM, Scratch, check_lab
 
 
 def test_the_lock_holds_hashes_symbols_and_anchors_and_no_source_text(scratch: Scratch) -> None:

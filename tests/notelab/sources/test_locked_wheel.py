@@ -9,7 +9,6 @@ import pytest
 
 from notelab.book.relock import Relocked, relock
 from notelab.book.workbook import Bench, open_lab
-from notelab.check import check_lab
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedSource
@@ -20,7 +19,7 @@ from notelab.sources.blob import blob_id
 from notelab.sources.git.fetch import Remote
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.notelab.scratch import UPSTREAM, Scratch
+from tests.notelab.scratch import UPSTREAM, Scratch, check_lab
 from tests.notelab.sources.package_index import NAME, VERSION, WHEEL, Index, make_wheel, serving
 
 COMMIT = "1" * 40

@@ -1,4 +1,4 @@
-"""Megatron's layers and GPTModel made, loaded and run as a training script would.
+"""Megatron's layers and GPTModel made and loaded as a training script would.
 
 Its parallel state must stand (`megatron.megatron`). Weights go in whole and are cut by the marks
 that Megatron leaves on its parameters.
@@ -8,8 +8,7 @@ Dimensions: S sequence, B batch, V vocabulary; lower case where sharded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +19,8 @@ from costlab.contestants.megatron import (
     GPTModel,
     TransformerConfig,
     build_module,
-    finalize_model_grads,
     layer_spec,
     parallel_state,
-    schedules,
 )
 
 
@@ -83,36 +80,6 @@ def data_parallel(model: GPTModel) -> DistributedDataParallel:
         grad_reduce_in_fp32=False, overlap_grad_reduce=False, use_distributed_optimizer=False
     )
     return DistributedDataParallel(model.config, options, model)
-
-
-def run_schedule(
-    model: DistributedDataParallel,
-    forward: Callable[..., Any],
-    batch: Sequence[Any],
-    *,
-    sequence: int,
-    microbatch: int,
-) -> list[Any]:
-    """One step, its last reductions too, under the schedule that Megatron picks (1F1B for stages).
-
-    Args:
-        forward: (iterator over `batch`, model) to (output, function from output to (loss, what to
-            return of it)).
-        batch: one entry a micro-batch.
-
-    Returns:
-        what `forward`'s function returned of each loss, on the last stage.
-    """
-    model.config.finalize_model_grads_func = finalize_model_grads
-    returned: list[Any] = schedules.get_forward_backward_func()(
-        forward_step_func=forward,
-        data_iterator=iter(batch),
-        model=model,
-        num_microbatches=len(batch),
-        seq_length=sequence,
-        micro_batch_size=microbatch,
-    )
-    return returned
 
 
 def causal_mask(sequence: int) -> Tensor:

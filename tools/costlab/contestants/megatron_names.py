@@ -1,4 +1,4 @@
-"""Parameters' names, ours and megatron-core's, in both directions."""
+"""What megatron-core calls our parameters."""
 
 from __future__ import annotations
 
@@ -22,11 +22,4 @@ def theirs_by_ours(name: str) -> str:
     for ours, theirs in OURS_TO_THEIRS.items():
         if name.startswith(ours) or ours.startswith("."):
             name = name.replace(ours, theirs, 1)
-    return name
-
-
-def ours_by_theirs(name: str) -> str:
-    """What we call Megatron's parameter."""
-    for ours, theirs in OURS_TO_THEIRS.items():
-        name = name.replace(theirs, ours, 1)
     return name

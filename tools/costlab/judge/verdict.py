@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from costlab.judge.claims import Case, Claim, Comparison, VerdictWord
-from costlab.record.quantity import shown, shown_value
+from costlab.record.quantity import shown, written
 from costlab.record.result import Metric
 
 Provenance = Mapping[str, Any]
@@ -169,8 +169,9 @@ def _outcome_said(outcome: Outcome) -> str:
 def target(outcome: Outcome) -> str:
     """Return the value that a test compares with, as its metric is written."""
     value = outcome.test.value or 0.0
-    plain = outcome.metric is None or outcome.test.field != "value"
-    return f"{value:g}" if plain or not outcome.metric else shown_value(outcome.metric, value)
+    if outcome.metric is None or outcome.test.field != "value":
+        return f"{value:g}"
+    return written(value, outcome.metric.unit)
 
 
 def offers(provenance: Provenance) -> set[str]:

@@ -46,12 +46,7 @@ def write(lab: Path) -> list[Path]:
     """
     claims = load(lab / CLAIMS)
     result = load_result(lab / results_page.REFERENCE)
-    paths = []
-    for language in page.LANGUAGES:
-        path = lab / page.name(STEM, language)
-        path.write_text(text(claims, result, lab, language), "utf-8")
-        paths.append(path)
-    return paths
+    return page.write(lab, STEM, lambda language: text(claims, result, lab, language))
 
 
 def text(claims: tuple[Claim, ...], result: Result, lab: Path, language: str) -> str:

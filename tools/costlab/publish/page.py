@@ -6,7 +6,7 @@ N402), so the forms here are those that it reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,14 @@ HOW = texts("how")
 def name(stem: str, language: str) -> str:
     """Return a page's file name: RESULTS.md, RESULTS.es.md."""
     return f"{stem}.md" if language == LANGUAGES[0] else f"{stem}.{language}.md"
+
+
+def write(lab: Path, stem: str, text: Callable[[str], str]) -> list[Path]:
+    """Write a page's text in every language into the lab's folder; return the files."""
+    paths = [lab / name(stem, language) for language in LANGUAGES]
+    for path, language in zip(paths, LANGUAGES, strict=True):
+        path.write_text(text(language), "utf-8")
+    return paths
 
 
 def rendered(stem: str, folder: Path, inputs: Iterable[str], language: str, **given: Any) -> str:

@@ -42,12 +42,7 @@ def write(lab: Path, source: str = REFERENCE) -> list[Path]:
         ResultError: there is no such result, or it can't be read.
     """
     result = load(lab / source)
-    paths = []
-    for language in page.LANGUAGES:
-        path = lab / page.name(STEM, language)
-        path.write_text(text(result, lab, language, source), "utf-8")
-        paths.append(path)
-    return paths
+    return page.write(lab, STEM, lambda language: text(result, lab, language, source))
 
 
 def text(result: Result, lab: Path, language: str, source: str = REFERENCE) -> str:

@@ -16,12 +16,7 @@ _SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
 
 def shown(metric: Metric) -> str:
     """Return a metric's value with its unit: "1.24 ms", "0.81×", "37 %", "2"."""
-    return shown_value(metric, metric.value)
-
-
-def shown_value(metric: Metric, value: float) -> str:
-    """Return another value as the metric's own is written, an end of its spread for instance."""
-    return written(value, metric.unit)
+    return written(metric.value, metric.unit)
 
 
 def written(value: float, unit: str) -> str:
@@ -40,7 +35,7 @@ def spread(metric: Metric) -> str:
     """Return "low – high", or nothing where a metric has no spread."""
     if metric.low is None or metric.high is None:
         return ""
-    return f"{shown_value(metric, metric.low)} – {shown_value(metric, metric.high)}"
+    return f"{written(metric.low, metric.unit)} – {written(metric.high, metric.unit)}"
 
 
 def count(metric: Metric) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TextIO
 
 import click
@@ -29,15 +30,6 @@ class Plain:
         self._every = every
         self._last = 0.0
         self._section = ""
-
-    def __enter__(self) -> Plain:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        """Nothing is left to end."""
 
     def begin(self, section: str, what: str = "") -> None:
         """A section starts."""
@@ -70,17 +62,14 @@ class Board:
         )
         self._now = ""
 
-    def __enter__(self) -> Board:
-        self._live.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        """Leave the last state on the screen."""
-        self._now = ""
-        self._live.__exit__(kind, error, trace)
+    @contextmanager
+    def drawn(self) -> Iterator[Board]:
+        """Draw it from now on, and leave the last state on the screen."""
+        with self._live:
+            try:
+                yield self
+            finally:
+                self._now = ""
 
     def begin(self, section: str, what: str = "") -> None:
         """A section starts."""
@@ -122,9 +111,11 @@ class Silent(Plain):
 Display = Plain | Board
 
 
-def display(sections: list[str], *, speaks: bool = True) -> Display:
+def display(sections: list[str], *, speaks: bool = True) -> AbstractContextManager[Display]:
     """Return what suits standard error; `speaks` is false on ranks that keep quiet."""
     if not speaks:
-        return Silent(sys.stderr)
+        return nullcontext(Silent(sys.stderr))
     console = Console(stderr=True)
-    return Board(console, sections) if console.is_terminal else Plain(sys.stderr)
+    if console.is_terminal:
+        return Board(console, sections).drawn()
+    return nullcontext(Plain(sys.stderr))

@@ -43,6 +43,13 @@ def by_rounds(
     )  # fmt: skip
 
 
-def derived(name: Name, value: float, unit: str, **detail: str | float | int | bool) -> Metric:
+def derived(
+    name: Name, value: float, unit: str, *, samples: int = 1,
+    spread: tuple[float, float] | None = None, **detail: str | float | int | bool,
+) -> Metric:  # fmt: skip
     """What arithmetic makes of metrics that were measured."""
-    return Metric(id=name.id, value=value, unit=unit, how="derived", detail=detail)
+    low, high = spread or (None, None)
+    return Metric(
+        id=name.id, value=value, unit=unit, how="derived", low=low, high=high, samples=samples,
+        detail=detail,
+    )  # fmt: skip

@@ -13,7 +13,7 @@ from notelab.code_version import code_version
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
-from notelab.memo import Memo, key_of
+from notelab.memo import Memo, key_of, remembered
 from notelab.page import tokens
 from notelab.sources.answers import Absent, Found, Source, Unreachable, Wanted, Wheel
 from notelab.sources.library import Library
@@ -191,15 +191,9 @@ class Evidence:
 
     def _outline(self, path: str, found: Found) -> Outline:
         key = key_of(code_version(), found.blob, path.rpartition(".")[2])
-        kept = self._memo.get("outline", key)
-        if kept is not None:
-            try:
-                return msgspec.msgpack.decode(kept, type=Outline)
-            except msgspec.DecodeError:
-                pass
-        made = outline.of_file(path, found.data)
-        self._memo.put("outline", key, msgspec.msgpack.encode(made))
-        return made
+        return remembered(
+            self._memo, "outline", key, Outline, lambda: outline.of_file(path, found.data)
+        )
 
     def _runs(self, found: Found) -> frozenset[int]:
         key = key_of(code_version(), found.blob)

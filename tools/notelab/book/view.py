@@ -7,7 +7,7 @@ import msgspec
 
 from notelab.lab import pages
 from notelab.lab.pages import Page
-from notelab.memo import Shelf, key_of
+from notelab.memo import Shelf, key_of, remembered
 from notelab.page import reading
 from notelab.page.citation import Span
 from notelab.page.note import Note
@@ -62,17 +62,6 @@ def of_page(page: Page, shelf: Shelf) -> View:
     text = pages.read(page.path)
     if text.problem:
         return View(page, filename, "", text.problem, None)
-    return View(page, filename, text.text, "", _note(text.text, shelf))
-
-
-def _note(text: str, shelf: Shelf) -> Note:
-    key = key_of(text)
-    kept = shelf.get("note", key)
-    if kept is not None:
-        try:
-            return msgspec.msgpack.decode(kept, type=Note)
-        except msgspec.DecodeError:
-            pass
-    note = reading.read(text)
-    shelf.put("note", key, msgspec.msgpack.encode(note))
-    return note
+    said = text.text
+    note = remembered(shelf, "note", key_of(said), Note, lambda: reading.read(said))
+    return View(page, filename, said, "", note)

@@ -1,6 +1,5 @@
 """`lab.toml` as it is written: its tables, and reading them."""
 
-import contextlib
 import re
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,7 +9,7 @@ import msgspec
 
 from notelab.code_version import code_version
 from notelab.errors import NotelabError
-from notelab.memo import Memo, key_of
+from notelab.memo import Memo, key_of, remembered
 
 _MAX_BYTES = 1_000_000
 
@@ -117,14 +116,7 @@ def decode(path: Path, memo: Memo | None) -> LabFile:
     if len(data) > _MAX_BYTES:
         raise NotelabError(f"{place_of(path)}: larger than {_MAX_BYTES:,} bytes; not read")
     key = key_of(code_version(), data)
-    kept = memo.get("lab", key) if memo else None
-    if kept is not None:
-        with contextlib.suppress(msgspec.MsgspecError):
-            return msgspec.msgpack.decode(kept, type=LabFile)
-    file = _parse(path, data)
-    if memo:
-        memo.put("lab", key, msgspec.msgpack.encode(file))
-    return file
+    return remembered(memo or Memo(None), "lab", key, LabFile, lambda: _parse(path, data))
 
 
 def _parse(path: Path, data: bytes) -> LabFile:

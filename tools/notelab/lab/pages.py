@@ -22,17 +22,12 @@ class Page(msgspec.Struct, frozen=True):
     original: Path | None
     table: NoteTable
     diagrams: list[ExpectedDiagram] | None
-    listed: bool  # named in lab.toml (a note, its diagrams), not found by a glob
+    listed: bool  # named in lab.toml, so a note with front matter; else found by a glob
 
     @property
     def family(self) -> Path:
         """Return the original's path, for an original and its translations alike."""
         return self.original or self.path
-
-    @property
-    def is_note(self) -> bool:
-        """Tell whether the page has a note's stop conditions, front matter included."""
-        return self.listed
 
 
 class Text(msgspec.Struct, frozen=True):

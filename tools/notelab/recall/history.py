@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from filelock import FileLock
 from msgspec import Meta
 
 from notelab.report.terminal import say
-from notelab.sources.process_lock import only_one
 from notelab.whole_files import write_together
 
 GRADES = ("again", "hard", "good", "easy")  # as fsrs counts them, from 1
@@ -47,7 +47,7 @@ class History:
         """
         if not self.path.exists():
             return {}
-        with only_one(self._lock()):
+        with self._lock():
             whole, broken = self._lines()
             if broken:
                 self._set_aside(whole, broken)
@@ -63,7 +63,7 @@ class History:
             OSError: it cannot be written.
         """
         line = msgspec.json.encode(review) + b"\n"
-        with only_one(self._lock()), self.path.open("a+b") as stream:
+        with self._lock(), self.path.open("a+b") as stream:
             if stream.seek(0, os.SEEK_END):
                 stream.seek(-1, os.SEEK_END)
                 # Whoever was killed while writing left a line without its end.
@@ -72,9 +72,9 @@ class History:
             stream.flush()
             os.fsync(stream.fileno())
 
-    def _lock(self) -> Path:
+    def _lock(self) -> FileLock:
         self._folder.mkdir(parents=True, exist_ok=True)
-        return self._folder / "recall.lock"
+        return FileLock(self._folder / "recall.lock")
 
     def _lines(self) -> tuple[list[tuple[bytes, Review]], int]:
         """Return the lines that can be read, and how many can't."""

@@ -49,7 +49,7 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
 
 def _shows_figures(view: View) -> bool:
     """Whether the page, generated and no note, may show figures drawn from the same inputs."""
-    return not view.page.is_note and results_page.is_generated(view.text)
+    return not view.page.listed and results_page.is_generated(view.text)
 
 
 def _pasted(view: View, file: CitedFile) -> Iterator[Finding]:

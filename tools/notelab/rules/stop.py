@@ -53,7 +53,7 @@ def page_findings(lab: Lab, view: View, pinned: dict[str, Pin]) -> Iterator[Find
             expected="text that reads as it is written",
             help="take it out, or write the line anew",
         )
-    if view.page.is_note:
+    if view.page.listed:
         yield from said_commits.findings(lab, view, view.note, pinned)
     yield from _words(view, view.note)
     yield from _choices(view, view.note)

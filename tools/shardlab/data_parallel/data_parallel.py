@@ -15,8 +15,7 @@ PyTorch's counterpart is DistributedDataParallel with its C++ `Reducer`, Megatro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -100,7 +99,6 @@ class DataParallel:
         if not named:
             raise ValueError("no parameters came: nothing to reduce; was a generator used before?")
         STARTS[start](named, axis)
-        self._syncing = True
         self._reducer = Reducer(
             self._slots, axis, caps=(min(FIRST_BUCKET_BYTES, bucket_bytes), bucket_bytes),
             mean=reduction == "mean", main_grads=main_grads, batch=batch or axis,
@@ -114,15 +112,6 @@ class DataParallel:
     def buckets(self) -> list[Bucket]:
         """The buckets, in the order in which they are reduced."""
         return self._reducer.buckets
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Only accumulate in the backward passes inside; they don't count among `backwards`."""
-        self._syncing, before = False, self._syncing
-        try:
-            yield
-        finally:
-            self._syncing = before
 
     def zero_grad(self) -> None:
         """Forget the last step's gradients, also one's that is given up half way.
@@ -199,15 +188,15 @@ class DataParallel:
             if slot.bucket.pending is not None or slot.arrivals == self.backwards:
                 raise RuntimeError(
                     f"{slot.name} got one more gradient than the {self.backwards} of a step: call "
-                    "finish() after the last backward; to accumulate, set backwards, or run the "
-                    "first ones in no_sync(); after a backward that raised, call zero_grad()"
+                    "finish() after the last backward; to accumulate, set backwards; after a "
+                    "backward that raised, call zero_grad()"
                 )
             if self._failed:
                 raise RuntimeError(
                     f"{slot.name} got a gradient on top of those of a backward that raised: call "
                     "zero_grad() and run the step again"
                 )
-            slot.arrivals += self._syncing
+            slot.arrivals += 1
             if slot.arrivals == self.backwards:
                 self._reducer.complete(slot)
             else:

@@ -16,8 +16,9 @@ that part a unit's parameters. `local_parameters` shows where each parameter lie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn
 
 from torch import Tensor, nn
@@ -88,9 +89,15 @@ class FSDP(nn.Module):
         )
         for unit in built[1:]:
             unit.module.register_forward_pre_hook(
-                _before(self.runtime, unit), prepend=True, with_kwargs=True
+                partial(self._before, unit), prepend=True, with_kwargs=True
             )
-            unit.module.register_forward_hook(_after(self.runtime, unit))
+            unit.module.register_forward_hook(partial(self._after, unit))
+
+    def _before(self, unit: Unit, _: nn.Module, args: Any, kwargs: Any) -> None:
+        self.runtime.before_forward(unit, (args, kwargs))
+
+    def _after(self, unit: Unit, _: nn.Module, __: Any, outputs: Any) -> None:
+        self.runtime.after_forward(unit, outputs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model with the root unit around it."""
@@ -195,20 +202,6 @@ class FSDP(nn.Module):
             "move or cast the model before it is wrapped in FSDP: its parameters are views of "
             "buffers that .to(), .cuda() or .half() would leave behind"
         )
-
-
-def _before(runtime: Runtime, unit: Unit) -> Callable[..., None]:
-    def before(_: nn.Module, args: Any, kwargs: Any) -> None:
-        runtime.before_forward(unit, (args, kwargs))
-
-    return before
-
-
-def _after(runtime: Runtime, unit: Unit) -> Callable[..., None]:
-    def after(_: nn.Module, __: Any, outputs: Any) -> None:
-        runtime.after_forward(unit, outputs)
-
-    return after
 
 
 def _first_names(module: nn.Module) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -39,6 +40,7 @@ SENDS = 2
 RECEIVES = 2
 
 
+@dataclass(kw_only=True, eq=False)
 class Neighbours:
     """Sends and receives of one stage, all of one shape and dtype.
 
@@ -54,36 +56,29 @@ class Neighbours:
         device: where to receive them.
     """
 
-    def __init__(
-        self,
-        axis: Axis,
-        actions: Sequence[Action],
-        chunks: int,
-        *,
-        shape: Sequence[int],
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
-        self._axis = axis
-        self._chunks = chunks
-        self._shape = tuple(shape)
-        self._dtype = dtype
-        self._device = device
+    axis: Axis
+    actions: Sequence[Action]
+    chunks: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def __post_init__(self) -> None:
         self._ready: dict[Send, Tensor] = {}
         self._leaving: deque[Pending] = deque()
         self._arriving: dict[Receive, Pending] = {}
-        every = (part for action in actions for part in parts(action))
+        every = (part for action in self.actions for part in parts(action))
         self._coming = deque(m for m in every if isinstance(m, RecvForward | RecvBackward))
-        self._ahead = 0 if device.type == "cuda" else RECEIVES
+        self._ahead = 0 if self.device.type == "cuda" else RECEIVES
         self._due = 0  # receives whose turn has come and that are not started
 
     def is_first(self, chunk: int) -> bool:
         """Whether this stage's chunk is the model's first piece: its input is no message."""
-        return self._axis.rank == 0 and chunk == 0
+        return self.axis.rank == 0 and chunk == 0
 
     def is_last(self, chunk: int) -> bool:
         """Whether this stage's chunk is the model's last piece: its output goes to the loss."""
-        return self._axis.rank == self._axis.size - 1 and chunk == self._chunks - 1
+        return self.axis.rank == self.axis.size - 1 and chunk == self.chunks - 1
 
     def give(self, send: Send, x: Tensor) -> None:
         """Take a result that is to be sent; on an axis of one rank it is there at once.
@@ -91,16 +86,16 @@ class Neighbours:
         Raises:
             ValueError: it has another shape or dtype than the next stage expects.
         """
-        if tuple(x.shape) != self._shape or x.dtype != self._dtype:
+        if x.shape != self.shape or x.dtype != self.dtype:
             raise ValueError(
-                f"{name(send)} on stage {self._axis.rank} is {x.dtype} of shape {tuple(x.shape)}; "
-                f"between stages goes {self._dtype} of shape {self._shape}: tell `run` the shape "
+                f"{name(send)} on stage {self.axis.rank} is {x.dtype} of shape {tuple(x.shape)}; "
+                f"between stages goes {self.dtype} of shape {self.shape}: tell `run` the shape "
                 "and dtype that every stage but the last returns"
             )
-        if self._axis.size > 1:
+        if self.axis.size > 1:
             self._ready[send] = x
             return
-        target = feeds(0, served(send), 1, self._chunks)
+        target = feeds(0, served(send), 1, self.chunks)
         assert target is not None
         self._arriving[received(target[1])] = Pending(x)
 
@@ -112,9 +107,9 @@ class Neighbours:
         while self._coming and self._due > -self._ahead:
             awaited.append(self._coming.popleft())
             self._due -= 1
-        rooms = [torch.empty(self._shape, dtype=self._dtype, device=self._device) for _ in awaited]
+        rooms = [torch.empty(self.shape, dtype=self.dtype, device=self.device) for _ in awaited]
         ends = [self._end(message) for message in (*leaving, *awaited)]
-        pending = self._axis.start_exchange(
+        pending = self.axis.start_exchange(
             [(self._ready.pop(m), end[0]) for m, end in zip(leaving, ends, strict=False)],
             list(zip(rooms, (end[0] for end in ends[len(leaving) :]), strict=True)),
             tags=[end[1] for end in ends],
@@ -135,8 +130,8 @@ class Neighbours:
 
     def _end(self, message: Message) -> tuple[int, int]:
         """Return a message's other end and its tag, a number that both ends know by the send."""
-        end = partner(self._axis.rank, message, self._axis.size, self._chunks)
+        end = partner(self.axis.rank, message, self.axis.size, self.chunks)
         assert end is not None
         send = message if isinstance(message, SendForward | SendBackward) else end[1]
         backward = isinstance(send, SendBackward)
-        return end[0], 1 + 2 * (send.microbatch * self._chunks + send.chunk) + backward
+        return end[0], 1 + 2 * (send.microbatch * self.chunks + send.chunk) + backward

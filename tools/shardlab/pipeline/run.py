@@ -92,10 +92,10 @@ def run(
     like = next((p for module in modules for p in module.parameters()), torch.empty(0))
     actions = schedule[axis.rank]
     messages = Neighbours(
-        axis,
-        actions,
-        len(modules),
-        shape=shape,
+        axis=axis,
+        actions=actions,
+        chunks=len(modules),
+        shape=tuple(shape),
         dtype=dtype or like.dtype,
         device=device or like.device,
     )

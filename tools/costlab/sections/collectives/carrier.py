@@ -18,6 +18,13 @@ from shardlab.comm.torch_link import ALL_GATHER, REDUCE_SCATTER
 
 # start(x, y): bring x, get y (or x itself, if it works in place)
 Start = Callable[[Tensor, Tensor], Sequence[Any]]
+TORCHS: dict[str, Callable[..., Any]] = {
+    "all_reduce": lambda x, y, **how: dist.all_reduce(x, **how),
+    "all_gather": lambda x, y, **how: ALL_GATHER(y, x, **how),
+    "reduce_scatter": lambda x, y, **how: REDUCE_SCATTER(y, x, **how),
+    "all_to_all": lambda x, y, **how: dist.all_to_all_single(y, x, **how),
+    "broadcast": lambda x, y, **how: dist.broadcast(x, 0, **how),
+}
 
 
 def links(world: World) -> tuple[str, ...]:
@@ -46,17 +53,8 @@ def starts(world: World, link: str) -> dict[str, Start]:
 
 def calls(world: World, link: str) -> dict[str, Callable[[Tensor, Tensor], object]]:
     """Return how each operation is called where its result is needed at once."""
-    begun = starts(world, link)
-    if link in ("gloo", "nccl"):
-        at_once: dict[str, Callable[[Tensor, Tensor], object]] = {
-            "all_reduce": lambda x, y: dist.all_reduce(x),
-            "all_gather": lambda x, y: ALL_GATHER(y, x),
-            "reduce_scatter": lambda x, y: REDUCE_SCATTER(y, x),
-            "all_to_all": lambda x, y: dist.all_to_all_single(y, x),
-            "broadcast": lambda x, y: dist.broadcast(x, 0),
-        }
-        return {**at_once, "send_recv": _waited(begun["send_recv"])}
-    return {name: _waited(start) for name, start in begun.items()}
+    waited = {name: _waited(start) for name, start in starts(world, link).items()}
+    return waited | (TORCHS if link in ("gloo", "nccl") else {})
 
 
 def _waited(start: Start) -> Callable[[Tensor, Tensor], object]:
@@ -74,14 +72,11 @@ def _torch(rank: int, size: int) -> dict[str, Start]:
         ends = [dist.P2POp(dist.irecv, y, previous), dist.P2POp(dist.isend, x, following)]
         return dist.batch_isend_irecv(ends)
 
-    return {
-        "all_reduce": lambda x, y: [dist.all_reduce(x, async_op=True)],
-        "all_gather": lambda x, y: [ALL_GATHER(y, x, async_op=True)],
-        "reduce_scatter": lambda x, y: [REDUCE_SCATTER(y, x, async_op=True)],
-        "all_to_all": lambda x, y: [dist.all_to_all_single(y, x, async_op=True)],
-        "broadcast": lambda x, y: [dist.broadcast(x, 0, async_op=True)],
-        "send_recv": send_recv,
+    begun: dict[str, Start] = {
+        name: lambda x, y, call=call: [call(x, y, async_op=True)]  # type: ignore[misc]
+        for name, call in TORCHS.items()
     }
+    return begun | {"send_recv": send_recv}
 
 
 def _axis(axis: Axis) -> dict[str, Start]:

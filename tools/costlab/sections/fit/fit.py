@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from costlab.sections.fit.interval import interval
 from costlab.sections.fit.link_model import delays
 from costlab.sections.fit.piecewise import LEAST, Curve, one_line, piecewise
 from costlab.sections.plan import Plan
+from costlab.sections.timed import derived
 
 LARGE = 1 << 20  # bytes, from which the stricter of the two goals holds
 
@@ -132,7 +134,7 @@ def _of(sweep: Sweep) -> Iterator[Metric]:
 
 def _parameters(sweep: Sweep, curve: Curve) -> Iterator[Metric]:
     first, last = curve.pieces[0], curve.pieces[-1]
-    shape: dict[str, str | float | int | bool] = {"sizes": len(sweep.sizes), "jumps": curve.jumps}
+    shape: dict[str, Any] = {"sizes": len(sweep.sizes), "jumps": curve.jumps}
     for number, piece in enumerate(curve.pieces, 1):
         shape |= {
             f"{number}.from": piece.start,
@@ -140,19 +142,16 @@ def _parameters(sweep: Sweep, curve: Curve) -> Iterator[Metric]:
             f"{number}.per-byte": piece.per_byte,
         }
     count = len(sweep.sizes)
-    yield _derived(sweep.told("pieces"), len(curve.pieces), "count", count, detail=shape)
+    yield derived(sweep.told("pieces"), len(curve.pieces), "count", samples=count, **shape)
     known, (low, high) = interval(curve, 0).latency, interval(curve, -1).per_byte
     steps = delays(sweep.link, sweep.op, sweep.ranks)
     hops = {"delays": steps, "one-way": first.latency / steps} if steps else {}
-    yield _derived(
-        sweep.told("latency"), first.latency, "s", count, spread=_finite(known), detail=hops
-    )
+    latency, bandwidth = sweep.told("latency"), sweep.told("bandwidth")
+    yield derived(latency, first.latency, "s", samples=count, spread=_finite(known), **hops)
     if last.per_byte > 0:
         # Open above where the per-byte cost may be nothing.
         spread = (1 / high, 1 / low) if low > 0 else None
-        yield _derived(
-            sweep.told("bandwidth"), 1 / last.per_byte, "B/s", count, spread=_finite(spread)
-        )
+        yield derived(bandwidth, 1 / last.per_byte, "B/s", samples=count, spread=_finite(spread))
 
 
 def _sizes_of(curve: Curve) -> list[float]:
@@ -166,27 +165,11 @@ def _error(
     worst = max(errors, key=lambda size: errors[size])
     detail = {"worst": errors[worst], "worst-bytes": worst, **(more or {})}
     spread = (found.low, found.high)
-    return _derived(name, found.value, "share", len(errors), spread=spread, detail=detail)
+    return derived(name, found.value, "share", samples=len(errors), spread=spread, **detail)
 
 
 def _finite(spread: tuple[float, float] | None) -> tuple[float, float] | None:
     return spread if spread and np.isfinite(spread).all() else None
-
-
-def _derived(
-    name: Name,
-    value: float,
-    unit: str,
-    samples: int,
-    *,
-    spread: tuple[float, float] | None = None,
-    detail: Mapping[str, str | float | int | bool] | None = None,
-) -> Metric:
-    return Metric(
-        id=name.id, value=value, unit=unit, how="derived", samples=samples,
-        low=spread[0] if spread else None, high=spread[1] if spread else None,
-        detail=dict(detail or {}),
-    )  # fmt: skip
 
 
 PLAN = Plan(derive=derive)

@@ -9,6 +9,8 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
 
+from filelock import FileLock
+
 from notelab.sources.answers import (
     Answers,
     Refused,
@@ -22,7 +24,6 @@ from notelab.sources.git import tree as git_tree
 from notelab.sources.git.command import GitCommand
 from notelab.sources.git.reach import Reach
 from notelab.sources.git.url import check_url, endpoint, shown
-from notelab.sources.process_lock import only_one
 
 __all__ = ["Remote", "check_url"]
 _TRANSPORTS = "https:ssh:file"
@@ -148,7 +149,7 @@ class Remote:
             with TemporaryDirectory(prefix="shardbook-") as folder:
                 yield _opened(Path(folder) / f"{key}.git", url)
             return
-        with only_one(self._root / f"{key}.lock"):
+        with FileLock(self._root / f"{key}.lock"):  # which goes with the process that holds it
             yield _opened(self._root / f"{key}.git", url)
 
 
