@@ -34,6 +34,7 @@ class Settings:
         link: what carries the axes: "torch" (gloo, or NCCL on GPUs), "fast-gloo" or
             "shared-memory".
         share_gpus: let ranks that have too few GPUs share them, instead of the CPU.
+        data: a corpus's prefix (python -m shardlab.data); the grammar unless given.
         every: steps between two lines of progress.
         losses: a file for each step's loss, in full.
     """
@@ -64,6 +65,7 @@ class Settings:
     dtype: str = "float32"
     lr: float = 1e-3
     seed: int = 0
+    data: str | None = None
     every: int = 10
     save: str | None = None
     load: str | None = None
@@ -172,6 +174,7 @@ HELP = {
     "sequence": "words of a sequence", "layers": "blocks of the model", "hidden": "its width",
     "heads": "of attention", "vocabulary": "words", "dtype": "of weights and activations",
     "lr": "AdamW's learning rate", "seed": "of weights and text",
+    "data": "train on the corpus with this prefix, in place of the grammar",
     "every": "steps between lines of progress", "save": "write a checkpoint here at the end",
     "load": "go on from the checkpoint here", "losses": "write each step's loss here, in full",
 }  # fmt: skip

@@ -22,8 +22,8 @@ from typing import Any
 
 try:
     import torch
-    from grammar import Grammar
     from settings import ORDERS, Refused, Settings, parsed, refused
+    from text import source
     from torch import Tensor, nn
 
     from shardlab.comm import World, observed
@@ -81,7 +81,7 @@ class Trainer:
         self.stage, self.finish = self.sharded() if settings.fsdp else self.replicated()
         self.optimizer = torch.optim.AdamW(self.stage.parameters(), lr=settings.lr)
         self.schedule = by_name(settings.schedule, settings.pp, settings.pieces)
-        self.grammar = Grammar(settings.vocabulary, seed=settings.seed)
+        self.text = source(settings, world, grid)
         self.first_step = 0
 
     def expert_axes(self) -> Any:
@@ -117,13 +117,12 @@ class Trainer:
     def microbatches(self, step: int) -> list[Microbatch]:
         """Return this rank's share of a step's batch: (words, next words), [B, S] each.
 
-        Every rank draws the whole batch and keeps its own share, so nobody has to send data. Ranks
-        that differ in tensor or pipeline place alone keep the same share.
+        Ranks that differ in tensor or pipeline place alone have the same share.
         """
-        whole = self.grammar.batch(step, self.settings.batch, self.settings.sequence)
-        data, pieces = self.grid.data, self.settings.pieces
+        pieces = self.settings.pieces
         words, following = (
-            x_BS.chunk(data.size)[data.rank].to(self.world.device).chunk(pieces) for x_BS in whole
+            [None] * pieces if x_BS is None else x_BS.to(self.world.device).chunk(pieces)
+            for x_BS in self.text.share(step)
         )
         return list(zip(words, following, strict=True))
 
@@ -192,9 +191,10 @@ def train(settings: Settings, world: World) -> list[float]:
     trainer = Trainer(settings, world)
     if settings.load:
         trainer.load(settings.load)
+    begin, end = trainer.first_step, trainer.first_step + settings.steps
+    trainer.text.demand(end)
     if trainer.reports:
         print(opening(trainer), flush=True)
-    begin, end = trainer.first_step, trainer.first_step + settings.steps
     ledger, losses, seconds = Ledger(), [], []
     for step in range(begin, end):
         started = time.perf_counter()
@@ -222,8 +222,7 @@ def opening(trainer: Trainer) -> str:
         f"tensor {settings.tp} x pipeline {settings.pp} x data {settings.dp} = {world.size} ranks "
         f"on {world.device.type} over {link}; {settings.schedule}, {pieces}, "
         f"{settings.dtype}\n"
-        f"{settings.layers} layers of {settings.hidden}; no model can get the loss below "
-        f"{trainer.grammar.floor:.3f}"
+        f"{settings.layers} layers of {settings.hidden}; {trainer.text.said}"
     )
 
 

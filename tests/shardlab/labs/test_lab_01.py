@@ -10,14 +10,17 @@ import itertools
 import math
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from shardlab.comm import Axis, World
+from shardlab.data.writer import Writer
 from shardlab.grid.layout import Layout
 from shardlab.layers.sharding import whole_parameters
 from shardlab.proofs.ledger import Ledger
@@ -53,7 +56,8 @@ def plain_losses(layers: int = SMALL["layers"]) -> list[float]:
     alone = lab.GPT(settings.model, tensor=Axis.alone(), seed=settings.seed)
     model.load(whole_parameters(alone))
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr)
-    grammar, losses = lab.Grammar(settings.vocabulary, seed=settings.seed), []
+    grammar = import_module("grammar").Grammar(settings.vocabulary, seed=settings.seed)
+    losses = []
     for step in range(settings.steps):
         words, following = grammar.batch(step, settings.batch, settings.sequence)
         loss = model.loss(model(words), following)
@@ -108,6 +112,60 @@ def test_the_losses_of_any_grid_are_those_of_plain_torch_on_one_device(
             if found and not off_by(found, expected) <= 1e-12:
                 wrong.append(f"rank {rank}, {case}: off by {off_by(found, expected):.1e}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    """A corpus of 40 documents, each of which counts up from somewhere: worth learning."""
+    with Writer(tmp_path / "corpus", np.uint16) as writer:
+        for begin in range(40):
+            writer.add((begin + np.arange(20)) % 60)
+    return str(tmp_path / "corpus")
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_corpus_trains_alike_on_any_grid(pool: Pools, corpus: str, ranks: int) -> None:
+    cases = [
+        case | {"data": corpus, "layers": 2, "steps": 4}
+        for case in cases_of(ranks)
+        if case.get("pp", 1) <= 2
+    ]
+    [[expected]] = pool(1).run(runs_of, [{"data": corpus, "layers": 2, "steps": 4}])
+    assert expected[-1] < expected[0] - 0.005
+    for results in pool(ranks).run(runs_of, cases, timeout=240):
+        for found in results:
+            assert not found or off_by(found, expected) <= 1e-12
+
+
+def resumed(world: World, corpus: str, folder: str) -> tuple[list[float], list[float]]:
+    settings = {"data": corpus, "dp": 2, "layers": 1}
+    whole = losses_of(world, **settings, steps=4)
+    first = losses_of(world, **settings, steps=2, save=folder)
+    return whole, first + losses_of(world, **settings, steps=2, load=folder)
+
+
+def test_a_run_that_goes_on_reads_what_comes_next(pool: Pools, corpus: str, tmp_path: Path) -> None:
+    for whole, halves in pool(2).run(resumed, corpus, str(tmp_path / "checkpoint")):
+        assert off_by(halves, whole) <= 1e-12
+
+
+def refusals(world: World, corpus: str) -> list[str]:
+    told = []
+    for wrong in ({"vocabulary": 58}, {"steps": 13}, {"sequence": 900}, {"data": "missing"}):
+        with pytest.raises(script(TRAIN).Refused) as refused:
+            losses_of(world, **{"data": corpus, "layers": 1, "dp": 2} | wrong)
+        told.append(str(refused.value))
+    return told
+
+
+def test_a_corpus_that_does_not_fit_the_run_is_refused_on_every_rank(
+    pool: Pools, corpus: str
+) -> None:
+    for vocabulary, steps, short, missing in pool(2).run(refusals, corpus):
+        assert vocabulary.endswith("holds token 58, and --vocabulary is 58: choose 59 or more")
+        assert steps.startswith("13 steps, and one epoch of the corpus is enough for 12: choose")
+        assert "sequences 0 to 39 hold 800 tokens; a sample of 900 needs 901" in short
+        assert missing.startswith("no missing.idx: a corpus is a .bin and an .idx")
 
 
 # ---------------------------------------------------------------------- what only torchrun shows

@@ -171,21 +171,19 @@ class Samples:
         corpus, index, size = self.corpus, self.index, self._size
         place = index.order.item(sample)
         (first, offset), (last, end) = index.places[place : place + 2].tolist()
-        documents = index.documents[first : last + 1]
+        documents, tokens = index.documents[first : last + 1], corpus.tokens
         if last - first < _FEW:  # one by one: to start an operation on arrays costs as much
             chosen = documents.tolist()
-            begins = [corpus.pointers.item(document) // size for document in chosen]
-            each = map(corpus.lengths.item, chosen[:-1])
-            stops = [begin + length for begin, length in zip(begins, each, strict=False)]
-            stops.append(begins[-1] + end + self.extra)
+            pointers = [*map(corpus.pointers.item, chosen)]
+            counts = [*map(corpus.lengths.item, chosen)]
         else:
-            starts = corpus.pointers[documents] // size
-            begins, stops = starts.tolist(), (starts + corpus.lengths[documents]).tolist()
-            stops[-1] = begins[-1] + end + self.extra
-        begins[0] += offset
-        at, tokens = 0, corpus.tokens
-        for begin, stop in zip(begins, stops, strict=True):
-            row[at : at + stop - begin] = tokens[begin:stop]
-            at += stop - begin
+            pointers = corpus.pointers[documents].tolist()
+            counts = corpus.lengths[documents].tolist()
+        counts[-1] = end + self.extra
+        at = 0
+        for pointer, count in zip(pointers, counts, strict=True):
+            begin = pointer // size
+            row[at : at + count - offset] = tokens[begin + offset : begin + count]
+            at, offset = at + count - offset, 0
         if at < self.width:
             row[at:] = PAD

@@ -1,0 +1,92 @@
+"""Where lab 01's text comes from: the grammar, or with `--data` a corpus on disk as Megatron's.
+
+Dimensions: B sequences of a data rank's share, S words of a sequence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grammar import Grammar
+from settings import Refused, Settings
+from torch import Tensor
+
+from shardlab.comm import World
+from shardlab.grid.grid import Grid
+
+if TYPE_CHECKING:
+    from shardlab.data.loader import Loader
+
+Share = tuple[Tensor | None, Tensor | None]
+
+
+class Drawn:
+    """The grammar's text: every rank draws the whole batch and keeps its own share."""
+
+    def __init__(self, settings: Settings, grid: Grid) -> None:
+        self._grammar = Grammar(settings.vocabulary, seed=settings.seed)
+        self._shape = settings.batch, settings.sequence
+        self._data = grid.data
+        self.said = f"no model can get the loss below {self._grammar.floor:.3f}"
+
+    def share(self, step: int) -> Share:
+        """Return (words, next words), [B, S] each; nobody has to send data."""
+        words, following = self._grammar.batch(step, *self._shape)
+        place, ranks = self._data.rank, self._data.size
+        return words.chunk(ranks)[place], following.chunk(ranks)[place]
+
+    def demand(self, end: int) -> None:
+        """Refuse nothing: the grammar never ends."""
+
+
+class Read:
+    """A corpus: each data rank reads its share of an epoch, each stage what it looks at.
+
+    An epoch's order doesn't depend on how long a run is, so a run that goes on from a checkpoint
+    reads what the whole one would have read.
+    """
+
+    def __init__(self, loader: Loader, prefix: str) -> None:
+        self._loader = loader
+        self.said = f"{len(loader.samples):,} sequences of {prefix}"
+
+    def share(self, step: int) -> Share:
+        """Return (words, next words), [B, S] each; None for what this stage doesn't look at."""
+        return self._loader.read(step * self._loader.batch)
+
+    def demand(self, end: int) -> None:
+        """Refuse a run that is longer than the epoch, before its first step."""
+        steps = len(self._loader.samples) // self._loader.batch
+        if end > steps:
+            raise Refused(
+                f"{end} steps, and one epoch of the corpus is enough for {steps}: choose fewer, a "
+                "shorter --sequence, or more text"
+            )
+
+
+def source(settings: Settings, world: World, grid: Grid) -> Drawn | Read:
+    """Return the text of a run; every rank calls this.
+
+    Raises:
+        Refused: the corpus is missing, damaged, too short, or of another vocabulary.
+    """
+    if settings.data is None:
+        return Drawn(settings, grid)
+    from shardlab.data.build import Builder
+    from shardlab.data.corpus import Corpus
+    from shardlab.data.loader import Loader
+    from shardlab.data.samples import Recipe
+
+    try:
+        corpus = Corpus(settings.data)
+        recipe = Recipe(sequence=settings.sequence, seed=settings.seed)
+        samples = Builder(world=world).samples(corpus, recipe)
+        loader = Loader(samples, settings.batch, data=grid.data, pipeline=grid.pipeline)
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    if (most := int(corpus.tokens.max())) >= settings.vocabulary:
+        raise Refused(
+            f"{settings.data} holds token {most}, and --vocabulary is {settings.vocabulary}: "
+            f"choose {most + 1} or more"
+        )
+    return Read(loader, settings.data)
