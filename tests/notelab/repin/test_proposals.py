@@ -63,6 +63,7 @@ def test_a_whole_function_is_proposed_by_its_name_whatever_became_of_it(scratch:
     release(scratch, f"{WITHOUT}\n\ndef combine(*all):\n    return max(all)\n", "v2")
     kind, places = proposed(scratch, "22-25")
     assert (kind, places[0]) == ("edited", ("pkg/scaler.py", 22, 23))
+    assert len(places) == len(set(places)), "the same place twice"
 
 
 def test_lines_that_a_method_handed_to_another_are_found_there(scratch: Scratch) -> None:

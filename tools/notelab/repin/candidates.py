@@ -96,12 +96,12 @@ def ranked(
 
 
 def best(found: list[Scored]) -> list[Scored]:
-    """Return the first three; none where nothing is left."""
-    kept: list[Scored] = []
+    """Return the first three places, best first; none where nothing is left."""
+    kept: dict[tuple[str, int, int], Scored] = {}
     for one in sorted(found, key=lambda each: -each.score):
         if len(kept) < _MOST and (kept or (one.left >= _FLOOR and one.score >= _FIT)):
-            kept.append(one)
-    return kept
+            kept.setdefault((one.path, one.first, one.last), one)
+    return [*kept.values()]
 
 
 class _Fit:
