@@ -1,5 +1,6 @@
 """Which other files may have taken over what left its own? Those that define it now, and didn't."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
@@ -48,13 +49,23 @@ class Elsewhere:
         name, path = cited.symbol, cited.old.path
         taken: dict[str, Version] = {}
         for part in _telling(name):
-            known = self._arrived.get(part, [])[:_MOST] if self._clone else self._cited
-            for other in known:
+            for other in self._nearest(part, cited.old):
                 version = self._read(other) if other != path else None
                 if version is not None and _defines(version, part):
                     taken[other] = version
         whole = [one for one in taken.values() if one.named(name)]
         return whole or [*taken.values()] or self._of_that_name(path)
+
+    def _nearest(self, part: str, old: Version) -> list[str]:
+        """Return the files that took a definition, those first that took most of its file's."""
+        if self._clone is None:
+            return self._cited
+        took = Counter(
+            path
+            for name in {one.name.rpartition(".")[2] for one in old.outline.symbols}
+            for path in self._arrived.get(name, [])
+        )
+        return sorted(self._arrived.get(part, []), key=lambda path: -took[path])[:_MOST]
 
     def _of_that_name(self, path: str) -> list[Version]:
         """Return the new files of the same name, where the file itself is not there any more."""
