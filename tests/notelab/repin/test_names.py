@@ -69,6 +69,15 @@ def test_what_only_one_tree_holds_as_a_whole_word_is_told(clone: Path) -> None:
     assert found.appeared == {"arriving", "staying"}
 
 
+def test_many_names_are_told_as_a_few_are(clone: Path) -> None:
+    many = [f"name_{number}" for number in range(60)]
+    files = {"all.py": "\n".join(many), "some.py": "\n".join(many[:50])}
+    old = commit(clone, files)
+    new = commit(clone, {"some.py": files["some.py"]})
+    found = in_clone(GitCommand(clone / ".git"), old, new, many)
+    assert found.vanished == set(many[50:]) and not found.appeared
+
+
 def test_two_wheels_tell_the_same_as_two_commits_of_a_clone() -> None:
     found = in_packages(Release(OLD), Release(NEW), ASKED)
     assert found.vanished == {"leaving"}

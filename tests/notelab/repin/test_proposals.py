@@ -63,6 +63,7 @@ def test_a_whole_function_is_proposed_by_its_name_whatever_became_of_it(scratch:
     release(scratch, f"{WITHOUT}\n\ndef combine(*all):\n    return max(all)\n", "v2")
     kind, places = proposed(scratch, "22-25")
     assert (kind, places[0]) == ("edited", ("pkg/scaler.py", 22, 23))
+    assert len(places) == len(set(places)), "the same place twice"
 
 
 def test_lines_that_a_method_handed_to_another_are_found_there(scratch: Scratch) -> None:
@@ -106,3 +107,20 @@ def test_the_sample_is_whole_and_its_halves_share_no_file() -> None:
     for one in judged:
         assert bool(one.places) is (one.kind != "gone"), one
         assert one.settled or one.readings[0] == one.readings[1], one
+
+
+def test_a_function_that_moved_into_another_symbol_is_proposed_by_its_own_name(
+    scratch: Scratch,
+) -> None:
+    inner = "    def combine(self, *all):\n        return max(all)\n"
+    release(scratch, f"{WITHOUT}\n\nclass Amounts:\n{inner}", "v2")
+    kind, places = proposed(scratch, "22-25")
+    assert (kind, places[0]) == ("edited", ("pkg/scaler.py", 23, 24))
+
+
+def test_of_many_files_those_come_first_that_took_most_of_what_left(scratch: Scratch) -> None:
+    for number in range(9):
+        add(scratch, f"pkg/a{number}.py", "def combine(left):\n    return left\n")
+    add(scratch, "pkg/z.py", UPSTREAM.replace("class Scaler", "class Amounts"))
+    release(scratch, '"""Nothing."""\n', "v2")
+    assert proposed(scratch, "22-25")[1][0] == ("pkg/z.py", 22, 25)

@@ -134,8 +134,19 @@ def _candidates(
             wider = ranked(asked, new.side, _around(new, name), through)
             found = best([*found, *(one for one in wider if one.left >= _SURE)])
         return found
-    away = _away(asked, cited, elsewhere)
-    return best([*away, *ranked(asked, new.side, _around(new, name), through)])
+    found = [*_away(asked, cited, elsewhere), *_whole(cited, new, _renamed(cited, new))]
+    return best([*found, *ranked(asked, new.side, _around(new, name), through)])
+
+
+def _renamed(cited: Cited, new: Version) -> list[Symbol]:
+    """Return the one symbol that has its own name, and stands in another one since."""
+    last = cited.symbol.rpartition(".")[2]
+    found = [
+        one
+        for one in new.outline.symbols
+        if one.name.rpartition(".")[2] == last and not cited.old.named(one.name)
+    ]
+    return found if len(found) == 1 and not last.endswith("__") else []
 
 
 def _whole(cited: Cited, new: Version, here: list[Symbol]) -> list[Scored]:

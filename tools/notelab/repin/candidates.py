@@ -96,12 +96,12 @@ def ranked(
 
 
 def best(found: list[Scored]) -> list[Scored]:
-    """Return the first three; none where nothing is left."""
-    kept: list[Scored] = []
+    """Return the first three places, best first; none where nothing is left."""
+    kept: dict[tuple[str, int, int], Scored] = {}
     for one in sorted(found, key=lambda each: -each.score):
         if len(kept) < _MOST and (kept or (one.left >= _FLOOR and one.score >= _FIT)):
-            kept.append(one)
-    return kept
+            kept.setdefault((one.path, one.first, one.last), one)
+    return [*kept.values()]
 
 
 class _Fit:
@@ -115,16 +115,13 @@ class _Fit:
         self._weight = asked.weighing.weight(self._words)
         self._context = _context(asked.old, asked.first, asked.last)
         self._rows: dict[int, tuple[float, Counter[str]]] = {}
+        self._begun, self._weighed, self._had = (0, 0), 0.0, Counter[str]()
         self._slot = goal is not None and self._in_its_slot(goal)
 
     def scored(self, first: int, last: int) -> Scored | None:
         """Score a run of lines; None where it has next to nothing in common."""
         asked = self._asked
-        weight, had = 0.0, Counter[str]()
-        for row in range(first, last + 1):
-            own, shared = self._row(row)
-            weight += own
-            had.update(shared)
+        weight, had = self._run(first, last)
         common = asked.weighing.weight(self._words & had)
         text = 2 * common / (self._weight + weight) if self._weight + weight else 0.0
         at_goal = self._goal == (first, last)
@@ -140,6 +137,22 @@ class _Fit:
         if at_goal and self._slot and left >= _LEAST:
             left = max(left, _FLOOR)
         return Scored(score, left, self._new.path, first, last)
+
+    def _run(self, first: int, last: int) -> tuple[float, Counter[str]]:
+        """Return what a run weighs, and its words that the citation has too.
+
+        Runs come with one first line and ever later last ones: each goes on from the one before.
+        """
+        begun, ended = self._begun
+        if begun != first or ended > last:
+            self._weighed, self._had, ended = 0.0, Counter(), first - 1
+        for row in range(ended + 1, last + 1):
+            own, shared = self._row(row)
+            self._weighed += own
+            if shared:
+                self._had.update(shared)
+        self._begun = first, last
+        return self._weighed, self._had
 
     def _row(self, row: int) -> tuple[float, Counter[str]]:
         """Return what a line weighs, and those of its words that the citation has too.

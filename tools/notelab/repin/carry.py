@@ -1,6 +1,6 @@
 """Carry every citation of a source to another commit: the lists that `shardbook repin` shows."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -99,7 +99,6 @@ def carried(journey: Journey) -> Repin:
     through = _maps(old, new)
     made = Repin(journey.source, journey.pin.commit, journey.target.commit)
     elsewhere = Elsewhere(journey.new, new, journey.clone, (made.old_commit, made.new_commit))
-    elsewhere.look(_left(journey, old, new))
     for place, use in sorted(
         journey.uses.items(), key=lambda each: msgspec.structs.astuple(each[0])
     ):
@@ -194,17 +193,6 @@ def _maps(old: dict[_Key, Version | None], new: dict[str, Version | None]) -> di
         else:
             changed[key] = _text(before), _text(after)
     return through | dict(zip(changed, maps(list(changed.values())), strict=True))
-
-
-def _left(
-    journey: Journey, old: dict[_Key, Version | None], new: dict[str, Version | None]
-) -> Iterator[str]:
-    """Yield the symbols of citations whose file has them no more."""
-    for place, use in journey.uses.items():
-        before, after = old[place.path, use.file.blob], new[place.path]
-        name = before.symbol(place.start, place.end) if before else ""
-        if name and (after is None or not after.named(name)):
-            yield name
 
 
 def _text(version: Version) -> bytes:

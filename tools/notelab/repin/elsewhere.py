@@ -1,11 +1,14 @@
 """Which other files may have taken over what left its own? Those that define it now, and didn't."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import cached_property
 
 from notelab.repin.becoming import Cited, Version
 from notelab.sources.git.command import GitCommand
 
 _MOST = 8  # files that may have taken over a symbol; more would be a name as common as `forward`
+_DEFINES = r"^[[:space:]]*(async )?(def|class) [A-Za-z_][A-Za-z0-9_]*"
 _ENDINGS = (".py", ".pyi")
 Read = Callable[[str], Version | None]
 
@@ -23,40 +26,51 @@ class Elsewhere:
     def __init__(
         self, read: Read, cited: Iterable[str], clone: GitCommand | None, commits: tuple[str, str]
     ) -> None:
-        """Nothing is looked for yet."""
+        """Nothing is looked for yet, and nothing ever where no symbol has left its file."""
         self._read, self._cited = read, list(cited)
         self._clone, self._commits = clone, commits
-        self._found: dict[str, list[str]] = {}
-        self._added: list[str] | None = None
 
-    def look(self, left: Iterable[str]) -> None:
-        """Look for the definitions of several symbols in one go."""
-        names = {part for name in left for part in _telling(name)} - self._found.keys()
-        if self._clone is None or not names:
-            return
-        before, after = (_definers(self._clone, commit, names) for commit in self._commits)
-        for name in names:
-            self._found[name] = sorted(after.get(name, set()) - before.get(name, set()))
+    @cached_property
+    def _arrived(self) -> dict[str, list[str]]:
+        """Return the files of the new commit that define a name, and didn't at the old one."""
+        if self._clone is None:
+            return {}
+        before, after = (_definers(self._clone, commit) for commit in self._commits)
+        if before is None or after is None:
+            return {}
+        return {name: sorted(paths - before.get(name, set())) for name, paths in after.items()}
+
+    @cached_property
+    def _added(self) -> list[str]:
+        return _added(self._clone, *self._commits) if self._clone else []
 
     def holding(self, cited: Cited) -> list[Version]:
         """Return files that define what the citation stands in, or that have its file's name."""
         name, path = cited.symbol, cited.old.path
-        self.look([name])
         taken: dict[str, Version] = {}
         for part in _telling(name):
-            for other in self._found.get(part, self._cited)[:_MOST]:
+            for other in self._nearest(part, cited.old):
                 version = self._read(other) if other != path else None
                 if version is not None and _defines(version, part):
                     taken[other] = version
         whole = [one for one in taken.values() if one.named(name)]
         return whole or [*taken.values()] or self._of_that_name(path)
 
+    def _nearest(self, part: str, old: Version) -> list[str]:
+        """Return the files that took a definition, those first that took most of its file's."""
+        if self._clone is None:
+            return self._cited
+        took = Counter(
+            path
+            for name in {one.name.rpartition(".")[2] for one in old.outline.symbols}
+            for path in self._arrived.get(name, [])
+        )
+        return sorted(self._arrived.get(part, []), key=lambda path: -took[path])[:_MOST]
+
     def _of_that_name(self, path: str) -> list[Version]:
         """Return the new files of the same name, where the file itself is not there any more."""
-        if self._clone is None or self._read(path) is not None:
+        if self._read(path) is not None:
             return []
-        if self._added is None:
-            self._added = _added(self._clone, *self._commits)
         folder, _, name = path.rpartition("/")
         found = [one for one in self._added if one.endswith(f"/{name}") and name != "__init__.py"]
         found.sort(key=lambda one: -len(set(one.split("/")) & set(folder.split("/"))))
@@ -73,15 +87,14 @@ def _defines(version: Version, part: str) -> bool:
     return any(one.name.rpartition(".")[2] == part for one in version.outline.symbols)
 
 
-def _definers(clone: GitCommand, commit: str, names: Iterable[str]) -> dict[str, set[str]]:
-    """Return the Python files that define each name; none where the clone can't say."""
-    patterns = [
-        part
-        for name in sorted(names)
-        for word in ("def", "class")
-        for part in ("-e", f"{word} {name}")
-    ]
-    ran = clone.run("grep", "--text", "-w", "-F", "-o", "-z", *patterns, commit, timeout=300)
+def _definers(clone: GitCommand, commit: str) -> dict[str, set[str]] | None:
+    """Return the Python files that define each name; None where the clone can't say.
+
+    All names at once: git looks for a hundred given ones far more slowly.
+    """
+    ran = clone.run("grep", "--text", "-o", "-z", "-E", _DEFINES, commit, timeout=300)
+    if ran.status > 1:
+        return None
     found: dict[str, set[str]] = {}
     for row in ran.out.decode("utf-8", "replace").splitlines():
         where, _, said = row.partition("\0")

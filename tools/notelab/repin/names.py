@@ -16,6 +16,7 @@ from notelab.sources.package import Package, UnreadableMemberError
 
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _WHOLE = "a whole clone is needed: not shallow, not partial"
+_MANY = 40  # names that git looks for faster than their files are read
 _BATCH = 500  # blobs whose words are looked for at a time
 _TEXT = re.compile(
     r"\.(?:pyi?|pyx|c|cc|cpp|cxx|cuh?|h|hpp|cmake|in|jinja|json|md|rst|sh|toml|txt|ya?ml)\Z"
@@ -65,6 +66,9 @@ def in_clone(git: GitCommand, old: str, new: str, names: Collection[str]) -> Cha
                 sides[side].add(fields[2 + side])
     asked = {name.encode() for name in names}
     before, after = (_of_blobs(git, sorted(blobs), asked) for blobs in sides)
+    if len(doubtful := before ^ after) > _MANY:
+        common = _of_blobs(git, sorted(_blobs(git, new) - sides[1]), doubtful)
+        return Changed(_decoded(before - after - common), _decoded(after - before - common))
     return Changed(
         _decoded(before - after - _grep(git, new, before - after)),
         _decoded(after - before - _grep(git, old, after - before)),
@@ -105,6 +109,15 @@ def _of_blobs(git: GitCommand, blobs: list[str], asked: set[bytes]) -> set[bytes
             )
         found |= asked & set(_WORD.findall(ran.out))
     return found
+
+
+def _blobs(git: GitCommand, commit: str) -> set[str]:
+    """Return the files of a commit."""
+    ran = git.run("ls-tree", "-r", "-z", commit, timeout=300)
+    if ran.status:
+        raise SourceError(f"the tree can't be read: {ran.why()}", hint=_WHOLE)
+    rows = (row.split() for row in ran.out.decode("utf-8", "replace").split("\0"))
+    return {row[2] for row in rows if row and row[0].startswith("100")}
 
 
 def _grep(git: GitCommand, commit: str, names: set[bytes]) -> set[bytes]:
