@@ -188,3 +188,53 @@ def test_a_probability_in_its_row_saves_collectives_and_no_byte_is_lost(
         # or a map of who is chosen, a byte each, which a probability of −1 says as well.
         small = 2 * E * 8 - E * 8 if dispatch == "all-to-all" else 2 * twins.S * B * E
         assert sum(n for _, n in their) - sum(n for _, n in our) == small
+
+
+# ------------------------------------------------------------------ how much a loss weighs
+
+
+def weighs(world: World, case: Case, per_token: bool) -> tuple[float, float]:
+    """An auxiliary loss's gradient on the router, ours over Megatron's: least and greatest."""
+    found = []
+    with its_device(world):
+        grid = twins.grid_of(world, case)
+        layer, _ = twins.ours(case, grid)
+        layer.router.end_step()
+        layer.router.scale = "tokens" if per_token else 1.0
+        settings = case.megatron() | {"calculate_per_token_loss": per_token}
+        with moe.megatron(tensor=case.tensor, expert_tensor_parallel_size=1):
+            twin = moe.layer(moe.config(hidden=twins.H, **settings))
+            moe.copy(dict(layer.named_parameters()), twin, 0)
+            for each in (layer, twin):
+                each.zero_grad()
+                y = each(twins.rows(grid, seed=100))
+                (y[0] if isinstance(y, tuple) else y).mul(0).sum().backward()
+                gradient = each.router.weight.grad
+                assert gradient is not None
+                found.append(gradient.clone())
+    ratios = found[0] / found[1]
+    return float(ratios.min()), float(ratios.max())
+
+
+@pytest.mark.parametrize(
+    ("case", "per_token", "ratio"),
+    [
+        (Case(experts=replace(PLAIN, aux_loss=0.5)), False, 1),
+        (Case(2, experts=replace(PLAIN, aux_loss=0.5)), False, 1),
+        (Case(2, experts=replace(PLAIN, global_aux_loss=0.5)), False, 1),
+        # Each of two data ranks has half of the loss over the whole batch, and gradients are
+        # averaged over data ranks: it weighs half of what its coefficient says.
+        (Case(experts=replace(PLAIN, global_aux_loss=0.5)), False, 2),
+        # A loss that is a sum over tokens is divided by all of them; the auxiliary one is
+        # multiplied by those of one tensor rank, under sequence parallelism a part.
+        (Case(experts=replace(PLAIN, aux_loss=0.5)), True, 1),
+        (Case(2, experts=replace(PLAIN, aux_loss=0.5)), True, 2),
+        (Case(2, experts=replace(PLAIN, z_loss=0.5)), True, 2),
+    ],
+)
+def test_an_auxiliary_loss_weighs_as_megatrons_but_where_its_weight_shrinks_with_the_ranks(
+    pool: Any, case: Case, per_token: bool, ratio: int
+) -> None:
+    for least, greatest in pool(2).run(weighs, case, per_token):
+        assert least == pytest.approx(ratio, rel=1e-6), MENDED
+        assert greatest == pytest.approx(ratio, rel=1e-6), MENDED
