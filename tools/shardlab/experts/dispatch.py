@@ -46,9 +46,7 @@ class Places:
         self.local = chosen_TE.shape[1] * copies // joint.size
         self.chosen_ET = chosen_TE.t().contiguous()
         self.counts: list[int] = []
-        self._token_N = chosen_TE.new_empty(
-            0, dtype=torch.int64
-        )  # of each row, of this rank's tokens or all
+        self._token_N: Tensor  # of each row: whose it is, of this rank's tokens or of all
 
     def leave(self, x_TH: Tensor, probs_TE: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return what arrives here: rows_NH sorted by expert, and their probs_N."""
@@ -67,8 +65,8 @@ class AllGather(Places):
         if probs_TE is None:
             return self.joint.all_gather(x_TH).index_select(0, self._token_N), None
         said_TE = probs_TE.masked_fill(~self.chosen_ET.t(), -1.0)
-        all_ = self.joint.all_gather(pack(x_TH, said_TE))
-        x_AH, said_AE = unpack(all_, x_TH.shape[1], probs_TE)
+        gathered = self.joint.all_gather(pack(x_TH, said_TE))
+        x_AH, said_AE = unpack(gathered, x_TH.shape[1], probs_TE)
         first = self.joint.rank // self.copies * self.local
         said_LA = said_AE[:, first : first + self.local].t().contiguous()
         self._mine = (slice(first, first + self.local), said_LA >= 0, said_AE.shape)
@@ -83,9 +81,8 @@ class AllGather(Places):
         if probs_N is None:
             return self.joint.reduce_scatter(x_AH), None
         probs_AE = probs_N.new_zeros(shape)
-        probs_AE[:, experts] = (
-            probs_N.new_zeros(chosen_LA.shape).masked_scatter(chosen_LA, probs_N).t()
-        )
+        mine_LA = probs_N.new_zeros(chosen_LA.shape).masked_scatter_(chosen_LA, probs_N)
+        probs_AE[:, experts] = mine_LA.t()
         home = self.joint.reduce_scatter(pack(x_AH, probs_AE))
         return unpack(home, x_AH.shape[1], probs_N)
 
@@ -114,7 +111,8 @@ class AllToAll(Places):
         rows_NH = self._copied(x_TH.index_select(0, self._token_N))
         probs_N = None if probs_TE is None else self._copied(probs_TE.t()[self.chosen_ET])
         rows_NH, probs_N = self._exchanged(rows_NH, probs_N, self._rows)
-        return transposed(rows_NH, self._came), transposed(probs_N, self._came)
+        rows_NH = transposed(rows_NH, self._came).contiguous()  # a product of strided rows may
+        return rows_NH, transposed(probs_N, self._came)  # round otherwise
 
     def home(self, rows_NH: Tensor, probs_N: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Send the rows back where they came from, and sum those of each token."""
@@ -178,8 +176,7 @@ def pack(x_NH: Tensor, probs_NK: Tensor) -> Tensor:
 
 def unpack(packed: Tensor, hidden: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Return rows and probabilities of packed rows, the latter with the dtype of `like`."""
-    x_NH = packed[:, :hidden].contiguous()  # a product of strided rows may round otherwise
-    return x_NH, packed[:, hidden:].contiguous().view(like.dtype)
+    return packed[:, :hidden], packed[:, hidden:].contiguous().view(like.dtype)
 
 
 def transposed(rows: Rowwise, counts: list[list[int]]) -> Rowwise:
