@@ -41,6 +41,7 @@ class Case(NamedTuple):
     expert_tensor: int
     microbatches: int = 1
     reduction: str = "mean"
+    main_grads: bool = False
 
 
 def batch(step: int) -> tuple[Tensor, Tensor]:
@@ -87,7 +88,7 @@ def train(world: World, case: Case, experts: ExpertConfig) -> tuple[GPT, list[fl
     count, sums = case.microbatches, case.reduction == "tokens"
     gradients = StepGradients(
         model, grid, microbatches=count, max_norm=CLIP, start="verify", bucket_bytes=4000,
-        reduction=case.reduction,
+        reduction=case.reduction, main_grads=torch.float64 if case.main_grads else None,
     )  # fmt: skip
     optimizer = SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     share = BATCH // grid.data.size
@@ -98,7 +99,7 @@ def train(world: World, case: Case, experts: ExpertConfig) -> tuple[GPT, list[fl
     losses, norms = [], []
     for step in range(STEPS):
         mine = [x.chunk(grid.data.size)[grid.data.rank].chunk(count) for x in batch(step)]
-        optimizer.zero_grad()
+        gradients.zero_grad()
         found = run(
             one_forward_one_backward(case.pipeline, count), model, list(zip(*mine, strict=True)),
             loss, axis=grid.pipeline, shape=model.hidden_shape(share // count, CONFIG.sequence),
@@ -106,6 +107,9 @@ def train(world: World, case: Case, experts: ExpertConfig) -> tuple[GPT, list[fl
         )  # fmt: skip
         tokens = share * CONFIG.sequence if sums else None
         norms.append(float(gradients.finish(tokens=tokens)))
+        if case.main_grads:
+            for parameter in model.parameters():
+                parameter.grad = getattr(parameter, "main_grad", None)
         optimizer.step()
         if found:
             each = torch.stack(found).sum() / (tokens or count)
@@ -148,6 +152,7 @@ GRIDS = {
         Case(1, 1, 4, 1, 2, "tokens"),
         Case(2, 2, 2, 1, 4),
         Case(2, 1, 2, 1, 2, "tokens"),
+        Case(2, 1, 4, 1, 2, main_grads=True),
     ],
     8: [Case(2, 2, 2, 1, 2), Case(2, 2, 2, 2, 2), Case(1, 2, 4, 1, 2)],
 }

@@ -90,6 +90,12 @@ class StepGradients:
             )
         self.expert_replicas = DataParallel(named, copies, batch=self._grid.data, **settings)
 
+    def zero_grad(self) -> None:
+        """Forget the last step's gradients; with main_grads, every step begins with this."""
+        self.replicas.zero_grad()
+        if self._experts:
+            self.expert_replicas.zero_grad()
+
     def _refuse_half_frozen(self) -> None:
         """Refuse, on every rank of the model alike, copies of a weight that part ways."""
         weight = self._parameters[0]
