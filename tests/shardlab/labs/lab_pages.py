@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 LANGUAGES = ("en", "es")
 FFN = ROOT / "experiments" / "35-ffn-by-hand" / "ffn.py"
 TRAIN = ROOT / "experiments" / "35-three-d" / "train.py"
+ROUTE = ROOT / "experiments" / "36-experts" / "route.py"
 
 
 def script(path: Path) -> ModuleType:
@@ -89,7 +90,7 @@ def _parts(path: Path, block: str) -> tuple[str, str, str]:
 
 def main() -> None:
     """Run the labs and write what they show."""
-    from tests.shardlab.labs import test_evening, test_lab_00, test_lab_01
+    from tests.shardlab.labs import test_evening, test_lab_00, test_lab_01, test_lab_04
     from tests.shardlab.pool import Pool
 
     pools: dict[int, Pool] = {}
@@ -97,6 +98,7 @@ def main() -> None:
         test_evening.pages()
         test_lab_00.pages()
         test_lab_01.pages(lambda size: pools.setdefault(size, Pool(size)))
+        test_lab_04.pages(lambda size: pools.setdefault(size, Pool(size)))
     finally:
         for each in pools.values():
             each.stop()

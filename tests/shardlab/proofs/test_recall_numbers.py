@@ -38,8 +38,15 @@ MADE: dict[str, Callable[[], float]] = {
     "docs/theory/04-pipelines-and-the-grid#replicas": lambda: len(
         Layout(tensor=4, pipeline=2, data=8).group_of(0, "dp")
     ),
+    "docs/theory/05-experts#gathered-tokens": lambda: 2 * Call("all_gather", 8 * 4 * MIB, 8).wire,
+    "docs/theory/05-experts#exchanged-rows": lambda: 2 * Call("all_to_all", 2 * 4 * MIB, 8).wire,
     "docs/labs/00-ffn-by-hand#four-ranks": lambda: (
         formulas.row_parallel(tokens=3, features=3, ranks=4, itemsize=8).wire
+    ),
+    "docs/labs/04-experts#two-ways-even": lambda: next(
+        k
+        for k in range(1, 99)
+        if Call("all_to_all", k * MIB, 8).wire == Call("all_gather", 8 * MIB, 8).wire
     ),
     "docs/labs/01-three-d#tensor-sums": lambda: payload(
         formulas.embedding(**TUTOR) + formulas.block(**TUTOR) * 4 + formulas.column_parallel(**HEAD)

@@ -182,7 +182,7 @@ def unpack(packed: Tensor, hidden: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def transposed(rows: Rowwise, counts: list[list[int]]) -> Rowwise:
-    """Return pieces that lie as [i][j], with counts[i][j] rows each, as [j][i]."""
+    """Return pieces that lie as `[i][j]`, with `counts[i][j]` rows each, as `[j][i]`."""
     if rows is None or len(counts) == 1 or len(counts[0]) == 1:
         return rows
     pieces = iter(torch.split(rows, [n for line in counts for n in line]))
