@@ -68,14 +68,15 @@ def test_all_to_all_sends_the_rows_that_were_chosen_each_with_its_probability(
 
 
 @pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize(("dtype", "itemsize"), [(torch.float32, 4), (torch.bfloat16, 2)])
 def test_all_gather_sends_every_row_everywhere_with_a_number_for_each_expert(
-    pool: Any, copies: int
+    pool: Any, copies: int, dtype: torch.dtype, itemsize: int
 ) -> None:
     experts = ExpertConfig(count=E, top_k=K, ffn=8, dispatch="all-gather")
     expected = formulas.all_gather_experts(
-        tokens=TOKENS, hidden=H, itemsize=4, prob=4, experts=E, ranks=4
+        tokens=TOKENS, hidden=H, itemsize=itemsize, prob=4, experts=E, ranks=4
     )
-    for found, _ in pool(4).run(counted, experts, torch.float32, copies, "torch"):
+    for found, _ in pool(4).run(counted, experts, dtype, copies, "torch"):
         assert found == expected
 
 

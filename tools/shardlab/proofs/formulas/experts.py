@@ -8,7 +8,9 @@ With K experts a token on n ranks, all-to-all asks for K rows where all-gather a
 bytes while K < n, in one collective more.
 """
 
-from shardlab.proofs.collective import Traffic, calls
+from collections import Counter
+
+from shardlab.proofs.collective import Call, Traffic, calls
 
 COUNT = 8  # bytes of a number of rows
 
@@ -44,13 +46,17 @@ def all_gather_experts(
 ) -> Traffic:
     """Every rank gets all rows, each with a number for each expert; sums come home.
 
+    Sums of numbers that are wider than a row's elements come by themselves: bits don't add up.
+
     Args:
         tokens: T of this rank.
         hidden, itemsize, prob, experts, ranks: as above.
     """
     rows = ranks * tokens
     row, with_probs = hidden * itemsize, hidden * itemsize + experts * prob
+    home = [with_probs] if prob == itemsize else [row, experts * prob]
+    summed = sum((calls("reduce_scatter", rows * n, ranks) for n in home), Counter[Call]())
     return Traffic(
         calls("all_gather", rows * with_probs, ranks) + calls("reduce_scatter", rows * row, ranks),
-        calls("all_gather", rows * row, ranks) + calls("reduce_scatter", rows * with_probs, ranks),
+        calls("all_gather", rows * row, ranks) + summed,
     )
