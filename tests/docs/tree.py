@@ -71,6 +71,7 @@ FILES = {
     "flowchart.txt": "A diagram that draws, to be replaced.",
     "gantt.txt": "A diagram that draws right, to be replaced.",
     "repository.txt": "The conditions of a lab about any repository.",
+    "untouched.txt": "Of the sample, the places whose text is the same in both releases.",
     "*-sha.txt": "A pin: the one place where that commit stands.",
     ".gitignore": "What stays out of git.",
     "check.svg": "A finding, drawn for the README.",
