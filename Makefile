@@ -70,7 +70,7 @@ benchmark: test-env ## measure checker (needs npm), kernels and site (needs chro
 	@$(IN) pytest -m benchmark -s tests/notelab/benchmark tests/costlab/benchmark \
 	  tests/shardlab/benchmark tests/site/benchmark
 
-repin-eval: test-env ## how much repin carries, is any of it wrong (needs a clone of Megatron-LM)
+repin-eval: test-env ## what repin carries and proposes, scored (needs a clone of Megatron-LM)
 	@$(IN) tests.notelab.repin.evaluate
 
 lock: ## refresh the locks in .ci/lock (UPGRADE=--upgrade takes the newest of everything)
