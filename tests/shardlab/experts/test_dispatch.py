@@ -227,6 +227,24 @@ def test_a_recomputed_layer_learns_the_same_and_counts_no_token_twice(pool: Any,
     assert max(pool(2).run(recomputed, kind)) <= 1e-14
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_recomputed_micro_batch_steers_the_bias_no_more_than_another(reentrant: bool) -> None:
+    experts = ExpertConfig(count=E, top_k=1, ffn=8, scores="sigmoid", bias_rate=1.0)
+    layer = ExpertLayer(replace(CONFIG, experts=experts), "x", axis=Axis.alone(), init=INIT)
+    first, second = (random_like(8, 1, H, seed=seed).requires_grad_() for seed in (0, 3))
+    with torch.no_grad():
+        a_E, b_E = (layer.router(x)[1].sum(0).float() for x in (first, second))
+    layer.router.end_step()
+    torch.nn.init.zeros_(layer.router.expert_bias)
+    checkpoint(layer, first, use_reentrant=reentrant).sum().backward()
+    layer(second).sum().backward()
+    layer.router.end_step()
+    once, twice = (((load.mean() - load).sign()) for load in (a_E + b_E, 2 * a_E + b_E))
+    assert not torch.equal(once, twice), "another seed: these loads can't tell"
+    assert layer.router.expert_bias is not None
+    assert torch.equal(layer.router.expert_bias.detach(), once)
+
+
 def test_a_copy_of_an_expert_knows_how_it_is_cut_and_who_else_has_it() -> None:
     with alone(0, 4) as world:
         grid = Grid(world=world, expert=2, expert_tensor=2)
