@@ -4,11 +4,15 @@ import argparse
 import os
 import sys
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import torch
 
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
+
+if TYPE_CHECKING:
+    from shardlab.experts.config import ExpertConfig
 
 ORDERS = {"tp-dp-pp": "tp-cp-ep-dp-pp", "tp-pp-dp": "tp-cp-ep-pp-dp"}
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
@@ -20,6 +24,8 @@ class Settings:
 
     Attributes:
         tp, pp, dp: ranks along the tensor, pipeline and data axes; the world is their product.
+        experts, ep: in place of each feed-forward pair, two of them for each word; 0 for none. They
+            are dealt out over `ep` ranks, which are tensor or data ranks of the other layers.
         fsdp: cut parameters, gradients and moments over the data ranks, instead of a copy on each.
         order: which axis runs fastest, "tp-dp-pp" (Megatron's default) or "tp-pp-dp".
         schedule, microbatches: of the pipeline; micro-batches None for one a stage.
@@ -34,6 +40,8 @@ class Settings:
     tp: int = 1
     pp: int = 1
     dp: int = 1
+    experts: int = 0
+    ep: int = 1
     fsdp: bool = False
     order: str = "tp-dp-pp"
     schedule: str = "1f1b"
@@ -74,7 +82,15 @@ class Settings:
             vocab=self.vocabulary,
             sequence=self.sequence,
             dtype=DTYPES[self.dtype],
+            experts=self._experts(),
         )
+
+    def _experts(self) -> "ExpertConfig | None":
+        if not self.experts:
+            return None
+        from shardlab.experts.config import ExpertConfig
+
+        return ExpertConfig(count=self.experts, ffn=self.hidden, aux_loss=0.01)
 
     def demand_fit(self, world_size: int) -> None:
         """Refuse a run that cannot be cut as asked, in the order in which one would mend it.
@@ -82,7 +98,7 @@ class Settings:
         Raises:
             ValueError: says what does not divide, and what would.
         """
-        for name in ("tp", "pp", "dp", "batch", "steps", "every", "pieces"):
+        for name in ("tp", "pp", "dp", "ep", "batch", "steps", "every", "pieces"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; choose 1 or more")
         if (ranks := self.tp * self.pp * self.dp) != world_size:
@@ -93,6 +109,8 @@ class Settings:
             )
         if self.fsdp:
             self._demand_fsdp()
+        if self.experts or self.ep > 1:
+            self._demand_experts()
         sequence = self.sequence if self.sequence_parallel else None
         check_tensor(self.tp, hidden=self.hidden, heads=self.heads, sequence=sequence)
         check_pipeline(self.pp, layers=self.layers)
@@ -103,6 +121,23 @@ class Settings:
                 f"{self.pieces} micro-batches do not divide the {share} sequences of a data rank "
                 f"(batch {self.batch}, data {self.dp}); choose --microbatches or --batch to fit"
             )
+
+    def _demand_experts(self) -> None:
+        """Refuse experts that these ranks can't share."""
+        if not self.experts or self.fsdp:
+            raise ValueError(
+                f"--experts {self.experts} with --ep {self.ep}: give --experts 2 or more, and "
+                "leave --fsdp, which would cut each rank's experts with those of others"
+            )
+        if self.tp > 1 and not self.sequence_parallel:
+            raise ValueError(
+                f"--experts with --tp {self.tp} goes with --sequence-parallel: without it every "
+                "tensor rank routes the same words, and an expert sees them again"
+            )
+        from shardlab.experts.config import check_experts
+
+        check_experts(self.model.experts, self.ep, 1, self.hidden)
+        check_divides("expert", self.ep, self.tp * self.dp, "tensor and data ranks")
 
     def _demand_fsdp(self) -> None:
         """Refuse what FSDP can't be combined with here."""
@@ -120,6 +155,8 @@ class Settings:
 
 HELP = {
     "tp": "ranks on the tensor axis", "pp": "pipeline stages", "dp": "data-parallel replicas",
+    "experts": "in place of each feed-forward pair, two for each word; 0 for none",
+    "ep": "ranks that the experts are dealt out to, of the tensor and data ranks",
     "fsdp": "cut the model's state over the data ranks (FSDP), instead of a copy on each",
     "order": "which axis runs fastest, and which slowest", "schedule": "of the pipeline",
     "microbatches": "pieces of a data rank's share; one a stage, unless given",

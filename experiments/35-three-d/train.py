@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 try:
     import torch
@@ -50,12 +51,16 @@ class Trainer:
         """Make the groups and the model; every rank calls this."""
         self.settings = settings
         self.world = world
-        axes = ("tensor", "data", "pipeline", "embedding", "tensor-pipeline")
+        axes = ["tensor", "data", "pipeline", "embedding", "tensor-pipeline"]
+        if settings.experts:
+            axes += ["expert_data", "expert_tensor-expert", "expert_tensor-expert-pipeline"]
         self.grid = grid = Grid(
             world=world,
             tensor=settings.tp,
             pipeline=settings.pp,
             data=settings.dp,
+            expert=settings.ep,
+            expert_tensor=1 if settings.experts else None,
             order=ORDERS[settings.order],
             links=dict.fromkeys(axes, settings.link),
         )
@@ -67,6 +72,7 @@ class Trainer:
             stage=grid.pipeline.rank,
             stages=grid.pipeline.size,
             device=world.device,
+            experts=self.expert_axes(),
         )
         if settings.fused:
             from shardlab.layers.matmul import fuse
@@ -77,6 +83,14 @@ class Trainer:
         self.schedule = by_name(settings.schedule, settings.pp, settings.pieces)
         self.grammar = Grammar(settings.vocabulary, seed=settings.seed)
         self.first_step = 0
+
+    def expert_axes(self) -> Any:
+        """Return the axes that experts work on, where there are any."""
+        if not self.settings.experts:
+            return None
+        from shardlab.experts.layer import ExpertAxes
+
+        return ExpertAxes.of(self.grid)
 
     def replicated(self) -> tuple[nn.Module, Callable[[], object]]:
         """Return the stage, held whole by every data rank, and what completes its gradients."""

@@ -30,7 +30,6 @@ CONFIG = GPTConfig(
     dtype=torch.float64,
 )  # fmt: skip
 PLAIN = ExpertConfig(count=4, top_k=2, ffn=8)
-ALL_TO_ALL, ALL_GATHER = PLAIN, replace(PLAIN, dispatch="all-gather")
 
 
 class Case(NamedTuple):
@@ -147,7 +146,6 @@ GRIDS = {
         Case(2, 1, 2, 2),
         Case(1, 1, 2, 2),
         Case(1, 1, 4, 1, 2, "tokens"),
-        Case(2, 1, 1, 1, 2, "sum"),
         Case(2, 2, 2, 1, 4),
         Case(2, 1, 2, 1, 2, "tokens"),
     ],
@@ -161,9 +159,46 @@ def test_experts_train_on_every_grid_as_in_one_process(
     pool: Any, reference: Any, ranks: int, dispatch: str
 ) -> None:
     for case in GRIDS[ranks]:
-        if case.reduction == "sum":
-            continue
         experts = replace(PLAIN, dispatch=dispatch)
-        right = reference(PLAIN, 1)
-        for worst in pool(ranks).run(errors, case, experts, right):
+        for worst in pool(ranks).run(errors, case, experts, reference(PLAIN, 1)):
+            assert max(worst.values()) <= 1e-12, (case, worst)
+
+
+# What a loss is counted over, and the grids on which that is the same as in one process.
+BY_PIECE = {  # a micro-batch of a data rank
+    "losses": replace(PLAIN, aux_loss=0.3, sequence_aux_loss=0.2, z_loss=0.1),
+    "sigmoid": replace(PLAIN, scores="sigmoid", aux_loss=0.3, sequence_aux_loss=0.2),
+    "bias and shared": replace(PLAIN, scores="sigmoid", bias_rate=0.05, shared=16),
+    "gated": replace(PLAIN, shared=16, shared_gate=True, groups=2, top_groups=1, scaling=2.0),
+}
+BY_RANK = {  # what one rank sees of it
+    "capacity": replace(PLAIN, capacity=0.5),
+    "padded": replace(PLAIN, capacity=0.5, drop="position", pad=True),
+    "sinkhorn": replace(PLAIN, sinkhorn=True),
+}
+ON = [
+    *((case, kind) for kind in BY_PIECE for case in (Case(2, 1, 2, 1, 2), Case(1, 2, 2, 1, 2))),
+    *((Case(2, 1, 4, 1, 2, "tokens"), kind) for kind in ("losses", "bias and shared")),
+    *((case, kind) for kind in BY_RANK for case in (Case(1, 1, 4, 1, 1), Case(1, 1, 2, 1, 2))),
+]
+
+
+@pytest.mark.parametrize("kind", [*BY_PIECE, *BY_RANK])
+def test_what_steers_a_router_weighs_the_same_on_every_grid(
+    pool: Any, reference: Any, kind: str
+) -> None:
+    experts = (BY_PIECE | BY_RANK)[kind]
+    for case in (case for case, its in ON if its == kind):
+        parts = case.microbatches * (4 // case.tensor // case.pipeline)  # on four ranks
+        for worst in pool(4).run(errors, case, experts, reference(experts, parts)):
+            assert max(worst.values()) <= 1e-12, (case, worst)
+
+
+def test_a_loss_over_the_whole_batch_weighs_the_same_however_many_ranks_share_it(
+    pool: Any, reference: Any
+) -> None:
+    # megatron-core 0.16.1 adds up the ranks' parts, and then divides by the data ranks once more.
+    experts = replace(PLAIN, global_aux_loss=0.5)
+    for case in (Case(1, 1, 4, 1), Case(2, 1, 2, 1), Case(1, 2, 2, 1)):
+        for worst in pool(4).run(errors, case, experts, reference(experts, 1)):
             assert max(worst.values()) <= 1e-12, (case, worst)

@@ -15,9 +15,10 @@ import pytest
 from costlab.contestants import megatron_experts as moe
 from shardlab.comm import World
 from shardlab.experts.config import ExpertConfig
+from shardlab.proofs.ledger import Ledger
 from tests.shardlab.difference import demand_alike, difference, differences
 from tests.shardlab.experts import moe_twins as twins
-from tests.shardlab.experts.moe_twins import Case, E, F
+from tests.shardlab.experts.moe_twins import B, Case, E, F
 from tests.shardlab.its_device import its_device
 
 PLAIN = ExpertConfig(count=E, top_k=2, ffn=F)
@@ -135,7 +136,7 @@ def trained_by_megatron(world: World, layout: tuple[int, int, int]) -> tuple[flo
 
 
 @pytest.mark.parametrize("layout", RIGHT)
-def test_megatron_finishes_experts_gradients_rightly_on_six_layouts(
+def test_megatron_finishes_experts_gradients_rightly_on_four_layouts(
     pool: Any, layout: tuple[int, int, int]
 ) -> None:
     for theirs, ours in pool(2).run(trained_by_megatron, layout):
@@ -153,3 +154,37 @@ def test_megatron_averages_an_expert_over_dense_data_ranks_where_the_expert_axis
     found = pool(2).run(trained_by_megatron, layout)
     assert all(ours <= 1e-14 for _, ours in found)
     assert min(theirs for theirs, _ in found) > 0.1, MENDED
+
+
+# ------------------------------------------------------------------ what is sent
+
+
+def sent(world: World, case: Case) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """(operation, bytes) of a forward and backward, Megatron's and ours."""
+    seen = []
+    with its_device(world):
+        grid = twins.grid_of(world, case)
+        layer, _ = twins.ours(case, grid)
+        with moe.megatron(tensor=case.tensor, expert_model_parallel_size=case.expert):
+            twin = moe.layer(moe.config(hidden=twins.H, **case.megatron()))
+            moe.copy(dict(layer.named_parameters()), twin, grid.expert.rank * (E // case.expert))
+            for each in (twin, layer):
+                with Ledger() as ledger:
+                    twins.backward(each, grid)
+                seen.append([(entry.op, entry.payload) for entry in ledger.entries])
+    return seen[0], seen[1]
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "theirs", "ours"), [("all-to-all", 7, 5), ("all-gather", 7, 4)]
+)
+def test_a_probability_in_its_row_saves_collectives_and_no_byte_is_lost(
+    pool: Any, dispatch: str, theirs: int, ours: int
+) -> None:
+    case = Case(expert=2, experts=replace(PLAIN, dispatch=dispatch))
+    for their, our in pool(2).run(sent, case):
+        assert (len(their), len(our)) == (theirs, ours)
+        # What is left of Megatron's bytes: numbers of rows gathered where ours cross all-to-all,
+        # or a map of who is chosen, a byte each, which a probability of −1 says as well.
+        small = 2 * E * 8 - E * 8 if dispatch == "all-to-all" else 2 * twins.S * B * E
+        assert sum(n for _, n in their) - sum(n for _, n in our) == small

@@ -172,7 +172,8 @@ def pack(x_NH: Tensor, probs_NK: Tensor) -> Tensor:
 
     Contiguous: gloo's all-to-all writes wrong data into a tensor that isn't.
     """
-    return torch.cat([x_NH, probs_NK.contiguous().view(x_NH.dtype)], 1)
+    columns = probs_NK.shape[1] * probs_NK.itemsize // x_NH.itemsize
+    return torch.cat([x_NH, probs_NK.reshape(-1).view(x_NH.dtype).view(-1, columns)], 1)
 
 
 def unpack(packed: Tensor, hidden: int, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -70,9 +70,9 @@ class Router(CopyableModule):
         wide = torch.promote_types(x_sBH.dtype, torch.float32)
         bias = None if self.bias is None else self.bias.to(wide)
         logits_sBE = linear(x_sBH.to(wide), self.weight.to(wide), bias)
-        logits_TE, config, trains = logits_sBE.flatten(0, 1), self.config, self._trains
+        logits_TE, config = logits_sBE.flatten(0, 1), self.config
         self.auxiliary = None
-        if config.z_loss and trains:
+        if config.z_loss and self.training:
             z = balance.z_loss(logits_TE) * (config.z_loss / self.tensor.size)
             logits_TE = self._attached(logits_TE, z)
         if config.sinkhorn:
@@ -83,16 +83,12 @@ class Router(CopyableModule):
             probs_TE, chosen_TE = routing.choose(logits_TE, config, self.expert_bias)
         if config.capacity is not None:
             probs_TE, chosen_TE = routing.drop(probs_TE, chosen_TE, config)
-        if config.balanced and trains:
+        if config.balanced and self.training:
             probs_TE = self._balanced(probs_TE, logits_TE, sequences=x_sBH.shape[1])
-        if self.expert_bias is not None and trains and not inside_backward():
+        if self.expert_bias is not None and self.training and not inside_backward():
             load_E = chosen_TE.sum(0)
             self._load_E = load_E if self._load_E is None else self._load_E + load_E
         return probs_TE, chosen_TE
-
-    @property
-    def _trains(self) -> bool:
-        return self.training and torch.is_grad_enabled()
 
     def _balanced(self, probs_TE: Tensor, logits_TE: Tensor, *, sequences: int) -> Tensor:
         """Attach the losses that pay for an uneven load."""

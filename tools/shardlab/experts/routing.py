@@ -53,7 +53,7 @@ def top(scores_TE: Tensor, config: ExpertConfig) -> Tensor:
     A group is as good as its best K / top_groups experts together.
     """
     if config.groups is not None and config.top_groups is not None:
-        scores_TGe = scores_TE.view(len(scores_TE), config.groups, -1)
+        scores_TGe = scores_TE.view(-1, config.groups, config.count // config.groups)
         best_TG = scores_TGe.topk(config.top_k // config.top_groups, dim=-1).values.sum(-1)
         kept_TG = marked(best_TG, best_TG.topk(config.top_groups, dim=-1, sorted=False).indices)
         scores_TE = scores_TGe.masked_fill(~kept_TG.unsqueeze(-1), -math.inf).flatten(1)

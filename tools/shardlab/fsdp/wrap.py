@@ -21,6 +21,7 @@ from shardlab.fsdp.flat.gradient import FlatGradient
 from shardlab.fsdp.flat.parameter import FlatParameter
 from shardlab.fsdp.mixed_precision import MixedPrecision
 from shardlab.fsdp.unit import Place, Unit
+from shardlab.layers.sharding import copies_of
 
 Group = Callable[[str, nn.Parameter], Hashable]
 Assigned = dict[str, tuple[nn.Module, list[Place]]]
@@ -70,11 +71,15 @@ def build(
     """Cut the parameters in `slots` along the first of `axes`; return the unit they make.
 
     The shards are registered on `module` as `flat_shard`, `flat_shard_1` … instead.
+
+    Raises:
+        ValueError: an expert has its copies on other ranks than `axes`.
     """
     shard_axis, replicate = axes
     kinds: dict[Hashable, dict[int, tuple[str, nn.Parameter]]] = {}
     for slot in slots:
         p = slot.parameter
+        _refuse_others(slot.name, p, axes)
         kind = (p.dtype, p.requires_grad, group(slot.name, p) if group else None)
         kinds.setdefault(kind, {}).setdefault(id(p), (slot.name, p))
     flats, gradients = [], []
@@ -94,6 +99,17 @@ def build(
     for flat in flats:
         module.register_parameter(flat.name.rpartition(".")[2], flat.shard_f)
     return unit
+
+
+def _refuse_others(name: str, parameter: nn.Parameter, axes: tuple[Axis, Axis]) -> None:
+    """Refuse an expert that isn't the same on all ranks: its pieces would be other experts'."""
+    copies, ranks = copies_of(parameter), max(axes, key=lambda axis: axis.size).ranks
+    if copies is None or copies.ranks == ranks or copies.size == len(ranks) == 1:
+        return
+    raise ValueError(
+        f"{name} has copies on ranks {list(copies.ranks)}, and FSDP would cut it over ranks "
+        f"{list(ranks)}: choose Grid(expert=1) with one tensor rank, or StepGradients instead"
+    )
 
 
 def _two_owners(first: tuple[str, str], second: tuple[str, str]) -> str:

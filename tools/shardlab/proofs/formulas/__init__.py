@@ -5,6 +5,7 @@ many ranks. Over one rank nothing is sent.
 """
 
 from shardlab.proofs.formulas.data_parallel import bucket_sizes, data_parallel
+from shardlab.proofs.formulas.experts import all_gather_experts, all_to_all_experts
 from shardlab.proofs.formulas.fully_sharded import (
     flat_elements,
     fully_sharded,
@@ -24,6 +25,8 @@ from shardlab.proofs.formulas.tensor_parallel import (
 
 __all__ = [
     "Sizes",
+    "all_gather_experts",
+    "all_to_all_experts",
     "block",
     "bucket_sizes",
     "column_parallel",

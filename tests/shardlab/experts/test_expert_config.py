@@ -1,0 +1,84 @@
+"""What experts are refused, and with what words: no process needed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from shardlab.comm import Axis, World
+from shardlab.experts.config import ExpertConfig, check_experts
+from shardlab.experts.layer import ExpertAxes, ExpertLayer
+from shardlab.gpt.model import GPT, GPTConfig
+from shardlab.grid.grid import Grid
+from shardlab.training.step import StepGradients
+from tests.shardlab.fake_world import alone
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"count": 0}, "top_k = 2 of 0 experts: choose at least one expert"),
+    ({"top_k": 5}, "top_k = 5 of 4 experts: choose at least one expert, and top_k from 1 to 4"),
+    ({"top_k": 0}, "top_k from 1 to 4"),
+    ({"scores": "relu"}, "scores = 'relu': choose 'softmax' or 'sigmoid'"),
+    ({"dispatch": "carrier pigeon"}, "choose 'all-to-all' or 'all-gather'"),
+    ({"drop": "all"}, "choose 'probs' or 'position'"),
+    ({"capacity": 0}, "every token would be dropped; choose a factor above 0"),
+    ({"capacity": float("nan")}, "every token would be dropped"),
+    ({"pad": True}, "pad = True fills up to a capacity: give one"),
+    ({"bias_rate": 0.1}, "bias_rate goes with scores = 'sigmoid'"),
+    ({"sinkhorn": True, "aux_loss": 0.1}, "leave auxiliary losses and capacity out"),
+    ({"sinkhorn": True, "capacity": 1.0}, "leave auxiliary losses and capacity out"),
+    ({"shared_gate": True}, "shared_gate = True has nothing to scale"),
+    ({"groups": 2}, "groups and top_groups go together"),
+    ({"groups": 3, "top_groups": 1}, "groups axis of size 3 does not divide 4 experts"),
+    ({"groups": 4, "top_groups": 1}, "top_groups = 1 of 4 groups of 1 experts can't give 2"),
+    ({"groups": 2, "top_groups": 3}, "choose at most 2 groups that hold at least 2 together"),
+]
+
+
+@pytest.mark.parametrize(("settings", "words"), REFUSED)
+def test_settings_without_a_meaning_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        ExpertConfig(**({"count": 4} | settings))
+
+
+def test_experts_that_the_ranks_cannot_share_are_refused() -> None:
+    six = ExpertConfig(count=6)
+    with pytest.raises(ValueError, match="size 4 does not divide 6 experts; choose 1, 2, 3 or 6"):
+        check_experts(six, 4, 1, 8)
+    with pytest.raises(ValueError, match="for 6 experts leaves ranks without any; choose 1, 2, 3"):
+        check_experts(six, 12, 1, 8)
+    with pytest.raises(ValueError, match="expert_tensor axis of size 3 does not divide 8 columns"):
+        check_experts(six, 1, 3, 8)
+    check_experts(six, 3, 2, 8)
+
+
+CONFIG = GPTConfig(
+    layers=1, hidden=8, heads=2, ffn=8, vocab=8, sequence=4, experts=ExpertConfig(count=4)
+)
+
+
+def test_a_layout_that_would_count_tokens_or_biases_twice_is_refused() -> None:
+    with alone(0, 4) as world:
+        grid = Grid(world=world, tensor=2, expert=2, expert_tensor=1)
+        axes = ExpertAxes.of(grid)
+        with pytest.raises(ValueError, match="every expert see them again"):
+            ExpertLayer(CONFIG, "x", axis=grid.tensor, axes=axes)
+        shared = ExpertAxes.of(Grid(world=world, expert=2, expert_tensor=2))
+        with pytest.raises(ValueError, match=re.escape("choose GPTConfig(bias=False), or")):
+            ExpertLayer(CONFIG, "x", axis=Axis.alone(), axes=shared)
+        with pytest.raises(ValueError, match="of different grids"):
+            ExpertLayer(CONFIG, "x", axis=grid.tensor, sequence_parallel=True)
+        turned = Grid(world=world, expert=2, expert_tensor=2, order="ep-tp-dp-pp-cp")
+        with pytest.raises(ValueError, match="put 'tp' before 'ep'"):
+            ExpertAxes.of(turned)
+
+
+def of_another_grid(world: World) -> None:
+    model = GPT(CONFIG, tensor=Axis.alone(), experts=ExpertAxes.of(Grid(world=world, expert=2)))
+    with pytest.raises(ValueError, match="build the model with experts=ExpertAxes"):
+        StepGradients(model, Grid(world=world))
+
+
+def test_a_model_whose_experts_lie_on_another_grid_is_not_trained(pool: Any) -> None:
+    pool(2).run(of_another_grid)

@@ -1,0 +1,180 @@
+"""The choice of experts as arithmetic, without a process: ties, groups, capacity, balance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from shardlab.comm import Axis
+from shardlab.experts import balance, routing
+from shardlab.experts.config import ExpertConfig
+from shardlab.experts.router import Router
+from shardlab.layers.init import Init
+from tests.shardlab.difference import random_like
+from tests.shardlab.properties import steady
+
+EIGHT = ExpertConfig(count=8, top_k=3)
+
+
+def logits(tokens: int = 16, seed: int = 0) -> Tensor:
+    return random_like(tokens, 8, seed=seed)
+
+
+configs = st.sampled_from(
+    [
+        EIGHT,
+        replace(EIGHT, pre_softmax=True),
+        replace(EIGHT, scores="sigmoid"),
+        replace(EIGHT, top_k=1),
+        replace(EIGHT, groups=4, top_groups=2, top_k=4),
+        replace(EIGHT, groups=2, top_groups=1, scaling=2.0),
+    ]
+)
+
+
+@steady
+@given(config=configs, tokens=st.integers(0, 9), tied=st.booleans(), seed=st.integers(0, 99))
+def test_each_token_has_its_k_experts_and_no_weight_elsewhere(
+    config: ExpertConfig, tokens: int, tied: bool, seed: int
+) -> None:
+    x_TE = logits(tokens, seed).round(decimals=0 if tied else 9)  # rounded: many ties
+    probs_TE, chosen_TE = routing.choose(x_TE, config)
+    assert (chosen_TE.sum(1) == config.top_k).all()
+    assert (probs_TE[~chosen_TE] == 0).all()
+    assert (probs_TE[chosen_TE] > 0).all()
+    if not config.pre_softmax and config.top_k > 1:
+        whole = torch.full((tokens,), config.scaling or 1.0, dtype=torch.float64)
+        torch.testing.assert_close(probs_TE.sum(1), whole, rtol=1e-6, atol=0)
+
+
+def test_experts_that_tie_are_chosen_alike_by_all_who_ask() -> None:
+    x_TE = torch.zeros(5, 8, dtype=torch.float64)
+    first = routing.choose(x_TE, EIGHT)
+    for rows in (slice(0, 2), slice(3, 5)):  # as another rank would, that has fewer tokens
+        part = routing.choose(x_TE[rows], EIGHT)
+        assert torch.equal(part[0], first[0][rows])
+        assert torch.equal(part[1], first[1][rows])
+    assert first[0][first[1]].unique().tolist() == [pytest.approx(1 / 3, rel=1e-7)]
+
+
+def test_a_bias_moves_the_choice_and_not_the_weights() -> None:
+    config = replace(EIGHT, scores="sigmoid", top_k=2)
+    bias_E = torch.zeros(8)
+    bias_E[5] = 10.0
+    probs_TE, chosen_TE = routing.choose(logits(), config, bias_E)
+    assert chosen_TE[:, 5].all()
+    scores_TE = torch.sigmoid(logits().float()).double() * chosen_TE
+    torch.testing.assert_close(probs_TE, scores_TE / scores_TE.sum(1, keepdim=True))
+
+
+def test_of_groups_the_best_give_all_experts() -> None:
+    config = replace(EIGHT, groups=4, top_groups=1, top_k=2)
+    x_TE = torch.full((1, 8), -5.0, dtype=torch.float64)
+    x_TE[0, 0], x_TE[0, 6], x_TE[0, 7] = 2.0, 1.5, 1.4  # the best expert is not in the best group
+    assert routing.choose(x_TE, config)[1].nonzero()[:, 1].tolist() == [6, 7]
+
+
+@pytest.mark.parametrize("drop", ["probs", "position"])
+@pytest.mark.parametrize("capacity", [0.01, 0.5, 1.0, 100.0])
+def test_an_expert_takes_no_more_than_its_capacity(drop: str, capacity: float) -> None:
+    config = replace(EIGHT, capacity=capacity, drop=drop)
+    probs_TE, chosen_TE = routing.choose(logits(), EIGHT)
+    kept_probs, kept_TE = routing.drop(probs_TE, chosen_TE, config)
+    most = routing.capacity_of(config, 16)
+    assert 1 <= most <= 16
+    assert (kept_TE.sum(0) == chosen_TE.sum(0).clamp(max=most)).all()
+    assert not (kept_TE & ~chosen_TE).any()
+    assert torch.equal(kept_probs, probs_TE * kept_TE)
+    if drop == "probs":  # what was kept is worth no less than what was dropped
+        dropped = chosen_TE & ~kept_TE
+        for e in range(8):
+            if dropped[:, e].any():
+                assert probs_TE[kept_TE[:, e], e].min() >= probs_TE[dropped[:, e], e].max()
+    _, padded_TE = routing.drop(probs_TE, chosen_TE, replace(config, pad=True))
+    assert (padded_TE.sum(0) == most).all()
+
+
+def test_nothing_is_dropped_of_no_tokens() -> None:
+    none = torch.zeros(0, 8, dtype=torch.float64)
+    kept = routing.drop(none, none.bool(), replace(EIGHT, capacity=1.0))
+    assert [tuple(x.shape) for x in kept] == [(0, 8), (0, 8)]
+
+
+def test_sinkhorn_gives_every_token_and_every_expert_the_same_in_all() -> None:
+    plan_TE = routing.sinkhorn(logits(64) * 3, tolerance=1e-7)
+    torch.testing.assert_close(plan_TE.sum(0), torch.full((8,), 1 / 8).double(), rtol=1e-4, atol=0)
+    torch.testing.assert_close(
+        plan_TE.sum(1), torch.full((64,), 1 / 64).double(), rtol=1e-2, atol=0
+    )
+    assert torch.isfinite(routing.sinkhorn(logits(0))).all()
+
+
+# ------------------------------------------------------------------ balance
+
+
+def test_an_even_load_costs_one_and_one_expert_for_all_e_over_k() -> None:
+    even = torch.full((8, 8), 1 / 8)
+    assert balance.load_loss(even, torch.full((8,), 3), experts=8, top_k=3) == pytest.approx(1)
+    one = torch.zeros(8, 8)
+    one[:, 0] = 1
+    load = torch.tensor([8, 0, 0, 0, 0, 0, 0, 0])
+    assert balance.load_loss(one, load, experts=8, top_k=1) == pytest.approx(8)
+
+
+def test_an_attached_loss_sends_its_gradient_and_changes_nothing_else() -> None:
+    x, weight = (random_like(3, seed=seed).requires_grad_() for seed in (0, 1))
+    y = balance.attach(x, weight.square().sum() * 0.5)
+    assert torch.equal(y, x)
+    y.backward(torch.full((3,), 7.0, dtype=torch.float64))
+    assert x.grad is not None and x.grad.tolist() == [7, 7, 7]
+    assert torch.equal(weight.grad, weight.detach())  # type: ignore[arg-type]
+
+
+def router(config: ExpertConfig) -> Router:
+    here = {"tensor": Axis.alone(), "tokens": Axis.alone()}
+    return Router(config, 8, **here, bias=False, name="r", init=Init(std=1.0, dtype=torch.float64))
+
+
+def test_the_bias_rises_where_few_tokens_go_and_only_once_a_step() -> None:
+    made = router(replace(EIGHT, scores="sigmoid", bias_rate=0.25))
+    x = random_like(16, 1, 8, seed=3)
+    load_E = made(x)[1].sum(0) + made(x)[1].sum(0)  # two micro-batches
+    made.eval()(x)  # an evaluation counts nothing
+    made.end_step()
+    assert made.expert_bias is not None
+    expected = 0.25 * (load_E.float().mean() - load_E).sign()
+    assert torch.equal(made.expert_bias, expected)
+    made.end_step()
+    assert torch.equal(made.expert_bias, expected)
+    assert not made.expert_bias.requires_grad
+
+
+def test_no_loss_is_attached_where_nothing_trains_and_none_is_nan_of_no_tokens() -> None:
+    made = router(
+        replace(EIGHT, aux_loss=1.0, sequence_aux_loss=1.0, global_aux_loss=1.0, z_loss=1)
+    )
+    made(random_like(4, 2, 8, seed=0))
+    assert made.auxiliary is not None and made.auxiliary > 3
+    made.eval()(random_like(4, 2, 8, seed=0))
+    assert made.auxiliary is None
+    probs_TE, _ = made.train()(random_like(0, 2, 8, seed=0))
+    probs_TE.sum().backward()
+    assert made.auxiliary == 0
+    assert made.weight.grad is not None and made.weight.grad.abs().sum() == 0
+
+
+def test_a_half_precision_model_is_routed_in_fp32() -> None:
+    made = Router(
+        EIGHT, 8, tensor=Axis.alone(), tokens=Axis.alone(), bias=False, name="r",
+        init=Init(std=1.0, dtype=torch.bfloat16),
+    )  # fmt: skip
+    x = random_like(64, 1, 8, seed=3).bfloat16()
+    probs_TE, chosen_TE = made(x)
+    assert probs_TE.dtype == torch.float32
+    exact_TE = torch.nn.functional.linear(x.float().flatten(0, 1), made.weight.float())
+    assert torch.equal(chosen_TE, routing.choose(exact_TE, EIGHT)[1])
