@@ -76,6 +76,8 @@ FILES = {
     ".gitignore": "What stays out of git.",
     "check.svg": "A finding, drawn for the README.",
     "reference.json": "The run that RESULTS and CLAIMS are made from.",
+    "seen.json": "What every room of the museum showed.",
+    "drawn.json": "What the compositions drawn against one process came to.",
 }
 # Many of a kind in one folder are counted, not listed.
 ALIKE = ("N*.md", "*.json", "*.png", "*.svg", "*.woff2")

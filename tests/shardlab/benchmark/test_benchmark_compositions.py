@@ -1,0 +1,48 @@
+"""Hundreds of compositions, each beside one process: `pytest -m benchmark -s` with this file.
+
+`--quick` draws a few and publishes nothing. What was seen goes to the museum's pages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.shardlab.compositions import pages
+from tests.shardlab.compositions.drawn import Composition, draw, on
+from tests.shardlab.compositions.step import alone, differences
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
+
+DRAWN = 500
+
+
+def test_five_hundred_compositions_take_the_step_of_one_process(pool: Any, quick: bool) -> None:
+    seeds = range(20 if quick else DRAWN)
+    drawn = {seed: draw(seed, on(seed)) for seed in seeds}
+    off = {seed: _worst(pool, case) for seed, case in drawn.items()}
+    wrong = {seed: off[seed] for seed, case in drawn.items() if not off[seed] <= case.tolerance}
+    exact = [off[seed] for seed, case in drawn.items() if case.tolerance < 1e-10]
+    seen = {
+        "drawn": len(drawn),
+        "different": len(set(drawn.values())),
+        "ranks": dict(sorted(Counter(case.ranks for case in drawn.values()).items())),
+        "exact": len(exact),
+        "worst": max(exact),
+        "worst in fp32": max(off.values()),
+        "wrong": len(wrong),
+    }
+    print(f"\n{json.dumps(seen)}")
+    if not quick:
+        pages.DRAWN.write_text(json.dumps(seen, indent=1) + "\n", "utf-8")
+        pages.main()
+    assert not wrong, "\n".join(f"{seed}: {drawn[seed]}" for seed in wrong)
+
+
+def _worst(pool: Any, case: Composition) -> float:
+    right = alone(case)
+    ranks = pool(case.ranks).run(differences, case, right)
+    return max(max(rank.values()) for rank in ranks)

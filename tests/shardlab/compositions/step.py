@@ -1,0 +1,220 @@
+"""One step of a composition on its ranks, and the same step in one process: what both leave.
+
+One process plays the data ranks in turn, each with its dropout seed and its micro-batches. Dropout
+draws a mask for each tensor rank's part; the one process puts those of all ranks side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from shardlab.comm import Axis, World
+from shardlab.experts.layer import ExpertAxes
+from shardlab.fsdp import FSDP, ShardingStrategy
+from shardlab.gpt.model import GPT
+from shardlab.grid.grid import Grid
+from shardlab.layers import partial_gradients
+from shardlab.layers.cross_entropy import IGNORED, cross_entropy
+from shardlab.layers.dropout import Dropout
+from shardlab.layers.matmul import fuse
+from shardlab.layers.sharding import Sharding, sharding_of
+from shardlab.pipeline.run import run
+from shardlab.training.step import StepGradients
+from tests.shardlab.compositions.drawn import BATCH, SCHEDULES, Composition
+
+HUGE = 1e9  # a limit to the norm that changes nothing
+NEARLY_ZERO = 1e-6  # of the model's largest entry: what has no gradient but rounding (key biases)
+
+
+@dataclass
+class Step:
+    """The losses' sum or mean, the gradients' norm, and the gradients by name: None if frozen."""
+
+    loss: float = 0.0
+    norm: float = 0.0
+    gradients: dict[str, Tensor | None] = field(default_factory=dict)
+
+
+def alone(case: Composition) -> Step:
+    """The step in one process."""
+    found, counted = Step(), int((case.batch()[1] != IGNORED).sum())
+    for rank in range(case.data):
+        model = case.prepared(GPT(case.config(), tensor=Axis.alone(), dropout_seed=rank))
+        _join_masks(model, case)
+        each = 1 / case.microbatches if case.reduction != "tokens" else 1.0
+        over = {"mean": case.data, "sum": 1, "tokens": counted}[case.reduction]
+        for router in model.routers:
+            router.scale = "tokens" if case.reduction == "tokens" else each
+        for tokens, targets in _microbatches(case, rank):
+            loss = _loss(case, model, Axis.alone())(model(tokens), targets) * each
+            loss.backward()
+            found.loss += loss.item() / over
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                before = found.gradients.get(name)
+                mine = parameter.grad / over
+                found.gradients[name] = mine if before is None else before + mine
+            else:
+                found.gradients.setdefault(name)
+    squares = [g.square().sum() for g in found.gradients.values() if g is not None]
+    found.norm = float(torch.stack(squares).sum().sqrt())
+    return found
+
+
+class Part(NamedTuple):
+    """What this rank holds: how each parameter is cut, and whether it sees the loss."""
+
+    shardings: dict[str, Sharding | None]
+    last: bool
+
+
+def together(world: World, case: Composition) -> tuple[Part, Step]:
+    """The step on the ranks: this rank's part of it."""
+    grid = Grid(
+        world=world, tensor=case.tensor, pipeline=case.pipeline, data=case.data,
+        expert=case.expert, expert_tensor=case.expert_tensor,
+    )  # fmt: skip
+    chunks = [
+        case.prepared(
+            GPT(
+                case.config(), tensor=grid.tensor, sequence_parallel=case.sequence_parallel,
+                stage=piece, stages=case.pieces, dropout_seed=grid.data.rank,
+                experts=ExpertAxes.of(grid) if case.experts else None,
+            )
+        )
+        for piece in range(grid.pipeline.rank, case.pieces, case.pipeline)
+    ]  # fmt: skip
+    if case.fused:
+        for chunk in chunks:
+            fuse(chunk)
+    named = [named for chunk in chunks for named in chunk.named_parameters()]
+    part = Part({name: sharding_of(parameter) for name, parameter in named}, chunks[-1].last)
+    return part, (_sharded if case.sharded else _replicated)(case, grid, chunks)
+
+
+def _replicated(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
+    gradients = StepGradients(
+        chunks, grid, microbatches=case.microbatches, start="verify", bucket_bytes=4000,
+        reduction=case.reduction, main_grads=torch.float64 if case.main_grads else None,
+    )  # fmt: skip
+    gradients.replicas.zero_grad()
+    if case.experts:
+        gradients.expert_replicas.zero_grad()
+    found, mine = Step(), _microbatches(case, grid.data.rank)
+    losses = _run(case, grid, chunks, chunks)
+    counted = sum(int((targets != IGNORED).sum()) for _, targets in mine)
+    tokens = counted if case.reduction == "tokens" else None
+    found.norm = float(gradients.finish(tokens=tokens))
+    attribute = gradients.replicas.attribute
+    for chunk in chunks:
+        for name, parameter in chunk.named_parameters():
+            found.gradients[name] = getattr(parameter, attribute, None)
+    if losses:
+        total = torch.stack(losses).sum()
+        if case.reduction == "tokens":
+            every = grid.data.all_reduce(torch.tensor([float(counted)], dtype=torch.float64))
+            found.loss = float(grid.data.all_reduce(total[None])[0] / every[0])
+        else:
+            mean = total[None] / case.microbatches
+            found.loss = float(grid.data.all_reduce(mean, op=case.reduction)[0])
+    return found
+
+
+def _sharded(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
+    strategy, found = ShardingStrategy[str(case.sharded)], Step()
+    wrapped = [
+        FSDP(chunk, grid.data, units=chunk.layers.values(), strategy=strategy) for chunk in chunks
+    ]
+    for router in (router for chunk in chunks for router in chunk.routers):
+        router.scale = 1 / case.microbatches
+    losses = _run(case, grid, chunks, wrapped)
+    pieces = [piece for one in wrapped for _, piece in one.local_parameters()]
+    partial_gradients.reduce(pieces, grid.tensor)
+    across = (
+        ("tensor", "pipeline") if case.sharded == "NO_SHARD" else ("tensor", "pipeline", "data")
+    )
+    squares = [
+        one.clip_grad_norm_(HUGE, axis=grid.axis(*across), tensor=grid.tensor).square()
+        for one in wrapped
+    ]
+    found.norm = float(torch.stack(squares).sum().sqrt())
+    for flat in (flat for one in wrapped for flat in one.flats):
+        if flat.shard_f.grad is not None:
+            found.gradients |= flat.gathered(flat.shard_f.grad)
+    if losses:
+        found.loss = float(grid.data.all_reduce(torch.stack(losses).mean()[None], op="mean")[0])
+    return found
+
+
+def _run(case: Composition, grid: Grid, chunks: list[GPT], run_by: Any) -> list[Tensor]:
+    rows = BATCH // case.data // case.microbatches
+    return run(
+        SCHEDULES[case.schedule](case.pipeline, case.microbatches),
+        run_by,
+        _microbatches(case, grid.data.rank),
+        _loss(case, chunks[-1], grid.tensor),
+        axis=grid.pipeline,
+        shape=chunks[0].hidden_shape(rows, 8),
+        scale=1.0 if case.reduction == "tokens" else None,
+    )
+
+
+def _microbatches(case: Composition, rank: int) -> list[Any]:
+    mine = [x.chunk(case.data)[rank].chunk(case.microbatches) for x in case.batch()]
+    return list(zip(*mine, strict=True))
+
+
+def _loss(case: Composition, model: GPT, tensor: Axis) -> Any:
+    if case.reduction != "tokens":
+        return model.loss
+    return lambda logits, targets: cross_entropy(logits, targets.t(), axis=tensor).sum()
+
+
+class _Joined(nn.Module):
+    """The masks of all tensor ranks, side by side."""
+
+    def __init__(self, one: Dropout, ranks: int, dim: int) -> None:
+        super().__init__()
+        self.p, self._dim = one.p, dim
+        seed, name, _ = one._key
+        axes = [cast(Axis, SimpleNamespace(rank=rank)) for rank in range(ranks)]
+        self._ranks = [Dropout(one.p, axis=a, sharded=True, name=name, seed=seed) for a in axes]
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = x.chunk(len(self._ranks), self._dim)
+        dropped = [drop(part) for drop, part in zip(self._ranks, parts, strict=True)]
+        return torch.cat(dropped, self._dim)
+
+
+def _join_masks(model: GPT, case: Composition) -> None:
+    if case.tensor == 1 or case.dropout == 0:
+        return
+    for name, one in list(model.named_modules()):
+        if isinstance(one, Dropout):
+            heads = name.endswith("attention.dropout")
+            if heads or case.sequence_parallel:
+                holder, _, last = name.rpartition(".")
+                joined = _Joined(one, case.tensor, 1 if heads else 0)
+                setattr(model.get_submodule(holder), last, joined)
+
+
+def differences(world: World, case: Composition, right: Step) -> dict[str, float]:
+    """How far this rank's part of the step is from that of one process, by name."""
+    part, found = together(world, case)
+    off = {"norm": abs(found.norm / right.norm - 1)}
+    if part.last:
+        off["loss"] = abs(found.loss / right.loss - 1)
+    largest = max(float(g.abs().max()) for g in right.gradients.values() if g is not None)
+    for name, cut in part.shardings.items():
+        mine, whole = found.gradients.get(name), right.gradients[name]
+        if mine is None or whole is None:
+            off[name] = 0.0 if mine is whole else float("inf")
+            continue
+        scale = max(float(whole.abs().max()), NEARLY_ZERO * largest)
+        off[name] = float((mine - (cut.local(whole) if cut else whole)).abs().max()) / scale
+    return off

@@ -1,0 +1,99 @@
+"""Data parallelism meets masked tokens; gloo meets strided tensors; a norm is averaged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from costlab.contestants.megatron import (
+    DistributedDataParallel,
+    DistributedDataParallelConfig,
+    config,
+    finalize_model_grads,
+    megatron,
+    schedules,
+)
+from shardlab.comm import World
+from tests.shardlab.compositions.room import room, shown
+from tests.shardlab.difference import difference, random_like
+
+HIDDEN, TOKENS = 4, 8
+
+
+@room("unequal-tokens", ranks=2)
+def unequal_tokens(world: World) -> dict[str, float]:
+    """A gradient's relative error where one rank's batch has 1 token that counts, the other's 7."""
+    batch, count = random_like(2, TOKENS, HIDDEN, seed=1), torch.tensor([1, 7])
+    mask, found = (torch.arange(TOKENS) < count[:, None]).double(), {}
+    weight = random_like(1, HIDDEN, seed=2)
+    whole = nn.Parameter(weight.clone())
+    ((batch @ whole.T)[..., 0].square() * mask).sum().div(mask.sum()).backward()
+    with megatron():
+        for per_token in (False, True):
+            layer = nn.Linear(HIDDEN, 1, bias=False, dtype=torch.float64)
+            layer.weight.data.copy_(weight)
+            settings = config(hidden=HIDDEN, calculate_per_token_loss=per_token)
+            replicas = DistributedDataParallel(settings, DistributedDataParallelConfig(), layer)
+
+            def loss(y: Tensor) -> tuple[Tensor, Tensor, dict[str, float]]:
+                mine = mask[world.rank]
+                return (y[..., 0].square() * mine).sum(), mine.sum().int(), {}
+
+            value, tokens = schedules.forward_step_calc_loss(
+                layer, replicas(batch[world.rank]), loss, settings, None, False, 1, []
+            )
+            value.backward()
+            finalize_model_grads([replicas], tokens if per_token else None)
+            name = "per token" if per_token else "by default"
+            found[name] = difference(layer.weight.main_grad, whole.grad)
+    return found
+
+
+def test_a_mean_of_means_weighs_a_lone_token_as_much_as_seven(pool: Any) -> None:
+    numbers = shown(pool, "unequal-tokens")
+    assert numbers["by default"] > 0.1
+    assert numbers["per token"] < 1e-12
+
+
+@room("strided-gloo", ranks=2)
+def strided_gloo(world: World) -> dict[str, float]:
+    """How many numbers are wrong in a tensor that isn't contiguous, after a collective into it."""
+    mine = torch.arange(4.0).view(2, 2) + 10 * world.rank
+    received = torch.zeros(2, 2).t()
+    dist.all_to_all_single(received, mine)
+    right = torch.tensor([[0.0, 1], [10, 11]]) + 2 * world.rank
+    wrong = {"all-to-all": received != right}
+    column = mine.clone()[:, 0]
+    dist.broadcast(column, src=0)
+    wrong["broadcast"] = column != torch.tensor([0.0, 2])
+    column = mine.clone()[:, 0]
+    dist.reduce(column, dst=0)
+    if world.rank == 0:
+        wrong["reduce"] = column != torch.tensor([10.0, 14])
+    column = mine.clone()[:, 0]
+    dist.all_reduce(column)
+    wrong["all-reduce"] = column != torch.tensor([10.0, 14])
+    return {name: float(where.sum()) for name, where in wrong.items()}
+
+
+def test_gloo_writes_into_a_strided_tensor_as_though_it_were_contiguous(pool: Any) -> None:
+    numbers = shown(pool, "strided-gloo")
+    assert all(wrong > 0 for wrong in numbers.values())
+
+
+@room("averaged-norm", ranks=2)
+def averaged_norm(world: World) -> dict[str, float]:
+    """A minimal model: each rank takes the norm of its own experts, and the norms are averaged."""
+    gradients = torch.tensor([[2.0, 4.0], [6.0, 8.0]], dtype=torch.float64)  # expert a rank
+    averaged = gradients[world.rank].norm() / world.size
+    dist.all_reduce(averaged)
+    right = float(gradients.norm())
+    return {"averaged": averaged.item(), "right": right, "ratio": averaged.item() / right}
+
+
+def test_an_average_of_norms_is_no_norm(pool: Any) -> None:
+    assert shown(pool, "averaged-norm")["ratio"] == pytest.approx(0.661, abs=1e-3)
