@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 # Of an all-to-all: how many rows go to each rank, and how many come from each; None: equally many.
-Rows = tuple[Sequence[int], Sequence[int]] | None
+Rows = tuple[list[int], list[int]] | None
 Explain = Callable[[str, RuntimeError], None]
 
 
