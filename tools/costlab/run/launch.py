@@ -22,6 +22,7 @@ import click
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.run.rank import Place, work
+from costlab.run.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -81,6 +82,7 @@ class _Launch:
         self._workers: list[Any] = []
         self._joined = 0
         self._last = ""  # progress line
+        self._held: list[Metric | str] = []  # read, and not yet taken by whoever iterates
         self._faults: dict[int, tuple[str, str]] = {}
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["torch", "torch.distributed", "shardlab.comm"])
@@ -127,7 +129,8 @@ class _Launch:
             raise LaunchError(self._silence())
 
     def come(self) -> Iterator[Metric]:
-        """Yield the metrics that lie in the pipes, unread; wait for none."""
+        """Yield the metrics that lie in the pipes, and one that was read last; wait for none."""
+        yield from (one for one in self._held if not isinstance(one, str))
         for pipe in list(self._pipes):
             while pipe in self._pipes and pipe.poll():
                 yield from (one for one in self._messages(pipe) if not isinstance(one, str))
@@ -135,12 +138,15 @@ class _Launch:
     def _messages(self, pipe: Any) -> Iterator[Metric | str]:
         """Read one message, or find that the rank is done or gone."""
         rank = self._pipes[pipe]
-        try:
-            kind, what = pipe.recv()
-        except (EOFError, OSError):
-            kind, what = "died", self._ending(rank)
+        with uninterrupted():  # a message that is read and not yet held would be lost
+            try:
+                kind, what = pipe.recv()
+            except (EOFError, OSError):
+                kind, what = "died", self._ending(rank)
+            self._held = [what] if kind == "item" else []
         if kind == "item":
             yield what
+            self._held = []
         elif kind == "joined":
             self._joined += 1
         else:
