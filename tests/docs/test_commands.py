@@ -18,6 +18,13 @@ PAGES = [
     ROOT / "docs/index.md",
     *sorted(page for page in ROOT.glob("docs/labs/*.md") if not page.name.endswith(".es.md")),
 ]
+# A laptop types what everybody types first, and the lab whose commands are the checker's.
+TYPED = (
+    "README.md",
+    "docs/index.md",
+    "docs/labs/00-ffn-by-hand.md",
+    "docs/labs/03-annotated-reading.md",
+)
 
 
 def typed(page: Path) -> list[str]:
@@ -37,7 +44,13 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name(page), marks=[pytest.mark.ci] * (name(page) not in TYPED))
+        for page in PAGES
+    ],
+)
 def test_the_commands_of_a_page_do_what_it_says(
     page: Path, shell: dict[str, str], tmp_path: Path
 ) -> None:

@@ -13,11 +13,17 @@ NOTE = "experiments/35-reading-notes/megatron-tp-layers/"
 SYNTHESIS = "experiments/35-reading-notes/synthesis/"
 
 
-@pytest.fixture
-def wide(browser: Any, served: str) -> Iterator[Reader]:
+@pytest.fixture(scope="module")
+def laptop(browser: Any, served: str) -> Iterator[Reader]:
     reader = Reader(browser, served, viewport={"width": 1440, "height": 900})
     yield reader
     reader.context.close()
+
+
+@pytest.fixture
+def wide(laptop: Reader) -> Iterator[Reader]:
+    yield laptop
+    laptop.forget()
 
 
 @pytest.fixture

@@ -146,6 +146,7 @@ def test_a_run_that_broke_off_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert (again.returncode, "counts: there already" in again.stderr) == (0, True)
 
 
+@pytest.mark.ci
 def test_a_run_that_breaks_off_again_keeps_what_the_first_one_left(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
     bench(tmp_path, "counts", FAULT="killed")
@@ -208,6 +209,7 @@ def torchrun(folder: Path, *words: str, **environment: str) -> subprocess.Comple
     )  # fmt: skip
 
 
+@pytest.mark.ci
 def test_under_torchrun_its_ranks_measure_and_rank_0_alone_speaks(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
     done = torchrun(tmp_path, "counts", "--out", str(out), FAULT="none")
@@ -218,6 +220,7 @@ def test_under_torchrun_its_ranks_measure_and_rank_0_alone_speaks(tmp_path: Path
     assert done.stdout.count("count.after") == 1
 
 
+@pytest.mark.ci
 def test_under_torchrun_a_killed_rank_leaves_what_was_measured(tmp_path: Path) -> None:
     out = tmp_path / "one.json"
     done = torchrun(tmp_path, "counts", "--timeout", "20", "--out", str(out), FAULT="killed")

@@ -61,6 +61,7 @@ def silent_step(world: World) -> tuple[float, int]:
     return loss, len(ledger.entries)
 
 
+@pytest.mark.ci
 def test_a_silent_step_runs_and_sends_nothing(pool: Any) -> None:
     for loss, sent in pool(2).run(silent_step):
         assert math.isfinite(loss)
@@ -75,6 +76,7 @@ def held(world: World) -> dict[str, footprint.Footprint]:
     }
 
 
+@pytest.mark.ci
 def test_what_is_held_is_what_the_arithmetic_says(pool: Any) -> None:
     model = fully_sharded._model(HIDDEN)
     for found in pool(2).run(held):

@@ -63,6 +63,7 @@ def beside(world: World) -> list[Metric]:
     return [metric for metric in found if isinstance(metric, Metric)]
 
 
+@pytest.mark.ci
 def test_torchs_and_megatrons_pipelines_run_the_same_step(pool: Any) -> None:
     found = {metric.id: metric for metric in pool(2).run(beside, timeout=120)[0]}
     assert {

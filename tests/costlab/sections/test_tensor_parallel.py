@@ -117,6 +117,7 @@ def test_every_size_has_its_steps_ratios_and_parts(pool: Any) -> None:
     assert all(metric.value > 0 for metric in found if ".step." in metric.id)
 
 
+@pytest.mark.ci
 def test_a_later_launch_measures_the_short_steps_alone(pool: Any) -> None:
     settings = Settings(hidden=(8, HIDDEN))
     assert tensor_parallel.launches(settings) == 3

@@ -28,6 +28,7 @@ print(*sorted(name.strip() for name in tasks if "gloo" in name))
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's /proc")
+@pytest.mark.ci
 @pytest.mark.parametrize("link", ["torch", "fast-gloo"])
 def test_who_left_has_no_thread_that_could_outlive_the_interpreter(
     tmp_path: Path, link: str

@@ -58,6 +58,7 @@ def after_close(prefix: Path, module: str, reader: str) -> subprocess.CompletedP
     )  # fmt: skip
 
 
+@pytest.mark.ci
 def test_tokens_outlive_their_corpus(tmp_path: Path) -> None:
     prefix = written(tmp_path / "a", [5000, 9])
     theirs = after_close(prefix, "megatron.core.datasets.indexed_dataset", "IndexedDataset")

@@ -110,7 +110,7 @@ def test_training_equals_the_unsharded_models_under_every_policy(
         assert [(p, e) for p, e in rank if e > TOLERANCE] == []
 
 
-@pytest.mark.parametrize("no_sync", [True, False])
+@pytest.mark.parametrize("no_sync", [pytest.param(True, marks=pytest.mark.ci), False])
 def test_three_micro_batches_equal_one_batch_with_and_without_sync(
     pool: Callable[[int], Any], whole: Callable[[int, str, int], Whole], no_sync: bool
 ) -> None:
@@ -184,7 +184,15 @@ def against_torch(world: World, kind: str) -> dict[str, float]:
     return errors
 
 
-@pytest.mark.parametrize(("size", "kind"), [(1, "adamw"), (2, "sgd"), (4, "adamw"), (8, "sgd")])
+@pytest.mark.parametrize(
+    ("size", "kind"),
+    [
+        (1, "adamw"),
+        (2, "sgd"),
+        pytest.param(4, "adamw", marks=pytest.mark.ci),
+        pytest.param(8, "sgd", marks=pytest.mark.ci),
+    ],
+)
 def test_training_equals_fsdp1s_and_fsdp2s(
     pool: Callable[[int], Any], device: str, size: int, kind: str
 ) -> None:

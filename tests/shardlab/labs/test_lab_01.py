@@ -100,7 +100,7 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
     return cases
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+@pytest.mark.parametrize("ranks", [1, 2, 4, pytest.param(8, marks=pytest.mark.ci)])
 def test_the_losses_of_any_grid_are_those_of_plain_torch_on_one_device(
     pool: Pools, ranks: int
 ) -> None:
@@ -123,7 +123,7 @@ def corpus(tmp_path: Path) -> str:
     return str(tmp_path / "corpus")
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.ci)])
 def test_a_corpus_trains_alike_on_any_grid(pool: Pools, corpus: str, ranks: int) -> None:
     cases = [
         case | {"data": corpus, "layers": 2, "steps": 4}

@@ -195,8 +195,8 @@ def config(tied: bool, groups: int, vocab: int = VOCAB) -> GPTConfig:
     ("size", "cases"),
     [
         (2, [config(tied=False, groups=8), config(tied=True, groups=2)]),
-        (4, [config(tied=True, groups=4)]),
-        (8, [config(tied=True, groups=8)]),
+        pytest.param(4, [config(tied=True, groups=4)], marks=pytest.mark.ci),
+        pytest.param(8, [config(tied=True, groups=8)], marks=pytest.mark.ci),
     ],
 )
 def test_the_gpt_equals_dtensors(pool: Any, size: int, cases: list[GPTConfig]) -> None:

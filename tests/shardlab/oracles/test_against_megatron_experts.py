@@ -78,7 +78,7 @@ def against_megatron(world: World, cases: list[Case]) -> dict[str, dict[str, flo
     return found
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.ci)])
 def test_experts_equal_megatrons_to_the_last_bit(pool: Any, ranks: int) -> None:
     cases = [case for case in cases_for(ranks) if theirs_works(case)]
     for some in (cases[i : i + 12] for i in range(0, len(cases), 12)):
@@ -97,7 +97,7 @@ def against_the_loop(world: World, cases: list[Case]) -> dict[str, dict[str, flo
     return found
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.ci)])
 def test_experts_equal_a_dense_loop_on_every_layout_also_where_megatrons_do_not(
     pool: Any, ranks: int
 ) -> None:

@@ -53,7 +53,12 @@ def variants(tensor: int, data: int) -> list[Case]:
     ]
 
 
-GRIDS = [(t, d) for t in (1, 2, 4, 8) for d in (1, 2, 4, 8) if t * d <= 8]
+GRIDS = [
+    pytest.param(t, d, marks=[pytest.mark.ci] * (t * d == 8))
+    for t in (1, 2, 4, 8)
+    for d in (1, 2, 4, 8)
+    if t * d <= 8
+]
 
 
 @pytest.mark.parametrize(("tensor", "data"), GRIDS)

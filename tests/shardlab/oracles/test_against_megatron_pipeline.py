@@ -16,7 +16,13 @@ from tests.shardlab.difference import demand_alike
 from tests.shardlab.gpt_twins import HEADS, Case, compared
 from tests.shardlab.layer_twins import steps_for
 
-GRIDS = [(t, p, d) for t in (1, 2, 4, 8) for p in (2, 4, 8) for d in (1, 2, 4, 8) if t * p * d <= 8]
+GRIDS = [
+    pytest.param(t, p, d, marks=[pytest.mark.ci] * (t * p * d == 8))
+    for t in (1, 2, 4, 8)
+    for p in (2, 4, 8)
+    for d in (1, 2, 4, 8)
+    if t * p * d <= 8
+]
 
 
 def variants(tensor: int, pipeline: int, data: int) -> list[Case]:

@@ -17,7 +17,7 @@ def copying(browser: Any, served: str) -> Iterator[Reader]:
     reader.context.close()
 
 
-@pytest.mark.parametrize("language", ["", "es/"])
+@pytest.mark.parametrize("language", ["", pytest.param("es/", marks=pytest.mark.ci)])
 def test_a_copied_block_is_its_commands_and_output_has_no_button(
     copying: Reader, language: str
 ) -> None:

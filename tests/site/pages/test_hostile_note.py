@@ -111,7 +111,7 @@ def watched(hostile: Path, browser: Any) -> Iterator[tuple[Reader, list[str]]]:
         reader.context.close()
 
 
-@pytest.mark.parametrize("language", ["", "es/"])
+@pytest.mark.parametrize("language", ["", pytest.param("es/", marks=pytest.mark.ci)])
 @pytest.mark.parametrize("name", ["heading", f"<img src=x onerror={RUN}>"])
 def test_nothing_of_a_title_runs(
     watched: tuple[Reader, list[str]], language: str, name: str

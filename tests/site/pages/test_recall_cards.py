@@ -13,13 +13,19 @@ from tests.site.reader import Reader
 PAGE = "theory/01-collectives/"
 
 
-@pytest.fixture(params=["", "es/"])
-def card(request: pytest.FixtureRequest, browser: Any, served: str) -> Iterator[Any]:
-    """The first card of a theory page, in each language, on a screen that takes touch too."""
+@pytest.fixture(scope="module")
+def touched(browser: Any, served: str) -> Iterator[Reader]:
     reader = Reader(browser, served, viewport={"width": 1440, "height": 900}, has_touch=True)
-    yield reader.read(request.param + PAGE).locator("details.question").first
-    assert not reader.wrong
+    yield reader
     reader.context.close()
+
+
+@pytest.fixture(params=["", "es/"])
+def card(request: pytest.FixtureRequest, touched: Reader) -> Iterator[Any]:
+    """The first card of a theory page, in each language, on a screen that takes touch too."""
+    yield touched.read(request.param + PAGE).locator("details.question").first
+    assert not touched.wrong
+    touched.forget()
 
 
 ASKED: dict[str, Callable[[Any], None]] = {
@@ -30,16 +36,16 @@ ASKED: dict[str, Callable[[Any], None]] = {
 }
 
 
-@pytest.mark.parametrize("way", ASKED)
-def test_a_card_shows_its_answer_when_asked_and_hides_it_again(card: Any, way: str) -> None:
+def test_a_card_shows_its_answer_when_asked_and_hides_it_again(card: Any) -> None:
     question = card.locator("summary")
     answer = card.locator("> :not(summary)").first
     assert question.is_visible()
     assert not answer.is_visible()
-    ASKED[way](question)
-    assert answer.is_visible()
-    ASKED[way](question)
-    assert not answer.is_visible()
+    for way, ask in ASKED.items():
+        ask(question)
+        assert answer.is_visible(), way
+        ask(question)
+        assert not answer.is_visible(), way
 
 
 def test_a_card_can_be_reached_with_the_tab_key(card: Any) -> None:
@@ -66,14 +72,23 @@ BOTH = [("", 1440), ("es/", 390)]
 LEFT = [pytest.param(one, marks=pytest.mark.ci) for one in (("", 390), ("es/", 1440))]
 
 
-@pytest.fixture(params=[*BOTH, *LEFT])
-def reader(request: pytest.FixtureRequest, browser: Any, served: str) -> Iterator[Reader]:
+@pytest.fixture(params=[*BOTH, *LEFT], scope="module")
+def screen(
+    request: pytest.FixtureRequest, browser: Any, served: str
+) -> Iterator[tuple[Reader, str]]:
     language, width = request.param
     reader = Reader(browser, served, viewport={"width": width, "height": 844})
+    yield reader, language
+    reader.context.close()
+
+
+@pytest.fixture
+def reader(screen: tuple[Reader, str]) -> Iterator[Reader]:
+    reader, language = screen
     reader.read(language + PAGE)
     yield reader
     assert not reader.wrong
-    reader.context.close()
+    reader.forget()
 
 
 def answer(reader: Reader, card: Any, typed: str) -> str:
@@ -137,19 +152,16 @@ def test_a_history_that_is_none_is_set_aside_and_the_cards_work(reader: Reader) 
     assert reader.page.evaluate("localStorage.getItem('shardbook.recall.corrupt')") == "[torn"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_open_card_can_be_read_and_fits_the_screen(
-    reader: Reader, axe: str, scheme: str
-) -> None:
+def test_an_open_card_can_be_read_and_fits_the_screen(reader: Reader, axe: str) -> None:
     page = reader.page
-    reader.painted(scheme)
     for name in ("latency", "gathered"):
         page.locator(f"details.question[data-recall$='#{name}'] summary").click()
     card = page.locator("details.question[data-recall$='#gathered']")
     answer(reader, card, "7 GB")
-    reader.until("() => document.getAnimations().length === 0")
     page.evaluate(axe)
-    assert page.evaluate(AXE, [{"include": ["details.question[open]"]}, {}]) == []
+    for scheme in ("light", "dark"):
+        reader.painted(scheme)
+        assert page.evaluate(AXE, [{"include": ["details.question[open]"]}, {}]) == [], scheme
     for button in page.locator("details[open] .recall-grades button").all():
         box = button.bounding_box()
         assert box and box["x"] >= 0 and box["x"] + box["width"] <= page.viewport_size["width"]
