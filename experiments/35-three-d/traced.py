@@ -1,0 +1,70 @@
+"""One step of train.py as torch's profiler sees it, a Chrome trace for each rank.
+
+    torchrun --nproc-per-node=2 experiments/35-three-d/traced.py trace --tp 2
+
+The first argument is a folder, the others are train.py's. Of `--steps` steps after five of warm-up,
+each recorded by itself, the shortest is kept, as the least disturbed: FOLDER/rank-0.json … opens in
+https://ui.perfetto.dev or chrome://tracing. docs/theory/10-reading-a-trace.md reads one.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+from settings import Settings, parsed, refused
+from torch.profiler import ProfilerActivity, profile
+from train import Trainer
+
+from shardlab.comm import World
+
+WARM_UP = 5
+
+
+def recorded(trainer: Trainer, number: int) -> tuple[float, profile]:
+    """Run a step under the profiler; return its seconds on the slowest rank, and the record."""
+    activities = [ProfilerActivity.CPU]
+    if trainer.world.device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    trainer.world.whole.barrier()
+    with profile(activities=activities) as record:
+        began = time.perf_counter()
+        trainer.step(number)
+        took = time.perf_counter() - began
+    slowest = torch.tensor([took], dtype=torch.float64, device=trainer.world.device)
+    return trainer.world.whole.all_reduce(slowest, op="max").item(), record
+
+
+def trace(settings: Settings, world: World, folder: Path) -> None:
+    """Record the steps; write the shortest."""
+    trainer = Trainer(settings, world)
+    for number in range(WARM_UP):
+        trainer.step(number)
+    records = [recorded(trainer, WARM_UP + number) for number in range(settings.steps)]
+    folder.mkdir(parents=True, exist_ok=True)
+    least, kept = min(records, key=lambda one: one[0])  # the same on every rank
+    kept.export_chrome_trace(str(folder / f"rank-{world.rank}.json"))
+    if world.rank == 0:
+        each = ", ".join(f"{1000 * seconds:.1f}" for seconds, _ in records)
+        print(f"milliseconds a step, as recorded: {each}; kept: {1000 * least:.1f}")
+
+
+def main() -> int:
+    """Read the command line, join the ranks, trace; return the exit status."""
+    try:
+        if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+            raise ValueError("name a folder for the traces first, then train.py's options")
+        settings = parsed(sys.argv[2:])
+        settings.demand_fit(int(os.environ.get("WORLD_SIZE", "1")))
+        torch.set_num_threads(1)
+        world = World.join(backend="gloo" if settings.cpu else None)
+    except (ValueError, RuntimeError) as error:
+        return refused(error)
+    with world:
+        trace(settings, world, Path(sys.argv[1]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
