@@ -25,6 +25,8 @@ from sitelab.citations import cited, live_citations
 from sitelab.citations.card import Highlighted
 from sitelab.citations.cited import Cited
 from sitelab.drawing import formulas, mermaid_scripts
+from sitelab.figures import shown
+from sitelab.figures.makers import MAKERS
 from sitelab.katex import Formulas
 from sitelab.pages import allowed_html, edit_links, gate, plain_title, recall_cards, yours
 from sitelab.pages.rendered import Renderings
@@ -159,6 +161,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         _log.warning(
             "Doc file '%s' has a formula that can't be drawn: %s", page.file.src_uri, fault
         )
+    html = shown.drawn(html, MAKERS, language=language, url=page.url, root=_root(config))
     place = Path(page.file.abs_src_path or "").resolve()
     html = recall_cards.told(html, _cards.get(place, []))
     citations = _citations.get(place)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 # What a rank sends in the bandwidth-optimal algorithm over n ranks, as payload · (a·n - b) / n.
-_SHARES = {
+SHARES = {
     "all_reduce": (2, 2),  # a reduce-scatter, then an all-gather
     "all_gather": (1, 1),
     "reduce_scatter": (1, 1),
@@ -41,7 +41,7 @@ class Call(NamedTuple):
         """Bytes that one rank sends, on average over the ranks; a whole number where it is one."""
         if self.ranks == 1:
             return 0
-        ahead, behind = _SHARES[self.op]
+        ahead, behind = SHARES[self.op]
         sent = self.payload * (ahead * self.ranks - behind)
         return sent / self.ranks if sent % self.ranks else sent // self.ranks
 

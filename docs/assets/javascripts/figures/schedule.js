@@ -1,0 +1,91 @@
+/* Plays shardlab's lists of actions against a clock, as shardlab.proofs.schedules.timeline does, and
+ * draws when each stage computes. */
+(function () {
+  "use strict";
+
+  const { element, play, percent, answer } = window.figures;
+
+  function read(text) {
+    const [, kind, microBatch, letter] = /^([FB])(\d+)([a-z]?)$/.exec(text);
+    return { kind, microBatch: Number(microBatch), chunk: letter ? letter.charCodeAt(0) - 97 : 0 };
+  }
+
+  const key = (stage, { kind, microBatch, chunk }) => `${stage} ${kind}${microBatch} ${chunk}`;
+
+  /* When each compute starts and ends: once its stage is free and its input is there. */
+  function timeline(orders, backward) {
+    const stages = orders.length;
+    const chunks = 1 + Math.max(...orders.flat().map(({ chunk }) => chunk));
+    const ended = new Map();
+    const spans = orders.map(() => []);
+
+    function ready(stage, action) {
+      if (action.kind === "B" && !ended.has(key(stage, { ...action, kind: "F" }))) return null;
+      const piece = action.chunk * stages + stage + (action.kind === "F" ? -1 : 1);
+      if (piece < 0 || piece >= stages * chunks) return 0;
+      const source = { ...action, chunk: Math.floor(piece / stages) };
+      return ended.get(key(piece % stages, source)) ?? null;
+    }
+
+    function advance(stage) {
+      const [order, done] = [orders[stage], spans[stage]];
+      const before = done.length;
+      while (done.length < order.length) {
+        const action = order[done.length];
+        const from = ready(stage, action);
+        if (from === null) break;
+        const start = Math.max(from, done.length ? done.at(-1).end : 0);
+        const end = start + (action.kind === "F" ? 1 : backward);
+        done.push({ ...action, start, end });
+        ended.set(key(stage, action), end);
+      }
+      return done.length > before;
+    }
+
+    for (let moved = true; moved;) {
+      moved = orders.map((_, stage) => advance(stage)).includes(true);
+    }
+    return { spans, chunks };
+  }
+
+  function peak(order) {
+    let [live, most] = [0, 0];
+    for (const { kind } of order) most = Math.max(most, live += kind === "F" ? 1 : -1);
+    return most;
+  }
+
+  function box(span, end) {
+    const made = element("span", { className: `play-box play-${span.kind.toLowerCase()}` },
+      element("i", { textContent: span.microBatch }));
+    made.dataset.chunk = span.chunk;
+    made.style.left = `${100 * span.start / end}%`;
+    made.style.width = `${100 * (span.end - span.start) / end}%`;
+    return made;
+  }
+
+  function draw(figure, at, data) {
+    const chosen = data.schedules[`${at.kind}/${at.stages}/${at.microBatches}`];
+    figure.querySelector(".play-warning").hidden = Boolean(chosen);
+    figure.querySelector(".play-scroll").hidden = !chosen;
+    if (!chosen) {
+      for (const name of ["bubble", "live", "sends"]) answer(figure, name, "–");
+      return;
+    }
+    const orders = chosen.stages.map((stage) => stage.split(" ").map(read));
+    const { spans, chunks } = timeline(orders, at.backward);
+    const all = spans.flat();
+    const end = Math.max(...all.map((span) => span.end));
+    const busy = all.reduce((sum, span) => sum + span.end - span.start, 0);
+    const tracks = figure.querySelector(".play-tracks");
+    tracks.style.setProperty("--units", end);
+    tracks.replaceChildren(...spans.flatMap((stage, number) => [
+      element("span", { className: "play-stage", textContent: number }),
+      element("span", { className: "play-track" }, ...stage.map((span) => box(span, end))),
+    ]));
+    answer(figure, "bubble", percent(1 - busy / (spans.length * end)));
+    answer(figure, "live", peak(orders[0]) / chunks);
+    answer(figure, "sends", chosen.sends);
+  }
+
+  play("schedule", draw);
+})();

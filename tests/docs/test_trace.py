@@ -1,0 +1,69 @@
+"""A recorded step is condensed truly, and what theory 10 says of it is in the data."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sitelab.figures.trace import both
+from tests.docs.page import ROOT
+from tests.docs.trace import MEASURED, step
+
+
+def event(name: str, start: float, length: float, thread: int = 1) -> dict[str, Any]:
+    return {"ph": "X", "name": name, "ts": start, "dur": length, "pid": 1, "tid": thread}
+
+
+def test_phases_are_told_and_what_is_inside_or_close_is_drawn_as_one(tmp_path: Path) -> None:
+    found = [
+        event("aten::linear", 1000, 100),
+        event("aten::addmm", 1010, 80),  # inside
+        event("aten::gelu", 1120, 30),  # close by
+        event("gloo:all_reduce", 1200, 300, thread=7),
+        event("autograd::engine::evaluate_function: x", 1600, 200),
+        event("aten::mm", 1610, 180),
+        event("aten::mm", 1640, 20, thread=7),  # not the main thread's
+        event("Optimizer.step#AdamW.step", 1900, 100),
+        event("aten::add_", 1910, 20),
+        {"ph": "M", "name": "process_name"},
+    ]
+    (tmp_path / "rank-0.json").write_text(json.dumps({"traceEvents": found}))
+    assert step(tmp_path) == [
+        {
+            "compute": [(0, 150, "forward"), (610, 790, "backward"), (910, 930, "update")],
+            "collectives": [(200, 500, "all_reduce")],
+        }
+    ]
+
+
+def test_theory_10_counts_what_was_recorded() -> None:
+    ranks = json.loads(MEASURED.read_text("utf-8"))["ranks"]
+    for rank in ranks:
+        of = [what for *_, what in rank["collectives"]]
+        assert of == ["all_reduce"] * 9 + ["all_gather"] + ["all_reduce"] * 10
+        assert both(rank["compute"], rank["collectives"]) == 0  # plain: nothing is hidden
+    one, other = ([b - a for a, b, _ in rank["collectives"]] for rank in ranks)
+    longest = one.index(max(one))
+    assert other[longest] > one[longest] / 2  # long on both: no rank was late
+    assert min(one[:9]) < 400  # µs, as the bench's
+
+
+@pytest.mark.ci
+def test_a_learner_records_a_step_of_two_ranks(tmp_path: Path) -> None:
+    lab = ROOT / "experiments/35-three-d/traced.py"
+    ranks = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    there = os.pathsep.join([str(ROOT / "tools"), str(lab.parent)])
+    sizes = ["--tp", "2", "--cpu", "--steps", "1", "--layers", "1", "--sequence", "16"]
+    subprocess.run(
+        [*ranks, str(lab), str(tmp_path), *sizes],
+        env=os.environ | {"PYTHONPATH": there}, check=True, capture_output=True, timeout=240,
+    )  # fmt: skip
+    for rank in step(tmp_path):
+        assert [what for *_, what in rank["collectives"]].count("all_reduce") == 7
+        assert {what for *_, what in rank["compute"]} == {"forward", "backward", "update"}

@@ -1,0 +1,37 @@
+"""The worked example of theory 9 is what the formulas make of it, in both languages."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from shardlab.pipeline.schedule import by_name
+from shardlab.proofs.formulas.memory import Model, Plan, total
+from shardlab.proofs.schedules.timeline import bubble, simulate
+from sitelab.figures.quantities import percent, size
+from tests.docs.page import ROOT
+
+BATCH, CARDS, TENSOR = 1536, 1024, 8
+MODEL = Model(layers=96, hidden=12288, heads=96, sequence=2048, vocabulary=51200)
+ROW = re.compile(
+    r"^\| (\d+) \| (\d+) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (\d+) \| (.+?) \|$", re.M
+)
+
+
+@pytest.mark.parametrize("page", ["09-choosing-a-layout.md", "09-choosing-a-layout.es.md"])
+def test_every_row_of_the_example_is_computed(page: str) -> None:
+    rows = ROW.findall((ROOT / "docs/theory" / page).read_text("utf-8"))
+    assert len(rows) == 5
+    for p, d, cut, *said in rows:
+        stages, data = int(p), int(d)
+        assert TENSOR * stages * data == CARDS
+        micro_batches = BATCH // data
+        plan = Plan(
+            tensor=TENSOR, stages=stages, data=data, micro_batches=micro_batches,
+            sequence_parallel=True, recompute="selective", zero=int(cut[-1] == "1"),
+        )  # fmt: skip
+        activations, whole = total(MODEL, plan, "activation"), total(MODEL, plan)
+        lost = bubble(simulate(by_name("1f1b", stages, micro_batches)))
+        told = [size(whole - activations), size(activations), size(whole)]
+        assert said == [*told, str(micro_batches), percent(lost)]

@@ -1,0 +1,239 @@
+"""Every number that a figure shows is what the Python that defines it says, in a real browser."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardlab.pipeline.action import chunks_in
+from shardlab.proofs.collective import Call
+from shardlab.proofs.formulas import memory
+from shardlab.proofs.formulas.memory import Model, Plan
+from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
+from sitelab.figures import collective, quantities, schedule
+from sitelab.figures import memory as account
+from sitelab.figures.collective import Constants
+from tests.site.reader import Reader
+
+ROOT = Path(__file__).parents[3]
+PLACES = {
+    "collective": "theory/01-collectives/",
+    "memory": "theory/08-memory/",
+    "schedule": "theory/09-choosing-a-layout/",
+}
+# Turns controls as a reader does, one after the other, and reads what the figure then says.
+TURN = """([name, turns]) => turns.map(turn => {
+  const figure = document.querySelector(`#figure-${name}`);
+  for (const [key, value] of turn) {
+    const field = figure.querySelector(`[name="${key}"]`);
+    if (field.type === "checkbox") field.checked = value;
+    else if (field.type === "range" || field.localName === "select") {
+      const data = JSON.parse(figure.querySelector("script").textContent);
+      const at = data.controls.find(one => one.name === key).options.findIndex(
+        ([one]) => one === value);
+      if (field.type === "range") field.value = at; else field.selectedIndex = at;
+    } else field.value = value;
+    field.dispatchEvent(new Event("input", {bubbles: true}));
+  }
+  const all = (selector, told) => Object.fromEntries(
+    [...figure.querySelectorAll(selector)].map(told));
+  return {
+    answers: all("[data-answer]", one => [one.dataset.answer, one.textContent]),
+    lines: all("[data-line]:not([hidden])", one => [
+      one.dataset.line, Number(one.querySelector(".play-bytes").dataset.bytes)]),
+    sums: all("[data-sum]", one => [one.dataset.sum, one.textContent]),
+    boxes: [...figure.querySelectorAll(".play-track")].map(track =>
+      [...track.querySelectorAll(".play-box")].map(box => [
+        box.textContent, box.dataset.chunk, parseFloat(box.style.left),
+        parseFloat(box.style.width)])),
+    curve: figure.querySelector(".play-curve")?.getAttribute("points"),
+    none: figure.querySelector(".play-warning")?.hidden === false,
+  };
+})"""
+Turns = list[list[tuple[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def reader(browser: Any, served: str) -> Iterator[Reader]:
+    one = Reader(browser, served, viewport={"width": 390, "height": 844})
+    yield one
+    one.context.close()
+
+
+def turned(reader: Reader, name: str, turns: Turns) -> list[Any]:
+    """What a figure says after each of some turns."""
+    page = reader.read(PLACES[name])
+    said = page.evaluate(TURN, [name, turns])
+    assert not reader.wrong
+    return list(said)
+
+
+PLANS = [
+    (Model(layers=4, hidden=64, heads=4, sequence=32, vocabulary=256), Plan(recipe="fp32")),
+    (
+        Model(layers=96, hidden=12288, heads=96, sequence=2048, vocabulary=51200),
+        Plan(tensor=8, stages=4, data=32, micro_batches=48, sequence_parallel=True,
+             recompute="selective", zero=1),
+    ),
+    (
+        Model(layers=48, hidden=6144, heads=64, sequence=4096, vocabulary=51200),
+        Plan(tensor=8, stages=2, data=4, micro_batch=4, micro_batches=1, recompute="full", zero=3),
+    ),
+]  # fmt: skip
+SWEEP = [
+    (
+        Model(layers=24, hidden=1024, heads=16, sequence=512, vocabulary=30000),
+        Plan(tensor=t, stages=p, data=4, micro_batch=2, micro_batches=6, sequence_parallel=s,
+             recompute=r, zero=z, recipe=of),
+    )
+    for t, p, s, r, z, of in itertools.product(
+        (1, 4), (1, 8), (False, True), memory.RECOMPUTE, range(4), memory.RECIPES)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plans", [PLANS, pytest.param(SWEEP, marks=pytest.mark.ci)])
+def test_the_calculator_says_what_the_formulas_do(
+    reader: Reader, plans: list[tuple[Model, Plan]]
+) -> None:
+    turns = [[*vars(model).items(), *vars(plan).items()] for model, plan in plans]
+    for (model, plan), said in zip(plans, turned(reader, "memory", turns), strict=True):
+        lines: dict[str, float] = {}
+        for line in memory.account(model, plan):
+            key = f"{line.kind}/{line.key if line.kind == 'activation' else 'state'}"
+            lines[key] = lines.get(key, 0) + line.bytes
+        assert said["lines"] == pytest.approx(lines, rel=1e-12)
+        sums = {kind: quantities.size(memory.total(model, plan, kind)) for kind in account.KINDS}
+        assert said["sums"] == {**sums, "whole": quantities.size(memory.total(model, plan))}
+
+
+KEYS = [("1f1b", 4, 8), ("gpipe", 2, 4), ("interleaved-2", 4, 8), ("interleaved-4", 3, 12)]
+
+
+@pytest.mark.parametrize(
+    "keys", [KEYS, pytest.param([*schedule.schedules()], marks=pytest.mark.ci)]
+)
+def test_a_schedule_is_drawn_as_it_is_simulated(
+    reader: Reader, keys: list[tuple[str, int, int]]
+) -> None:
+    wanted = [(key, backward) for key in keys for backward in schedule.BACKWARDS]
+    turns: Turns = [
+        [("kind", kind), ("stages", stages), ("microBatches", m), ("backward", backward)]
+        for (kind, stages, m), backward in wanted
+    ]
+    for (key, backward), said in zip(wanted, turned(reader, "schedule", turns), strict=True):
+        built = schedule.schedules()[key]
+        timeline = simulate(built, backward=backward)
+        end = max(span.end for spans in timeline for span in spans)
+        assert said["answers"] == {
+            "bubble": quantities.percent(bubble(timeline)),
+            "live": f"{peak_live(built[0]) / chunks_in(built):g}",
+            "sends": str(schedule.sends(built)),
+        }
+        for spans, boxes in zip(timeline, said["boxes"], strict=True):
+            assert [(int(text), int(chunk)) for text, chunk, *_ in boxes] == [
+                (span.action.microbatch, span.action.chunk) for span in spans
+            ]
+            places = [place for *_, left, width in boxes for place in (left, left + width)]
+            times = [time for span in spans for time in (span.start, span.end)]
+            assert places == pytest.approx([100 * time / end for time in times], abs=1e-3)
+
+
+def test_what_cannot_be_interleaved_is_refused_in_words(reader: Reader) -> None:
+    asked = [("kind", "interleaved-2"), ("stages", 6), ("microBatches", 8)]
+    assert ("interleaved-2", 6, 8) not in schedule.schedules()
+    [said] = turned(reader, "schedule", [asked])
+    assert said["none"]
+    assert set(said["answers"].values()) == {"–"}
+
+
+LINKS = [
+    ("all_reduce", "gloo", 2, 2**18), ("all_to_all", "shared-memory", 8, 2**26),
+    ("send", "pytorch", 2, 2**20), ("broadcast", "gloo", 1024, 2**30),
+]  # fmt: skip
+EVERY = [
+    *itertools.product(collective.STEPS, ("gloo", "shared-memory", "pytorch"), (2, 64, 1024),
+                       (2**10, 2**19, 2**30)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", [LINKS, pytest.param(EVERY, marks=pytest.mark.ci)])
+def test_a_collectives_time_is_the_formulas_and_the_measured_point_the_results(
+    reader: Reader, asked: list[tuple[str, str, int, int]]
+) -> None:
+    known = collective.presets(ROOT)
+    points = {(p.link, p.op, p.bytes): p.seconds for p in collective.points(ROOT)}
+    turns: Turns = [
+        [("op", op), ("preset", link), ("ranks", ranks), ("payload", payload)]
+        for op, link, ranks, payload in asked
+    ]
+    for (op, link, ranks, payload), said in zip(
+        asked, turned(reader, "collective", turns), strict=True
+    ):
+        call, constants = Call(op, payload, ranks), known[link][op]
+        took = collective.took(constants, call)
+        sent = call.wire / (constants.bandwidth * 1e9)
+        here = points.get((link, op, payload)) if ranks == 2 else None
+        assert said["answers"] == {
+            "time": quantities.time(took),
+            "latency": quantities.percent(1 - sent / took),
+            "busbw": f"{quantities.size(call.wire / took)}/s",
+            "measured": quantities.time(here) if here else "–",
+        }
+
+
+def test_constants_of_ones_own_move_the_curve_and_have_no_measured_point(reader: Reader) -> None:
+    own = Constants(5, 2, 50)
+    said = turned(reader, "collective", [
+        [("ranks", 8), ("base", 5), ("hop", 2), ("bandwidth", 50), ("payload", 2**20)]
+    ])[0]  # fmt: skip
+    assert said["answers"]["time"] == quantities.time(
+        collective.took(own, Call("all_reduce", 2**20, 8))
+    )
+    assert said["answers"]["measured"] == "–"
+    drawn = [float(number) for pair in said["curve"].split() for number in pair.split(",")]
+    assert drawn == pytest.approx([
+        place
+        for one in collective.PAYLOADS
+        for place in (
+            collective.across(one),
+            collective.down(collective.took(own, Call("all_reduce", one, 8))),
+        )
+    ], abs=0.011)  # fmt: skip
+
+
+def test_a_field_that_holds_no_number_leaves_the_picture_as_it_was(reader: Reader) -> None:
+    before, after = turned(reader, "memory", [[("heads", 96)], [("layers", "")]])
+    assert after["lines"] == before["lines"]
+    assert reader.page.locator("[name=layers]").get_attribute("aria-invalid") == "true"
+
+
+def test_a_keyboard_reaches_and_turns_every_control(reader: Reader) -> None:
+    page = reader.read(PLACES["schedule"])
+    page.locator("#figure-schedule [name=kind]").focus()
+    names = []
+    for _ in range(4):
+        names.append(page.evaluate("document.activeElement.name"))
+        page.keyboard.press("Tab")
+    assert names == ["kind", "stages", "microBatches", "backward"]
+    page.locator("#figure-schedule [name=stages]").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#figure-schedule .play-track").count() == 6
+    assert page.locator("[name=stages]").get_attribute("aria-valuetext") == "6"
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_without_a_script_a_figure_shows_its_first_numbers_and_no_dead_control(
+    site: Path, name: str
+) -> None:
+    for language in ("", "es/"):
+        html = (site / language / PLACES[name] / "index.html").read_text("utf-8")
+        figure = re.search(rf'<figure class="play" id="figure-{name}".*?</figure>', html, re.DOTALL)
+        assert figure
+        shown = re.sub(r"<script.*?</script>", "", figure[0], flags=re.DOTALL)
+        assert not re.search(r"<(input|select|button)", shown)
+        assert re.search(r"<strong data-(answer|sum)=.*?>[\d.]+", shown)

@@ -1,0 +1,14 @@
+"""The site is built without torch: what its figures take of shardlab is arithmetic."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_the_figures_import_no_torch() -> None:
+    loads = "import sys, sitelab.figures.makers; print('torch' in sys.modules)"
+    said = subprocess.run(
+        [sys.executable, "-c", loads], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert said.stdout == "False\n"

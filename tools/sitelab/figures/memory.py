@@ -1,0 +1,135 @@
+"""The figure of a rank's memory: one bar, and a table that says where each part comes from."""
+
+from dataclasses import asdict
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from shardlab.proofs.formulas import memory
+from shardlab.proofs.formulas.memory import Model, Plan, Term
+from sitelab.figures import controls, quantities
+from sitelab.figures.shown import Figure
+
+KINDS = ("weight", "gradient", "optimizer", "activation")
+# Korthikanti et al., table 3, on GPUs of 80 GB; and the workbook's own small model.
+MODELS = {
+    "tutor": (
+        Model(layers=4, hidden=128, heads=4, sequence=128, vocabulary=1024),
+        Plan(micro_batch=4, recipe="fp32"),
+    ),
+    "22B": (
+        Model(layers=48, hidden=6144, heads=64, sequence=2048, vocabulary=51200),
+        Plan(tensor=8, micro_batch=4),
+    ),
+    "175B": (
+        Model(layers=96, hidden=12288, heads=96, sequence=2048, vocabulary=51200),
+        Plan(tensor=8, stages=8, micro_batches=64),
+    ),
+    "530B": (
+        Model(layers=105, hidden=20480, heads=128, sequence=2048, vocabulary=51200),
+        Plan(tensor=8, stages=35, micro_batches=280),
+    ),
+    "1T": (
+        Model(layers=128, hidden=25600, heads=160, sequence=2048, vocabulary=51200),
+        Plan(tensor=8, stages=64, micro_batches=512),
+    ),
+}
+SHOWN = "175B"
+ACTIVATIONS = (
+    *memory.LAYER, *memory.CORE, memory.CHECKPOINT, *memory.FIRST, *memory.LAST,
+)  # fmt: skip
+
+
+def figure(said: dict[str, str], root: Path) -> Figure:
+    """Return the account of one model, and what a script needs for any other."""
+    model, plan = MODELS[SHOWN]
+    return Figure(_drawn(model, plan, said), _data(said))
+
+
+def _data(said: dict[str, str]) -> dict[str, Any]:
+    groups = {"layer": memory.LAYER, "core": memory.CORE, "checkpoint": (memory.CHECKPOINT,)}
+    groups |= {"first": memory.FIRST, "last": memory.LAST}
+    groups |= {"parameters": memory.PARAMETERS, "finalNorm": (memory.FINAL_NORM,)}
+    return {
+        "terms": {name: [term._asdict() for term in terms] for name, terms in groups.items()},
+        "recipes": {name: recipe._asdict() for name, recipe in memory.RECIPES.items()},
+        "models": {name: asdict(model) | asdict(plan) for name, (model, plan) in MODELS.items()},
+        "controls": _controls(said),
+    }
+
+
+def _controls(said: dict[str, str]) -> list[Any]:
+    model, plan = MODELS[SHOWN]
+    sizes = asdict(model) | asdict(plan)
+    names = [(name, said.get(f"model-{name}", name)) for name in MODELS]
+    chosen = [controls.choice("model", said["model"], names, SHOWN)]
+    dims = ("layers", "hidden", "heads", "sequence", "vocabulary", "micro_batch", "micro_batches")
+    ranks = ("tensor", "stages", "data")
+    numbers = [controls.number(name, said[name], sizes[name]) for name in (*dims, *ranks)]
+    zero = [(stage, said[f"zero-{stage}"]) for stage in range(4)]
+    recompute = [(one, said[f"recompute-{one}"]) for one in memory.RECOMPUTE]
+    recipes = [(one, said[f"recipe-{one}"]) for one in memory.RECIPES]
+    return [
+        *chosen, *numbers,
+        controls.tick("sequence_parallel", said["sequence_parallel"], plan.sequence_parallel),
+        controls.choice("recompute", said["recompute"], recompute, plan.recompute),
+        controls.choice("zero", said["zero"], zero, plan.zero),
+        controls.choice("recipe", said["recipe"], recipes, plan.recipe),
+    ]  # fmt: skip
+
+
+def _drawn(model: Model, plan: Plan, said: dict[str, str]) -> str:
+    sums = {kind: memory.total(model, plan, kind) for kind in KINDS}
+    whole = sum(sums.values())
+    bar = "".join(
+        f'<span class="play-part play-{kind}" data-kind="{kind}" '
+        f'style="width:{100 * sums[kind] / whole:.3f}%"></span>'
+        for kind in KINDS
+    )
+    legend = "".join(
+        f'<li><span class="play-key play-{kind}"></span>{escape(said[kind])} '
+        f'<strong data-sum="{kind}">{quantities.size(sums[kind])}</strong></li>'
+        for kind in KINDS
+    )
+    total = f'<strong data-sum="whole">{quantities.size(whole)}</strong>'
+    return (
+        f'<p class="play-answer" role="status">{escape(said["whole"])} {total}</p>'
+        f'<div class="play-bar">{bar}</div><ul class="play-legend">{legend}</ul>'
+        f'<p class="play-warning" role="status" hidden></p>{_table(model, plan, said)}'
+    )
+
+
+def _table(model: Model, plan: Plan, said: dict[str, str]) -> str:
+    lines: dict[tuple[str, str], float] = {}
+    for line in memory.account(model, plan):
+        key = (line.kind, line.key if line.kind == "activation" else "state")
+        lines[key] = lines.get(key, 0) + line.bytes
+    rows = [(kind, "state", _parameters(), said[f"why-{kind}"]) for kind in KINDS[:3]]
+    rows += [("activation", t.key, _product(t), said[f"why-{t.key}"]) for t in ACTIVATIONS]
+    rows.append(("activation", "recomputed", "", said["why-recomputed"]))
+    body = "".join(
+        f'<tr data-line="{kind}/{key}"{"" if lines.get((kind, key)) else " hidden"}>'
+        f'<td><span class="play-key play-{kind}"></span>'
+        f"{escape(said[kind if key == 'state' else key])}</td>"
+        f'<td class="play-bytes" data-bytes="{lines.get((kind, key), 0)!r}">'
+        f"{quantities.size(lines.get((kind, key), 0))}</td>"
+        f"<td>{product}</td><td>{escape(why)}</td></tr>"
+        for kind, key, product, why in rows
+    )
+    heads = "".join(f'<th scope="col">{escape(said[f"head-{n}"])}</th>' for n in (1, 2, 3, 4))
+    return (
+        f'<div class="play-scroll play-below" tabindex="0" role="group" '
+        f'aria-label="{escape(said["table"])}">'
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _parameters() -> str:
+    return "12 l h² + …"
+
+
+def _product(term: Term) -> str:
+    """Return a term as it is written: 4 sbh/t; a dagger where only sequence parallelism cuts it."""
+    letters = term.of.replace("ss", "s²")
+    cut = {"always": "/t", "sequence": "/t†", "never": ""}[term.cut]
+    return f"{term.number if term.number > 1 else ''} {letters}{cut}".strip()

@@ -1,0 +1,79 @@
+"""A page's figures: found by their marks, replaced by a picture and what a script plays with."""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mkdocs.utils import get_relative_url
+
+SCRIPTS = "assets/javascripts/figures"
+_MARK = re.compile(r'<div class="figure" id="figure-([a-z]+)">.*?</div>', re.DOTALL)
+
+
+class Figure(NamedTuple):
+    """What one figure is made of.
+
+    Attributes:
+        html: what it shows at first, and for ever where no script runs.
+        data: what its script needs; None: nobody plays with it.
+
+    """
+
+    html: str
+    data: dict[str, Any] | None = None
+
+
+# Makes a figure, given the words of the page's language and the repository.
+Maker = Callable[[dict[str, str], Path], Figure]
+
+
+@cache
+def words(language: str) -> dict[str, dict[str, str]]:
+    """Return what is said in a language, by figure."""
+    text = (Path(__file__).parent / "words.toml").read_text("utf-8")
+    return {
+        figure: {key: said[language] for key, said in entries.items()}
+        for figure, entries in tomllib.loads(text).items()
+    }
+
+
+def drawn(html: str, makers: dict[str, Maker], *, language: str, url: str, root: Path) -> str:
+    """Return a page's HTML with its figures in place of their marks.
+
+    Args:
+        html: of the page's content.
+        makers: by name, `makers.MAKERS`.
+        language: of the page: "en" or "es".
+        url: of the page, relative to the site's root.
+        root: of the repository.
+
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in makers:
+            return match[0]
+        said = words(language)["controls"] | words(language)[name]
+        return _wrapped(name, makers[name](said, root), said, url)
+
+    return _MARK.sub(replaced, html)
+
+
+def _wrapped(name: str, figure: Figure, said: dict[str, str], url: str) -> str:
+    caption = f"<figcaption>{escape(said['caption'])}</figcaption>"
+    opening = f'<figure class="play" id="figure-{name}" data-figure="{name}" data-search-exclude>'
+    if figure.data is None:
+        return f"{opening}{figure.html}{caption}</figure>"
+    # Whatever the data say, they end where the element ends.
+    data = json.dumps({**figure.data, "words": said}, separators=(",", ":")).replace("<", "\\u003c")
+    scripts = "".join(
+        f'<script defer src="{escape(get_relative_url(f"{SCRIPTS}/{file}.js", url))}"></script>'
+        for file in ("figures", name)
+    )
+    held = f'<script type="application/json">{data}</script>'
+    return f"{opening}{figure.html}{caption}{held}</figure>{scripts}"
