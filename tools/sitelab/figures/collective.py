@@ -194,5 +194,6 @@ def _answers(
         f'<li><span class="play-key play-{link}"></span>{escape(said[link])}</li>' for link in LINKS
     )
     return (
-        f'<ul class="play-answers" role="status">{told}</ul><ul class="play-legend">{legend}</ul>'
+        f'<div role="status"><ul class="play-answers">{told}</ul></div>'
+        f'<ul class="play-legend">{legend}</ul>'
     )

@@ -111,7 +111,7 @@ def _drawn(kind: str, stages: int, micro_batches: int, backward: int, said: dict
         for key in ("f", "b", "idle")
     )
     return (
-        f'<ul class="play-answers" role="status">{told}</ul>'
+        f'<div role="status"><ul class="play-answers">{told}</ul></div>'
         f'<p class="play-warning" role="status" hidden>{escape(said["none"])}</p>'
         f'<div class="play-scroll" tabindex="0" role="img" aria-label="{escape(said["picture"])}">'
         f'<div class="play-tracks" style="--units:{end:g}">{"".join(tracks)}</div></div>'
