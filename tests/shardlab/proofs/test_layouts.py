@@ -1,12 +1,14 @@
-"""The worked example of theory 9 is what the formulas make of it, in both languages."""
+"""The worked examples of theory 8 and 9 are what the formulas make of them, in both languages."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from shardlab.pipeline.schedule import by_name
+from shardlab.proofs.formulas import memory
 from shardlab.proofs.formulas.memory import Model, Plan, total
 from shardlab.proofs.schedules.timeline import bubble, simulate
 from sitelab.figures.quantities import percent, size
@@ -35,3 +37,33 @@ def test_every_row_of_the_example_is_computed(page: str) -> None:
         lost = bubble(simulate(by_name("1f1b", stages, micro_batches)))
         told = [size(whole - activations), size(activations), size(whole)]
         assert said == [*told, str(micro_batches), percent(lost)]
+
+
+# As theory 8's table has them, row by row.
+SAVED: tuple[dict[str, Any], ...] = (
+    {},
+    {"sequence_parallel": True},
+    {"sequence_parallel": True, "recompute": "selective"},
+    {"recompute": "full"},
+)
+LAYER = re.compile(r"^\| .+? \| ([\d.]+) \| (\d+) \| ([\d.]+ GB) \|$", re.M)
+
+
+@pytest.mark.parametrize("page", ["08-memory.md", "08-memory.es.md"])
+def test_what_a_layer_keeps_is_computed(page: str) -> None:
+    text = (ROOT / "docs/theory" / page).read_text("utf-8")
+    terms = {term.key for term in (*memory.LAYER, *memory.CORE, memory.CHECKPOINT)}
+    sbh = MODEL.sequence * MODEL.hidden
+
+    def kept(plan: Plan) -> float:
+        """Bytes of all layers' worth, without what is there once a micro-batch."""
+        return sum(line.bytes for line in memory.account(MODEL, plan) if line.key in terms)
+
+    expected = []
+    for saving in SAVED:
+        whole = kept(Plan(tensor=TENSOR, stages=8, micro_batches=64, **saving))
+        layer = whole / MODEL.layers
+        expected.append((f"{layer / sbh:g}", f"{layer / 1e6:.0f}", size(whole)))
+    said = LAYER.findall(text)
+    assert said == expected
+    assert size(kept(Plan()) / MODEL.layers) in text
