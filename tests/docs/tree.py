@@ -75,6 +75,7 @@ FILES = {
     "*-sha.txt": "A pin: the one place where that commit stands.",
     ".gitignore": "What stays out of git.",
     "check.svg": "A finding, drawn for the README.",
+    "reference.csv": "The same for a spreadsheet, a metric a line.",
     "reference.json": "The run that RESULTS and CLAIMS are made from.",
     "seen.json": "What every room of the museum showed.",
     "drawn.json": "What the compositions drawn against one process came to.",

@@ -59,7 +59,7 @@ def test_text_stays_text_in_the_readers_own_font(tmp_path: Path) -> None:
 
 
 def test_what_a_result_lacks_is_not_drawn_and_an_older_drawing_goes(tmp_path: Path) -> None:
-    assert len(drawn(tmp_path)) == 12
+    assert len(drawn(tmp_path)) == 16
     left = figures.write(result(*step(128, "gloo", 0.8)), tmp_path)
     assert len(left) == 4 and all(path.name.startswith("speed-up-") for path in left)
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(

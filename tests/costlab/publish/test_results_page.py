@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 from itertools import product
@@ -12,6 +13,7 @@ import pytest
 from costlab.judge.claims import load as load_claims
 from costlab.judge.ways import HOWS
 from costlab.publish import page, results_page
+from costlab.publish.figures import draw_shares
 from costlab.publish.generate import beside, generate
 from costlab.publish.results_tables import TABLES
 from costlab.record import quantity
@@ -73,6 +75,10 @@ def points() -> list[Metric]:
         Metric(id=f"{start}.bubble.shardlab.gloo", value=0.12, unit="share", low=0.11, high=0.14)
     )
     found.append(Metric(id=f"{start}.bubble-theory", value=1 / 9, unit="share", how="derived"))
+    found += [
+        Metric(id=f"tp.h128.share.{part}.shardlab.gloo", value=0.2, unit="share", how="derived")
+        for part in draw_shares.PARTS
+    ]
     found.append(Metric(id="some.thing-new", value=3.5, unit="s", how="modelled"))
     found.append(
         Metric(
@@ -158,6 +164,30 @@ def test_a_section_says_above_its_numbers_what_else_ran(
         assert 0 < text.find(words) < text.find('id="tp-h128')
 
 
+@pytest.mark.parametrize("language", page.LANGUAGES)
+def test_the_first_lines_and_the_wide_tables_give_each_number_as_its_row_has_it(
+    book: Path, language: str
+) -> None:
+    path = LAB / page.name("RESULTS", language)
+    text = path.read_text("utf-8")
+    found = rows.read(path).values
+    top = text[text.index("\n## ") : text.index("CSV")]
+    assert top.count("\n- ") == 10
+    assert top.count(" – ") > 12  # intervals
+    linked = re.findall(r"\[([^]]+)\]\(#([\w.-]+)\)", text)
+    assert len(linked) > 60
+    assert [(row, shown) for shown, row in linked if found[row] != [shown]] == []
+
+
+def test_what_can_be_downloaded_is_what_was_measured(book: Path) -> None:
+    with (book / "results/reference.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    metrics = load_result(book / results_page.REFERENCE).metrics()
+    assert {line["id"]: float(line["value"]) for line in lines} == {
+        name: one.value for name, one in metrics.items()
+    }
+
+
 def test_the_rule_is_said_once(tmp_path: Path) -> None:
     folder = lab(tmp_path, {one.id: one for one in step(128, "gloo", 0.8)})
     result = load_result(folder / results_page.REFERENCE)
@@ -185,7 +215,7 @@ def test_every_row_says_its_n(book: Path) -> None:
 
 def test_figures_stand_in_light_and_dark_where_the_result_has_them(book: Path) -> None:
     pages = ("RESULTS.md", "RESULTS.es.md")
-    for page_name, shown in product(pages, ("all-reduce", "speed-up", "overlap")):
+    for page_name, shown in product(pages, ("all-reduce", "speed-up", "shares", "overlap")):
         text = (book / page_name).read_text("utf-8")
         stem = f"{shown}-es" if ".es." in page_name else shown
         assert f"(figures/{stem}-light.svg#gh-light-mode-only)" in text
@@ -223,7 +253,7 @@ def test_no_table_takes_what_another_is_for(book: Path) -> None:
         name
         for name, metric in load_result(book / results_page.REFERENCE).metrics().items()
         for table in TABLES
-        if metric.name.fits(table.wanted) and not table.folded
+        if metric.name.fits(table.wanted) and (table.open or table.across)
     ]
     assert len(taken) == len(set(taken))
 

@@ -13,7 +13,7 @@ from tests.site.drawing.drawn import WIDTHS
 from tests.site.reader import Reader
 
 SMALLEST = 11.0  # px on the screen
-PAGES = {"": 1, "experiments/35-allreduce-costs/RESULTS/": 3}
+PAGES = {"": 1, "experiments/35-allreduce-costs/RESULTS/": 4}
 SHOWN = """() => [...document.querySelectorAll(".md-content img")]
   .filter(image => image.offsetParent)
   .map(image => ({

@@ -87,6 +87,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         number: in LABS.md's list; those above 37 are the workbook's own.
         id: kebab-case.
+        lab: the number of the lab that asks it; its reader opens the verdict after that.
         words: the claim itself.
         where: who says it.
         needs: what a machine must have to judge it.
@@ -102,6 +103,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
     words: Words
     where: Words
+    lab: Annotated[str, msgspec.Meta(pattern=r"^\d\d[a-z]?$")] | None = None
     needs: tuple[Need, ...] = ()
     case: tuple[Case, ...] = ()
     cite: tuple[Cite, ...] = ()

@@ -35,6 +35,8 @@ TALLY = (words("claims.verdict"), words("claims.claims"))
 WAYS = (words("claims.how"), words("claims.which-means"), TALLY[1])
 SEE = words("claims.see")
 CLAIMED = words("claims.claimed")
+BY_VERDICT, BY_WAY = words("claims.by-verdict"), words("claims.by-way")
+ASKED = words("claims.asked")
 
 
 def write(lab: Path) -> list[Path]:
@@ -59,7 +61,8 @@ def text(claims: tuple[Claim, ...], result: Result, lab: Path, language: str) ->
         "claims", lab, [CLAIMS, results_page.REFERENCE], language,
         results=page.name(results_page.STEM, language),
         machine=machine(result.provenance, devices),
-        tally=_tally(claims, verdicts, language), ways=_ways(claims, metrics, language),
+        tally=page.folded(BY_VERDICT.of(language), _tally(claims, verdicts, language)),
+        ways=page.folded(BY_WAY.of(language), _ways(claims, metrics, language)),
         claims=page.table([column.of(language) for column in COLUMNS], "><<<<<", rows),
     )  # fmt: skip
 
@@ -103,10 +106,12 @@ def _row(
     seen = [f"*{name}* {_seen(metrics[name], language)}" for name in claim.see if name in metrics]
     if seen:
         evidence.append(f"{SEE.of(language)} {', '.join(seen)}")
+    kind = verdict.replace(" ", "-")
+    asked = f' · <span class="asked">{ASKED.of(language)} {claim.lab}</span>' if claim.lab else ""
     return [
         f'<a id="claim-{claim.number}"></a>{claim.number}',
-        f"{claim.words.of(language)}<br>*{claim.where.of(language)}*",
-        f"**{VERDICTS[verdict].of(language)}**",
+        f"{claim.words.of(language)}<br>*{claim.where.of(language)}*{asked}",
+        f'<span class="verdict {kind}">**{VERDICTS[verdict].of(language)}**</span>',
         ", ".join(f"*{HOWS[way].of(language)}*" for way in ways(claim, metrics)) or "–",
         "<br>".join(evidence),
         true.of(language) if true else "",

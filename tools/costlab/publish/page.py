@@ -69,8 +69,10 @@ def table(columns: Sequence[str], align: str, rows: Iterable[Sequence[str]]) -> 
 
 
 def folded(summary: str, body: str) -> str:
-    """Return what a reader opens when wanted."""
-    return f'<details markdown="1">\n<summary>{summary}</summary>\n\n{body}\n</details>\n'
+    """Return what a reader opens when wanted; on paper it stays folded."""
+    return (
+        f'<details class="rows" markdown="1">\n<summary>{summary}</summary>\n\n{body}\n</details>\n'
+    )
 
 
 def how(metric: Metric, language: str) -> str:

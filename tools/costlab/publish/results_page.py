@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from costlab.publish import page
+from costlab.publish import downloads, headlines, page
 from costlab.publish.figures.figures import FIGURES, FOLDER, named
 from costlab.publish.results_tables import TABLES
-from costlab.publish.tabulated import Table
+from costlab.publish.tabulated import Table, said_of
 from costlab.record import quantity
 from costlab.record.foreign_load import said
 from costlab.record.result import Metric, Result, Section, load
@@ -26,6 +26,10 @@ NOTES = texts("notes")
 FACTS = texts("facts")
 PARTIAL = words("results.partial")
 REST = words("results.rest")
+EVERY = words("results.every")
+MACHINE = words("results.machine")
+DOWNLOAD = words("results.download")
+FIELDS = texts("fields")
 VALUE = words("results.value")
 SPREAD = words("results.spread")
 N = "n"
@@ -42,6 +46,7 @@ def write(lab: Path, source: str = REFERENCE) -> list[Path]:
         ResultError: there is no such result, or it can't be read.
     """
     result = load(lab / source)
+    downloads.write(lab, source)
     return page.write(lab, STEM, lambda language: text(result, lab, language, source))
 
 
@@ -64,7 +69,10 @@ def text(result: Result, lab: Path, language: str, source: str = REFERENCE) -> s
     found = [([f"`{one.id}`"], one) for one in left.values()]
     rest = _rows([METRIC.of(language)], "<", found, language)
     return page.rendered(
-        "results", lab, [source, *files], language, machine=_machine(result, language),
+        "results", lab, [source, *files], language,
+        headlines=headlines.text(result.metrics(), language),
+        download=DOWNLOAD.of(language).format(csv=downloads.name(source), json=source),
+        machine=page.folded(MACHINE.of(language), _machine(result, language)),
         sections=[one for one in sections if one["figures"] or one["tables"]],
         rest=page.folded(REST.of(language), rest) if left else "",
     )  # fmt: skip
@@ -130,7 +138,25 @@ def _table(table: Table, left: dict[str, Metric], result: Result, language: str)
     if table.swept and (said := beside_sweep.said(metrics, table.section, language)):
         body += f"\n{said}\n"
     title = table.title.of(language)
-    return page.folded(title, body) if table.folded else f"### {title}\n\n{body}"
+    if table.across:
+        every = page.folded(EVERY.of(language).format(title=title), body)
+        return f"### {title}\n\n{_across(table, found, language)}\n{every}"
+    return f"### {title}\n\n{body}" if table.open else page.folded(title, body)
+
+
+def _across(table: Table, found: Sequence[Metric], language: str) -> str:
+    """Return a table of a column for each value of a field; each number leads to its row."""
+    values = sorted({getattr(one.name, table.across) for one in found})
+    rest = [field for field in table.by.split() if field != table.across]
+    kept = [field for field in rest if any(getattr(one.name, field) for one in found)]
+    rows: dict[tuple[str, ...], dict[int, str]] = {}
+    for one in found:
+        key = tuple(said_of(one.name, field) for field in kept)
+        rows.setdefault(key, {})[getattr(one.name, table.across)] = headlines.linked(one)
+    titles = [FIELDS[field].of(language) for field in kept]
+    columns = [*titles, *(f"{FIELDS[table.across].of(language)} {value:,}" for value in values)]
+    cells = [[*key, *(row.get(value, "") for value in values)] for key, row in rows.items()]
+    return page.table(columns, "<" * len(kept) + ">" * len(values), cells)
 
 
 def _rows(

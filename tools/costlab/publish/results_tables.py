@@ -49,12 +49,12 @@ TABLES = (
     Table(
         words("tables.the-other-collectives-one-at-a"),
         _called("blocking"), _CALLS,
-        (_OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives", folded=True,
+        (_OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives",
     ),
     Table(
         words("tables.back-to-back-a-call-s"),
         _called("back-to-back"), _CALLS,
-        (_OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives", folded=True,
+        (_OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives",
     ),
     Table(
         words("tables.the-fit"),
@@ -64,24 +64,24 @@ TABLES = (
     Table(
         words("tables.the-fit-of-the-other-collectives"),
         {"topic": "fit"}, "link operation ranks what",
-        (_OP, _RANKS, Column(_WHAT, "what")), "fit", folded=True,
+        (_OP, _RANKS, Column(_WHAT, "what")), "fit",
     ),
     Table(
         words("tables.speed-up-of-two-ranks-over"),
-        _of_two("speedup"), "hidden link", (_HIDDEN, _ONE, _TWO), "tp",
+        _of_two("speedup"), "hidden link", (_HIDDEN, _ONE, _TWO), "tp", across="hidden",
     ),
     Table(
         words("tables.speed-up-of-two-ranks-over-2"),
         _of_two("speedup-over-threads"), "hidden link",
-        (_HIDDEN, _THREADS, _TWO), "tp",
+        (_HIDDEN, _THREADS, _TWO), "tp", across="hidden",
     ),
     Table(
         words("tables.speed-up-of-one-process-by"),
-        _of_two("speedup-of-threads"), "hidden", (_HIDDEN, _ONE, _THREADS), "tp",
+        _of_two("speedup-of-threads"), "hidden", (_HIDDEN, _ONE, _THREADS), "tp", across="hidden",
     ),
     Table(
         words("tables.where-two-ranks-overtake-one-process"),
-        _of_two("crossover"), "link of", (_PART,), "tp",
+        _of_two("crossover"), "link of", (_PART,), "tp", open=True,
     ),
     Table(
         words("tables.slow-down-its-inverse"),
@@ -90,17 +90,17 @@ TABLES = (
     Table(
         words("tables.where-a-step-s-time-goes"),
         _of_two("share"), "hidden of link",
-        (_HIDDEN, _PART, _HERE, _SWEPT), "tp", swept=True,
+        (_HIDDEN, _PART, _HERE, _SWEPT), "tp", swept=True, across="hidden",
     ),
     Table(
         words("tables.the-same-in-seconds"),
         _of_two("part"), "hidden of link",
-        (_HIDDEN, _PART), "tp", folded=True,
+        (_HIDDEN, _PART), "tp",
     ),
     Table(
         words("tables.the-step-s-collectives-by-the"),
         _of_two("sweep"), "hidden of link",
-        (_HIDDEN, _PART, _HERE), "tp", folded=True,
+        (_HIDDEN, _PART, _HERE), "tp",
     ),
     Table(
         words("tables.beside-the-others"),
@@ -111,21 +111,21 @@ TABLES = (
                 words("tables.its-step"), other={"what": "step", "code": "=over", "over": ""}
             ),
         ),
-        "tp",
+        "tp", across="hidden",
     ),
     Table(
         words("tables.a-step"),
         _of_two("step"), "hidden code of link",
-        (_HIDDEN, _PART), "tp", folded=True,
+        (_HIDDEN, _PART), "tp",
     ),
     Table(
         words("tables.a-step-fully-sharded"),
-        {"topic": "fsdp", "what": "step"}, "hidden code link", (_HIDDEN,), "fsdp",
+        {"topic": "fsdp", "what": "step"}, "hidden code link", (_HIDDEN,), "fsdp", across="hidden",
     ),
     Table(
         words("tables.one-s-step-over-another-s"),
         {"topic": "fsdp", "what": "ratio"}, "hidden code over link",
-        (_HIDDEN,), "fsdp",
+        (_HIDDEN,), "fsdp", across="hidden",
     ),
     Table(
         words("tables.what-communication-costs"),
@@ -145,12 +145,12 @@ TABLES = (
     Table(
         words("tables.most-memory-at-once-a-rank"),
         {"topic": "fsdp", "what": "peak"}, "hidden of code link",
-        (_HIDDEN, _PART), "fsdp",
+        (_HIDDEN, _PART), "fsdp", across="hidden",
     ),
     Table(
         words("tables.the-largest-model-that-fits"),
         {"topic": "fsdp", "what": "largest"}, "of card",
-        (_WHO, Column(words("tables.card"), "card")), "fsdp",
+        (_WHO, Column(words("tables.card"), "card")), "fsdp", open=True,
     ),
     Table(
         words("tables.bubble"),
@@ -165,7 +165,7 @@ TABLES = (
             ),
             Column(words("tables.live-micro-batches"), other={"what": "live"}),
         ),
-        "pipeline",
+        "pipeline", open=True,
     ),
     Table(
         words("tables.matrices-that-shrink"),
@@ -178,6 +178,6 @@ TABLES = (
     ),
     Table(
         words("tables.counted-not-timed"),
-        {"topic": "count"}, "of", (_PART,), "counts", folded=True,
+        {"topic": "count"}, "of", (_PART,), "counts",
     ),
 )  # fmt: skip

@@ -40,7 +40,7 @@ class Column(msgspec.Struct, frozen=True):
     def cell(self, metric: Metric, metrics: Metrics) -> str:
         """Return what stands in a metric's row; nothing where there is nothing."""
         if self.fields:
-            return _said(metric.name, self.fields.split())
+            return said_of(metric.name, self.fields)
         if self.detail:
             value = metric.detail.get(self.detail)
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -60,7 +60,9 @@ class Table(msgspec.Struct, frozen=True):
     Args:
         wanted: which metrics it takes.
         by: the fields of their names that order them, first to last.
-        folded: hidden behind its title until it is asked for.
+        across: the field whose values are columns of the table that is shown; the rows that it
+            links to are folded beneath it.
+        open: shown row by row; other tables are folded behind their titles.
         swept: below it is said where it and the sweep of single collectives disagree.
     """
 
@@ -69,7 +71,8 @@ class Table(msgspec.Struct, frozen=True):
     by: str
     columns: tuple[Column, ...]
     section: str
-    folded: bool = False
+    across: str = ""
+    open: bool = False
     swept: bool = False
 
     def rows(self, metrics: Iterable[Metric]) -> list[Metric]:
@@ -83,6 +86,11 @@ def _natural(value: str | int) -> tuple[tuple[int, str], ...]:
     return tuple(
         (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(value))
     )
+
+
+def said_of(name: Name, fields: str) -> str:
+    """Return what a name has in a field, or in several beside one another, as a reader is told."""
+    return _said(name, fields.split())
 
 
 def _said(name: Name, fields: list[str]) -> str:

@@ -1,12 +1,17 @@
 """N5xx: has a translation the choices, citations, numbers and diagrams of its original?"""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 from notelab.book.view import View
 from notelab.page.citation import Span
+from notelab.page.inline import count_words
 from notelab.page.note import Cell, Note
 from notelab.report.finding import TOP, Finding
+
+# A number and its unit read alike in either language: "0.75×", "14.2 MiB", "2.01 GB/s".
+_QUANTITY = re.compile(r"\d[\d.,]*(?:\s?(?:[KMGT]?i?B(?:/s)?|[mµn]?s|[MG]\b|[%×]))?")
 
 
 def findings(original: View, translation: View) -> Iterator[Finding]:
@@ -116,7 +121,7 @@ def _same_text(view: View, original: Note, translation: Note) -> Iterator[Findin
     said = {" ".join(cell.prose.split()) for cell in original.cells if cell.words >= 8}
     for cell in translation.cells:
         prose = " ".join(cell.prose.split())
-        if cell.words >= 8 and prose in said:
+        if prose in said and count_words(_QUANTITY.sub(" ", prose)) >= 8:
             yield view.finding(
                 "N506",
                 cell.span,

@@ -2,6 +2,7 @@
 
 all-reduce   time against size, over each link, with the pieces of its fit and the plain line
 speed-up     two ranks, and one process' threads, against one thread, by hidden size
+shares       where a step of two tensor-parallel ranks goes, by hidden size
 overlap      one fully sharded step: what rank 0 computes, and what it communicates meanwhile
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 
 from costlab.publish import page
-from costlab.publish.figures import draw_all_reduce, draw_overlap, draw_speedup
+from costlab.publish.figures import draw_all_reduce, draw_overlap, draw_shares, draw_speedup
 from costlab.publish.figures.plotting import SHADES, Shade, Word, figure, svg
 from costlab.record.result import Metric, Result
 from costlab.record.words import Words, texts, words
@@ -46,6 +47,13 @@ FIGURES = {
         words("figures.speed-up-of-two-tensor-parallel"),
         words("figures.above-1-two-ranks-of-shardlab"),
         draw_speedup.draw,
+    ),
+    "shares": Drawing(
+        "tp",
+        words("figures.where-a-step-goes"),
+        words("figures.a-bar-a-width"),
+        draw_shares.draw,
+        height=3.2,
     ),
     "overlap": Drawing(
         "fsdp",

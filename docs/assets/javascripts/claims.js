@@ -1,0 +1,64 @@
+/* Claims: those of one verdict alone, and those that a lab asks folded until its reader opens them. */
+(function () {
+  "use strict";
+
+  const claims = document.querySelector(".claims");
+  if (!claims) return;
+  const SAID = {
+    en: { all: "all", show: "show the verdict", choose: "Claims by verdict" },
+    es: { all: "todas", show: "ver el veredicto", choose: "Afirmaciones por veredicto" },
+  };
+  const say = SAID[document.documentElement.lang] || SAID.en;
+  const cards = [...claims.querySelectorAll("tbody tr")];
+  const verdict = (card) => card.querySelector(".verdict").textContent;
+
+  function button(text, pressed) {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.textContent = text;
+    made.addEventListener("click", pressed);
+    return made;
+  }
+
+  function open(card) {
+    card.classList.remove("folded");
+    card.querySelector("td button")?.remove();
+  }
+
+  for (const asked of claims.querySelectorAll(".asked")) {
+    const card = asked.closest("tr");
+    card.classList.add("folded");
+    asked.after(" ", button(say.show, () => open(card)));
+  }
+
+  // Whoever asks for one verdict, or for one claim, asks to see it.
+  function choose(chosen, pressed) {
+    for (const card of cards) {
+      card.hidden = chosen !== null && verdict(card) !== chosen;
+      if (chosen !== null && !card.hidden) open(card);
+    }
+    for (const one of group.children) one.setAttribute("aria-pressed", String(one === pressed));
+  }
+
+  const group = document.createElement("div");
+  group.className = "claims-chosen";
+  group.setAttribute("role", "group");
+  group.setAttribute("aria-label", say.choose);
+  for (const text of [null, ...new Set(cards.map(verdict))]) {
+    const count = cards.filter((card) => text === null || verdict(card) === text).length;
+    const made = button(`${text || say.all} (${count})`, () => choose(text, made));
+    made.setAttribute("aria-pressed", String(text === null));
+    group.append(made);
+  }
+  claims.before(group);
+
+  function asked() {
+    const card = document.getElementById(location.hash.slice(1))?.closest(".claims tr");
+    if (!card) return;
+    card.hidden = false;
+    open(card);
+    card.scrollIntoView();
+  }
+  asked();
+  window.addEventListener("hashchange", asked);
+})();

@@ -1,0 +1,40 @@
+"""A quoted number's row is found: marked, its columns' heads in sight; paper has no rows."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.site.reader import Reader
+
+PAGE = "experiments/35-allreduce-costs/RESULTS/"
+ROW = "tp-h128-share-volume-shardlab-gloo"  # deep in a folded table
+IN_SIGHT = """id => {
+  const row = document.getElementById(id).closest("tr");
+  const heads = row.closest("table").querySelector("thead");
+  const seen = element => {
+    const box = element.getBoundingClientRect();
+    const at = document.elementFromPoint(box.left + 20, box.top + box.height / 2);
+    return element.contains(at);
+  };
+  return {row: seen(row), heads: seen(heads.querySelector("th")),
+          marked: getComputedStyle(row.cells[1]).backgroundColor !==
+                  getComputedStyle(row.nextElementSibling.cells[1]).backgroundColor};
+}"""
+
+
+def test_a_link_to_a_row_opens_its_fold_marks_it_and_shows_its_columns_heads(
+    browser: Any, served: str
+) -> None:
+    reader = Reader(browser, served, viewport={"width": 1440, "height": 900})
+    page = reader.read(f"{PAGE}#{ROW}")
+    wanted = {"row": True, "heads": True, "marked": True}
+    reader.until(f"id => JSON.stringify(({IN_SIGHT})(id)) === '{_json(wanted)}'", ROW)
+    printed = page.pdf()
+    assert 4 < len(re.findall(rb"/Type\s*/Page[^s]", printed)) < 12
+    assert not reader.wrong
+    reader.context.close()
+
+
+def _json(of: dict[str, bool]) -> str:
+    return "{" + ",".join(f'"{name}":{str(value).lower()}' for name, value in of.items()) + "}"

@@ -1,0 +1,49 @@
+"""A result as a table for other programs: every metric a line, comma-separated."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path, PurePosixPath
+
+from costlab.record.result import load
+from costlab.record.whose import whose
+
+COLUMNS = ("id", "value", "unit", "low", "high", "samples", "how", "code", "link", "device")
+
+
+def name(source: str) -> str:
+    """Return the table's file, beside the result's.
+
+    >>> name("results/reference.json")
+    'results/reference.csv'
+    """
+    return str(PurePosixPath(source).with_suffix(".csv"))
+
+
+def write(lab: Path, source: str) -> Path:
+    """Write the table of `lab`/`source` beside it.
+
+    Raises:
+        ResultError: there is no such result, or it can't be read.
+    """
+    path = lab / name(source)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(COLUMNS)
+        for one in load(lab / source).metrics().values():
+            mine = whose(one)
+            spread = ("" if end is None else end for end in (one.low, one.high))
+            lines.writerow(
+                (
+                    one.id,
+                    one.value,
+                    one.unit,
+                    *spread,
+                    one.samples,
+                    one.how,
+                    mine.code,
+                    mine.link,
+                    mine.device,
+                )
+            )
+    return path

@@ -1,0 +1,58 @@
+"""Where a step of two tensor-parallel ranks goes, by hidden size: its parts, one on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from costlab.publish.figures.plotting import Shade, Word
+from costlab.record.names import Wanted
+from costlab.record.result import Metric
+from costlab.record.whose import whose
+
+_SHARE: Wanted = {"topic": "tp", "what": "share", "code": "shardlab", "link": "gloo", "ranks": 0}
+PARTS = ("matmul", "launch", "latency", "volume", "other")
+LETTERS = 0.06  # of a step: a smaller part has no room for its number
+
+
+def shares(metrics: Mapping[str, Metric]) -> dict[int, dict[str, Metric]]:
+    """Return each part's share of a step, by hidden size."""
+    found: dict[int, dict[str, Metric]] = {}
+    for metric in metrics.values():
+        if metric.name.fits(_SHARE) and metric.name.of in PARTS:
+            found.setdefault(metric.name.hidden, {})[metric.name.of] = metric
+    return dict(sorted(found.items()))
+
+
+def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> bool:
+    """Draw a bar a width; tell whether there was any."""
+    found = shares(metrics)
+    if not found:
+        return False
+    for place, parts in enumerate(found.values()):
+        left = 0.0
+        for number, part in enumerate(PARTS):
+            width = max(parts[part].value, 0.0) if part in parts else 0.0
+            axes.barh(
+                place, width, left=left, height=0.72, color=shade.soft[number],
+                edgecolor=shade.series[number], linewidth=1.1,
+                label=word(f"share-{part}") if place == 0 else None,
+            )  # fmt: skip
+            if width >= LETTERS:
+                axes.text(
+                    left + width / 2, place, f"{width:.0%}".replace("%", " %"),
+                    ha="center", va="center", fontsize=9,
+                )  # fmt: skip
+            left += width
+    axes.set_yticks(range(len(found)), [f"{hidden:,}" for hidden in found])
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylabel(word("hidden"))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}".replace("%", " %"))
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+    one = next(iter(next(iter(found.values())).values()))
+    device = whose(one).device
+    axes.set_xlabel(word("share-of-step") + (word("on").format(device=device) if device else ""))
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(PARTS), fontsize=9)
+    return True

@@ -1,0 +1,34 @@
+"""What came out on top: the results page's first lines, each number with its interval and its row.
+
+The words stand in words.toml, one line a headline, with a metric's id in braces where its value
+goes. A line whose metrics a run hasn't is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from costlab.publish import page
+from costlab.record import quantity
+from costlab.record.result import Metric
+from costlab.record.words import texts
+
+_METRIC = re.compile(r"\{([\w.-]+)\}")
+
+
+def text(metrics: Mapping[str, Metric], language: str) -> str:
+    """Return the lines as a list, or nothing."""
+    lines = (one.of(language) for one in texts("headlines").values())
+    return "".join(
+        f"- {_METRIC.sub(lambda found: linked(metrics[found[1]]), line)}\n"
+        for line in lines
+        if all(name in metrics for name in _METRIC.findall(line))
+    )
+
+
+def linked(metric: Metric) -> str:
+    """Return a value that leads to its row, and its interval where it has one."""
+    spread = quantity.spread(metric)
+    link = f"[{quantity.shown(metric)}](#{page.row_of(metric.id)})"
+    return f"{link} ({spread})" if spread else link
