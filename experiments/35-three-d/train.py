@@ -11,7 +11,6 @@ Dimensions: B sequences (of a data rank's micro-batch), S words of a sequence.
 """
 
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from typing import Any
 
 try:
     import torch
+    from progress import in_turn, opening, show
     from settings import ORDERS, Refused, Settings, parsed, refused
     from text import source
     from torch import Tensor, nn
@@ -211,40 +211,6 @@ def train(settings: Settings, world: World) -> list[float]:
     if settings.save:
         trainer.save(settings.save, end)
     return losses
-
-
-def opening(trainer: Trainer) -> str:
-    """Return what to say before the first step."""
-    settings, world = trainer.settings, trainer.world
-    link = world.backend if settings.link == "torch" else settings.link
-    pieces = f"{settings.pieces} micro-batch{'es' if settings.pieces > 1 else ''}"
-    return (
-        f"tensor {settings.tp} x pipeline {settings.pp} x data {settings.dp} = {world.size} ranks "
-        f"on {world.device.type} over {link}; {settings.schedule}, {pieces}, "
-        f"{settings.dtype}\n"
-        f"{settings.layers} layers of {settings.hidden}; {trainer.text.said}"
-    )
-
-
-def show(settings: Settings, step: int, end: int, loss: float, seconds: list[float]) -> None:
-    """Print progress: on a terminal in place, elsewhere a line now and then."""
-    keep = step % settings.every == 0 or step == end
-    if keep or sys.stdout.isatty():
-        typical = statistics.median(seconds[1:] or seconds)  # the first step warms up
-        rate = settings.batch * settings.sequence / typical
-        speed = f"{1000 * typical:.1f} ms  {rate:,.0f} tokens/s"
-        print(
-            f"step {step:4}/{end}  loss {loss:.4f}  {speed}", end="\n" if keep else "\r", flush=True
-        )
-
-
-def in_turn(trainer: Trainer) -> Iterator[int]:
-    """Let the ranks that speak do so one stage after another: yield this one's stage, once."""
-    for stage in range(trainer.grid.pipeline.size):
-        trainer.world.whole.barrier()
-        if trainer.speaks and trainer.grid.pipeline.rank == stage:
-            yield stage
-            sys.stdout.flush()
 
 
 def main() -> int:
