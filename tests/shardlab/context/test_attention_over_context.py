@@ -15,6 +15,7 @@ from torch import Tensor
 
 from shardlab.comm import Axis, World
 from shardlab.context import piece, zigzag
+from shardlab.context.documents import documents_of, seen_in
 from shardlab.context.parallel import ContextParallel
 from tests.shardlab.reference import relative_error
 
@@ -46,8 +47,8 @@ def whole(tensors: list[Tensor], documents: Tensor | None) -> list[Tensor]:
 
 def packed(tokens: int) -> Tensor:
     """Documents of two sequences: one begins in the middle of a chunk, one is a single token."""
-    one = zigzag.documents_of([3, 0, tokens - 4, 1])
-    return torch.stack([one, zigzag.documents_of([1, tokens - 1])])
+    one = documents_of([3, 0, tokens - 4, 1])
+    return torch.stack([one, documents_of([1, tokens - 1])])
 
 
 def cut(
@@ -97,7 +98,7 @@ def test_bf16_is_as_near_to_whole_attention_as_bf16_can_be(pool: Any) -> None:
 
 def test_the_form_that_other_devices_take_is_torchs_kernel(monkeypatch: Any) -> None:
     q, k, v, g = drawn(8, 4, S, torch.float64)
-    seen = zigzag.same_document(packed(S), torch.arange(S), torch.arange(S), causal=True)
+    seen = seen_in(packed(S))
 
     def both() -> list[Tensor]:
         found: list[Tensor] = []
@@ -158,18 +159,19 @@ def test_what_cannot_be_cut_is_refused_with_what_could() -> None:
         ("12 tokens don't form them: choose 8 or 16", lambda: ring.own(torch.zeros(1, 12))),
         ("8 equal chunks, two a rank; 4 tokens", lambda: ring.positions(1)),  # one token a rank
         ("0 tokens don't form them: choose 8", lambda: ring.own(torch.zeros(1, 0))),
-        ("does not divide 6 heads of a tensor rank", lambda: ulysses.demand_heads(6, 6)),
-        ("choose 1 or 2", lambda: ulysses.demand_heads(8, 2)),  # fewer groups than ranks
-        ("ring and all-gather cut none", lambda: ulysses.demand_heads(2, 2)),
+        ("does not divide 6 heads of a tensor rank", lambda: ulysses.demand_fit(6, 6, 0)),
+        ("choose 1 or 2", lambda: ulysses.demand_fit(8, 2, 0)),  # fewer groups than ranks
+        ("ring and all-gather cut none", lambda: ulysses.demand_fit(2, 2, 0)),
+        ("choose dropout 0, or context = 1", lambda: ring.demand_fit(8, 8, 0.1)),
         ("choose ring, all-gather or ulysses", lambda: ContextParallel(axis, "rings")),
         ("documents of shape (1, 2)", lambda: ring.attend(q, q, q, torch.zeros(1, 2))),
-        ("lengths are 0 or more", lambda: zigzag.documents_of([3, -1])),
-        ("lengths are 0 or more", lambda: zigzag.documents_of([0, 0])),
+        ("lengths are 0 or more", lambda: documents_of([3, -1])),
+        ("lengths are 0 or more", lambda: documents_of([0, 0])),
     ]:
         with pytest.raises(ValueError, match=re.escape(words)):
             refused()
-    ring.demand_heads(6, 1)  # heads and groups of any number
+    ring.demand_fit(6, 1, 0.0)  # heads and groups of any number
 
 
 def test_an_empty_document_is_nobodys() -> None:
-    assert zigzag.documents_of([2, 0, 1]).tolist() == [0, 0, 2]
+    assert documents_of([2, 0, 1]).tolist() == [0, 0, 2]

@@ -22,6 +22,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from shardlab.comm import Axis
 from shardlab.context import piece, zigzag
+from shardlab.context.documents import seen_in
 from shardlab.context.rounds import Gathered, Ring
 from shardlab.grid.rules import check_divides
 from shardlab.layers import ops
@@ -51,12 +52,22 @@ class ContextParallel:
                 f"context parallelism of kind {self.kind!r}; choose {', '.join(ROUNDS)} or ulysses"
             )
 
-    def demand_heads(self, heads: int, groups: int) -> None:
-        """Refuse heads, or key-value groups, of a tensor rank that Ulysses can't deal out.
+    def demand_fit(self, heads: int, groups: int, dropout: float) -> None:
+        """Refuse attention that can't be cut so.
+
+        Args:
+            heads, groups: heads and key-value groups of a tensor rank.
+            dropout: of attention weights.
 
         Raises:
-            ValueError: says what would do.
+            ValueError: Ulysses can't deal out the heads or groups; or there is dropout, whose masks
+                would be drawn piece by piece.
         """
+        if dropout:
+            raise ValueError(
+                f"dropout {dropout} beside a context axis of size {self.axis.size}: attention here "
+                "comes in pieces, which draw no masks; choose dropout 0, or context = 1"
+            )
         if self.kind == "ulysses":
             for total, what in ((heads, "heads"), (groups, "key-value groups")):
                 rest = f"{what} of a tensor rank (ulysses; ring and all-gather cut none)"
@@ -114,10 +125,7 @@ def _ulysses(
         ops.all_to_all(x, axis, 1, 2).index_select(2, here.argsort())
         for x in (q_BAsD, k_BGsD, v_BGsD)
     )
-    seen = None
-    if documents_BS is not None:
-        natural = torch.arange(tokens)
-        seen = zigzag.same_document(documents_BS, natural, natural, causal=True)
+    seen = None if documents_BS is None else seen_in(documents_BS)
     out_BaSD = scaled_dot_product_attention(
         q_BaSD, k_BgSD, v_BgSD, attn_mask=seen, is_causal=seen is None,
         enable_gqa=q_BaSD.shape[1] > k_BgSD.shape[1],
@@ -140,7 +148,7 @@ class _Way:
         if self.documents is not None:
             whole = length * axis.size
             mine, theirs = (zigzag.positions(whole, rank, axis.size) for rank in (axis.rank, owner))
-            mask = zigzag.same_document(self.documents, mine[rows], theirs[keys], causal=causal)
+            mask = seen_in(self.documents, mine[rows], theirs[keys], causal=causal)
         return rows, keys, {"causal": causal, "seen": mask}
 
 

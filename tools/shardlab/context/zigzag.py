@@ -10,8 +10,6 @@ Dimensions: S sequence, s = S / n this rank's share of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -57,23 +55,3 @@ def seen(mine: int, other: int, length: int) -> tuple[slice, slice, bool]:
     if mine == other:
         return every, every, True
     return (every, slice(0, half), False) if other < mine else (slice(half, length), every, False)
-
-
-def documents_of(lengths: Sequence[int]) -> Tensor:
-    """Return which document each token of a packed sequence belongs to: [S]; one may be empty.
-
-    Raises:
-        ValueError: a length is negative, or there is no token.
-    """
-    if not lengths or min(lengths) < 0 or not sum(lengths):
-        raise ValueError(f"documents of {list(lengths)} tokens: lengths are 0 or more, one above 0")
-    return torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
-
-
-def same_document(documents_BS: Tensor, queries: Tensor, keys: Tensor, *, causal: bool) -> Tensor:
-    """Return which of the tokens at `queries` see which at `keys`: [B, 1, queries, keys]."""
-    queries, keys = (at.to(documents_BS.device) for at in (queries, keys))
-    same = documents_BS[:, queries].unsqueeze(2) == documents_BS[:, keys].unsqueeze(1)
-    if causal:
-        same = same & (queries.unsqueeze(1) >= keys)
-    return same.unsqueeze(1)
