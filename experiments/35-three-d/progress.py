@@ -17,10 +17,11 @@ def opening(trainer: Trainer) -> str:
     """Return what to say before the first step."""
     settings, world = trainer.settings, trainer.world
     link = world.backend if settings.link == "torch" else settings.link
+    cut = f" x context {settings.cp} ({settings.cp_kind})" if settings.cp > 1 else ""
     pieces = f"{settings.pieces} micro-batch{'es' if settings.pieces > 1 else ''}"
     return (
-        f"tensor {settings.tp} x pipeline {settings.pp} x data {settings.dp} = {world.size} ranks "
-        f"on {world.device.type} over {link}; {settings.schedule}, {pieces}, "
+        f"tensor {settings.tp}{cut} x pipeline {settings.pp} x data {settings.dp} = "
+        f"{world.size} ranks on {world.device.type} over {link}; {settings.schedule}, {pieces}, "
         f"{settings.dtype}\n"
         f"{settings.layers} layers of {settings.hidden}; {trainer.text.said}"
     )

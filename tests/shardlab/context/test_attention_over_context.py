@@ -102,7 +102,7 @@ def test_the_form_that_other_devices_take_is_torchs_kernel(monkeypatch: Any) -> 
 
     def both() -> list[Tensor]:
         found: list[Tensor] = []
-        for mask, causal in ((None, True), (None, False), (seen, True)):
+        for mask, causal in ((None, True), (None, False), (seen, False)):
             out, lse = piece.attend(q, k, v, causal=causal, seen=mask)
             found += [out, lse]
             found += piece.gradients(g, q, (k, v), (out, lse), causal=causal, seen=mask)
@@ -159,10 +159,9 @@ def test_what_cannot_be_cut_is_refused_with_what_could() -> None:
         ("12 tokens don't form them: choose 8 or 16", lambda: ring.own(torch.zeros(1, 12))),
         ("8 equal chunks, two a rank; 4 tokens", lambda: ring.positions(1)),  # one token a rank
         ("0 tokens don't form them: choose 8", lambda: ring.own(torch.zeros(1, 0))),
-        ("does not divide 6 heads of a tensor rank", lambda: ulysses.demand_fit(6, 6, 0)),
-        ("choose 1 or 2", lambda: ulysses.demand_fit(8, 2, 0)),  # fewer groups than ranks
-        ("ring and all-gather cut none", lambda: ulysses.demand_fit(2, 2, 0)),
-        ("choose dropout 0, or context = 1", lambda: ring.demand_fit(8, 8, 0.1)),
+        ("does not divide 6 heads of a tensor rank", lambda: ulysses.demand_heads(6, 6)),
+        ("choose 1 or 2", lambda: ulysses.demand_heads(8, 2)),  # fewer groups than ranks
+        ("ring cuts none", lambda: ulysses.demand_heads(2, 2)),
         ("choose ring, all-gather or ulysses", lambda: ContextParallel(axis, "rings")),
         ("documents of shape (1, 2)", lambda: ring.attend(q, q, q, torch.zeros(1, 2))),
         ("lengths are 0 or more", lambda: documents_of([3, -1])),
@@ -170,7 +169,7 @@ def test_what_cannot_be_cut_is_refused_with_what_could() -> None:
     ]:
         with pytest.raises(ValueError, match=re.escape(words)):
             refused()
-    ring.demand_fit(6, 1, 0.0)  # heads and groups of any number
+    ring.demand_heads(6, 1)  # heads and groups of any number
 
 
 def test_an_empty_document_is_nobodys() -> None:

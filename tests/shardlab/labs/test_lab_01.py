@@ -90,9 +90,13 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
     if ranks == 2:
         cases += [{"tp": 2}, {"pp": 2, "microbatches": 4, "schedule": "gpipe"}]
         cases.append({"dp": 2, "microbatches": 2, "fsdp": True})
+        cases += [{"cp": 2, "cp_kind": kind} for kind in ("ring", "all-gather", "ulysses")]
+        cases.append({"cp": 2, "fsdp": True})
     if ranks == 4:
         beside = {"tp": 2, "dp": 2, "microbatches": 2, "fsdp": True}
         cases += [beside, beside | {"sequence_parallel": True, "fused": True}]
+        cases += [{"cp": 4}, {"cp": 2, "tp": 2, "sequence_parallel": True, "cp_kind": "ulysses"}]
+        cases += [{"cp": 2, "pp": 2, "microbatches": 4}, {"cp": 2, "dp": 2, "order": "tp-pp-dp"}]
     if ranks == 8:
         both = {"tp": 2, "pp": 2, "dp": 2, "microbatches": 4}
         cases.append(both | {"order": "tp-pp-dp", "schedule": "gpipe"})

@@ -23,20 +23,15 @@ def documents_of(lengths: Sequence[int]) -> Tensor:
 
 
 def seen_in(
-    documents_BS: Tensor, queries: Tensor | None = None, keys: Tensor | None = None, *,
-    causal: bool = True,
-) -> Tensor:  # fmt: skip
+    documents_BS: Tensor, queries: Tensor | None = None, keys: Tensor | None = None
+) -> Tensor:
     """Return which of the tokens at `queries` see which at `keys`: bool [B, 1, queries, keys].
 
     Args:
         documents_BS: each token's document.
         queries, keys: positions, all unless given.
-        causal: a query sees no later key; False where none is later.
     """
-    every = torch.arange(documents_BS.shape[1], device=documents_BS.device)
-    rows = every if queries is None else queries.to(every.device)
-    columns = every if keys is None else keys.to(every.device)
-    seen = documents_BS[:, rows].unsqueeze(2) == documents_BS[:, columns].unsqueeze(1)
-    if causal:
-        seen = seen & (rows.unsqueeze(1) >= columns)
-    return seen.unsqueeze(1)
+    every = torch.arange(documents_BS.shape[1])
+    rows, columns = (every if at is None else at for at in (queries, keys))
+    same = documents_BS[:, rows].unsqueeze(2) == documents_BS[:, columns].unsqueeze(1)
+    return (same & (rows.unsqueeze(1) >= columns).to(same.device)).unsqueeze(1)

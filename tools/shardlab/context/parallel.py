@@ -24,7 +24,6 @@ from shardlab.comm import Axis
 from shardlab.context import piece, zigzag
 from shardlab.context.documents import seen_in
 from shardlab.context.rounds import Gathered, Ring
-from shardlab.grid.rules import check_divides
 from shardlab.layers import ops
 
 ROUNDS: dict[str, type[Ring | Gathered]] = {"ring": Ring, "all-gather": Gathered}
@@ -52,26 +51,14 @@ class ContextParallel:
                 f"context parallelism of kind {self.kind!r}; choose {', '.join(ROUNDS)} or ulysses"
             )
 
-    def demand_fit(self, heads: int, groups: int, dropout: float) -> None:
-        """Refuse attention that can't be cut so.
-
-        Args:
-            heads, groups: heads and key-value groups of a tensor rank.
-            dropout: of attention weights.
+    def demand_heads(self, heads: int, groups: int) -> None:
+        """Refuse heads, or key-value groups, of a tensor rank that this kind can't deal out.
 
         Raises:
-            ValueError: Ulysses can't deal out the heads or groups; or there is dropout, whose masks
-                would be drawn piece by piece.
+            ValueError: says what would do.
         """
-        if dropout:
-            raise ValueError(
-                f"dropout {dropout} beside a context axis of size {self.axis.size}: attention here "
-                "comes in pieces, which draw no masks; choose dropout 0, or context = 1"
-            )
-        if self.kind == "ulysses":
-            for total, what in ((heads, "heads"), (groups, "key-value groups")):
-                rest = f"{what} of a tensor rank (ulysses; ring and all-gather cut none)"
-                check_divides("context", self.axis.size, total, rest)
+        zigzag.check_heads(self.kind, self.axis.size, heads, "heads")
+        zigzag.check_heads(self.kind, self.axis.size, groups, "key-value groups")
 
     def positions(self, share: int) -> Tensor:
         """Return where in their sequence this rank's s tokens stand: [s].
@@ -87,8 +74,7 @@ class ContextParallel:
         Raises:
             ValueError: the sequence does not form two chunks a rank.
         """
-        at = zigzag.positions(x_BS.shape[1], self.axis.rank, self.axis.size)
-        return x_BS.index_select(1, at.to(x_BS.device))
+        return x_BS[:, zigzag.positions(x_BS.shape[1], self.axis.rank, self.axis.size)]
 
     def attend(
         self, q_BAsD: Tensor, k_BGsD: Tensor, v_BGsD: Tensor, documents_BS: Tensor | None = None
@@ -109,10 +95,8 @@ class ContextParallel:
             )
         if self.kind == "ulysses":
             return _ulysses(q_BAsD, k_BGsD, v_BGsD, self.axis, documents_BS)
-        kv_2BGsD = torch.stack([k_BGsD, v_BGsD])
-        return ops.apply(
-            _InRounds, q_BAsD, kv_2BGsD, _Way(ROUNDS[self.kind], self.axis, documents_BS)
-        )
+        way = _Way(ROUNDS[self.kind], self.axis, documents_BS)
+        return ops.apply(_InRounds, q_BAsD, torch.stack([k_BGsD, v_BGsD]), way)
 
 
 def _ulysses(
@@ -143,13 +127,16 @@ class _Way:
 
     def seen(self, owner: int, length: int) -> tuple[slice, slice, dict[str, Any]]:
         """Return which queries see which keys of a block, and how."""
-        axis, mask = self.axis, None
-        rows, keys, causal = zigzag.seen(axis.rank, owner, length)
-        if self.documents is not None:
-            whole = length * axis.size
-            mine, theirs = (zigzag.positions(whole, rank, axis.size) for rank in (axis.rank, owner))
-            mask = seen_in(self.documents, mine[rows], theirs[keys], causal=causal)
-        return rows, keys, {"causal": causal, "seen": mask}
+        here, ranks = self.axis.rank, self.axis.size
+        rows, keys, causal = zigzag.seen(here, owner, length)
+        if self.documents is None:
+            return rows, keys, {"causal": causal, "seen": None}
+        mine, theirs = (zigzag.positions(length * ranks, r, ranks) for r in (here, owner))
+        return (
+            rows,
+            keys,
+            {"causal": False, "seen": seen_in(self.documents, mine[rows], theirs[keys])},
+        )
 
 
 class _InRounds(torch.autograd.Function):
@@ -159,11 +146,9 @@ class _InRounds(torch.autograd.Function):
     def forward(ctx: Any, q_BAsD: Tensor, kv_2BGsD: Tensor, way: _Way) -> Tensor:
         ctx.way = way
         out_BAsD = lse_BAs = torch.empty(0)
-        for owner, (k_BGsD, v_BGsD) in way.round(way.axis).blocks(kv_2BGsD):
+        for owner, block in way.round(way.axis).blocks(kv_2BGsD):
             rows, keys, how = way.seen(owner, q_BAsD.shape[2])
-            part, lse = piece.attend(
-                q_BAsD[:, :, rows], k_BGsD[:, :, keys], v_BGsD[:, :, keys], **how
-            )
+            part, lse = piece.attend(q_BAsD[:, :, rows], *block[:, :, :, keys], **how)
             if owner == way.axis.rank:  # the first; sums are kept in fp32 at least
                 wide = torch.promote_types(part.dtype, torch.float32)
                 out_BAsD, lse_BAs = part.to(wide, copy=True), lse.clone()
@@ -179,14 +164,14 @@ class _InRounds(torch.autograd.Function):
         (q_BAsD, kv_2BGsD, out_BAsD, lse_BAs), way = ctx.saved_tensors, ctx.way
         home = way.round(way.axis)
         dq_BAsD = torch.zeros_like(grad_BAsD)
-        for owner, (k_BGsD, v_BGsD) in home.blocks(kv_2BGsD):
+        for owner, block in home.blocks(kv_2BGsD):
             rows, keys, how = way.seen(owner, q_BAsD.shape[2])
-            dq, dk, dv = piece.gradients(
-                grad_BAsD[:, :, rows], q_BAsD[:, :, rows], (k_BGsD[:, :, keys], v_BGsD[:, :, keys]),
-                (out_BAsD[:, :, rows], lse_BAs[:, :, rows]), **how,
-            )  # fmt: skip
+            whole = out_BAsD[:, :, rows], lse_BAs[:, :, rows]
+            dq, *dkv = piece.gradients(
+                grad_BAsD[:, :, rows], q_BAsD[:, :, rows], [*block[:, :, :, keys]], whole, **how
+            )
             dq_BAsD[:, :, rows] += dq
             dkv_2BGsD = torch.zeros_like(kv_2BGsD)
-            dkv_2BGsD[0][:, :, keys], dkv_2BGsD[1][:, :, keys] = dk, dv
+            dkv_2BGsD[:, :, :, keys] = torch.stack(dkv)
             home.give(owner, dkv_2BGsD)
         return dq_BAsD, home.take(), None

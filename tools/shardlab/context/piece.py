@@ -14,13 +14,13 @@ Dimensions: B batch, A heads, G key-value groups, Q = A/G, q queries, k keys, D 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+Some = Sequence[Tensor]
 KERNELS = frozenset({"cpu"})  # devices with torch's kernels for it
-Pair = tuple[Tensor, Tensor]
-Three = tuple[Tensor, Tensor, Tensor]
 
 
 def attend(
@@ -31,15 +31,14 @@ def attend(
     Args:
         q_BAqD, k_BGkD, v_BGkD: a group's queries lie side by side.
         causal: query i sees keys up to i.
-        seen: bool [B, 1, q, k], in place of `causal`. A row that sees none gets a logsumexp so
-            small that merging gives it no weight.
+        seen: bool [B, 1, q, k], where it is neither causal nor every key. A row that sees none gets
+            a logsumexp so small that merging gives it no weight.
     """
-    mask, causal = _mask(seen, q_BAqD), causal and seen is None
     if q_BAqD.device.type in KERNELS:
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        found: Pair = kernel(q_BAqD, k_BGkD, v_BGkD, is_causal=causal, attn_mask=mask)
-        return found
-    scores = _scores(q_BAqD, k_BGkD, mask, causal=causal)
+        mask = _mask(seen, q_BAqD)
+        return kernel(q_BAqD, k_BGkD, v_BGkD, is_causal=causal, attn_mask=mask)  # type: ignore[no-any-return]
+    scores = _scores(q_BAqD, k_BGkD, seen, causal=causal)
     lse_BAq = scores.logsumexp(-1)
     probs = (scores - lse_BAq.unsqueeze(-1)).exp_().to(v_BGkD.dtype)
     return probs @ _for_each_head(v_BGkD, q_BAqD), lse_BAq
@@ -54,8 +53,8 @@ def merge(out_BAqD: Tensor, lse_BAq: Tensor, piece_BAqD: Tensor, piece_lse_BAq: 
 
 
 def gradients(
-    grad_BAqD: Tensor, q_BAqD: Tensor, kv: Pair, whole: Pair, *, causal: bool, seen: Tensor | None
-) -> Three:
+    grad_BAqD: Tensor, q_BAqD: Tensor, kv: Some, whole: Some, *, causal: bool, seen: Tensor | None
+) -> Some:
     """Return what the piece adds to the gradients of queries, keys and values.
 
     Args:
@@ -63,21 +62,18 @@ def gradients(
         q_BAqD, kv, causal, seen: as in `attend`.
         whole: what `attend` and `merge` made of *all* pieces: output and logsumexp.
     """
-    mask, causal = _mask(seen, q_BAqD), causal and seen is None
     if q_BAqD.device.type in KERNELS:
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-        found: Three = kernel(
-            grad_BAqD, q_BAqD, *kv, *whole, dropout_p=0.0, is_causal=causal, attn_mask=mask
-        )
-        return found
-    (out_BAqD, lse_BAq), groups = whole, kv[0].shape[1]
+        mask = _mask(seen, q_BAqD)
+        return kernel(grad_BAqD, q_BAqD, *kv, *whole, 0.0, causal, attn_mask=mask)  # type: ignore[no-any-return]
+    out_BAqD, lse_BAq = whole
     k_BAkD, v_BAkD = (_for_each_head(x_BGkD, q_BAqD) for x_BGkD in kv)
-    probs = (_scores(q_BAqD, kv[0], mask, causal=causal) - lse_BAq.unsqueeze(-1)).exp_()
+    probs = (_scores(q_BAqD, kv[0], seen, causal=causal) - lse_BAq.unsqueeze(-1)).exp_()
     inner = (grad_BAqD * out_BAqD).sum(-1, keepdim=True)
     scores = probs * (grad_BAqD @ v_BAkD.mT - inner) / math.sqrt(q_BAqD.shape[-1])
     probs, scores = probs.to(v_BAkD.dtype), scores.to(v_BAkD.dtype)
     dk_BGkD, dv_BGkD = (
-        x.view(x.shape[0], groups, -1, *x.shape[2:]).sum(2)
+        x.view(x.shape[0], kv[0].shape[1], -1, *x.shape[2:]).sum(2)
         for x in (scores.mT @ q_BAqD, probs.mT @ grad_BAqD)
     )
     return scores @ k_BAkD, dk_BGkD, dv_BGkD
@@ -87,16 +83,16 @@ def _mask(seen: Tensor | None, like: Tensor) -> Tensor | None:
     """Return what to add to scores. Finite: a row of −∞ would have no softmax."""
     if seen is None:
         return None
-    nothing = torch.zeros(seen.shape, dtype=like.dtype, device=like.device)
-    return nothing.masked_fill_(~seen, torch.finfo(like.dtype).min / 2)
+    least = torch.finfo(like.dtype).min / 2
+    return torch.zeros_like(seen, dtype=like.dtype).masked_fill_(~seen, least)
 
 
-def _scores(q_BAqD: Tensor, k_BGkD: Tensor, mask: Tensor | None, *, causal: bool) -> Tensor:
+def _scores(q_BAqD: Tensor, k_BGkD: Tensor, seen: Tensor | None, *, causal: bool) -> Tensor:
     scores = q_BAqD @ _for_each_head(k_BGkD, q_BAqD).mT / math.sqrt(q_BAqD.shape[-1])
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if causal:
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-        scores = scores.masked_fill(future, -math.inf)
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    mask = _mask(seen, scores)
     return scores if mask is None else scores + mask
 
 

@@ -26,9 +26,8 @@ class Ring:
     """
 
     def __init__(self, axis: Axis) -> None:
-        """Know the neighbours."""
+        """Know the ranks."""
         self._axis = axis
-        self._next, self._before = (axis.rank + 1) % axis.size, (axis.rank - 1) % axis.size
         self._own: Tensor | None = None
         self._arriving: tuple[Tensor, list[Pending]] | None = None
 
@@ -36,11 +35,9 @@ class Ring:
         """Yield each block while the next one is under way."""
         axis, block = self._axis, kv_2BGsD
         for step in range(axis.size):
-            more = step < axis.size - 1
-            coming = self._passed_on(block, tag=0) if more else None
+            coming = self._passed_on(block, tag=0) if step < axis.size - 1 else None
             yield (axis.rank - step) % axis.size, block
-            if coming is not None:
-                block = _arrived(coming)
+            block = _arrived(coming) if coming else block
 
     def give(self, owner: int, grad_2BGsD: Tensor) -> None:
         """Add to the gradient that came with the block, and pass it on."""
@@ -57,9 +54,9 @@ class Ring:
         return self._own if self._arriving is None else self._own + _arrived(self._arriving)
 
     def _passed_on(self, x: Tensor, *, tag: int) -> tuple[Tensor, list[Pending]]:
-        arriving = torch.empty_like(x)
-        ways = [(x, self._next)], [(arriving, self._before)]
-        return arriving, self._axis.start_exchange(*ways, tags=[tag, tag])
+        axis, arriving = self._axis, torch.empty_like(x)
+        ways = [(x, (axis.rank + 1) % axis.size)], [(arriving, (axis.rank - 1) % axis.size)]
+        return arriving, axis.start_exchange(*ways, tags=[tag, tag])
 
 
 class Gathered:
@@ -74,8 +71,7 @@ class Gathered:
         """Yield each block."""
         axis, all_n2BGsD = self._axis, self._axis.all_gather(kv_2BGsD.unsqueeze(0))
         for step in range(axis.size):
-            owner = (axis.rank - step) % axis.size
-            yield owner, all_n2BGsD[owner]
+            yield (owner := (axis.rank - step) % axis.size), all_n2BGsD[owner]
 
     def give(self, owner: int, grad_2BGsD: Tensor) -> None:
         """Keep it."""

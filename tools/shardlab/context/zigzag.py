@@ -13,6 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from shardlab.grid.rules import check_divides
+
 
 def check_sequence(tokens: int, ranks: int) -> None:
     """Refuse a whole sequence that does not form 2n equal chunks.
@@ -27,6 +29,16 @@ def check_sequence(tokens: int, ranks: int) -> None:
             f"context axis of size {ranks} cuts a sequence into {2 * ranks} equal chunks, two a "
             f"rank; {tokens} tokens don't form them: choose {near}"
         )
+
+
+def check_heads(kind: str, ranks: int, heads: int, what: str) -> None:
+    """Refuse heads of a tensor rank that can't be dealt out, where the kind deals them out.
+
+    Raises:
+        ValueError: says how many ranks would do.
+    """
+    if kind == "ulysses":
+        check_divides("context", ranks, heads, f"{what} of a tensor rank (ring cuts none)")
 
 
 def positions(tokens: int, rank: int, ranks: int) -> Tensor:

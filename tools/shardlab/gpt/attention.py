@@ -52,8 +52,8 @@ class Attention(nn.Module):
     proj.weight [H, h].
 
     Raises:
-        ValueError: A does not divide H, the axis A or G, or G does not divide A; or there are too
-            few of either for Ulysses, or dropout beside a context axis.
+        ValueError: A does not divide H, the axis A or G, or G does not divide A; or Ulysses can't
+            deal out either.
 
     """
 
@@ -70,7 +70,7 @@ class Attention(nn.Module):
         self.queries = heads // groups
         self.head = hidden // heads
         if context:
-            context.demand_fit(self.groups * self.queries, self.groups, config.dropout)
+            context.demand_heads(self.groups * self.queries, self.groups)
         self.qkv = ColumnParallelLinear(
             hidden, (heads + 2 * groups) * self.head, axis=axis, bias=config.bias,
             sequence_parallel=sequence_parallel,

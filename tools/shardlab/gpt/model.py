@@ -80,10 +80,12 @@ class GPT(CopyableModule):
         self.tensor = tensor
         self.context = context = context if context and context.axis.size > 1 else None
         self.sequence_parallel = sequence_parallel and tensor.size > 1
-        if context and config.experts:
+        if context and (config.experts or config.dropout):
+            what = "experts" if config.experts else f"dropout {config.dropout}"
             raise ValueError(
-                f"experts beside a context axis of size {context.axis.size}: what balances them "
-                "counts whole sequences; choose context = 1, or a config without experts"
+                f"{what} beside a context axis of size {context.axis.size}: what balances experts "
+                "counts whole sequences, and attention in pieces draws no masks; choose "
+                "context = 1, or leave it"
             )
         self.first, self.last = stage == 0, stage == stages - 1
         self._init = Init(seed, config.init_std, config.dtype, device)
@@ -160,7 +162,7 @@ class GPT(CopyableModule):
         begin = self.tensor.rank * length if self.sequence_parallel else 0
         position_SH: Tensor = self.position_embedding
         if self.context:
-            position_SH = position_SH[self.context.positions(tokens).to(position_SH.device)]
+            position_SH = position_SH[self.context.positions(tokens)]
         x_sBH = x_sBH + position_SH.narrow(0, begin, length).unsqueeze(1)
         embedded_sBH: Tensor = self.embedding_dropout(x_sBH)
         return embedded_sBH
