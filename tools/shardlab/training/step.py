@@ -74,6 +74,11 @@ class StepGradients:
                     f"the model cuts sequences over {found} ranks and the grid over "
                     f"{grid.context.size}: build it with context=ContextParallel(grid.context)"
                 )
+        if grid.context.size > 1 and settings.get("reduction") == "sum":
+            raise ValueError(
+                'reduction="sum" beside a context axis: its ranks have parts of one mean, which '
+                'have no sum of their own; choose "mean", or "tokens"'
+            )
         plain = [(name, p) for name, p in named if copies_of(p) is None]
         self.replicas = DataParallel(plain, grid.replicas, backwards=microbatches, **settings)
         self._routers = [router for chunk in chunks for router in chunk.routers]
