@@ -80,6 +80,9 @@ def test_a_grid_that_cuts_sequences_refuses_what_does_not() -> None:
             axis = grid.context if context == 2 else Axis.alone()
             model = GPT(case.config(), tensor=grid.tensor, context=ContextParallel(axis))
             StepGradients(model, grid, reduction=case.reduction)
+    with alone(0, 2) as world, pytest.raises(ValueError, match="16 tokens, 2 shares of 8"):
+        model = GPT(mean.config(), tensor=Axis.alone(), context=ContextParallel(world.whole))
+        model(mean.batch()[0])  # whole sequences
     for more, words in [({"dropout": 0.1}, "dropout 0.1 beside"), ({"experts": EIGHT}, "experts")]:
         with alone(0, 2) as world, pytest.raises(ValueError, match=words):
             config = replace(mean.config(), **more)

@@ -190,10 +190,13 @@ class GPT(CopyableModule):
         return rows, batch, self.config.hidden
 
     def _check_sequence(self, tokens: int) -> None:
-        if tokens * (self.context.axis.size if self.context else 1) > self.config.sequence:
+        ranks = self.context.axis.size if self.context else 1
+        if tokens * ranks > self.config.sequence:
+            shares = f", {ranks} shares of {tokens} (`context.own` cuts them)" if ranks > 1 else ""
             raise ValueError(
-                f"a sequence of {tokens} tokens, but the model has {self.config.sequence} "
-                "positions; cut the sequence, or make GPTConfig(sequence=…) as long"
+                f"a sequence of {tokens * ranks} tokens{shares}, but the model has "
+                f"{self.config.sequence} positions; cut the sequence, or make "
+                "GPTConfig(sequence=…) as long"
             )
         if self.sequence_parallel:
             what = "tokens of a sequence (sequence parallelism)"
