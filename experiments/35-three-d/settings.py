@@ -23,7 +23,9 @@ class Settings:
     """One run. The defaults are the course's grammar tutor, on one rank.
 
     Attributes:
-        tp, pp, dp: ranks along the tensor, pipeline and data axes; the world is their product.
+        tp, cp, pp, dp: ranks along the tensor, context, pipeline and data axes; the world is their
+            product.
+        cp_kind: how attention sees over the cuts of a sequence: "ring", "all-gather", "ulysses".
         experts, ep: in place of each feed-forward pair, two of them for each word; 0 for none. They
             are dealt out over `ep` ranks, which are tensor or data ranks of the other layers.
         fsdp: cut parameters, gradients and moments over the data ranks, instead of a copy on each.
@@ -40,6 +42,8 @@ class Settings:
     """
 
     tp: int = 1
+    cp: int = 1
+    cp_kind: str = "ring"
     pp: int = 1
     dp: int = 1
     experts: int = 0
@@ -102,20 +106,26 @@ class Settings:
         Raises:
             ValueError: says what does not divide, and what would.
         """
-        for name in ("tp", "pp", "dp", "ep", "batch", "steps", "every", "pieces"):
+        for name in ("tp", "cp", "pp", "dp", "ep", "batch", "steps", "every", "pieces"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; choose 1 or more")
-        if (ranks := self.tp * self.pp * self.dp) != world_size:
+        if (ranks := self.tp * self.cp * self.pp * self.dp) != world_size:
+            cut = f" x --cp {self.cp}" if self.cp > 1 else ""
             raise ValueError(
-                f"--tp {self.tp} x --pp {self.pp} x --dp {self.dp} needs {ranks} ranks, but the "
-                f"world has {world_size}: launch with torchrun --nproc-per-node={ranks}, or choose "
-                f"sizes whose product is {world_size}"
+                f"--tp {self.tp}{cut} x --pp {self.pp} x --dp {self.dp} needs {ranks} ranks, but "
+                f"the world has {world_size}: launch with torchrun --nproc-per-node={ranks}, or "
+                f"choose sizes whose product is {world_size}"
             )
         if self.fsdp:
             self._demand_fsdp()
         if self.experts or self.ep > 1:
             self._demand_experts()
-        sequence = self.sequence if self.sequence_parallel else None
+        if self.cp > 1 and self.heads % self.tp == 0:  # else that is said below
+            from shardlab.context.zigzag import check_heads, check_sequence
+
+            check_sequence(self.sequence, self.cp)
+            check_heads(self.cp_kind, self.cp, self.heads // self.tp, "heads")
+        sequence = self.sequence // self.cp if self.sequence_parallel else None
         check_tensor(self.tp, hidden=self.hidden, heads=self.heads, sequence=sequence)
         check_pipeline(self.pp, layers=self.layers)
         check_divides("data", self.dp, self.batch, "sequences of a batch")
@@ -128,10 +138,11 @@ class Settings:
 
     def _demand_experts(self) -> None:
         """Refuse experts that these ranks can't share."""
-        if not self.experts or self.fsdp:
+        if not self.experts or self.fsdp or self.cp > 1:
             raise ValueError(
                 f"--experts {self.experts} with --ep {self.ep}: give --experts 2 or more, and "
-                "leave --fsdp, which would cut each rank's experts with those of others"
+                "leave --fsdp, which would cut each rank's experts with those of others, and --cp, "
+                "since what balances experts counts whole sequences"
             )
         if self.tp > 1 and not self.sequence_parallel:
             raise ValueError(
@@ -145,7 +156,7 @@ class Settings:
 
     def _demand_fsdp(self) -> None:
         """Refuse what FSDP can't be combined with here."""
-        if self.dp < 2:
+        if self.dp * self.cp < 2:
             raise ValueError(
                 f"--fsdp cuts the model's state over the data ranks, and --dp is {self.dp}: choose "
                 "--dp 2 or more"
@@ -159,6 +170,7 @@ class Settings:
 
 HELP = {
     "tp": "ranks on the tensor axis", "pp": "pipeline stages", "dp": "data-parallel replicas",
+    "cp": "ranks that share each sequence", "cp_kind": "how attention sees over its cuts",
     "experts": "in place of each feed-forward pair, two for each word; 0 for none",
     "ep": "ranks that the experts are dealt out to, of the tensor and data ranks",
     "fsdp": "cut the model's state over the data ranks (FSDP), instead of a copy on each",
@@ -179,7 +191,7 @@ HELP = {
     "load": "go on from the checkpoint here", "losses": "write each step's loss here, in full",
 }  # fmt: skip
 CHOICES = {
-    "order": [*ORDERS], "schedule": ["gpipe", "1f1b"],
+    "cp_kind": ["ring", "all-gather", "ulysses"], "order": [*ORDERS], "schedule": ["gpipe", "1f1b"],
     "link": ["torch", "fast-gloo", "shared-memory"], "dtype": [*DTYPES],
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
     torchrun --nproc-per-node=8 experiments/35-three-d/train.py --tp 2 --pp 2 --dp 2
     torchrun --nproc-per-node=4 experiments/35-three-d/train.py --tp 2 --pp 2 --dp 1
     torchrun --nproc-per-node=2 experiments/35-three-d/train.py --tp 2 --pp 1 --dp 1 --cpu
+    torchrun --nproc-per-node=2 experiments/35-three-d/train.py --cp 2 --sequence 1024 --cpu
 
 Any grid starts from the same weights, sees the same batches and so has the same losses.
 docs/labs/01-three-d.md walks through it.
@@ -11,7 +12,6 @@ Dimensions: B sequences (of a data rank's micro-batch), S words of a sequence.
 """
 
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +22,7 @@ from typing import Any
 
 try:
     import torch
+    from progress import in_turn, opening, show
     from settings import ORDERS, Refused, Settings, parsed, refused
     from text import source
     from torch import Tensor, nn
@@ -51,12 +52,14 @@ class Trainer:
         """Make the groups and the model; every rank calls this."""
         self.settings = settings
         self.world = world
-        axes = ["tensor", "data", "pipeline", "embedding", "tensor-pipeline"]
+        axes = ["tensor", "context", "data", "pipeline", "embedding", "tensor-pipeline"]
+        axes += ["data-context"]
         if settings.experts:
             axes += ["expert_data", "expert_tensor-expert", "expert_tensor-expert-pipeline"]
         self.grid = grid = Grid(
             world=world,
             tensor=settings.tp,
+            context=settings.cp,
             pipeline=settings.pp,
             data=settings.dp,
             expert=settings.ep,
@@ -73,6 +76,7 @@ class Trainer:
             stages=grid.pipeline.size,
             device=world.device,
             experts=self.expert_axes(),
+            context=self.context(),
         )
         if settings.fused:
             from shardlab.layers.matmul import fuse
@@ -92,6 +96,14 @@ class Trainer:
 
         return ExpertAxes.of(self.grid)
 
+    def context(self) -> Any:
+        """Return how sequences are cut over ranks, where they are."""
+        if self.settings.cp == 1:
+            return None
+        from shardlab.context.parallel import ContextParallel
+
+        return ContextParallel(self.grid.context, self.settings.cp_kind)
+
     def replicated(self) -> tuple[nn.Module, Callable[[], object]]:
         """Return the stage, held whole by every data rank, and what completes its gradients."""
         from shardlab.training.step import StepGradients
@@ -106,7 +118,7 @@ class Trainer:
         """Return the model cut over the data ranks, and what completes its gradients."""
         from shardlab.fsdp import FSDP
 
-        fsdp = FSDP(self.model, self.grid.data, units=self.model.layers.values())
+        fsdp = FSDP(self.model, self.grid.replicas, units=self.model.layers.values())
 
         def finish() -> None:  # backward has summed over data; norms and row biases wait for tensor
             pieces = [piece for _, piece in fsdp.local_parameters()]
@@ -117,14 +129,19 @@ class Trainer:
     def microbatches(self, step: int) -> list[Microbatch]:
         """Return this rank's share of a step's batch: (words, next words), [B, S] each.
 
-        Ranks that differ in tensor or pipeline place alone have the same share.
+        Ranks that differ in tensor or pipeline place alone have the same share; those that differ
+        in context place have other words of the same sequences.
         """
         pieces = self.settings.pieces
         words, following = (
-            [None] * pieces if x_BS is None else x_BS.to(self.world.device).chunk(pieces)
+            [None] * pieces if x_BS is None else self.own(x_BS).to(self.world.device).chunk(pieces)
             for x_BS in self.text.share(step)
         )
         return list(zip(words, following, strict=True))
+
+    def own(self, x_BS: Tensor) -> Tensor:
+        """Return this rank's words of whole sequences."""
+        return self.model.context.own(x_BS) if self.model.context else x_BS
 
     def step(self, number: int) -> Tensor | None:
         """Train one step; return the loss of the whole batch on the last stage, None elsewhere."""
@@ -149,7 +166,7 @@ class Trainer:
             return None
         # For the eyes only: training needs the loss's gradient, not the loss.
         with observed.during("report"):
-            return self.grid.data.all_reduce(torch.stack(losses).mean(), op="mean")
+            return self.grid.replicas.all_reduce(torch.stack(losses).mean(), op="mean")
 
     def load(self, folder: str) -> None:
         """Go on from a checkpoint of any grid."""
@@ -176,7 +193,7 @@ class Trainer:
     @property
     def speaks(self) -> bool:
         """Whether this rank is the first of its stage, which prints for it."""
-        return self.grid.tensor.rank == 0 and self.grid.data.rank == 0
+        return self.grid.tensor.rank == 0 and self.grid.replicas.rank == 0
 
     @property
     def reports(self) -> bool:
@@ -211,40 +228,6 @@ def train(settings: Settings, world: World) -> list[float]:
     if settings.save:
         trainer.save(settings.save, end)
     return losses
-
-
-def opening(trainer: Trainer) -> str:
-    """Return what to say before the first step."""
-    settings, world = trainer.settings, trainer.world
-    link = world.backend if settings.link == "torch" else settings.link
-    pieces = f"{settings.pieces} micro-batch{'es' if settings.pieces > 1 else ''}"
-    return (
-        f"tensor {settings.tp} x pipeline {settings.pp} x data {settings.dp} = {world.size} ranks "
-        f"on {world.device.type} over {link}; {settings.schedule}, {pieces}, "
-        f"{settings.dtype}\n"
-        f"{settings.layers} layers of {settings.hidden}; {trainer.text.said}"
-    )
-
-
-def show(settings: Settings, step: int, end: int, loss: float, seconds: list[float]) -> None:
-    """Print progress: on a terminal in place, elsewhere a line now and then."""
-    keep = step % settings.every == 0 or step == end
-    if keep or sys.stdout.isatty():
-        typical = statistics.median(seconds[1:] or seconds)  # the first step warms up
-        rate = settings.batch * settings.sequence / typical
-        speed = f"{1000 * typical:.1f} ms  {rate:,.0f} tokens/s"
-        print(
-            f"step {step:4}/{end}  loss {loss:.4f}  {speed}", end="\n" if keep else "\r", flush=True
-        )
-
-
-def in_turn(trainer: Trainer) -> Iterator[int]:
-    """Let the ranks that speak do so one stage after another: yield this one's stage, once."""
-    for stage in range(trainer.grid.pipeline.size):
-        trainer.world.whole.barrier()
-        if trainer.speaks and trainer.grid.pipeline.rank == stage:
-            yield stage
-            sys.stdout.flush()
 
 
 def main() -> int:

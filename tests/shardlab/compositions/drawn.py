@@ -44,6 +44,9 @@ class Composition:
     tensor: int = 1
     pipeline: int = 1
     data: int = 1
+    context: int = 1
+    kind: str = "ring"  # of attention over the context axis
+    packed: bool = False  # documents side by side in each sequence
     expert: int = 1
     expert_tensor: int = 1
     experts: ExpertConfig | None = None
@@ -72,7 +75,7 @@ class Composition:
 
     @property
     def ranks(self) -> int:
-        return self.tensor * self.pipeline * self.data
+        return self.tensor * self.pipeline * self.data * self.context
 
     @property
     def pieces(self) -> int:
@@ -94,6 +97,13 @@ class Composition:
             for block in model.layers.values():
                 block.forward = partial(again, block.forward)  # type: ignore[method-assign]
         return model
+
+    def documents(self) -> Tensor:
+        """Which document each token of the batch belongs to: [BATCH, S]; the first is longer."""
+        generator = torch.Generator().manual_seed(self.ranks)
+        ends = torch.rand(BATCH, 8, generator=generator) < 0.3
+        ends[0] = False
+        return ends.cumsum(1)
 
     def batch(self) -> tuple[Tensor, Tensor]:
         """Tokens and targets [BATCH, S]; where tokens are counted, some targets aren't."""
@@ -131,7 +141,7 @@ def draw(seed: int, ranks: int) -> Composition:
         fused=dice.random() < 0.3,
     )
     base = replace(base, microbatches=dice.choice([m for m in (1, 2, 4) if m * data <= BATCH]))
-    return _settled(_reduced(_scheduled(_with_experts(base, dice), dice), dice))
+    return _settled(_cut(_reduced(_scheduled(_with_experts(base, dice), dice), dice), seed))
 
 
 def on(seed: int) -> int:
@@ -156,6 +166,24 @@ def _with_experts(base: Composition, dice: random.Random) -> Composition:
         base, experts=chosen, expert=expert, expert_tensor=expert_tensor,
         bias=base.bias and expert_tensor == 1, sequence_parallel=base.tensor > 1,
     )  # fmt: skip
+
+
+def _cut(base: Composition, seed: int) -> Composition:
+    """Pack sequences, and give ranks of the data axis to the context axis."""
+    dice = random.Random(
+        f"context {seed} {base.ranks}"
+    )  # of its own: other draws stay as they were
+    base = replace(base, packed=dice.random() < 0.3)
+    if base.experts or base.data == 1 or base.reduction == "sum" or dice.random() < 0.2:
+        return base
+    room = 2 if base.sequence_parallel and base.tensor == 4 else base.data  # two tokens a rank
+    context = dice.choice([c for c in (2, 4) if c <= room])
+    local, groups = 4 // base.tensor, base.kv_heads // base.tensor
+    deals = local % context == groups % context == 0
+    kinds = ["ring", "all-gather", *(["ulysses"] * deals)]
+    return replace(
+        base, data=base.data // context, context=context, kind=dice.choice(kinds), dropout=0.0
+    )
 
 
 def _scheduled(base: Composition, dice: random.Random) -> Composition:

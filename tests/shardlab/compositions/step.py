@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis, World
+from shardlab.context.parallel import ContextParallel
 from shardlab.experts.layer import ExpertAxes
 from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.model import GPT
@@ -50,6 +51,7 @@ def alone(case: Composition) -> Step:
         over = {"mean": case.data, "sum": 1, "tokens": counted}[case.reduction]
         for router in model.routers:
             router.scale = "tokens" if case.reduction == "tokens" else each
+        _pack(case, model, rank)
         for tokens, targets in _microbatches(case, rank):
             loss = _loss(case, model, Axis.alone())(model(tokens), targets) * each
             loss.backward()
@@ -76,15 +78,16 @@ class Part(NamedTuple):
 def together(world: World, case: Composition) -> tuple[Part, Step]:
     """The step on the ranks: this rank's part of it."""
     grid = Grid(
-        world=world, tensor=case.tensor, pipeline=case.pipeline, data=case.data,
-        expert=case.expert, expert_tensor=case.expert_tensor,
+        world=world, tensor=case.tensor, context=case.context, pipeline=case.pipeline,
+        data=case.data, expert=case.expert, expert_tensor=case.expert_tensor,
     )  # fmt: skip
+    context = ContextParallel(grid.context, case.kind)
     chunks = [
         case.prepared(
             GPT(
                 case.config(), tensor=grid.tensor, sequence_parallel=case.sequence_parallel,
                 stage=piece, stages=case.pieces, dropout_seed=grid.data.rank,
-                experts=ExpertAxes.of(grid) if case.experts else None,
+                experts=ExpertAxes.of(grid) if case.experts else None, context=context,
             )
         )
         for piece in range(grid.pipeline.rank, case.pieces, case.pipeline)
@@ -105,7 +108,7 @@ def _replicated(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
     gradients.replicas.zero_grad()
     if case.experts:
         gradients.expert_replicas.zero_grad()
-    found, mine = Step(), _microbatches(case, grid.data.rank)
+    found, mine = Step(), _microbatches(case, grid.data.rank, chunks[0])
     losses = _run(case, grid, chunks, chunks)
     counted = sum(int((targets != IGNORED).sum()) for _, targets in mine)
     tokens = counted if case.reduction == "tokens" else None
@@ -117,18 +120,19 @@ def _replicated(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
     if losses:
         total = torch.stack(losses).sum()
         if case.reduction == "tokens":
-            every = grid.data.all_reduce(torch.tensor([float(counted)], dtype=torch.float64))
-            found.loss = float(grid.data.all_reduce(total[None])[0] / every[0])
+            every = grid.replicas.all_reduce(torch.tensor([float(counted)], dtype=torch.float64))
+            found.loss = float(grid.replicas.all_reduce(total[None])[0] / every[0])
         else:
             mean = total[None] / case.microbatches
-            found.loss = float(grid.data.all_reduce(mean, op=case.reduction)[0])
+            found.loss = float(grid.replicas.all_reduce(mean, op=case.reduction)[0])
     return found
 
 
 def _sharded(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
     strategy, found = ShardingStrategy[str(case.sharded)], Step()
     wrapped = [
-        FSDP(chunk, grid.data, units=chunk.layers.values(), strategy=strategy) for chunk in chunks
+        FSDP(chunk, grid.replicas, units=chunk.layers.values(), strategy=strategy)
+        for chunk in chunks
     ]
     for router in (router for chunk in chunks for router in chunk.routers):
         router.scale = 1 / case.microbatches
@@ -136,7 +140,9 @@ def _sharded(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
     pieces = [piece for one in wrapped for _, piece in one.local_parameters()]
     partial_gradients.reduce(pieces, grid.tensor)
     across = (
-        ("tensor", "pipeline") if case.sharded == "NO_SHARD" else ("tensor", "pipeline", "data")
+        ("tensor", "pipeline")
+        if case.sharded == "NO_SHARD"
+        else ("tensor", "pipeline", "data", "context")
     )
     squares = [
         one.clip_grad_norm_(HUGE, axis=grid.axis(*across), tensor=grid.tensor).square()
@@ -147,16 +153,19 @@ def _sharded(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
         if flat.shard_f.grad is not None:
             found.gradients |= flat.gathered(flat.shard_f.grad)
     if losses:
-        found.loss = float(grid.data.all_reduce(torch.stack(losses).mean()[None], op="mean")[0])
+        mean = torch.stack(losses).mean()[None]
+        found.loss = float(grid.replicas.all_reduce(mean, op="mean")[0])
     return found
 
 
 def _run(case: Composition, grid: Grid, chunks: list[GPT], run_by: Any) -> list[Tensor]:
     rows = BATCH // case.data // case.microbatches
+    for chunk in chunks:
+        _pack(case, chunk, grid.data.rank)
     return run(
         SCHEDULES[case.schedule](case.pipeline, case.microbatches),
         run_by,
-        _microbatches(case, grid.data.rank),
+        _microbatches(case, grid.data.rank, chunks[0]),
         _loss(case, chunks[-1], grid.tensor),
         axis=grid.pipeline,
         shape=chunks[0].hidden_shape(rows, 8),
@@ -164,9 +173,17 @@ def _run(case: Composition, grid: Grid, chunks: list[GPT], run_by: Any) -> list[
     )
 
 
-def _microbatches(case: Composition, rank: int) -> list[Any]:
-    mine = [x.chunk(case.data)[rank].chunk(case.microbatches) for x in case.batch()]
+def _microbatches(case: Composition, rank: int, model: GPT | None = None) -> list[Any]:
+    own = model.context.own if model and model.context else lambda x: x
+    mine = [own(x.chunk(case.data)[rank]).chunk(case.microbatches) for x in case.batch()]
     return list(zip(*mine, strict=True))
+
+
+def _pack(case: Composition, model: GPT, rank: int) -> None:
+    """Hand the model each micro-batch's documents; their forwards come in order."""
+    if case.packed:
+        documents = iter(case.documents().chunk(case.data)[rank].chunk(case.microbatches))
+        model.register_forward_pre_hook(lambda _, given: (*given, next(documents)))
 
 
 def _loss(case: Composition, model: GPT, tensor: Axis) -> Any:

@@ -6,21 +6,29 @@ a few of the same.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from shardlab.comm import World
+from shardlab.comm import Axis, World
+from shardlab.context.parallel import ContextParallel
+from shardlab.experts.config import ExpertConfig
+from shardlab.gpt.model import GPT
+from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
+from shardlab.training.step import StepGradients
+from tests.shardlab.compositions import step
 from tests.shardlab.compositions.drawn import FROZEN, Composition, draw, on
-from tests.shardlab.compositions.step import Step, alone, differences
+from tests.shardlab.compositions.step import Step, differences
+from tests.shardlab.fake_world import alone
 
 SEEDS = range(9)
+EIGHT = ExpertConfig(count=8, top_k=2)
 
 
 def worst(pool: Any, case: Composition) -> float:
-    right = alone(case)
+    right = step.alone(case)
     return max(max(off.values()) for off in pool(case.ranks).run(differences, case, right))
 
 
@@ -28,6 +36,57 @@ def worst(pool: Any, case: Composition) -> float:
 def test_a_drawn_composition_takes_the_step_of_one_process(pool: Any, seed: int) -> None:
     case = draw(seed, on(seed))
     assert worst(pool, case) <= case.tolerance, case
+
+
+CUT = [
+    Composition(context=2, packed=True, kv_heads=2, kind="all-gather"),
+    Composition(context=2, microbatches=2, kind="ulysses", reduction="tokens", main_grads=True),
+    Composition(context=2, sharded="FULL_SHARD", packed=True, recompute="not reentrant"),
+    Composition(context=4, packed=True, reduction="tokens", kv_heads=1, recompute="reentrant"),
+    Composition(context=4, kind="ulysses", packed=True, tied=False),
+    Composition(
+        context=2, tensor=2, sequence_parallel=True, fused=True, packed=True, reduction="tokens"
+    ),
+    Composition(
+        context=2, pipeline=2, microbatches=4, schedule="interleaved", packed=True,
+        kind="all-gather", reduction="tokens",
+    ),
+    Composition(context=2, data=2, sharded="SHARD_GRAD_OP", kind="all-gather", frozen="front"),
+    pytest.param(
+        Composition(
+            context=2, tensor=2, pipeline=2, sequence_parallel=True, microbatches=2, packed=True,
+            kind="ulysses", reduction="tokens",
+        ),
+        marks=pytest.mark.ci,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CUT, ids=lambda case: f"{case.ranks}-{case.kind}")
+def test_sequences_cut_over_ranks_take_the_step_of_one_process(
+    pool: Any, case: Composition
+) -> None:
+    assert worst(pool, case) <= case.tolerance
+
+
+def test_a_grid_that_cuts_sequences_refuses_what_does_not() -> None:
+    mean, sums = Composition(context=2), Composition(context=2, reduction="sum")
+    for case, context, words in [
+        (mean, 1, "the model cuts sequences over 1 ranks and the grid over 2: build it with"),
+        (sums, 2, "parts of one mean"),
+    ]:
+        with alone(0, 2) as world, pytest.raises(ValueError, match=words):
+            grid = Grid(world=world, context=2)
+            axis = grid.context if context == 2 else Axis.alone()
+            model = GPT(case.config(), tensor=grid.tensor, context=ContextParallel(axis))
+            StepGradients(model, grid, reduction=case.reduction)
+    with alone(0, 2) as world, pytest.raises(ValueError, match="16 tokens, 2 shares of 8"):
+        model = GPT(mean.config(), tensor=Axis.alone(), context=ContextParallel(world.whole))
+        model(mean.batch()[0])  # whole sequences
+    for more, words in [({"dropout": 0.1}, "dropout 0.1 beside"), ({"experts": EIGHT}, "experts")]:
+        with alone(0, 2) as world, pytest.raises(ValueError, match=words):
+            config = replace(mean.config(), **more)
+            GPT(config, tensor=Axis.alone(), context=ContextParallel(world.whole))
 
 
 def without_the_last_sum(world: World, case: Composition, right: Step) -> dict[str, float]:
@@ -38,7 +97,7 @@ def without_the_last_sum(world: World, case: Composition, right: Step) -> dict[s
 
 def test_a_step_that_forgets_a_reduction_is_seen(pool: Any) -> None:
     case = Composition(tensor=2, sequence_parallel=True)
-    off = pool(2).run(without_the_last_sum, case, alone(case))[0]
+    off = pool(2).run(without_the_last_sum, case, step.alone(case))[0]
     assert off["final_norm.weight"] > 0.1
     assert off["head.weight" if "head.weight" in off else "word_embedding.weight"] < case.tolerance
 

@@ -25,7 +25,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from shardlab.comm import World
+from shardlab.comm import Axis, World
+from shardlab.context.documents import documents_of
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import ops, partial_gradients
 from shardlab.layers.cross_entropy import cross_entropy
@@ -327,3 +328,16 @@ def short(world: World) -> bool:
 
 def test_a_shorter_sequence_gives_the_first_rows_of_a_longer_one(pool) -> None:
     assert all(pool(2).run(short))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 1e-30], ids=["fused", "written out"])
+def test_a_token_of_a_packed_sequence_sees_its_own_document_alone(dropout: float) -> None:
+    model = GPT(GPTConfig(**BASE, dtype=torch.float64, dropout=dropout), tensor=Axis.alone())
+    tokens, _ = batch()
+    documents = torch.stack([documents_of([3, 0, 5]), documents_of([5, 3])])
+    changed = tokens.clone()
+    changed[0, :3] = (changed[0, :3] + 1) % 16
+    before, after = (model(words, documents) for words in (tokens, changed))  # [S, B, V]
+    assert torch.equal(before[3:, 0], after[3:, 0])
+    assert not torch.allclose(before[2, 0], after[2, 0])
+    assert not torch.allclose(before[7], model(tokens)[7])

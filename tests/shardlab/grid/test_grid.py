@@ -188,7 +188,7 @@ def test_what_does_not_fit_the_world_is_refused_with_what_would(fifth: World) ->
         ({"expert": 16}, "expert 16 · pipeline 1 = 16 ranks do not divide a world of 8"),
         ({"expert": 4, "expert_tensor": 4}, "tensor 4 · expert 4 · pipeline 1 = 16 ranks"),
         ({"expert": 0}, "expert axis of size 0; choose a whole number from 1"),
-        ({"context": 2, "tensor": 2}, "choose context = 1 and cut over tensor, expert, pipeline"),
+        ({"context": 3, "tensor": 2}, "tensor 2 · context 3 · pipeline 1 = 6 ranks do not divide"),
         ({"links": {"tensr": "shared-memory"}}, "links has 'tensr', which is no axis; tensor, "),
         ({"links": {"tensor": "carrier-pigeon"}, "tensor": 2}, "carrier-pigeon"),
     ]:

@@ -90,9 +90,13 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
     if ranks == 2:
         cases += [{"tp": 2}, {"pp": 2, "microbatches": 4, "schedule": "gpipe"}]
         cases.append({"dp": 2, "microbatches": 2, "fsdp": True})
+        cases += [{"cp": 2, "cp_kind": kind} for kind in ("ring", "all-gather", "ulysses")]
+        cases.append({"cp": 2, "fsdp": True})
     if ranks == 4:
         beside = {"tp": 2, "dp": 2, "microbatches": 2, "fsdp": True}
         cases += [beside, beside | {"sequence_parallel": True, "fused": True}]
+        cases += [{"cp": 4}, {"cp": 2, "tp": 2, "sequence_parallel": True, "cp_kind": "ulysses"}]
+        cases += [{"cp": 2, "pp": 2, "microbatches": 4}, {"cp": 2, "dp": 2, "order": "tp-pp-dp"}]
     if ranks == 8:
         both = {"tp": 2, "pp": 2, "dp": 2, "microbatches": 4}
         cases.append(both | {"order": "tp-pp-dp", "schedule": "gpipe"})
@@ -137,15 +141,18 @@ def test_a_corpus_trains_alike_on_any_grid(pool: Pools, corpus: str, ranks: int)
             assert not found or off_by(found, expected) <= 1e-12
 
 
-def resumed(world: World, corpus: str, folder: str) -> tuple[list[float], list[float]]:
-    settings = {"data": corpus, "dp": 2, "layers": 1}
+def resumed(world: World, corpus: str, folder: str, axis: str) -> tuple[list[float], list[float]]:
+    settings = {"data": corpus, axis: 2, "layers": 1}
     whole = losses_of(world, **settings, steps=4)
     first = losses_of(world, **settings, steps=2, save=folder)
     return whole, first + losses_of(world, **settings, steps=2, load=folder)
 
 
-def test_a_run_that_goes_on_reads_what_comes_next(pool: Pools, corpus: str, tmp_path: Path) -> None:
-    for whole, halves in pool(2).run(resumed, corpus, str(tmp_path / "checkpoint")):
+@pytest.mark.parametrize("axis", ["dp", "cp"])
+def test_a_run_that_goes_on_reads_what_comes_next(
+    pool: Pools, corpus: str, tmp_path: Path, axis: str
+) -> None:
+    for whole, halves in pool(2).run(resumed, corpus, str(tmp_path / "checkpoint"), axis):
         assert off_by(halves, whole) <= 1e-12
 
 
@@ -224,6 +231,9 @@ def test_a_grid_goes_on_from_a_run_with_fsdp_and_that_from_the_grid(
         (["--tp=2", "--heads=3"], "tensor axis of size 2 does not divide 3 heads"),
         (["--pp=2", "--batch=3"], "2 micro-batches do not divide the 3 sequences"),
         (["--tp=2", "--fsdp"], "--dp is 1: choose --dp 2 or more"),
+        (["--cp=2", "--sequence=2"], "4 equal chunks, two a rank; 2 tokens don't form them"),
+        (["--cp=2", "--heads=1", "--cp-kind=ulysses"], "does not divide 1 heads of a tensor rank"),
+        (["--cp=2", "--experts=2"], "and --cp, since what balances experts counts whole"),
         (["--schedule=zigzag", "--tp=2"], "invalid choice: 'zigzag'"),
         (["--gpus=2"], "unknown: --gpus=2"),
     ],

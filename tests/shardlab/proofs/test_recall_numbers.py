@@ -19,6 +19,13 @@ def payload(traffic: Traffic) -> int:
     return sum(call.payload * count for call, count in traffic.all.items())
 
 
+def forward_of(kind: str) -> float:
+    """What a rank of four sends in forward, with 4 MiB each of queries, keys and values."""
+    sizes = {"tokens": 4 * 2048, "queries": 1024, "keys": 1024, "itemsize": 2}
+    traffic = formulas.context_attention(kind, ranks=4, **sizes)
+    return Traffic(forward=traffic.forward).wire
+
+
 MADE: dict[str, Callable[[], float]] = {
     "docs/theory/01-collectives#gathered": lambda: Call("all_gather", 8 * MIB, 8).wire,
     "docs/theory/01-collectives#reduced": lambda: Call("all_reduce", 256 * KIB, 4).wire,
@@ -40,6 +47,8 @@ MADE: dict[str, Callable[[], float]] = {
     ),
     "docs/theory/05-experts#gathered-tokens": lambda: 2 * Call("all_gather", 8 * 4 * MIB, 8).wire,
     "docs/theory/05-experts#exchanged-rows": lambda: 2 * Call("all_to_all", 2 * 4 * MIB, 8).wire,
+    "docs/theory/06-long-sequences#ring-forward": lambda: forward_of("ring"),
+    "docs/theory/06-long-sequences#ulysses-forward": lambda: forward_of("ulysses"),
     "docs/labs/00-ffn-by-hand#four-ranks": lambda: (
         formulas.row_parallel(tokens=3, features=3, ranks=4, itemsize=8).wire
     ),

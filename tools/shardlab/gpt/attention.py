@@ -18,6 +18,7 @@ D = H/A; lower case: this rank's share.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,9 @@ from shardlab.layers.dropout import Dropout
 from shardlab.layers.init import DEFAULT, Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 
+if TYPE_CHECKING:
+    from shardlab.context.parallel import ContextParallel
+
 
 class Attention(nn.Module):
     """Causal multi-head or grouped-query attention over the tensor axis.
@@ -41,26 +45,32 @@ class Attention(nn.Module):
         sequence_parallel: x arrives and leaves cut along S.
         dropout_seed: of the run; for dropout on attention weights.
         init: how parameters start.
+        context: where sequences are cut over ranks, how attention sees over the cuts; S below is
+            then this rank's share.
 
     Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both; qkv.weight [(A + 2G)·D / ranks, H];
     proj.weight [H, h].
 
     Raises:
-        ValueError: A does not divide H, the axis A or G, or G does not divide A.
+        ValueError: A does not divide H, the axis A or G, or G does not divide A; or Ulysses can't
+            deal out either.
 
     """
 
     def __init__(
         self, config: GPTConfig, name: str, *, axis: Axis, sequence_parallel: bool = False,
-        dropout_seed: int = 0, init: Init = DEFAULT,
+        dropout_seed: int = 0, init: Init = DEFAULT, context: ContextParallel | None = None,
     ) -> None:  # fmt: skip
         """Make the two linears."""
         super().__init__()
+        self.context = context
         hidden, heads, groups = config.hidden, config.heads, config.groups
         check_tensor(axis.size, hidden=hidden, heads=heads, kv_heads=groups)
         self.groups = groups // axis.size
         self.queries = heads // groups
         self.head = hidden // heads
+        if context:
+            context.demand_heads(self.groups * self.queries, self.groups)
         self.qkv = ColumnParallelLinear(
             hidden, (heads + 2 * groups) * self.head, axis=axis, bias=config.bias,
             sequence_parallel=sequence_parallel,
@@ -75,30 +85,42 @@ class Attention(nn.Module):
             config.dropout, axis=axis, sharded=True, name=f"{name}.dropout", seed=dropout_seed
         )
 
-    def forward(self, x_sBH: Tensor) -> Tensor:
-        """Return the projected context."""
+    def forward(self, x_sBH: Tensor, documents_BS: Tensor | None = None) -> Tensor:
+        """Return the projected context; with documents, a token sees its own alone."""
         qkv_SBf = self.qkv(x_sBH)
         qkv_SBgQD = qkv_SBf.unflatten(-1, (self.groups, self.queries + 2, self.head))
         q, k, v = qkv_SBgQD.split([self.queries, 1, 1], 3)
-        context_BaSD = self._attend(_heads_first(q), _heads_first(k), _heads_first(v))
+        attend = self.context.attend if self.context else self._attend
+        context_BaSD = attend(_heads_first(q), _heads_first(k), _heads_first(v), documents_BS)
         out_sBH: Tensor = self.proj(context_BaSD.permute(2, 0, 1, 3).flatten(2))
         return out_sBH
 
-    def _attend(self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor) -> Tensor:
-        if self.training and self.dropout.p > 0:
-            return self._attend_with_dropout(q_BaSD, k_BgSD, v_BgSD)
-        return scaled_dot_product_attention(
-            q_BaSD, k_BgSD, v_BgSD, is_causal=True, enable_gqa=self.queries > 1
-        )
+    def _attend(
+        self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor, documents_BS: Tensor | None
+    ) -> Tensor:
+        seen = None
+        if documents_BS is not None:
+            from shardlab.context.documents import seen_in
 
-    def _attend_with_dropout(self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor) -> Tensor:
+            seen = seen_in(documents_BS)
+        if self.training and self.dropout.p > 0:
+            return self._attend_with_dropout(q_BaSD, k_BgSD, v_BgSD, seen)
+        return scaled_dot_product_attention(
+            q_BaSD, k_BgSD, v_BgSD, attn_mask=seen, is_causal=seen is None,
+            enable_gqa=self.queries > 1,
+        )  # fmt: skip
+
+    def _attend_with_dropout(
+        self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor, seen: Tensor | None
+    ) -> Tensor:
         """The same, written out: torch's fused attention takes its mask from the global RNG."""
         k_BaDS = k_BgSD.repeat_interleave(self.queries, 1).transpose(-1, -2)
         v_BaSD = v_BgSD.repeat_interleave(self.queries, 1)
         scores_BaSS = q_BaSD @ k_BaDS / math.sqrt(self.head)
         square = scores_BaSS.shape[-2:]
-        future_SS = torch.ones(square, dtype=torch.bool, device=scores_BaSS.device).triu(1)
-        weights_BaSS = scores_BaSS.masked_fill(future_SS, -math.inf).softmax(-1)
+        if seen is None:
+            seen = torch.ones(square, dtype=torch.bool, device=scores_BaSS.device).tril()
+        weights_BaSS = scores_BaSS.masked_fill(~seen, -math.inf).softmax(-1)
         context_BaSD: Tensor = self.dropout(weights_BaSS) @ v_BaSD
         return context_BaSD
 

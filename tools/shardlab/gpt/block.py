@@ -22,6 +22,7 @@ from shardlab.layers.init import DEFAULT, Init
 from shardlab.layers.norm import LayerNorm
 
 if TYPE_CHECKING:
+    from shardlab.context.parallel import ContextParallel
     from shardlab.experts.layer import ExpertAxes
 
 
@@ -36,6 +37,7 @@ class Block(nn.Module):
         dropout_seed: of the run.
         init: how parameters start.
         experts: the axes of the experts, where the config has any; None for one rank.
+        context: as Attention's.
 
     Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both.
 
@@ -44,13 +46,14 @@ class Block(nn.Module):
     def __init__(
         self, config: GPTConfig, name: str, *, axis: Axis, sequence_parallel: bool = False,
         dropout_seed: int = 0, init: Init = DEFAULT, experts: ExpertAxes | None = None,
+        context: ContextParallel | None = None,
     ) -> None:  # fmt: skip
         """Make the parts."""
         super().__init__()
         self.norm1 = LayerNorm(config.hidden, sequence_parallel=sequence_parallel, init=init)
         self.attention = Attention(
             config, f"{name}.attention", axis=axis, sequence_parallel=sequence_parallel,
-            dropout_seed=dropout_seed, init=init,
+            dropout_seed=dropout_seed, init=init, context=context,
         )  # fmt: skip
         self.norm2 = LayerNorm(config.hidden, sequence_parallel=sequence_parallel, init=init)
         settings: dict[str, Any] = {
@@ -72,8 +75,8 @@ class Block(nn.Module):
             for i in (1, 2)
         )  # fmt: skip
 
-    def forward(self, x_sBH: Tensor) -> Tensor:
+    def forward(self, x_sBH: Tensor, documents_BS: Tensor | None = None) -> Tensor:
         """Return the block's output."""
-        x_sBH = x_sBH + self.dropout1(self.attention(self.norm1(x_sBH)))
+        x_sBH = x_sBH + self.dropout1(self.attention(self.norm1(x_sBH), documents_BS))
         x_sBH = x_sBH + self.dropout2(self.mlp(self.norm2(x_sBH)))
         return x_sBH  # noqa: RET504  (two lines alike)

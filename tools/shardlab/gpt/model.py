@@ -24,6 +24,7 @@ from shardlab.layers.norm import LayerNorm
 from shardlab.layers.sharding import CopyableModule
 
 if TYPE_CHECKING:
+    from shardlab.context.parallel import ContextParallel
     from shardlab.experts.layer import ExpertAxes
     from shardlab.experts.router import Router
 
@@ -52,6 +53,8 @@ class GPT(CopyableModule):
         stages: of the pipeline; divides `config.layers`.
         device: of parameters.
         experts: `ExpertAxes.of(grid)`, where the config has experts; None for one rank.
+        context: how sequences are cut over the context axis: this rank is then given its own tokens
+            and targets (`context.own`), and S below is their number.
 
     Raises:
         ValueError: something does not divide; the message says what would.
@@ -62,7 +65,7 @@ class GPT(CopyableModule):
         self, config: GPTConfig, *, tensor: Axis, sequence_parallel: bool = False,
         seed: int = 0, dropout_seed: int | None = None,
         stage: int = 0, stages: int = 1, device: torch.device | str = "cpu",
-        experts: ExpertAxes | None = None,
+        experts: ExpertAxes | None = None, context: ContextParallel | None = None,
     ) -> None:  # fmt: skip
         """Make this stage's part."""
         super().__init__()
@@ -75,7 +78,15 @@ class GPT(CopyableModule):
             raise ValueError(f"stage {stage} of {stages}: expected 0 <= stage < {stages}")
         self.config = config
         self.tensor = tensor
+        self.context = context = context if context and context.axis.size > 1 else None
         self.sequence_parallel = sequence_parallel and tensor.size > 1
+        if context and (config.experts or config.dropout):
+            what = "experts" if config.experts else f"dropout {config.dropout}"
+            raise ValueError(
+                f"{what} beside a context axis of size {context.axis.size}: what balances experts "
+                "counts whole sequences, and attention in pieces draws no masks; choose "
+                "context = 1, or leave it"
+            )
         self.first, self.last = stage == 0, stage == stages - 1
         self._init = Init(seed, config.init_std, config.dtype, device)
         dropout_seed = seed if dropout_seed is None else dropout_seed
@@ -92,7 +103,7 @@ class GPT(CopyableModule):
                 str(index): Block(
                     config, f"layers.{index}", axis=tensor, init=self._init,
                     sequence_parallel=self.sequence_parallel,
-                    dropout_seed=dropout_seed, experts=experts,
+                    dropout_seed=dropout_seed, experts=experts, context=context,
                 )
                 for index in range(stage * share, (stage + 1) * share)
             }
@@ -116,11 +127,13 @@ class GPT(CopyableModule):
         blocks: list[Any] = list(self.layers.values())
         return [block.mlp.router for block in blocks] if self.config.experts else []
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, documents_BS: Tensor | None = None) -> Tensor:
         """Run this stage.
 
         Args:
             x: tokens [B, S] on the first stage, hidden states [s, B, H] on the others.
+            documents_BS: of packed sequences, which document each token belongs to, of *whole*
+                sequences also under a context axis; a token sees its own document alone.
 
         Returns:
             logits [S, B, v] on the last stage (this rank's words), hidden states elsewhere.
@@ -128,7 +141,7 @@ class GPT(CopyableModule):
         """
         x_sBH = self.embed(x) if self.first else x
         for block in self.layers.values():
-            x_sBH = block(x_sBH)
+            x_sBH = block(x_sBH, documents_BS)
         if not self.last:
             return x_sBH
         logits_SBv: Tensor = self.head(self.final_norm(x_sBH))
@@ -139,36 +152,51 @@ class GPT(CopyableModule):
 
         Raises:
             ValueError: more tokens than positions, or under sequence parallelism tokens that the
-                axis does not divide.
+                axis does not divide; or tokens that aren't a context rank's share.
 
         """
-        self._check_sequence(tokens_BS.shape[1])
+        tokens = tokens_BS.shape[1]
+        self._check_sequence(tokens)
         x_sBH: Tensor = self.word_embedding(tokens_BS.t())
         length = x_sBH.shape[0]
         begin = self.tensor.rank * length if self.sequence_parallel else 0
-        x_sBH = x_sBH + self.position_embedding.narrow(0, begin, length).unsqueeze(1)
+        position_SH: Tensor = self.position_embedding
+        if self.context:
+            position_SH = position_SH[self.context.positions(tokens)]
+        x_sBH = x_sBH + position_SH.narrow(0, begin, length).unsqueeze(1)
         embedded_sBH: Tensor = self.embedding_dropout(x_sBH)
         return embedded_sBH
 
     def loss(self, logits_SBv: Tensor, targets_BS: Tensor) -> Tensor:
-        """Return the mean cross-entropy, the same on every rank of the axis.
+        """Return the mean cross-entropy, the same on every rank of the tensor axis.
+
+        Under a context axis it is this rank's part of the mean over all ranks' tokens, times their
+        number: the mean of what the ranks return is that mean, wherever the counted targets lie.
 
         Targets of −100 are not counted, as in torch; the mean over none is NaN. Where shares of a
         batch count differently many, weigh them: `reduction="tokens"` of DataParallel.
         """
         loss_SB = cross_entropy(logits_SBv, targets_BS.t(), axis=self.tensor)
-        return loss_SB.sum() / (targets_BS != IGNORED).sum()
+        counted = (targets_BS != IGNORED).sum()
+        if self.context:
+            counted = self.context.axis.all_reduce(counted) / self.context.axis.size
+        return loss_SB.sum() / counted
 
     def hidden_shape(self, batch: int, sequence: int) -> tuple[int, int, int]:
-        """Return (s, B, H): what one stage hands to the next for `batch` sequences."""
+        """Return (s, B, H): what one stage hands to the next for `batch` whole sequences."""
+        if self.context:
+            sequence //= self.context.axis.size
         rows = sequence // self.tensor.size if self.sequence_parallel else sequence
         return rows, batch, self.config.hidden
 
     def _check_sequence(self, tokens: int) -> None:
-        if tokens > self.config.sequence:
+        ranks = self.context.axis.size if self.context else 1
+        if tokens * ranks > self.config.sequence:
+            shares = f", {ranks} shares of {tokens} (`context.own` cuts them)" if ranks > 1 else ""
             raise ValueError(
-                f"a sequence of {tokens} tokens, but the model has {self.config.sequence} "
-                "positions; cut the sequence, or make GPTConfig(sequence=…) as long"
+                f"a sequence of {tokens * ranks} tokens{shares}, but the model has "
+                f"{self.config.sequence} positions; cut the sequence, or make "
+                "GPTConfig(sequence=…) as long"
             )
         if self.sequence_parallel:
             what = "tokens of a sequence (sequence parallelism)"

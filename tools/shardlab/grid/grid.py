@@ -27,8 +27,8 @@ class Grid:
     Args:
         world: the ranks.
         tensor, pipeline: ranks along each axis.
-        context: 1. No layer here cuts a sequence over ranks; `Layout` says where such ranks would
-            stand, as in Megatron.
+        context: ranks that share each sequence; they hold the same parameters as each other, so
+            gradients are reduced over `replicas`.
         expert: into how many pieces the experts are dealt out; their ranks are replicas of the
             dense layers, or tensor ranks, which have no other expert to hold.
         expert_tensor: ranks that share one expert; `tensor` unless given.
@@ -39,14 +39,15 @@ class Grid:
 
     Attributes:
         tensor, context, data, pipeline: the axes.
+        replicas: the ranks that hold the same parameters: data × context; `data` where sequences
+            are whole. Made when first asked for.
         embedding: the first and the last stage of this rank's pipeline, which share tied
             embeddings; None on a stage between.
         expert, expert_tensor, expert_data: the axes of the experts; made when first asked for.
         layout, experts: the arithmetic behind them, of dense layers and of experts.
 
     Raises:
-        ValueError: sizes that don't multiply to the world, an unknown axis in `links`, or an axis
-            that nothing implements.
+        ValueError: sizes that don't multiply to the world, or an unknown axis in `links`.
 
     """
 
@@ -64,12 +65,6 @@ class Grid:
         links: Mapping[str, str] | None = None,
     ) -> None:
         """Make the groups; collective over the world."""
-        if context != 1:
-            raise ValueError(
-                f"context = {context}: no layer works over the context axis, so its ranks would "
-                "repeat one another's work; choose context = 1 and cut over tensor, expert, "
-                "pipeline and data (Layout enumerates all five)"
-            )
         given = {} if data is None else {"data": data}
         data = check_world(world.size, tensor=tensor, context=context, pipeline=pipeline, **given)
         self.layout = Layout(tensor, context, 1, data, pipeline, order)
@@ -111,6 +106,11 @@ class Grid:
                 )
         ranks = layout.group_of(self._world.rank, "-".join(known[name] for name in names))
         return self._axis("-".join(names), ranks)
+
+    @property
+    def replicas(self) -> Axis:
+        """The ranks that hold the same parameters, and over which gradients are a mean."""
+        return self.data if self.context.size == 1 else self.axis("data", "context")
 
     @property
     def expert(self) -> Axis:

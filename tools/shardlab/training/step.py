@@ -1,6 +1,7 @@
 """From the gradients that backward leaves to those that the optimizer may use, in the right order.
 
-1. Data parallel: buckets are all-reduced while backward runs; wait for the last.
+1. Data parallel: buckets are all-reduced while backward runs; wait for the last. Ranks that share
+   a sequence (context) are replicas as those that share a batch are.
 2. Partial gradients: under sequence parallelism each tensor rank's norms and row biases have seen
    its own rows only; sum them over the tensor axis. Not before 1: a bucket that is under way must
    not be written.
@@ -38,7 +39,7 @@ class StepGradients:
 
     Args:
         chunks: this rank's stage; or its pieces, under an interleaved schedule.
-        grid: tensor × pipeline × data.
+        grid: tensor × context × pipeline × data.
         max_norm: clip to this norm; None to leave gradients as they are.
         microbatches: backward passes in a step; each loss divided by their number, by the caller.
         settings: further arguments for DataParallel (reduction, main_grads, bucket sizes …).
@@ -49,7 +50,7 @@ class StepGradients:
 
     Raises:
         ValueError: one copy of the tied embedding is frozen and the other trains; or the model's
-            experts lie on another grid.
+            experts lie on another grid, or it doesn't cut sequences as the grid does.
     """
 
     def __init__(
@@ -66,8 +67,20 @@ class StepGradients:
         self._max_norm = max_norm
         self._whole_model = grid.axis("tensor", "pipeline")
         self._refuse_half_frozen()
+        for chunk in chunks:
+            found = chunk.context.axis.size if chunk.context else 1
+            if found != grid.context.size:
+                raise ValueError(
+                    f"the model cuts sequences over {found} ranks and the grid over "
+                    f"{grid.context.size}: build it with context=ContextParallel(grid.context)"
+                )
+        if grid.context.size > 1 and settings.get("reduction") == "sum":
+            raise ValueError(
+                'reduction="sum" beside a context axis: its ranks have parts of one mean, which '
+                'have no sum of their own; choose "mean", or "tokens"'
+            )
         plain = [(name, p) for name, p in named if copies_of(p) is None]
-        self.replicas = DataParallel(plain, grid.data, backwards=microbatches, **settings)
+        self.replicas = DataParallel(plain, grid.replicas, backwards=microbatches, **settings)
         self._routers = [router for chunk in chunks for router in chunk.routers]
         self._dense = [parameter for _, parameter in plain]
         self._experts: list[nn.Parameter] = []

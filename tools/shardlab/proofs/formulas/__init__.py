@@ -4,6 +4,7 @@ Every function returns the `Traffic` of one rank: which collectives, of how many
 many ranks. Over one rank nothing is sent.
 """
 
+from shardlab.proofs.formulas.context import context_attention, mean_over_all_tokens
 from shardlab.proofs.formulas.data_parallel import bucket_sizes, data_parallel
 from shardlab.proofs.formulas.experts import all_gather_experts, all_to_all_experts
 from shardlab.proofs.formulas.fully_sharded import (
@@ -30,11 +31,13 @@ __all__ = [
     "block",
     "bucket_sizes",
     "column_parallel",
+    "context_attention",
     "cross_entropy",
     "data_parallel",
     "embedding",
     "flat_elements",
     "fully_sharded",
+    "mean_over_all_tokens",
     "megatron_cross_entropy",
     "micro_batch",
     "partial_gradients",

@@ -1,4 +1,4 @@
-"""A GPT on a grid of tensor × pipeline × data: what one rank sends in one step.
+"""A GPT on a grid of tensor × context × pipeline × data: what one rank sends in one step.
 
 What the other formulas say of the parts, put together as `GPT`, `StepGradients` and the pipeline's
 runner put them together.
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardlab.proofs.collective import Traffic, calls
+from shardlab.proofs.formulas.context import context_attention, mean_over_all_tokens
 from shardlab.proofs.formulas.data_parallel import data_parallel
 from shardlab.proofs.formulas.pipeline import pipeline
 from shardlab.proofs.formulas.tensor_parallel import (
@@ -24,9 +25,11 @@ class Sizes:
     """What of a model and a grid the traffic depends on.
 
     Attributes:
-        tokens: S · B of one micro-batch.
+        tokens: S · B of one micro-batch, of whole sequences.
         hidden, layers: H, and blocks in the whole model.
-        tensor, stages, data: ranks along each axis.
+        tensor, stages, data, context: ranks along each axis.
+        kind: of attention over the context axis; `keys` are its keys' columns in the whole model,
+            None for H.
         itemsize: bytes of an element of activations, parameters and gradients.
         sequence_parallel: activations between the layers are cut along S.
         fused: linears and head are `matmul.fuse`d: under sequence parallelism they gather their
@@ -45,26 +48,33 @@ class Sizes:
     sequence_parallel: bool = False
     fused: bool = False
     micro_batches: int = 1
+    context: int = 1
+    kind: str = "ring"
+    keys: int | None = None
 
 
 def micro_batch(sizes: Sizes, stage: int) -> Traffic:
-    """One micro-batch's forward and backward through a stage, over the tensor axis."""
+    """One micro-batch's forward and backward through a stage, over tensor and context axes."""
     axis: dict[str, Any] = {
-        "tokens": sizes.tokens,
+        "tokens": sizes.tokens // sizes.context,
         "ranks": sizes.tensor,
         "itemsize": sizes.itemsize,
     }
     cut = sizes.sequence_parallel
-    traffic = block(
-        **axis, hidden=sizes.hidden, sequence_parallel=cut, gathers_again=sizes.fused
-    ) * (sizes.layers // sizes.stages)
+    one = block(**axis, hidden=sizes.hidden, sequence_parallel=cut, gathers_again=sizes.fused)
+    one += context_attention(
+        sizes.kind, tokens=sizes.tokens, queries=sizes.hidden // sizes.tensor,
+        keys=(sizes.keys or sizes.hidden) // sizes.tensor, ranks=sizes.context,
+        itemsize=sizes.itemsize,
+    )  # fmt: skip
+    traffic = one * (sizes.layers // sizes.stages)
     if stage == 0:
         traffic += embedding(**axis, hidden=sizes.hidden, sequence_parallel=cut)
     if stage == sizes.stages - 1:
         traffic += column_parallel(
             **axis, features=sizes.hidden, sequence_parallel=cut, gathers_again=sizes.fused
         )
-        traffic += cross_entropy(**axis)
+        traffic += cross_entropy(**axis) + mean_over_all_tokens(ranks=sizes.context)
     return traffic
 
 
@@ -88,12 +98,12 @@ def step(
 
     """
     share = sizes.tensor if sizes.sequence_parallel else 1
-    crossing = sizes.tokens * sizes.hidden * sizes.itemsize // share
+    crossing = sizes.tokens * sizes.hidden * sizes.itemsize // share // sizes.context
     traffic = micro_batch(sizes, stage) * sizes.micro_batches
     traffic += pipeline(
         payload=crossing, micro_batches=sizes.micro_batches, stage=stage, stages=sizes.stages
     )
-    traffic += data_parallel(buckets, ranks=sizes.data)
+    traffic += data_parallel(buckets, ranks=sizes.data * sizes.context)
     if sizes.sequence_parallel:
         traffic += partial_gradients(elements=partial, ranks=sizes.tensor, itemsize=sizes.itemsize)
     if sizes.stages > 1 and stage in (0, sizes.stages - 1) and tied:

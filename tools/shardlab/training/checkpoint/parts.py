@@ -118,7 +118,7 @@ def boxes_of_run(
 def parts_of(chunk: GPT | FSDP, grid: Grid) -> Iterator[Part]:
     """Yield what this rank keeps of one of its pieces of the model."""
     gpt = gpt_of(chunk)
-    replicas = grid.data if isinstance(chunk, GPT) else chunk.replicate_axis
+    replicas = grid.replicas if isinstance(chunk, GPT) else chunk.replicate_axis
     for name, parameter, kept, run in _runs(chunk):
         elsewhere = name == "word_embedding.weight" and not gpt.first  # the first stage's, tied
         of_expert = copies_of(parameter)  # None: not an expert's, whose axes are its own

@@ -1,0 +1,32 @@
+"""Theory 06 shows what the code computes: the figure, and the bytes of its example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardlab.proofs import causal_work
+from tests.shardlab.context.long_pages import LANGUAGES, blocks, page
+from tests.shardlab.labs.lab_pages import shown
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_page_shows_what_the_code_computes(language: str) -> None:
+    for name, made in blocks(language).items():
+        assert shown(page(language), name) == made, "python -m tests.shardlab.context.long_pages"
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+def test_zig_zag_gives_every_rank_the_same_work_and_runs_the_last_nearly_twice(ranks: int) -> None:
+    assert causal_work.work(ranks, balanced=True) == [2 * ranks] * ranks
+    runs = causal_work.work(ranks, balanced=False)
+    assert sum(runs) == 2 * ranks * ranks
+    assert max(runs) * ranks / sum(runs) == pytest.approx((2 * ranks - 1) / ranks)
+
+
+def test_the_command_draws_both_cuts(capsys: Any) -> None:
+    causal_work.main(["--ranks", "2"])
+    printed = capsys.readouterr().out
+    assert "in runs: 0 0 1 1" in printed
+    assert "zig-zag: 0 1 1 0" in printed
