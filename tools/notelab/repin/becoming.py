@@ -100,7 +100,7 @@ def become(cited: Cited, new: Version | None, through: Map | None, elsewhere: El
     if new is not None and through is not None:
         start = through.kept(cited.first, cited.last)
         end = start + cited.last - cited.first if start else 0
-        if start and cited.stands_in(new, start, end):
+        if start and (cited.old.blob == new.blob or cited.stands_in(new, start, end)):
             kind: Kind = "same" if start == cited.first else "moved"
             return Became(kind, Place(new.path, start, end))
     found = _candidates(cited, new, through, elsewhere)
