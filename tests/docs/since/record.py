@@ -88,7 +88,7 @@ def main(name: str, ref: str) -> None:
     folder = owner(name, None, ROOT, bench)
     journey = set_out(folder, name, ref, bench)
     repin = carried(journey)
-    reread, _, why = for_journey(journey, repin, bench.library)
+    reread, _, why = for_journey(journey, repin, bench)
     if why:
         sys.exit(f"error: {why}")
     table = bench.lab(folder).sources[name]

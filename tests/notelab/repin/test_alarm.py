@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from notelab.book.workbook import Workbook, open_lab
+from notelab.book.workbook import Bench, Workbook, open_lab
+from notelab.memo import Memo
 from notelab.repin.alarm import raise_alarm
 from notelab.repin.carried import Carried, ChangedName, Place, Repin
 from notelab.repin.reading import Reread, Why
@@ -50,7 +51,7 @@ def raised(scratch: Scratch, *, mirror: bool = True) -> tuple[Repin, list[Reread
     reread, why = raise_alarm(
         repin,
         [book, book],
-        Library(Store(scratch.root / "cache"), mirrors, offline=True),
+        Bench(Memo(None), Library(Store(scratch.root / "cache"), mirrors, offline=True)),
         (old, new),
         (lambda one: lines(old.commit, one), lambda one: lines(new.commit, one)),
     )

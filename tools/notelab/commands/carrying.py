@@ -44,7 +44,7 @@ def repin(
     folder = repinning.owner(source, lab_folder, Path.cwd(), bench)
     journey = carry.set_out(folder, source, ref, bench)
     made = carry.carried(journey)
-    reread, lines, unasked = for_journey(journey, made, bench.library)
+    reread, lines, unasked = for_journey(journey, made, bench)
     bench.memo.save()
     if unasked:
         say(f"note: {unasked}", aside=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from notelab.book.workbook import Workbook
+from notelab.book.workbook import Bench, Workbook
 from notelab.repin.becoming import Version
 from notelab.repin.carried import ChangedName, Place, Repin
 from notelab.repin.carry import Journey
@@ -10,16 +10,15 @@ from notelab.repin.names import changed
 from notelab.repin.reading import Lines, Reread, to_read_again
 from notelab.repin.sentences import Sentence, about
 from notelab.sources.answers import Source, SourceError
-from notelab.sources.library import Library
 
 Both = tuple[Lines, Lines]
 
 
-def for_journey(journey: Journey, repin: Repin, library: Library) -> tuple[list[Reread], Both, str]:
+def for_journey(journey: Journey, repin: Repin, bench: Bench) -> tuple[list[Reread], Both, str]:
     """Raise the alarm of a carried source; return the list, the lines, and why no names."""
     sources = journey.books[0].evidence.source(repin.source), journey.ahead.source(repin.source)
     lines = _lines(journey.old), _lines(journey.new)
-    reread, why = raise_alarm(repin, journey.books, library, sources, lines)
+    reread, why = raise_alarm(repin, journey.books, bench, sources, lines)
     return reread, lines, why
 
 
@@ -34,7 +33,7 @@ def _lines(version: Callable[[str], Version | None]) -> Lines:
 def raise_alarm(
     repin: Repin,
     books: Iterable[Workbook],
-    library: Library,
+    bench: Bench,
     sources: tuple[Source, Source],
     lines: Both,
 ) -> tuple[list[Reread], str]:
@@ -43,7 +42,7 @@ def raise_alarm(
     Args:
         repin: what became of each citation.
         books: the labs whose pages speak of the source.
-        library: where its trees are asked for.
+        bench: where its trees are asked for.
         sources: it at the old commit and at the new one, each with its wheel where one is known.
         lines: reads the lines at a place, of the old commit and of the new one.
 
@@ -56,7 +55,7 @@ def raise_alarm(
             pages.setdefault(name, {})[sentence.page] = None
     why = ""
     try:
-        found = changed(library, *sources, pages)
+        found = changed(bench, *sources, pages)
         repin.names = [
             *(ChangedName(name, "vanished", [*pages[name]]) for name in sorted(found.vanished)),
             *(ChangedName(name, "appeared", [*pages[name]]) for name in sorted(found.appeared)),

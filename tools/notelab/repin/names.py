@@ -6,12 +6,14 @@ alone is then looked for in the rest of the other tree.
 
 import re
 from collections.abc import Collection, Iterable
+from functools import partial
 
 import msgspec
 
+from notelab.book.workbook import Bench
+from notelab.memo import key_of, remembered
 from notelab.sources.answers import Source, SourceError
 from notelab.sources.git.command import GitCommand
-from notelab.sources.library import Library
 from notelab.sources.package import Package, UnreadableMemberError
 
 _WORD = re.compile(rb"[A-Za-z_]\w*")
@@ -30,16 +32,24 @@ class Changed(msgspec.Struct, frozen=True):
     appeared: frozenset[str]
 
 
-def changed(library: Library, old: Source, new: Source, names: Collection[str]) -> Changed:
+def changed(bench: Bench, old: Source, new: Source, names: Collection[str]) -> Changed:
     """Compare the trees of a source at two commits: in its clone, else in the two wheels.
+
+    Neither ever changes: what was once found is kept.
 
     Raises:
         SourceError: there is neither, or what there is can't be read.
     """
-    if git := library.clone(old):
-        return in_clone(git, old.commit, new.commit, names)
+    asked = sorted(names)
+    if git := bench.library.clone(old):
+        key = key_of(old.commit, new.commit, *asked)
+        found = partial(in_clone, git, old.commit, new.commit, asked)
+        return remembered(bench.memo, "names", key, Changed, found)
     if old.wheel and new.wheel:
-        return in_packages(library.package(old), library.package(new), names)
+        packages = bench.library.package(old), bench.library.package(new)
+        records = (f"{path}={row}" for one in packages for path, row in one.names().items())
+        found = partial(in_packages, *packages, asked)
+        return remembered(bench.memo, "names", key_of(*records, "", *asked), Changed, found)
     raise SourceError(
         f"{old.name}: which names vanished or appeared can't be asked: there is no clone, and no "
         "wheel of each of the two commits is known",
