@@ -1,7 +1,7 @@
 """A name vanishes, or appears, only where the whole tree says so."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -58,6 +58,9 @@ class Release:
 
     def names(self) -> Mapping[str, str]:
         return {name: str(hash(text)) for name, text in self.files.items()}
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        return sorted(names)
 
     def read(self, name: str) -> bytes:
         self.asked.add(name)

@@ -16,7 +16,7 @@ from notelab.sources.answers import Source, SourceError
 from notelab.sources.git.command import GitCommand
 from notelab.sources.package import Package, UnreadableMemberError
 
-_WORD = re.compile(rb"[A-Za-z_]\w*")
+_SPACED = re.sub(rb"\W", b" ", bytes(range(256)))
 _WHOLE = "a whole clone is needed: not shallow, not partial"
 _MANY = 40  # names that git looks for faster than their files are read
 _BATCH = 500  # blobs whose words are looked for at a time
@@ -117,7 +117,7 @@ def _of_blobs(git: GitCommand, blobs: list[str], asked: set[bytes]) -> set[bytes
                 f"the clone doesn't hold every file of both commits: {why}",
                 hint=_WHOLE,
             )
-        found |= asked & set(_WORD.findall(ran.out))
+        found |= asked & _words(ran.out)
     return found
 
 
@@ -143,12 +143,16 @@ def _grep(git: GitCommand, commit: str, names: set[bytes]) -> set[bytes]:
 
 def _of_members(package: Package, paths: Iterable[str], asked: set[bytes]) -> set[bytes]:
     found: set[bytes] = set()
-    for path in sorted(filter(_TEXT.search, paths)):
+    for path in package.in_order(filter(_TEXT.search, paths)):
         try:
-            found |= asked & set(_WORD.findall(package.read(path)))
+            found |= asked & _words(package.read(path))
         except UnreadableMemberError as fault:
             raise SourceError(f"{package.who}: {path}: {fault}") from None
     return found
+
+
+def _words(text: bytes) -> set[bytes]:
+    return set(text.translate(_SPACED).split())
 
 
 def _decoded(names: Iterable[bytes]) -> frozenset[str]:
