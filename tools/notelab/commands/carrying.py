@@ -31,6 +31,7 @@ def repin(
     offline: bool,
 ) -> None:
     """Carry SOURCE to REF, and say what became of each citation."""
+    from notelab.book.finding_labs import lab_with
     from notelab.book.opening import open_bench
     from notelab.commands import repinning
     from notelab.lab.lab import repository_root
@@ -41,7 +42,8 @@ def repin(
     for name in journal.finish(repository_root(Path.cwd())):
         say(f"finished what an interrupted repin began: {name}", aside=True)
     bench = open_bench(mirrors, offline=offline)
-    folder = repinning.owner(source, lab_folder, Path.cwd(), bench)
+    typed = f"shardbook repin {source} {ref}"
+    folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
     journey = carry.set_out(folder, source, ref, bench)
     made = carry.carried(journey)
     reread, lines, unasked = for_journey(journey, made, bench)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.book.finding_labs import default_labs
 from notelab.book.view import shown
 from notelab.book.workbook import Bench
 from notelab.errors import NotelabError
@@ -35,26 +34,6 @@ _SAID = {
     "gone": "gone: nothing in the new commit says this any more",
     "reformatted": "reformatted: the same in another layout",
 }
-
-
-def owner(source: str, folder: Path | None, here: Path, bench: Bench) -> Path:
-    """Return the folder whose lab owns a source and its pin.
-
-    Raises:
-        NotelabError: none does, or several do and none was named.
-    """
-    labs = [folder.resolve()] if folder else default_labs(here)
-    opened = [bench.lab(one) for one in labs]
-    owners = sorted({lab.pins_folder for lab in opened if source in lab.sources})
-    if len(owners) == 1:
-        return owners[0]
-    names = ", ".join(sorted({name for lab in opened for name in lab.sources})) or "none"
-    if not owners:
-        raise NotelabError(f"no lab has a source called {source!r}; there are: {names}")
-    raise NotelabError(
-        f"several labs have a source called {source!r}: {', '.join(map(str, owners))}",
-        hint="name the one meant with --lab FOLDER",
-    )
 
 
 def write(journey: Journey, made: Repin, accepting: Accepting, bench: Bench) -> list[str]:
