@@ -15,10 +15,9 @@ import msgspec
 from notelab.book.finding_labs import lab_with
 from notelab.book.opening import open_bench
 from notelab.book.workbook import Workbook
-from notelab.repin.alarm import for_journey
 from notelab.repin.carried import Repin
 from notelab.repin.carry import carried, set_out
-from notelab.repin.reading import Reread
+from notelab.repin.reading import Reread, for_journey
 from notelab.repin.sentences import Sentence, about
 from tests.docs.page import ROOT
 from tests.docs.since.pages import DATA, Read, Said, Since, data

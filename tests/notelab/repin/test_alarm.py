@@ -6,9 +6,8 @@ import pytest
 
 from notelab.book.workbook import Bench, Workbook, open_lab
 from notelab.memo import Memo
-from notelab.repin.alarm import raise_alarm
 from notelab.repin.carried import Carried, ChangedName, Place, Repin
-from notelab.repin.reading import Reread, Why
+from notelab.repin.reading import Reread, Why, raise_alarm
 from notelab.sources.answers import Source
 from notelab.sources.library import Library
 from notelab.sources.store import Store

@@ -36,7 +36,7 @@ def repin(
     from notelab.commands import repinning
     from notelab.lab.lab import repository_root
     from notelab.repin import carry, journal
-    from notelab.repin.alarm import for_journey
+    from notelab.repin.reading import for_journey
     from notelab.repin.telling import told
 
     for name in journal.finish(repository_root(Path.cwd())):
