@@ -1,7 +1,6 @@
 """`shardbook repin`: what became of each citation, and writing what may be written."""
 
 import re
-from pathlib import Path
 
 import msgspec
 
@@ -13,8 +12,7 @@ from notelab.repin import journal
 from notelab.repin.carried import Carried, Place, Repin
 from notelab.repin.carry import Journey
 from notelab.repin.writing import contents, going
-from notelab.sources.git.command import GitCommand
-from notelab.sources.git.mirror import git_dir_of
+from notelab.sources.git.uncommitted import uncommitted
 
 _ACCEPT = re.compile(
     r"(?P<path>[^:=]+):L(?P<first>\d{1,8})(?:-L(?P<last>\d{1,8}))?"
@@ -48,7 +46,13 @@ def write(journey: Journey, made: Repin, accepting: Accepting, bench: Bench) -> 
     changed = contents(journey, to, bench)
     root = bench.lab(journey.pin.path.parent).root
     if journey.pin.commit != journey.target.commit:
-        _refuse_dirty(root, list(changed))
+        dirty = uncommitted(root, changed) or []
+        if dirty:
+            raise NotelabError(
+                f"{len(dirty)} of the files to be written have changes that are not committed: "
+                f"{', '.join(dirty[:5])}",
+                hint="commit them, so that what repin writes can be told from them and taken back",
+            )
     journal.write(root, changed)
     waiting = len(made.citations) - len(to)
     lines = [f"wrote {shown(path)}" for path in sorted(changed)] or ["nothing to write"]
@@ -76,21 +80,6 @@ def _accepted(made: Repin, accepting: Accepting) -> dict[Place, Place]:
 
 def _lines(path: str, first: str, last: str | None) -> Place:
     return Place(path, int(first), int(last or first))
-
-
-def _refuse_dirty(root: Path, paths: list[Path]) -> None:
-    if not (root / ".git").exists():
-        return
-    git_dir = git_dir_of(root)
-    names = [path.relative_to(root).as_posix() for path in paths]
-    ran = GitCommand(git_dir, work_tree=root).run("status", "--porcelain", "-z", "--", *names)
-    dirty = [entry[3:] for entry in ran.out.decode("utf-8", "replace").split("\0") if entry]
-    if dirty:
-        raise NotelabError(
-            f"{len(dirty)} of the files to be written have changes that are not committed: "
-            f"{', '.join(dirty[:5])}",
-            hint="commit them, so that what repin writes can be told from them and taken back",
-        )
 
 
 def as_json(made: Repin) -> str:
