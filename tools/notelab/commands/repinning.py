@@ -7,7 +7,6 @@ import msgspec
 from notelab.book.view import shown
 from notelab.book.workbook import Bench
 from notelab.errors import NotelabError
-from notelab.page.citation import written
 from notelab.repin import journal
 from notelab.repin.carried import Carried, Place, Repin
 from notelab.repin.carry import Journey
@@ -73,7 +72,7 @@ def _accepted(made: Repin, accepting: Accepting) -> dict[Place, Place]:
         old = _lines(matched["path"], matched["first"], matched["last"])
         new = _lines(matched["to"] or matched["path"], matched["new_first"], matched["new_last"])
         if old not in known:
-            raise NotelabError(f"--accept {text}: nothing cites {_text(old)}")
+            raise NotelabError(f"--accept {text}: nothing cites {old}")
         found[old] = new
     return found
 
@@ -125,15 +124,11 @@ def as_text(made: Repin) -> list[str]:
 
 
 def _entry(one: Carried) -> list[str]:
-    lines = [f"  {_text(one.old)}"]
+    lines = [f"  {one.old}"]
     lines += [f"    {f'in {one.symbol}'[:76]}"] if one.symbol else []
     for place in one.proposals:
         near = place.path == one.old.path
-        said = _text(place).rpartition(":")[2] if near else _text(place)
+        said = str(place).rpartition(":")[2] if near else str(place)
         lines.append(f"    -> {said}")
     lines += [f"    {one.reason}"] if one.reason else []
     return lines
-
-
-def _text(place: Place) -> str:
-    return written(place.path, place.start, place.end)

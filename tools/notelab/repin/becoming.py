@@ -78,14 +78,12 @@ class Cited(msgspec.Struct):
         return same and around == new.conditions.around(first, last)
 
 
-class Became:
+class Became(msgspec.Struct, frozen=True):
     """What `become` found: the class, what may be written, and proposals, best first."""
 
-    def __init__(
-        self, kind: Kind, new: Place | None = None, proposals: list[Place] | None = None
-    ) -> None:
-        """Take what was found."""
-        self.kind, self.new, self.proposals = kind, new, proposals or []
+    kind: Kind
+    new: Place | None = None
+    proposals: list[Place] = []
 
 
 def become(cited: Cited, new: Version | None, through: Map | None, elsewhere: Elsewhere) -> Became:
