@@ -66,6 +66,9 @@ INSTEAD = (
         r"\1 --allow-empty --message 'On the way'",
         "there is nothing to commit at this place, and no editor",
     ),
+    Instead(
+        r"(shardbook recall)", r"printf '\n3\n' | \1", "the learner answers one card, and goes"
+    ),
     Instead(r"apt install chromium", "true", "the machine's packages aren't a test's to change"),
 )
 
@@ -74,6 +77,7 @@ ENDS = {
     "docs/labs/03-annotated-reading.md": {
         f"shardbook check {MINE}": [(1, "10 findings"), (0, f"then `shardbook compare {MINE}`")],
         f"shardbook compare {MINE}": [(0, "Yours alone: 0")],
+        "shardbook recall": [(0, "1 answered")],
     },
 }
 

@@ -15,7 +15,6 @@ from typing import Literal
 import msgspec
 
 from notelab.lab.pages import translated
-from notelab.page.citation import written
 from notelab.repin.carried import Kind, Place
 from notelab.repin.reading import Why
 from tests.docs.page import ROOT
@@ -112,7 +111,7 @@ def _what_no_longer_holds(since: Since, judged: list[Judged], language: str) -> 
         found: dict[tuple[str, str], tuple[Said, list[str]]] = {}
         for read in since.reread:
             for said in read.said:
-                one = known.get((said.page, _key(read.old)))
+                one = known.get((said.page, str(read.old)))
                 if one and one.says in said.text["en"]:
                     # A row is told once, with what its columns say together.
                     about = said.page, said.text["en"].partition(" — ")[0]
@@ -150,10 +149,6 @@ def _why(one: Read, since: Since, language: str) -> str:
     if one.why is Why.GONE and not names:
         return words["gone lines"]
     return words[one.why.name].format(names=names, share=round(100 * one.share))
-
-
-def _key(place: Place) -> str:
-    return written(place.path, place.start, place.end)
 
 
 def _permalink(url: str, commit: str, place: Place) -> str:

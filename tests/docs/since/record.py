@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from notelab.book.finding_labs import lab_with
 from notelab.book.opening import open_bench
 from notelab.book.workbook import Workbook
-from notelab.commands.repinning import owner
-from notelab.repin.alarm import for_journey
 from notelab.repin.carried import Repin
 from notelab.repin.carry import carried, set_out
-from notelab.repin.reading import Reread
+from notelab.repin.reading import Reread, for_journey
 from notelab.repin.sentences import Sentence, about
 from tests.docs.page import ROOT
 from tests.docs.since.pages import DATA, Read, Said, Since, data
@@ -85,10 +84,10 @@ class _Translations:
 def main(name: str, ref: str) -> None:
     """Carry a source, and replace what is recorded of it."""
     bench = open_bench((), anew=True)
-    folder = owner(name, None, ROOT, bench)
+    folder = lab_with(name, None, ROOT)
     journey = set_out(folder, name, ref, bench)
     repin = carried(journey)
-    reread, _, why = for_journey(journey, repin, bench.library)
+    reread, _, why = for_journey(journey, repin, bench)
     if why:
         sys.exit(f"error: {why}")
     table = bench.lab(folder).sources[name]

@@ -22,6 +22,8 @@ def test_a_source_that_two_labs_own_is_pinned_in_neither_unless_one_is_named(
     assert "hint: name the one you mean: `shardbook pin up v1 --lab experiments/" in done.stderr
     assert (scratch.read("up-sha.txt"), scratch.read("citations.lock")) == before
     assert not (scratch.book / "experiments/mine/up-sha.txt").exists()
+    carried = scratch.run("repin", "up", "v1", "--write")
+    assert carried.returncode == 2 and "`shardbook repin up v1 --lab experiments/" in carried.stderr
 
 
 def test_the_help_of_a_missing_pin_is_the_command_that_writes_that_very_pin(

@@ -107,6 +107,14 @@ def test_a_change_elsewhere_is_no_reason_to_refuse(scratch: Scratch, written: Pa
     assert scratch.run("compare").returncode == 0
 
 
+@pytest.mark.usefixtures("written")
+def test_what_a_strangers_repository_would_have_git_run_is_not_run(scratch: Scratch) -> None:
+    trace = scratch.root / "ran"
+    git(scratch.book, "config", "core.fsmonitor", f"touch {trace}; false")
+    assert scratch.run("compare").returncode == 0
+    assert not trace.exists()
+
+
 def test_outside_of_a_repository_it_says_how_to_commit(scratch: Scratch, written: Path) -> None:
     away = scratch.root / "away"
     away.mkdir()

@@ -8,7 +8,6 @@ from typing import Literal
 
 import msgspec
 
-from notelab.page.citation import written
 from notelab.repin.carried import Repin
 
 PLACE = Path(__file__).with_name("judged.toml")
@@ -39,11 +38,7 @@ def load() -> list[Judged]:
 
 def early(repin: Repin, *, verdicts: tuple[str, ...] = ("false",)) -> tuple[int, int]:
     """Return how many of the source's false sentences stand in the first half, and of how many."""
-    places = {
-        written(one.old.path, one.old.start, one.old.end): one.alarm
-        for one in repin.citations
-        if one.alarm is not None
-    }
+    places = {str(one.old): one.alarm for one in repin.citations if one.alarm is not None}
     return in_first_half(repin.source, places, verdicts=verdicts)
 
 

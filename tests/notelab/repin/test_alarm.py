@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from notelab.book.workbook import Workbook, open_lab
-from notelab.repin.alarm import raise_alarm
+from notelab.book.workbook import Bench, Workbook, open_lab
+from notelab.memo import Memo
 from notelab.repin.carried import Carried, ChangedName, Place, Repin
-from notelab.repin.reading import Reread, Why
+from notelab.repin.reading import Reread, Why, raise_alarm
 from notelab.sources.answers import Source
 from notelab.sources.library import Library
 from notelab.sources.store import Store
@@ -50,7 +50,7 @@ def raised(scratch: Scratch, *, mirror: bool = True) -> tuple[Repin, list[Reread
     reread, why = raise_alarm(
         repin,
         [book, book],
-        Library(Store(scratch.root / "cache"), mirrors, offline=True),
+        Bench(Memo(None), Library(Store(scratch.root / "cache"), mirrors, offline=True)),
         (old, new),
         (lambda one: lines(old.commit, one), lambda one: lines(new.commit, one)),
     )

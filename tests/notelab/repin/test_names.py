@@ -1,11 +1,13 @@
 """A name vanishes, or appears, only where the whole tree says so."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
+from notelab.book.workbook import Bench
+from notelab.memo import Memo
 from notelab.repin.names import changed, in_clone, in_packages
 from notelab.sources.answers import Source, SourceError
 from notelab.sources.git.command import GitCommand
@@ -57,9 +59,16 @@ class Release:
     def names(self) -> Mapping[str, str]:
         return {name: str(hash(text)) for name, text in self.files.items()}
 
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        return sorted(names)
+
     def read(self, name: str) -> bytes:
         self.asked.add(name)
         return self.files[name].encode()
+
+
+def bench(folder: Path, mirrors: dict[str, Path]) -> Bench:
+    return Bench(Memo(folder / "memo"), Library(Store(folder), mirrors, offline=True))
 
 
 def test_what_only_one_tree_holds_as_a_whole_word_is_told(clone: Path) -> None:
@@ -126,10 +135,23 @@ def test_a_damaged_clone_is_refused_and_not_believed(clone: Path) -> None:
         in_clone(GitCommand(clone / ".git"), old, new, ASKED)
 
 
+def test_what_was_once_found_between_two_commits_is_not_looked_for_again(
+    clone: Path, tmp_path: Path
+) -> None:
+    commits = commit(clone, OLD), commit(clone, NEW)
+    old, new = (Source("up", "", one) for one in commits)
+    first = changed(bench(tmp_path, {"up": clone}), old, new, ASKED)
+    clone.joinpath(".git/objects").rename(tmp_path / "nothing is left to ask")
+    clone.joinpath(".git/objects").mkdir()
+    assert changed(bench(tmp_path, {"up": clone}), old, new, ASKED[::-1]) == first
+    with pytest.raises(SourceError):
+        changed(bench(tmp_path, {"up": clone}), old, new, ["another"])
+
+
 def test_without_clone_and_wheels_it_says_what_would_do(tmp_path: Path) -> None:
     source = Source("up", "https://example.invalid/up.git", "0" * 40)
     with pytest.raises(SourceError, match="no clone") as refused:
-        changed(Library(Store(tmp_path), {}, offline=True), source, source, ASKED)
+        changed(bench(tmp_path, {}), source, source, ASKED)
     assert "--mirror UP=DIR" in str(refused.value.hint)
 
 
@@ -139,13 +161,11 @@ def test_without_clone_and_wheels_it_says_what_would_do(tmp_path: Path) -> None:
     reason="SHARDBOOK_MIRROR_MEGATRON names no clone of Megatron-LM",
 )
 def test_claim_31_turns_over_with_core_v0_18_and_not_before(tmp_path: Path) -> None:
-    library = Library(
-        Store(tmp_path), {"megatron": Path(os.environ["SHARDBOOK_MIRROR_MEGATRON"])}, offline=True
-    )
+    there = bench(tmp_path, {"megatron": Path(os.environ["SHARDBOOK_MIRROR_MEGATRON"])})
     pin = Source("megatron", "", "55ac7082517c3878ae653c07c09c534b8aed49f6")
     claimed = {"dp_cp_ag_group", "expt_dp_ag_group", "for_expert_parallelism"}
     for release, appeared in (("core_v0.17.1", set()), ("core_v0.18.0", claimed)):
-        there = Source("megatron", "", library.resolve(pin, release))
-        found = changed(library, pin, there, [*claimed, "create_all_gather_group"])
+        carried = Source("megatron", "", there.library.resolve(pin, release))
+        found = changed(there, pin, carried, [*claimed, "create_all_gather_group"])
         assert found.appeared == appeared
         assert not found.vanished

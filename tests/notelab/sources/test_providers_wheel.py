@@ -1,6 +1,7 @@
 """Published packages: a few ranges of them, and never trusted to be what they say."""
 
 import csv
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -171,6 +172,26 @@ def test_a_wheel_in_a_folder_of_wheels_is_read_in_place(
     monkeypatch.setenv("PIP_FIND_LINKS", folder.as_uri())
     answer = _library(tmp_path).read(SOURCE, {PATH: blob_id(DATA)})[PATH]
     assert isinstance(answer, Found), answer
+
+
+def test_many_files_read_as_they_lie_come_in_few_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {f"trial/{number}.py": os.urandom(900) for number in range(60)}
+    files["trial/apart.bin"] = os.urandom(200_000)  # farther apart than it's worth to read on
+    files |= {f"trial/{number}.py": os.urandom(900) for number in range(60, 99)}
+    with serving(make_wheel(tmp_path, files)) as index:
+        monkeypatch.setenv("PIP_INDEX_URL", index.url)
+        package = _library(tmp_path).package(SOURCE)
+        before, moved = len(index.requests), index.moved
+        wanted = [name for name in files if name.endswith(".py")][::-1]
+        order = package.in_order([*wanted[::2], "trial/no.py"])
+        assert order[0] == "trial/no.py" and sorted(order[1:]) == sorted(wanted[::2])
+        assert {name: package.read(name) for name in order[1:]} == {
+            name: files[name] for name in wanted[::2]
+        }
+        assert len(index.requests) - before == 2
+        assert index.moved - moved < 150_000
 
 
 def test_a_member_longer_than_it_says_is_refused(

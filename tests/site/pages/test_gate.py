@@ -36,8 +36,10 @@ def led_to(html: str, place: str) -> set[str]:
     return {f"{address}/" for address in local}
 
 
-def test_the_finished_notes_the_solutions_and_the_claims_answer_a_lab() -> None:
-    assert {address.split("/")[0] for address in gated()} == {"experiments", "solutions"}
+def test_finished_notes_solutions_claims_and_the_page_that_quotes_them_answer_a_lab() -> None:
+    folders = {address.split("/")[0] for address in gated()}
+    assert folders == {"experiments", "solutions", "reference"}
+    assert [one for one in gated() if one.startswith("reference/")] == ["reference/since/"]
     assert "experiments/35-reading-notes/synthesis/" in gated()
     assert "experiments/35-allreduce-costs/CLAIMS/" in gated()
     assert "experiments/35-allreduce-costs/RESULTS/" not in gated()

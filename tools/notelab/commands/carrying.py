@@ -31,20 +31,22 @@ def repin(
     offline: bool,
 ) -> None:
     """Carry SOURCE to REF, and say what became of each citation."""
+    from notelab.book.finding_labs import lab_with
     from notelab.book.opening import open_bench
     from notelab.commands import repinning
     from notelab.lab.lab import repository_root
     from notelab.repin import carry, journal
-    from notelab.repin.alarm import for_journey
+    from notelab.repin.reading import for_journey
     from notelab.repin.telling import told
 
     for name in journal.finish(repository_root(Path.cwd())):
         say(f"finished what an interrupted repin began: {name}", aside=True)
     bench = open_bench(mirrors, offline=offline)
-    folder = repinning.owner(source, lab_folder, Path.cwd(), bench)
+    typed = f"shardbook repin {source} {ref}"
+    folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
     journey = carry.set_out(folder, source, ref, bench)
     made = carry.carried(journey)
-    reread, lines, unasked = for_journey(journey, made, bench.library)
+    reread, lines, unasked = for_journey(journey, made, bench)
     bench.memo.save()
     if unasked:
         say(f"note: {unasked}", aside=True)

@@ -1,21 +1,17 @@
 """`shardbook repin`: what became of each citation, and writing what may be written."""
 
 import re
-from pathlib import Path
 
 import msgspec
 
-from notelab.book.finding_labs import default_labs
 from notelab.book.view import shown
 from notelab.book.workbook import Bench
 from notelab.errors import NotelabError
-from notelab.page.citation import written
 from notelab.repin import journal
 from notelab.repin.carried import Carried, Place, Repin
 from notelab.repin.carry import Journey
 from notelab.repin.writing import contents, going
-from notelab.sources.git.command import GitCommand
-from notelab.sources.git.mirror import git_dir_of
+from notelab.sources.git.uncommitted import uncommitted
 
 _ACCEPT = re.compile(
     r"(?P<path>[^:=]+):L(?P<first>\d{1,8})(?:-L(?P<last>\d{1,8}))?"
@@ -37,26 +33,6 @@ _SAID = {
 }
 
 
-def owner(source: str, folder: Path | None, here: Path, bench: Bench) -> Path:
-    """Return the folder whose lab owns a source and its pin.
-
-    Raises:
-        NotelabError: none does, or several do and none was named.
-    """
-    labs = [folder.resolve()] if folder else default_labs(here)
-    opened = [bench.lab(one) for one in labs]
-    owners = sorted({lab.pins_folder for lab in opened if source in lab.sources})
-    if len(owners) == 1:
-        return owners[0]
-    names = ", ".join(sorted({name for lab in opened for name in lab.sources})) or "none"
-    if not owners:
-        raise NotelabError(f"no lab has a source called {source!r}; there are: {names}")
-    raise NotelabError(
-        f"several labs have a source called {source!r}: {', '.join(map(str, owners))}",
-        hint="name the one meant with --lab FOLDER",
-    )
-
-
 def write(journey: Journey, made: Repin, accepting: Accepting, bench: Bench) -> list[str]:
     """Write what was carried and accepted, in all files or none, and say what is left.
 
@@ -69,7 +45,13 @@ def write(journey: Journey, made: Repin, accepting: Accepting, bench: Bench) -> 
     changed = contents(journey, to, bench)
     root = bench.lab(journey.pin.path.parent).root
     if journey.pin.commit != journey.target.commit:
-        _refuse_dirty(root, list(changed))
+        dirty = uncommitted(root, changed) or []
+        if dirty:
+            raise NotelabError(
+                f"{len(dirty)} of the files to be written have changes that are not committed: "
+                f"{', '.join(dirty[:5])}",
+                hint="commit them, so that what repin writes can be told from them and taken back",
+            )
     journal.write(root, changed)
     waiting = len(made.citations) - len(to)
     lines = [f"wrote {shown(path)}" for path in sorted(changed)] or ["nothing to write"]
@@ -90,28 +72,13 @@ def _accepted(made: Repin, accepting: Accepting) -> dict[Place, Place]:
         old = _lines(matched["path"], matched["first"], matched["last"])
         new = _lines(matched["to"] or matched["path"], matched["new_first"], matched["new_last"])
         if old not in known:
-            raise NotelabError(f"--accept {text}: nothing cites {_text(old)}")
+            raise NotelabError(f"--accept {text}: nothing cites {old}")
         found[old] = new
     return found
 
 
 def _lines(path: str, first: str, last: str | None) -> Place:
     return Place(path, int(first), int(last or first))
-
-
-def _refuse_dirty(root: Path, paths: list[Path]) -> None:
-    if not (root / ".git").exists():
-        return
-    git_dir = git_dir_of(root)
-    names = [path.relative_to(root).as_posix() for path in paths]
-    ran = GitCommand(git_dir, work_tree=root).run("status", "--porcelain", "-z", "--", *names)
-    dirty = [entry[3:] for entry in ran.out.decode("utf-8", "replace").split("\0") if entry]
-    if dirty:
-        raise NotelabError(
-            f"{len(dirty)} of the files to be written have changes that are not committed: "
-            f"{', '.join(dirty[:5])}",
-            hint="commit them, so that what repin writes can be told from them and taken back",
-        )
 
 
 def as_json(made: Repin) -> str:
@@ -157,15 +124,11 @@ def as_text(made: Repin) -> list[str]:
 
 
 def _entry(one: Carried) -> list[str]:
-    lines = [f"  {_text(one.old)}"]
+    lines = [f"  {one.old}"]
     lines += [f"    {f'in {one.symbol}'[:76]}"] if one.symbol else []
     for place in one.proposals:
         near = place.path == one.old.path
-        said = _text(place).rpartition(":")[2] if near else _text(place)
+        said = str(place).rpartition(":")[2] if near else str(place)
         lines.append(f"    -> {said}")
     lines += [f"    {one.reason}"] if one.reason else []
     return lines
-
-
-def _text(place: Place) -> str:
-    return written(place.path, place.start, place.end)

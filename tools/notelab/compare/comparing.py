@@ -11,6 +11,7 @@ from notelab.compare.matching import Comparison, compared
 from notelab.errors import NotelabError
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.note import Note
+from notelab.sources.git.uncommitted import uncommitted
 
 
 def lab_to_compare(here: Path, bench: Bench) -> Path:
@@ -65,24 +66,15 @@ def compare(folder: Path, bench: Bench) -> tuple[Comparison, list[str]]:
 
 
 def _refuse_uncommitted(lab: Lab, book: Workbook) -> None:
-    import git
-
     written = [one.page.path for one in book.views if one.exists and one.page.listed]
     written = [path for path in written if path.is_relative_to(lab.folder)]
     typed = f"git add {_typed(lab)} && git commit -m 'My reading'"
-    try:
-        repository = git.Repo(lab.folder, search_parent_directories=True)
-        said = repository.git.status(
-            "--porcelain", "-z", "--untracked-files=all", "--ignored", "--", *map(str, written)
-        )
-    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
+    names = uncommitted(lab.root, written)
+    if names is None:
         raise NotelabError(
             f"{shown(lab.folder)} is in no git repository, so nothing in it is committed",
             hint=f"`git init`, then `{typed}`",
-        ) from None
-    except git.GitCommandError as fault:
-        raise NotelabError(f"git can't say what is committed: {fault.stderr}") from None
-    names = [entry[3:] for entry in said.split("\0") if entry]
+        )
     if names:
         raise NotelabError(
             f"commit your notes first, then compare; not committed: {', '.join(names)}",

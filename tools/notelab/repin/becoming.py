@@ -78,14 +78,12 @@ class Cited(msgspec.Struct):
         return same and around == new.conditions.around(first, last)
 
 
-class Became:
+class Became(msgspec.Struct, frozen=True):
     """What `become` found: the class, what may be written, and proposals, best first."""
 
-    def __init__(
-        self, kind: Kind, new: Place | None = None, proposals: list[Place] | None = None
-    ) -> None:
-        """Take what was found."""
-        self.kind, self.new, self.proposals = kind, new, proposals or []
+    kind: Kind
+    new: Place | None = None
+    proposals: list[Place] = []
 
 
 def become(cited: Cited, new: Version | None, through: Map | None, elsewhere: Elsewhere) -> Became:
@@ -100,7 +98,7 @@ def become(cited: Cited, new: Version | None, through: Map | None, elsewhere: El
     if new is not None and through is not None:
         start = through.kept(cited.first, cited.last)
         end = start + cited.last - cited.first if start else 0
-        if start and cited.stands_in(new, start, end):
+        if start and (cited.old.blob == new.blob or cited.stands_in(new, start, end)):
             kind: Kind = "same" if start == cited.first else "moved"
             return Became(kind, Place(new.path, start, end))
     found = _candidates(cited, new, through, elsewhere)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import log
 
 import msgspec
@@ -25,18 +25,16 @@ class Weighing:
     def __init__(self, lines: list[str]) -> None:
         """Count on how many lines each word stands."""
         on = Counter(word for line in lines for word in set(_TOKEN.findall(line)))
-        self._on, self._lines = on, len(lines)
+        self._weights = {word: self._rare(word, on[word], len(lines)) for word in on}
+        self._lines = len(lines)
 
-    def words(self, lines: Iterable[str]) -> Counter[str]:
-        """Return the words of some lines, each as often as it stands there."""
-        return Counter(word for line in lines for word in _TOKEN.findall(line))
+    def of(self, word: str) -> float:
+        """Return what a word weighs."""
+        return self._weights.get(word) or self._rare(word, 0, self._lines)
 
-    def weight(self, words: Counter[str]) -> float:
-        """Return what words weigh together."""
-        return sum(count * self._of(word) for word, count in words.items())
-
-    def _of(self, word: str) -> float:
-        rare = log((self._lines + 1) / (self._on.get(word, 0) + 1)) + 0.05
+    @staticmethod
+    def _rare(word: str, on: int, lines: int) -> float:
+        rare = log((lines + 1) / (on + 1)) + 0.05
         return rare if word[0].isalnum() else rare / 4
 
 
@@ -111,18 +109,19 @@ class _Fit:
         self, asked: Asked, new: Side, through: Map | None, goal: tuple[int, int] | None
     ) -> None:
         self._asked, self._new, self._through, self._goal = asked, new, through, goal
-        self._words = asked.weighing.words(asked.old.lines[asked.first - 1 : asked.last])
-        self._weight = asked.weighing.weight(self._words)
+        cited = asked.old.lines[asked.first - 1 : asked.last]
+        self._words = Counter(word for line in cited for word in _TOKEN.findall(line))
+        self._weight = sum(map(asked.weighing.of, self._words.elements()))
         self._context = _context(asked.old, asked.first, asked.last)
-        self._rows: dict[int, tuple[float, Counter[str]]] = {}
-        self._begun, self._weighed, self._had = (0, 0), 0.0, Counter[str]()
+        self._rows: dict[int, tuple[float, list[str]]] = {}
+        self._begun, self._weighed, self._common = (0, 0), 0.0, 0.0
+        self._lacking: dict[str, int] = {}
         self._slot = goal is not None and self._in_its_slot(goal)
 
     def scored(self, first: int, last: int) -> Scored | None:
         """Score a run of lines; None where it has next to nothing in common."""
         asked = self._asked
-        weight, had = self._run(first, last)
-        common = asked.weighing.weight(self._words & had)
+        weight, common = self._run(first, last)
         text = 2 * common / (self._weight + weight) if self._weight + weight else 0.0
         at_goal = self._goal == (first, last)
         if text < 0.15 and not at_goal:
@@ -138,33 +137,36 @@ class _Fit:
             left = max(left, _FLOOR)
         return Scored(score, left, self._new.path, first, last)
 
-    def _run(self, first: int, last: int) -> tuple[float, Counter[str]]:
-        """Return what a run weighs, and its words that the citation has too.
+    def _run(self, first: int, last: int) -> tuple[float, float]:
+        """Return what a run weighs, and what those of its words that the citation has too.
 
         Runs come with one first line and ever later last ones: each goes on from the one before.
         """
         begun, ended = self._begun
         if begun != first or ended > last:
-            self._weighed, self._had, ended = 0.0, Counter(), first - 1
+            self._weighed, self._common, ended = 0.0, 0.0, first - 1
+            self._lacking = dict(self._words)
         for row in range(ended + 1, last + 1):
             own, shared = self._row(row)
             self._weighed += own
-            if shared:
-                self._had.update(shared)
+            for word in shared:
+                if self._lacking[word]:
+                    self._lacking[word] -= 1
+                    self._common += self._asked.weighing.of(word)
         self._begun = first, last
-        return self._weighed, self._had
+        return self._weighed, self._common
 
-    def _row(self, row: int) -> tuple[float, Counter[str]]:
+    def _row(self, row: int) -> tuple[float, list[str]]:
         """Return what a line weighs, and those of its words that the citation has too.
 
         A line that stood elsewhere in the old file can't be what the citation became.
         """
         if row not in self._rows:
-            said = self._asked.weighing.words([self._new.lines[row - 1]])
+            said = _TOKEN.findall(self._new.lines[row - 1])
             origin = self._through.origin(row) if self._through else None
             taken = origin is not None and not self._asked.first <= origin <= self._asked.last
-            shared = Counter() if taken else said & self._words
-            self._rows[row] = self._asked.weighing.weight(said), shared
+            shared = [] if taken else [word for word in said if word in self._words]
+            self._rows[row] = sum(map(self._asked.weighing.of, said)), shared
         return self._rows[row]
 
     def _in_its_slot(self, goal: tuple[int, int]) -> bool:

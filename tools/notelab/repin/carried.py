@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from notelab.page.citation import written
+
 Kind = Literal["same", "moved", "reformatted", "edited", "gone"]
 
 
@@ -13,6 +15,10 @@ class Place(msgspec.Struct, frozen=True):
     path: str
     start: int
     end: int
+
+    def __str__(self) -> str:
+        """Return it as a citation is written."""
+        return written(self.path, self.start, self.end)
 
 
 class Carried(msgspec.Struct):

@@ -118,10 +118,6 @@ def carried(journey: Journey) -> Repin:
     return made
 
 
-def _order(each: tuple[Place, Use]) -> tuple[str, int, int]:
-    return each[0].path, each[0].start, each[0].end
-
-
 class _Behind:
     """The files of citations that an earlier repin left at an older commit."""
 

@@ -6,15 +6,17 @@ alone is then looked for in the rest of the other tree.
 
 import re
 from collections.abc import Collection, Iterable
+from functools import partial
 
 import msgspec
 
+from notelab.book.workbook import Bench
+from notelab.memo import key_of, remembered
 from notelab.sources.answers import Source, SourceError
 from notelab.sources.git.command import GitCommand
-from notelab.sources.library import Library
 from notelab.sources.package import Package, UnreadableMemberError
 
-_WORD = re.compile(rb"[A-Za-z_]\w*")
+_SPACED = re.sub(rb"\W", b" ", bytes(range(256)))
 _WHOLE = "a whole clone is needed: not shallow, not partial"
 _MANY = 40  # names that git looks for faster than their files are read
 _BATCH = 500  # blobs whose words are looked for at a time
@@ -30,16 +32,24 @@ class Changed(msgspec.Struct, frozen=True):
     appeared: frozenset[str]
 
 
-def changed(library: Library, old: Source, new: Source, names: Collection[str]) -> Changed:
+def changed(bench: Bench, old: Source, new: Source, names: Collection[str]) -> Changed:
     """Compare the trees of a source at two commits: in its clone, else in the two wheels.
+
+    Neither ever changes: what was once found is kept.
 
     Raises:
         SourceError: there is neither, or what there is can't be read.
     """
-    if git := library.clone(old):
-        return in_clone(git, old.commit, new.commit, names)
+    asked = sorted(names)
+    if git := bench.library.clone(old):
+        key = key_of(old.commit, new.commit, *asked)
+        found = partial(in_clone, git, old.commit, new.commit, asked)
+        return remembered(bench.memo, "names", key, Changed, found)
     if old.wheel and new.wheel:
-        return in_packages(library.package(old), library.package(new), names)
+        packages = bench.library.package(old), bench.library.package(new)
+        records = (f"{path}={row}" for one in packages for path, row in one.names().items())
+        found = partial(in_packages, *packages, asked)
+        return remembered(bench.memo, "names", key_of(*records, "", *asked), Changed, found)
     raise SourceError(
         f"{old.name}: which names vanished or appeared can't be asked: there is no clone, and no "
         "wheel of each of the two commits is known",
@@ -107,7 +117,7 @@ def _of_blobs(git: GitCommand, blobs: list[str], asked: set[bytes]) -> set[bytes
                 f"the clone doesn't hold every file of both commits: {why}",
                 hint=_WHOLE,
             )
-        found |= asked & set(_WORD.findall(ran.out))
+        found |= asked & _words(ran.out)
     return found
 
 
@@ -133,12 +143,16 @@ def _grep(git: GitCommand, commit: str, names: set[bytes]) -> set[bytes]:
 
 def _of_members(package: Package, paths: Iterable[str], asked: set[bytes]) -> set[bytes]:
     found: set[bytes] = set()
-    for path in sorted(filter(_TEXT.search, paths)):
+    for path in package.in_order(filter(_TEXT.search, paths)):
         try:
-            found |= asked & set(_WORD.findall(package.read(path)))
+            found |= asked & _words(package.read(path))
         except UnreadableMemberError as fault:
             raise SourceError(f"{package.who}: {path}: {fault}") from None
     return found
+
+
+def _words(text: bytes) -> set[bytes]:
+    return set(text.translate(_SPACED).split())
 
 
 def _decoded(names: Iterable[bytes]) -> frozenset[str]:

@@ -5,8 +5,6 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from textwrap import dedent, wrap
 
-from notelab.page.citation import written
-from notelab.repin.carried import Place
 from notelab.repin.reading import Lines, Reread
 
 _WIDTH = 80
@@ -25,7 +23,7 @@ def told(reread: Iterable[Reread], old: Lines, new: Lines) -> Iterator[str]:
         yield f"{len(folded)} more, of which nothing named has left:"
     for one in folded:
         at = ", ".join(dict.fromkeys(f"{said.page}:{said.row}" for said in one.sentences))
-        yield from _wrapped(f"{one.carried.alarm}. {_key(one.carried.old)} ({at})")
+        yield from _wrapped(f"{one.carried.alarm}. {one.carried.old} ({at})")
     claims = {name: None for one in reread for name in one.claims}
     if claims:
         yield ""
@@ -36,8 +34,8 @@ def _in_full(one: Reread, old: Lines, new: Lines) -> Iterator[str]:
     carried = one.carried
     place = carried.new or next(iter(carried.proposals), None)
     there = place if place and carried.kind != "gone" else None
-    arrow = f" -> {_key(there)}" if there else ""
-    yield from _wrapped(f"{carried.alarm}. {_key(carried.old)}{arrow}")
+    arrow = f" -> {there}" if there else ""
+    yield from _wrapped(f"{carried.alarm}. {carried.old}{arrow}")
     yield from wrap(
         f"{carried.kind}: {carried.reason}", _WIDTH, initial_indent="   ", subsequent_indent="   "
     )
@@ -50,10 +48,6 @@ def _in_full(one: Reread, old: Lines, new: Lines) -> Iterator[str]:
 
 def _wrapped(text: str) -> list[str]:
     return wrap(text, _WIDTH, subsequent_indent="   ", break_on_hyphens=False)
-
-
-def _key(place: Place) -> str:
-    return written(place.path, place.start, place.end)
 
 
 def side_by_side(before: list[str], after: list[str]) -> list[str]:

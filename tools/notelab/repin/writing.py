@@ -17,7 +17,7 @@ from notelab.lab.lab import LAB_FILE
 from notelab.lab.lab_file import SourceTable
 from notelab.lab.lock import Lock, LockedFile, LockedSource
 from notelab.page import reading, results_page
-from notelab.page.citation import Citation, written
+from notelab.page.citation import Citation
 from notelab.repin.carried import Place, Repin
 from notelab.repin.carry import Journey
 
@@ -90,7 +90,7 @@ def _page(one: view.View, journey: Journey, to: Mapping[Place, Place], book: Wor
 def _said(citation: Citation, new: Place, journey: Journey) -> str:
     if not citation.repository:
         prefix = f"{citation.source}:" if citation.source else ""
-        return prefix + written(new.path, new.start, new.end)
+        return prefix + str(new)
     commit = journey.target.commit[: len(citation.commit)]
     said = citation.text.replace(f"/{citation.commit}/", f"/{commit}/", 1)
     said = said.replace(citation.path, new.path, 1)
@@ -100,12 +100,12 @@ def _said(citation: Citation, new: Place, journey: Journey) -> str:
 
 def _generated(found: dict[Path, bytes], to: Mapping[Place, Place]) -> None:
     """Carry the inputs of generated pages too, and have each page name its own as they now are."""
-    said = {written(old.path, old.start, old.end): new for old, new in to.items()}
+    said = {str(old): new for old, new in to.items()}
     pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, said or ["\0"])) + r")(?![\d-])")
 
     def carried(match: re.Match[str]) -> str:
         new = said[match[1]]
-        return written(new.path, new.start, new.end)
+        return str(new)
 
     pages = [path for path in found if results_page.is_generated(found[path].decode())]
     for page in pages:

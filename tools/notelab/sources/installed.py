@@ -2,7 +2,7 @@
 
 import csv
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,10 @@ class InstalledPackage:
     def names(self) -> Mapping[str, str]:
         """Return the paths that RECORD lists, each with its hash."""
         return self._hashes
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Return files by name: here none is faster."""
+        return sorted(names)
 
     def read(self, name: str) -> bytes:
         """Return the file as it was published; an edited one is refused."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from notelab.sources.answers import Answers, Source, SourceError, Wanted, Wheel, is_commit
+from notelab.sources.answers import Source, SourceError, Wanted, Wheel, is_commit
 from notelab.sources.pending import Answer, Pending
 from notelab.sources.slow import told_if_slow
 from notelab.sources.store import Store
@@ -22,7 +22,7 @@ class Library:
 
     Args:
         store: where files are kept between runs.
-        mirrors: by source name, clones on disk.
+        mirrors: by source name, in small letters and with hyphens, clones on disk.
         offline: ask no remote.
         anew: ask remotes again, also those that said no some minutes ago.
         progress: is told, in a line, of whatever takes over a second, and of a store that can't be
@@ -38,9 +38,8 @@ class Library:
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Nothing is read yet."""
-        self._store, self._offline, self._anew = store, offline, anew
-        self._progress = progress
-        self._mirrors = {_key(name): folder for name, folder in mirrors.items()}
+        self._store, self._mirrors, self._progress = store, mirrors, progress
+        self._offline, self._anew = offline, anew
         self._made: Remotes | None = None
         self._making = threading.Lock()
         self._told: set[str] = set()
@@ -108,11 +107,11 @@ class Library:
             return self._remotes().published.identity(source)
 
     def clone(self, source: Source) -> "GitCommand | None":
-        """Return git, bound to the mirror of a source; None where it has none."""
+        """Return git, bound to the clone on disk of a source; None where it has none."""
         from notelab.sources.git.command import GitCommand
         from notelab.sources.git.mirror import git_dir_of
 
-        mirror = self._mirrors.get(_key(source.name))
+        mirror = self._clone_of(source)
         git_dir = git_dir_of(mirror) if mirror else None
         return GitCommand(git_dir) if git_dir else None
 
@@ -157,16 +156,13 @@ class Library:
         Raises:
             SourceError: there is no such ref, its digits are ambiguous, or nobody could be asked.
         """
-        from notelab.sources.git.command import GitCommand
-        from notelab.sources.git.mirror import git_dir_of
         from notelab.sources.git.ref import at_remote, check_ref, in_repository
 
         check_ref(ref)
-        mirror = self._clone_of(source)
-        git_dir = git_dir_of(mirror) if mirror else None
-        if mirror and git_dir is None:
+        mirror, git = self._clone_of(source), self.clone(source)
+        if mirror and git is None:
             raise SourceError(f"{mirror} is no git repository")
-        found = in_repository(GitCommand(git_dir), ref, own=bool(source.own)) if git_dir else None
+        found = in_repository(git, ref, own=bool(source.own)) if git else None
         if found:
             return found
         if source.own:
@@ -203,31 +199,35 @@ class Library:
 
     def _clone_of(self, source: Source) -> Path | None:
         """Return the clone on disk that stands for a source."""
-        return Path(source.own) if source.own else self._mirrors.get(_key(source.name))
+        mirror = self._mirrors.get(source.name.lower().replace("_", "-"))
+        return Path(source.own) if source.own else mirror
 
     def _ask(self, pending: Pending) -> None:
         source = pending.source
         mirror = self._clone_of(source)
         if mirror and pending.wanted:
-            who = f"mirror {mirror}"
-            pending.take(who, lambda: _ask_mirror(mirror, source, dict(pending.wanted)))
+            from notelab.sources.git.mirror import offer
+
+            pending.take(f"mirror {mirror}", partial(offer, mirror, source, dict(pending.wanted)))
         if source.own:
             return
         if pending.wanted:
-            pending.take("installed", lambda: _ask_installed(source, dict(pending.wanted)))
+            from notelab.sources.installed import offer as installed
+
+            pending.take("installed", partial(installed, source, dict(pending.wanted)))
         if self._offline:
             pending.doubt_all("git and the package index were not asked (--offline)")
         elif pending.wanted:
             wheel = f", and the package index for {source.wheel}" if source.wheel else ""
-            what = f"{source.name}: {_files(pending.wanted)}: asking {source.url}{wheel}"
+            files = f"{len(pending.wanted)} file{'s' if len(pending.wanted) > 1 else ''}"
+            what = f"{source.name}: {files}: asking {source.url}{wheel}"
             with told_if_slow(self._progress, what):
                 self._remotes().ask(pending)
 
     def _note(self, pending: Pending) -> None:
         """Keep what was said of the commit itself, and tell of trouble with the store."""
         pin = (pending.source.name, pending.source.commit)
-        if pending.showed_the_commit:
-            self._had.add(pin)
+        self._had |= {pin} if pending.showed_the_commit else set()
         said = self._lacked.setdefault(pin, [])
         said += [line for line in pending.lacks_the_commit if line not in said]
         self._tell(self._store.trouble)
@@ -248,23 +248,3 @@ class Library:
         if once and once not in self._told:
             self._told.add(once)
             self._progress(once)
-
-
-def _key(name: str) -> str:
-    return name.lower().replace("_", "-")
-
-
-def _files(wanted: Wanted) -> str:
-    return f"{len(wanted)} file{'s' if len(wanted) > 1 else ''}"
-
-
-def _ask_mirror(folder: Path, source: Source, wanted: Wanted) -> Answers:
-    from notelab.sources.git import mirror
-
-    return mirror.offer(folder, source, wanted)
-
-
-def _ask_installed(source: Source, wanted: Wanted) -> Answers:
-    from notelab.sources import installed
-
-    return installed.offer(source, wanted)

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from notelab.sources.answers import Absent, Answers, Offered, Proof, Refused, Source, Wanted
@@ -22,6 +22,10 @@ class Package(Protocol):
 
     def names(self) -> Mapping[str, str]:
         """Return the paths of its files, each with its hash as RECORD writes it."""
+        ...
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Return some of its files in the order in which they are read fastest."""
         ...
 
     def read(self, name: str) -> bytes:

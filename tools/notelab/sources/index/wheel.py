@@ -3,8 +3,9 @@
 import csv
 import zipfile
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -14,6 +15,7 @@ from notelab.sources.index.address import Address
 from notelab.sources.index.settings import Settings
 from notelab.sources.package import UnreadableMemberError
 
+_APART, _TOGETHER = 1 << 16, 1 << 23  # bytes that are moved unread, and in one answer
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -56,6 +58,22 @@ class WheelPackage:
         if self._hashes[name] != f"sha256={digest}":
             raise UnreadableMemberError("is not the file of which RECORD has the hash")
         return data
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Return files as they lie, to be read in turn; a server then sends neighbours together."""
+        asked = set(names)
+        there = sorted((info.header_offset, name) for name, info in self._members.items())
+        begins = [*(begin for begin, _ in there), self._archive.start_dir]
+        sizes = {begin: end - begin for begin, end in pairwise(begins)}
+        wanted = [begin for begin, name in there if name in asked]
+        for begin, after in reversed([*pairwise(wanted)]):
+            apart, whole = after - begin - sizes[begin], after - begin + sizes[after]
+            if apart <= _APART and whole <= _TOGETHER:
+                sizes[begin] = whole
+        if widen := getattr(self._archive.fp, "set_position_to_size", None):
+            widen(sizes)  # remotezip asks for so much at a place, and reads on in what it has
+        lacking = sorted(asked - self._members.keys())
+        return lacking + [name for _, name in there if name in asked]
 
     def _bytes(self, name: str) -> bytes:
         info = self._members[name]
