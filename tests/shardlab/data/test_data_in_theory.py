@@ -9,7 +9,7 @@ import pytest
 
 from shardlab.data.blend import greedy
 from shardlab.data.build import Builder, parts
-from shardlab.data.corpus import Corpus
+from shardlab.data.corpus import Corpus, DataError
 from shardlab.data.samples import Indices, Recipe, indices
 from shardlab.data.writer import Writer
 from tests.docs.page import ROOT
@@ -93,9 +93,15 @@ def test_megatron_makes_the_same_example(tmp_path: Path) -> None:
     assert example(found) == example(made())
 
 
-def test_a_split_of_a_hundred_sequences_gives_the_last_part_none() -> None:
-    cut = [[round(bound * 100) for bound in part] for part in parts((969, 30, 1)) if part]
-    assert [end - begin for begin, end in cut] == [97, 3, 0]
+def test_a_split_of_a_hundred_sequences_gives_the_last_part_none(tmp_path: Path) -> None:
+    with Writer(tmp_path / "corpus") as writer:
+        writer.extend(np.arange(200), [2] * 100)
+    corpus, recipe = Corpus(tmp_path / "corpus"), Recipe(sequence=1)
+    train, valid, test = (part for part in parts((969, 30, 1)) if part)
+    made = [Builder().samples(corpus, recipe, part).index.documents for part in (train, valid)]
+    assert [sorted(each) for each in made] == [[*range(97)], [97, 98, 99]]
+    with pytest.raises(DataError, match="hold 0 tokens"):
+        Builder().samples(corpus, recipe, test)
 
 
 def pages() -> None:
