@@ -38,7 +38,8 @@ says so: the loss falls, AdamW hides a factor, a cluster is too dear to compare 
 Every room here is such a fault, seen on a CPU in seconds: megatron-core 0.16.1 and torch 2.13
 themselves on one or two ranks over gloo, or, where the source needs a GPU, a minimal model of the
 fault, which then says so. Each number was seen by the room's test in `tests/shardlab/compositions`,
-which fails when it changes.
+which fails when it changes. In the last seven nothing is trained: a corpus meets whoever reads it
+([theory 7](../../docs/theory/07-from-bin-idx-to-a-batch.md)).
 
 | where they meet | seen | mended |
 |---|---|---|""",
@@ -46,6 +47,7 @@ which fails when it changes.
         "model": "**A minimal model, not the source.** ",
         "cause": "Cause",
         "threads": "Upstream",
+        "none": "no thread that we found",
         "mended": "Mended",
         "ours": "Here",
         "drawn": """\
@@ -85,7 +87,9 @@ nada lo dice: la pérdida baja, AdamW tapa un factor y un clúster es demasiado 
 con un solo proceso. Cada sala de aquí es uno de esos fallos, visto en una CPU en segundos:
 los propios megatron-core 0.16.1 y torch 2.13, con uno o dos ranks sobre gloo, o, donde la fuente
 necesita una GPU, un modelo mínimo del fallo, que entonces lo dice. Cada número lo vio la prueba de
-la sala, en `tests/shardlab/compositions`, que falla si cambia.
+la sala, en `tests/shardlab/compositions`, que falla si cambia. En las siete últimas no se entrena
+nada: un corpus se junta con quien lo lee
+([teoría 7](../../docs/theory/07-from-bin-idx-to-a-batch.es.md)).
 
 | dónde se juntan | visto | corregido |
 |---|---|---|""",
@@ -93,6 +97,7 @@ la sala, en `tests/shardlab/compositions`, que falla si cambia.
         "model": "**Un modelo mínimo, no la fuente.** ",
         "cause": "Causa",
         "threads": "En origen",
+        "none": "ningún hilo que hayamos encontrado",
         "mended": "Corregido",
         "ours": "Aquí",
         "drawn": """\
@@ -155,7 +160,8 @@ def _lines(one: dict[str, Any], numbers: Numbers, language: str) -> Iterator[str
     yield f'<a id="{one["name"]}"></a>\n\n## {one["title"][language]}\n'
     yield f"{model}{said(one['seen'][language], numbers)}\n"
     yield f"- **{words['cause']}.** {one['cause'][language]}"
-    yield f"- **{words['threads']}.** {', '.join(_thread(name) for name in one['threads'])}."
+    threads = ", ".join(_thread(name) for name in one["threads"]) or words["none"]
+    yield f"- **{words['threads']}.** {threads}."
     yield f"- **{words['mended']}.** {one['mended'][language]}."
     yield f"- **{words['ours']}.** {one['ours'][language]}"
 

@@ -10,6 +10,7 @@ from functools import cache
 
 from tests.shardlab.compositions import (  # noqa: F401  (their rooms)
     pages,
+    test_corpus_rooms,
     test_data_rooms,
     test_expert_rooms,
     test_tensor_rooms,
@@ -24,7 +25,7 @@ def main() -> None:
     try:
         seen = {name: room.seen(pool) for name, room in sorted(ROOMS.items())}
     finally:
-        for size in {room.ranks for room in ROOMS.values()}:
+        for size in {room.ranks for room in ROOMS.values()} - {0}:
             pool(size).stop()
     RECORD.parent.mkdir(exist_ok=True)
     RECORD.write_text(json.dumps(seen, indent=1) + "\n", "utf-8")

@@ -24,13 +24,15 @@ Body = Callable[..., Mapping[str, float]]
 
 
 class Room(NamedTuple):
-    """A body, and the ranks that it needs."""
+    """A body, and the ranks that it needs; 0: no process group, this process itself."""
 
     body: Body
     ranks: int
 
     def seen(self, pool: Any) -> Numbers:
         """Run the body; return the worst that any rank saw, by name."""
+        if not self.ranks:
+            return dict(self.body(None))
         ranks = pool(self.ranks).run(self.body)
         names = dict.fromkeys(name for rank in ranks for name in rank)
         return {name: max(rank[name] for rank in ranks if name in rank) for name in names}

@@ -6,6 +6,7 @@ import pytest
 
 from tests.shardlab.compositions import (  # noqa: F401  (their rooms)
     pages,
+    test_corpus_rooms,
     test_data_rooms,
     test_expert_rooms,
     test_tensor_rooms,

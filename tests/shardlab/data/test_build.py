@@ -250,14 +250,13 @@ def test_the_shares_of_data_ranks_make_up_the_batch(corpus: Corpus, ranks: int) 
 
 
 def test_to_resume_at_a_sample_is_to_go_on(corpus: Corpus) -> None:
-    loader = Loader(Builder().samples(corpus, RECIPE), 4)
-    whole = list(loader.batches())
-    assert len(whole) == len(loader.samples) // 4
-    for consumed in (4, 12):
-        for one, other in zip(whole[consumed // 4 :], loader.batches(consumed), strict=True):
-            assert torch.equal(one[0], other[0])
-    halves = list(Loader(loader.samples, 2).batches(8))  # another batch size, or data axis
-    assert torch.equal(torch.cat([halves[0][0], halves[1][0]]), whole[2][0])
+    samples = Builder().samples(corpus, RECIPE)
+    loader, smaller = Loader(samples, 4), Loader(samples, 2)  # nothing is kept between two batches
+    for consumed in (12, 4, 0):
+        whole = torch.from_numpy(samples.read(range(consumed, consumed + 4)))
+        halves = [smaller.read(at)[0] for at in (consumed, consumed + 2)]
+        assert torch.equal(loader.read(consumed)[0], whole[:, :-1])
+        assert torch.equal(torch.cat(halves), whole[:, :-1])
 
 
 class Watched(Samples):

@@ -90,12 +90,21 @@ def _parts(path: Path, block: str) -> tuple[str, str, str]:
 
 def main() -> None:
     """Run the labs and write what they show."""
-    from tests.shardlab.labs import test_evening, test_lab_00, test_lab_01, test_lab_04
+    from tests.shardlab.data import test_data_in_theory
+    from tests.shardlab.labs import (
+        test_evening,
+        test_lab_00,
+        test_lab_01,
+        test_lab_04,
+        test_lab_05,
+    )  # fmt: skip
     from tests.shardlab.pool import Pool
 
     pools: dict[int, Pool] = {}
     try:
         test_evening.pages()
+        test_data_in_theory.pages()
+        test_lab_05.pages()
         test_lab_00.pages()
         test_lab_01.pages(lambda size: pools.setdefault(size, Pool(size)))
         test_lab_04.pages(lambda size: pools.setdefault(size, Pool(size)))

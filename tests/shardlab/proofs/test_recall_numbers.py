@@ -1,10 +1,16 @@
 """The number of a recall card is what shardlab's formulas make of its question."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from notelab.recall.cards import Card, of_page
+from shardlab.comm import Axis
+from shardlab.data.loader import Loader
+from shardlab.data.samples import Recipe, Samples, indices
 from shardlab.grid.layout import Layout
 from shardlab.proofs import formulas
 from shardlab.proofs.collective import Call, Traffic
@@ -24,6 +30,27 @@ def forward_of(kind: str) -> float:
     sizes = {"tokens": 4 * 2048, "queries": 1024, "keys": 1024, "itemsize": 2}
     traffic = formulas.context_attention(kind, ranks=4, **sizes)
     return Traffic(forward=traffic.forward).wire
+
+
+class Numbers:
+    """Samples whose tokens are their own number."""
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def read(self, samples: list[int]) -> Any:
+        return np.array(samples)[:, None].repeat(2, axis=1)
+
+
+def first_read(step: int, batch: int, **axis: int) -> int:
+    """The first sample that the loader of a data rank reads at a step."""
+    numbers, place = (
+        cast(Samples, Numbers()),
+        cast(Axis, SimpleNamespace(**axis, size=axis["ranks"])),
+    )
+    tokens, _ = Loader(numbers, batch, data=place).read(step * batch)
+    assert tokens is not None
+    return int(tokens[0, 0])
 
 
 MADE: dict[str, Callable[[], float]] = {
@@ -57,6 +84,10 @@ MADE: dict[str, Callable[[], float]] = {
         for k in range(1, 99)
         if Call("all_to_all", k * MIB, 8).wire == Call("all_gather", 8 * MIB, 8).wire
     ),
+    "docs/theory/07-from-bin-idx-to-a-batch#samples-of-an-epoch": lambda: len(
+        indices(np.array([1_000_000], np.int32), range(1), Recipe(sequence=1024)).order
+    ),
+    "docs/labs/05-from-text-to-the-batch#step-begins": lambda: first_read(10, 256, ranks=4, rank=3),
     "docs/labs/01-three-d#tensor-sums": lambda: payload(
         formulas.embedding(**TUTOR) + formulas.block(**TUTOR) * 4 + formulas.column_parallel(**HEAD)
     ),

@@ -18,7 +18,14 @@ LANGUAGES = ["", "es/"]
 DOOR = re.compile(r'<details class="door">(.*?)</details>', re.DOTALL)
 MENU = re.compile(r'<nav class="md-nav md-nav--primary".*?</nav>\s*</div>', re.DOTALL)
 LABS = [
-    f"labs/{lab}/" for lab in ("00-ffn-by-hand", "01-three-d", "02-allreduce-costs", "04-experts")
+    f"labs/{lab}/"
+    for lab in (
+        "00-ffn-by-hand",
+        "01-three-d",
+        "02-allreduce-costs",
+        "04-experts",
+        "05-from-text-to-the-batch",
+    )
 ]
 
 

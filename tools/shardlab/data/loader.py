@@ -5,8 +5,6 @@ Dimensions: B samples of a rank's share, S tokens of a sample.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
@@ -62,8 +60,3 @@ class Loader:
         text = torch.from_numpy(self.samples.read([consumed + place for place in self._share]))
         tokens, labels = text[:, :-1].contiguous(), text[:, 1:].contiguous()
         return (tokens if self._first else None), (labels if self._last else None)
-
-    def batches(self, consumed: int = 0) -> Iterator[tuple[Tensor | None, Tensor | None]]:
-        """Yield batch after batch, while there are whole ones."""
-        for begin in range(consumed, len(self.samples) - self.batch + 1, self.batch):
-            yield self.read(begin)

@@ -1,0 +1,134 @@
+"""Lab 05: sets the four functions of mine.py beside the library, and Megatron's where it is here.
+
+python experiments/37-batches/check.py PREFIX
+"""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import mine
+import numpy as np
+
+from shardlab.data.blend import greedy, shares
+from shardlab.data.build import Builder
+from shardlab.data.corpus import Corpus, DataError
+from shardlab.data.loader import Loader
+from shardlab.data.samples import Recipe, Samples, indices
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed
+    try:
+        from megatron.core.datasets import helpers
+    except ModuleNotFoundError:  # its C++ comes for some Pythons only; the library is equal to it
+        helpers = None
+
+SEQUENCES = (1, 7, 64, 500)
+Case = tuple[str, tuple[Any, ...], list[Any]]  # what is asked in words, the arguments, the answer
+
+
+def lengths(corpus: Corpus) -> Iterator[Case]:
+    """Those of the corpus."""
+    index = Path(f"{corpus.prefix}.idx").read_bytes()
+    yield "lengths", (index,), corpus.lengths.tolist()
+
+
+def places(corpus: Corpus) -> Iterator[Case]:
+    """Those of an epoch, in the order in which the documents are shuffled."""
+    for sequence in SEQUENCES:
+        index = indices(corpus.lengths, range(len(corpus)), Recipe(sequence=sequence))
+        sizes, right = corpus.lengths[index.documents], index.places
+        if helpers:
+            own = np.arange(len(sizes), dtype=np.int32)
+            tokens = int(sizes.sum())
+            right = helpers.build_sample_idx(sizes, own, sequence, 1, tokens, True, 1)
+        yield f"sequence {sequence}", (sizes.tolist(), sequence), [*map(tuple, right.tolist())]
+
+
+class Numbers(Samples):
+    """Samples whose tokens are their own number, so that a loader shows which it read."""
+
+    def read(self, samples: Any) -> Any:
+        """Return each number, twice: as tokens and as labels."""
+        return np.stack([np.asarray(samples)] * 2, axis=1)
+
+
+def share(corpus: Corpus) -> Iterator[Case]:
+    """What the loader of each data rank reads."""
+    recipe = Recipe(sequence=1)
+    made = Builder().samples(corpus, recipe)
+    for ranks, step in product((1, 2, 4), (0, 5)):
+        for rank in range(ranks):
+            axis: Any = SimpleNamespace(size=ranks, rank=rank)  # all that a loader asks of one
+            tokens, _ = Loader(Numbers(corpus, made.index, recipe), 8, data=axis).read(8 * step)
+            assert tokens is not None
+            right = tokens[:, 0].tolist()
+            yield f"step {step}, rank {rank} of {ranks}", (step, 8, ranks, rank), right
+
+
+def blended(_: Corpus) -> Iterator[Case]:
+    """Blends of two and of four corpora."""
+    for weights in ([3.0, 1.0], [0.4, 0.3, 0.2, 0.1], [1.0, 1.0, 1.0]):
+        normal, size = shares(weights), 1000
+        right = greedy(normal, size)[0]
+        if helpers:
+            helpers.build_blending_indices(
+                right, np.zeros(size, np.int64), normal, len(normal), size, False
+            )
+        yield f"weights {weights}", (normal.tolist(), size), right.tolist()
+
+
+PARTS: dict[str, Callable[[Corpus], Iterator[Case]]] = {
+    "lengths": lengths, "places": places, "share": share, "blended": blended,
+}  # fmt: skip
+
+
+def judged(function: Callable[..., Any], cases: Iterator[Case]) -> str:
+    """Return what is said of a function: right, or where its first wrong answer is."""
+    for words, given, right in cases:
+        try:
+            found = function(*given)
+        except NotImplementedError:
+            return "not written yet"
+        except Exception as error:  # the learner's own: it is shown, not raised
+            return f"{words}: {type(error).__name__}: {error}"
+        if (fault := differs(list(found), right)) is not None:
+            return f"{words}: {fault}"
+    return "right"
+
+
+def differs(found: list[Any], right: list[Any]) -> str | None:
+    """Say where two lists part; None: nowhere."""
+    for at, (one, other) in enumerate(zip(found, right, strict=False)):
+        if one != other:
+            return f"at {at} yours is {one}, and {other} is right"
+    if len(found) != len(right):
+        return f"yours has {len(found)}, and {len(right)} is right"
+    return None
+
+
+def report(module: ModuleType, corpus: Corpus) -> dict[str, str]:
+    """Return what is said of each of a module's four functions."""
+    return {name: judged(getattr(module, name), cases(corpus)) for name, cases in PARTS.items()}
+
+
+def main() -> int:
+    """Read the command line; return 0 if all are right."""
+    if len(sys.argv) != 2:
+        sys.exit("check.py: error: give the prefix of a corpus: check.py PREFIX")
+    try:
+        said = report(mine, Corpus(sys.argv[1]))
+    except DataError as error:
+        sys.exit(f"check.py: error: {error}")
+    print(f"beside shardlab{' and Megatron’s C++' if helpers else ''}")
+    for name, words in said.items():
+        print(f"  {name:8} {words}")
+    return 0 if set(said.values()) == {"right"} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

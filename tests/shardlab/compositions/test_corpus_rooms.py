@@ -1,0 +1,186 @@
+"""A corpus meets who reads it: too late, too wide, under an old name, cut, counted, alone, apart.
+
+All with megatron-core's own datasets, where its wheel has their C++; what ours does instead is held
+by tests/shardlab/data/test_faults_of_megatron.py.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch.distributed as dist
+
+from shardlab.comm import World
+from tests.shardlab.compositions.room import room, shown
+
+pytestmark = pytest.mark.may_skip  # where the wheel has no helpers_cpp
+
+
+def megatron() -> ModuleType:
+    """Megatron's datasets; skips the test that asks, and not this module's import, without them."""
+    from tests.shardlab.data import megatron_data
+
+    return megatron_data
+
+
+def samples(theirs: ModuleType, prefix: Path, count: int, cache: Path) -> int:
+    """How many samples of four tokens Megatron makes of a corpus of `count` documents."""
+    return len(
+        theirs.GPTDataset(
+            theirs.IndexedDataset(str(prefix)), str(prefix), np.arange(count, dtype=np.int32),
+            None, theirs.Split.train, theirs.config(4, split="1", path_to_cache=str(cache)),
+        )
+    )  # fmt: skip
+
+
+@room("closed-corpus", ranks=0)
+def closed_corpus(_: None) -> dict[str, float]:
+    """The signal that ends a process which reads tokens of a corpus that is gone."""
+    theirs = megatron()
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a process with threads forks: the child only reads
+        prefix = theirs.written(Path(folder, "a"), [5000])
+        child = os.fork()
+        if child == 0:
+            faulthandler.disable()  # its end is the result, no accident
+            corpus = theirs.IndexedDataset(str(prefix))
+            tokens = corpus[0]
+            del corpus
+            os._exit(int(tokens.sum()) & 1)
+        _, status = os.waitpid(child, 0)
+    return {"signal": float(os.WTERMSIG(status))}
+
+
+def test_tokens_of_a_corpus_that_is_gone_end_the_process() -> None:
+    megatron()
+    assert shown(None, "closed-corpus")["signal"] == 11  # SIGSEGV
+
+
+@room("narrow-tokens", ranks=0)
+def narrow_tokens(_: None) -> dict[str, float]:
+    """What token 70,000 is read as, out of a corpus of uint16."""
+    theirs = megatron()
+    with TemporaryDirectory() as folder:
+        builder = theirs.IndexedDatasetBuilder(f"{folder}/a.bin", dtype=np.uint16)
+        builder.add_document(np.array([70_000]), [1])
+        builder.finalize(f"{folder}/a.idx")
+        corpus = theirs.IndexedDataset(f"{folder}/a")  # held: its tokens don't outlive it
+        return {"written": 70_000.0, "read": float(corpus[0][0])}
+
+
+def test_a_token_too_large_is_read_as_another() -> None:
+    megatron()
+    assert shown(None, "narrow-tokens")["read"] == 70_000 - 2**16
+
+
+@room("rewritten-corpus", ranks=0)
+def rewritten_corpus(_: None) -> dict[str, float]:
+    """Samples of a corpus, of the one that took its place, and of that one without the cache."""
+    theirs = megatron()
+    with TemporaryDirectory() as folder:
+        prefix, found = Path(folder, "a"), {}
+        for name, lengths, cache in (("first", [41, 40], "kept"), ("rewritten", [400, 401], "kept"),
+                                     ("right", [400, 401], "new")):  # fmt: skip
+            theirs.written(prefix, lengths)
+            found[name] = float(samples(theirs, prefix, 2, Path(folder, cache)))
+    return found
+
+
+def test_a_rewritten_corpus_is_read_by_its_old_indices() -> None:
+    megatron()
+    numbers = shown(None, "rewritten-corpus")
+    assert numbers["rewritten"] == numbers["first"] != numbers["right"]
+
+
+@room("cut-tokens", ranks=0)
+def cut_tokens(_: None) -> dict[str, float]:
+    """Bytes of a .bin that was cut, bytes its index says, and what opens and reads of it."""
+    theirs = megatron()
+    with TemporaryDirectory() as folder:
+        prefix = theirs.written(Path(folder, "a"), [50, 50])
+        path = Path(f"{prefix}.bin")
+        content = path.read_bytes()
+        path.write_bytes(content[:300])
+        corpus, readable = theirs.IndexedDataset(str(prefix)), 0
+        for sequence in range(len(corpus)):
+            try:
+                readable += len(corpus[sequence]) == 50
+            except ValueError:
+                break
+        return {"bytes": 300.0, "said": float(len(content)), "opened": float(len(corpus)),
+                "readable": float(readable)}  # fmt: skip
+
+
+def test_a_bin_that_was_cut_opens_and_fails_at_a_sample() -> None:
+    megatron()
+    numbers = shown(None, "cut-tokens")
+    assert numbers["opened"] > numbers["readable"]
+
+
+@room("counted-samples", ranks=0)
+def counted_samples(_: None) -> dict[str, float]:
+    """Samples of two tokens that Megatron's C++ counts in 2^24 + 2 tokens, the last one kept."""
+    tokens = 2**24 + 2
+    places = megatron().helpers.build_sample_idx(
+        np.array([tokens], np.int32), np.zeros(1, np.int32), 2, 1, tokens, False, True
+    )
+    return {"tokens": float(tokens), "counted": len(places) - 1.0, "right": -(-(tokens - 1) // 2)}
+
+
+def test_a_count_in_single_precision_loses_a_sample() -> None:
+    megatron()
+    numbers = shown(None, "counted-samples")
+    assert numbers["right"] - numbers["counted"] == 1
+
+
+@room("blend-alone", ranks=0)
+def blend_alone(_: None) -> dict[str, float]:
+    """Whether one process without a process group makes a blend: without a cache, and with one."""
+    theirs, found = megatron(), {}
+    assert not dist.is_initialized()
+    with TemporaryDirectory() as folder:
+        prefixes = [str(theirs.written(Path(folder, name), [60, 60])) for name in "ab"]
+        part = [theirs.IndexedDataset(prefix) for prefix in prefixes]
+        for name, cache in (("without", None), ("with", f"{folder}/c")):
+            settings = theirs.config(4, split="1", path_to_cache=cache)
+            parts = [
+                theirs.GPTDataset(corpus, prefix, np.arange(2, dtype=np.int32), 4,
+                                  theirs.Split.train, settings)
+                for corpus, prefix in zip(part, prefixes, strict=True)
+            ]  # fmt: skip
+            try:
+                found[name] = float(len(theirs.BlendedDataset(parts, [0.5, 0.5], 8, settings)))
+            except ValueError:
+                found[name] = 0.0
+    return found
+
+
+def test_a_blend_with_a_cache_wants_a_process_group() -> None:
+    megatron()
+    assert shown(None, "blend-alone") == {"without": 8.0, "with": 0.0}
+
+
+@room("unshared-disks", ranks=2)
+def unshared_disks(world: World) -> dict[str, float]:
+    """Samples that each rank has, where each has a disk of its own; 0 where it raises."""
+    theirs = megatron()
+    with TemporaryDirectory() as folder:
+        prefix = theirs.written(Path(folder, "a"), [49, 50])
+        try:
+            made = samples(theirs, prefix, 2, Path(folder, "cache"))
+        except FileNotFoundError:
+            made = 0
+    return {f"rank {world.rank}": float(made)}
+
+
+def test_on_disks_that_are_not_shared_one_rank_raises_and_one_goes_on(pool: Any) -> None:
+    megatron()
+    assert shown(pool, "unshared-disks") == {"rank 0": 24.0, "rank 1": 0.0}
