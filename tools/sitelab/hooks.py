@@ -24,7 +24,7 @@ from sitelab import katex
 from sitelab.citations import cited, live_citations
 from sitelab.citations.card import Highlighted
 from sitelab.citations.cited import Cited
-from sitelab.drawing import formulas, mermaid_scripts
+from sitelab.drawing import formulas, inline_figures, mermaid_scripts
 from sitelab.katex import Formulas
 from sitelab.pages import allowed_html, edit_links, gate, plain_title, recall_cards, yours
 from sitelab.pages.rendered import Renderings
@@ -154,6 +154,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     if gate.answers(page.file.src_uri, config):
         page.meta["search"] = {"exclude": True}
     html = gate.unsearched(allowed_html.cleaned(html))
+    html = inline_figures.drawn(html, Path(config.docs_dir), language)
     html, wrong = formulas.drawn(html, _formulas.draw, language=language)
     for fault in wrong:
         _log.warning(
@@ -177,9 +178,11 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 def on_page_context(
     context: dict[str, Any], page: Page, config: MkDocsConfig, nav: Navigation
 ) -> dict[str, Any]:
-    """Say where the page's file can be edited."""
+    """Say where the page's file can be edited, and give the front page the whole width."""
     root = _root(config)
     base = edit_links.base(root, str(config.extra.get("edit") or ""))
+    if page.is_homepage:  # a door: its menu is the tabs
+        page.meta["hide"] = ["navigation", "toc"]
     page.edit_url = edit_links.address(base, root, Path(page.file.abs_src_path or ""))
     return context
 
