@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -38,6 +39,7 @@ def live(book: Path) -> Iterator[str]:
         server = subprocess.Popen(
             [sys.executable, "-u", "-m", "mkdocs", "serve", "--dev-addr", f"127.0.0.1:{port}"],
             cwd=book,
+            env={**os.environ, "SHARDBOOK_ONLY": "en"},  # as `make serve` does
             stdout=log,
             stderr=subprocess.PIPE,
             text=True,
