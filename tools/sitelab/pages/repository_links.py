@@ -19,8 +19,8 @@ def in_site(link: str, page: str) -> str:
     """Return `link`, as written on the page with the site path `page`, as a link within the site.
 
     Links that need no change come back as they are: those to other hosts, to anchors of the page,
-    and those that stay inside docs/ or inside the workbook's folders. The changelog's link to a file
-    that isn't in the site, such as CONTRIBUTING.md, is empty: it leads nowhere here.
+    and those that stay inside docs/ or inside the workbook's folders. From the changelog to a file
+    that isn't in the site, such as CONTRIBUTING.md, the link is empty: it leads nowhere here.
     """
     parts = urlsplit(link)
     if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):
