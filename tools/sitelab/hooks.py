@@ -207,10 +207,7 @@ def _finish(skeleton: str, page: Page, config: MkDocsConfig) -> str:
     output = content_policy.stated(theme_faults.mended(output, language))
     base, own = (get_relative_url(root, page.url).rstrip("/") for root in (".", f"{language}/"))
     output = formulas.styled(output, base)
-    alone: Any = config.plugins["i18n"].config
-    if language == "en" or alone.build_only_locale:
-        return output
-    return search_index.rebase(output, base, own)
+    return output if language == "en" else search_index.rebase(output, base, own)
 
 
 on_post_page = CombinedEvent(_hold, _finish)
