@@ -8,6 +8,8 @@ KATEX ?= 0.19
 # What pip is told to install as torch. On Linux an index's own build may bring gigabytes of CUDA:
 #   make test TORCH='torch==2.13.0 --index-url ADDRESS'    takes the build you name.
 TORCH ?= torch==2.13.0
+# What `make serve` builds: English, or with `ONLY=` both languages, which takes twice as long.
+ONLY ?= en
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -53,8 +55,9 @@ fix: test-env ## let ruff mend what it can
 hooks: test-env ## install the pre-commit hook
 	@$(IN) pre_commit install
 
-serve: test-env ## read the workbook in a browser
-	@NO_MKDOCS_2_WARNING=1 $(IN) mkdocs serve
+serve: test-env ## read the workbook in a browser (in English; ONLY= builds both languages)
+	@echo "Building $(if $(ONLY),the English pages; \`make serve ONLY=\` builds both languages,both languages). They will be at http://127.0.0.1:8000/"
+	@SHARDBOOK_ONLY=$(ONLY) NO_MKDOCS_2_WARNING=1 $(IN) mkdocs serve
 
 site: test-env ## build the site into site/
 	@NO_MKDOCS_2_WARNING=1 $(IN) mkdocs build --strict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -31,13 +32,17 @@ def copied(folder: Path) -> Path:
 
 
 @contextmanager
-def live(book: Path) -> Iterator[str]:
-    """Run `mkdocs serve` in `book`, on a free port; gives its address once it answers."""
+def live(book: Path, only: str = "en") -> Iterator[str]:
+    """Run `mkdocs serve` in `book` as `make serve ONLY=…` does; gives its address once it answers.
+
+    The port is whichever is free.
+    """
     port = free_port()
     with (book / "served.log").open("w") as log:
         server = subprocess.Popen(
             [sys.executable, "-u", "-m", "mkdocs", "serve", "--dev-addr", f"127.0.0.1:{port}"],
             cwd=book,
+            env={**os.environ, "SHARDBOOK_ONLY": only},
             stdout=log,
             stderr=subprocess.PIPE,
             text=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from typing import Any
 
@@ -130,3 +131,20 @@ def test_a_reader_may_choose_a_palette_and_keeps_it(
         wide.until("scheme => document.body.dataset.mdColorScheme === scheme", scheme)
         page.reload(wait_until="load")
         assert page.evaluate("document.body.dataset.mdColorScheme") == scheme
+
+
+@pytest.mark.parametrize("place", ["", "es/labs/03-annotated-reading/"])
+def test_a_first_load_asks_nobody_else_and_is_half_a_megabyte_at_most(
+    browser: Any, searched: str, place: str
+) -> None:
+    reader = Reader(browser, searched)
+    answers: list[Any] = []
+    # Playwright wants a function that it can mark, which a built-in method is not.
+    reader.page.on("response", lambda one: answers.append(one))  # noqa: PLW0108
+    reader.read(place)
+    reader.page.wait_for_load_state("networkidle")
+    bodies = [answer.body() for answer in answers if answer.url.startswith(searched)]
+    assert any(answer.url.endswith("search_index.json") for answer in answers)
+    assert sum(len(gzip.compress(body)) for body in bodies) <= 500_000
+    assert not reader.wrong
+    reader.context.close()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
+from notelab import __version__
 from notelab.page import reading
 from sitelab.pages import workbook_pages
 
@@ -85,6 +89,33 @@ def test_each_languages_search_has_every_section_even_where_both_read_alike(site
     assert places(english)  # of which pages, pages/test_gate.py says
 
 
+@pytest.mark.parametrize("part", ["", "es"])
+def test_search_is_light_it_has_no_diagrams_source_and_of_the_api_the_first_words(
+    site: Path, part: str
+) -> None:
+    entries = json.loads((site / part / "search/search_index.json").read_text())["docs"]
+    api = [entry for entry in entries if entry["location"].startswith("reference/api/#")]
+    assert len(api) > 200
+    assert all(entry["text"].count("<p>") <= 1 and "<pre>" not in entry["text"] for entry in api)
+    theory = "".join(e["text"] for e in entries if e["location"].startswith("theory/"))
+    assert theory
+    assert not re.search("flowchart (TB|LR|BT)|dateFormat|sequenceDiagram", theory)
+
+
+def test_every_pages_foot_leads_to_what_has_changed_in_this_version(site: Path) -> None:
+    for part in ("", "es/"):
+        foot = (site / part / "labs/00-ffn-by-hand/index.html").read_text().split("<footer")[1]
+        assert f"Shardbook {__version__}" in foot
+        assert 'href="../../CHANGELOG/"' in foot
+        changelog = (site / part / "CHANGELOG/index.html").read_text()
+        assert "Unreleased" in changelog
+        assert '<div lang="en">' in changelog
+
+
+def test_without_an_address_of_its_own_the_site_has_no_sitemap(site: Path) -> None:
+    assert not list(site.glob("sitemap*"))
+
+
 def test_diagrams_reach_the_page_as_diagrams(site: Path) -> None:
     for uri, source in sources().items():
         wanted = len(reading.read(source.read_text()).diagrams)
@@ -93,4 +124,4 @@ def test_diagrams_reach_the_page_as_diagrams(site: Path) -> None:
         folder = site / "es" if uri.name.endswith(".es.md") else site
         name = uri.name.removesuffix(".md").removesuffix(".es")
         html = (folder / uri.parent / name / "index.html").read_text()
-        assert html.count('class="mermaid"') == wanted, uri
+        assert html.count('<div class="mermaid"') == wanted, uri

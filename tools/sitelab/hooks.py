@@ -24,7 +24,7 @@ from sitelab import katex
 from sitelab.citations import cited, live_citations
 from sitelab.citations.card import Highlighted
 from sitelab.citations.cited import Cited
-from sitelab.drawing import formulas, mermaid_scripts
+from sitelab.drawing import formulas, inline_figures, mermaid_scripts
 from sitelab.figures import shown
 from sitelab.figures.makers import MAKERS
 from sitelab.katex import Formulas
@@ -33,7 +33,7 @@ from sitelab.pages.rendered import Renderings
 from sitelab.pages.repository_links import RepositoryLinks
 from sitelab.pages.site_pages import SitePages
 from sitelab.pages.workbook_pages import FOLDERS
-from sitelab.theme import content_policy, search_index, theme_faults
+from sitelab.theme import content_policy, imprint, search_index, theme_faults
 from sitelab.theme.compiled_templates import CompiledTemplates
 from sitelab.theme.search_entries import SearchEntries
 
@@ -155,13 +155,15 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     plain_title.make_plain(page)
     if gate.answers(page.file.src_uri, config):
         page.meta["search"] = {"exclude": True}
-    html = gate.unsearched(allowed_html.cleaned(html))
+    html = search_index.unsearched(gate.unsearched(allowed_html.cleaned(html)))
+    html = inline_figures.drawn(html, Path(config.docs_dir), language)
     html, wrong = formulas.drawn(html, _formulas.draw, language=language)
     for fault in wrong:
         _log.warning(
             "Doc file '%s' has a formula that can't be drawn: %s", page.file.src_uri, fault
         )
     html = shown.drawn(html, MAKERS, language=language, url=page.url, root=_root(config))
+    html = imprint.in_english(html, page.file.src_uri)
     place = Path(page.file.abs_src_path or "").resolve()
     html = recall_cards.told(html, _cards.get(place, []))
     citations = _citations.get(place)
@@ -180,9 +182,12 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 def on_page_context(
     context: dict[str, Any], page: Page, config: MkDocsConfig, nav: Navigation
 ) -> dict[str, Any]:
-    """Say where the page's file can be edited."""
+    """Say where the page can be edited and which version it is; give the front page its width."""
     root = _root(config)
     base = edit_links.base(root, str(config.extra.get("edit") or ""))
+    config.copyright = imprint.of(page.url, _root(config), str(config.theme["language"]))
+    if page.is_homepage:  # a door: its menu is the tabs
+        page.meta["hide"] = ["navigation", "toc"]
     page.edit_url = edit_links.address(base, root, Path(page.file.abs_src_path or ""))
     return context
 
@@ -198,7 +203,7 @@ def _hold(output: str, page: Page, config: MkDocsConfig) -> str:
 def _finish(skeleton: str, page: Page, config: MkDocsConfig) -> str:
     """Complete the page: mermaid's script, KaTeX's style, and the search of its own language.
 
-    Alternates are left out: sitemap.xml names them, and so does the selector.
+    Alternates are left out: the selector names them.
     """
     output = mermaid_scripts.added(_held.pop(page.url), skeleton)
     language = str(config.theme["language"])
@@ -218,7 +223,9 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
-    """Do the same for 404.html."""
+    """Do the same for 404.html; leave out a sitemap that could name no address."""
+    if template_name == "sitemap.xml" and not config.site_url:
+        return ""
     if not template_name.endswith(".html"):
         return output
     return content_policy.stated(theme_faults.mended(output, str(config.theme["language"])))
@@ -231,4 +238,5 @@ def on_template_context(
     plugin: Any = config.plugins["i18n"]
     extra: Any = config.extra
     extra.alternate = deepcopy(plugin.extra_alternate)
+    config.copyright = None  # 404.html stands anywhere: it has no way to say where the changelog is
     return context

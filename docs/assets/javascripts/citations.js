@@ -56,12 +56,19 @@
     card.className = "citation-card";
     card.id = "citation-card";
     card.setAttribute("role", "dialog");
-    card.setAttribute("aria-label", link.textContent);
+    card.setAttribute("aria-label", link.title);
     card.innerHTML = html; // made and escaped when the site was built
     link.after(card);
+    offerCopies(card);
     link.setAttribute("aria-expanded", "true");
     link.setAttribute("aria-controls", card.id);
     place(link);
+  }
+
+  // The clipboard is there on https and on this machine; elsewhere the permalink itself must do.
+  function offerCopies(within) {
+    if (!navigator.clipboard) return;
+    for (const button of within.querySelectorAll("[data-copy]")) button.hidden = false;
   }
 
   function place(link) {
@@ -101,6 +108,14 @@
       open(link);
     }
   });
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest && event.target.closest("[data-copy]");
+    if (!button) return;
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.textContent = button.dataset.done;
+    } catch { /* refused: the permalink stands beside it */ }
+  });
   document.addEventListener("focusin", (event) => {
     const link = linkOf(event);
     if (link && link === closedByKey) return;
@@ -111,4 +126,5 @@
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && card) close(true);
   });
+  offerCopies(document); // the card that stands open on a page
 })();

@@ -14,7 +14,19 @@
   // other too small for anybody, its lines too dark for the words between them.
   const GANTT = `
     .titleText, .grid .tick text { font-size: 13px; }
-    .grid .tick line { opacity: 0.4; }`;
+    .grid .tick line { opacity: 0.4; }
+    .task0, .active0 { fill: var(--shard-a-soft); stroke: var(--shard-a); }
+    .task1, .active1 { fill: var(--sum-soft); stroke: var(--sum); }
+    .taskText, .taskText0, .taskText1, .taskTextOutsideLeft, .taskTextOutsideRight {
+      fill: var(--md-default-fg-color) !important;
+    }`;
+  // In the colours of the front page's figure: what is a rank's own, and what all ranks send. A
+  // diagram says which is which: `row["FFN down: row"]:::own`, `sum(["all-reduce"]):::sent`.
+  const PARTS = `
+    .node.own :is(rect, path, polygon) { fill: var(--shard-a-soft); stroke: var(--shard-a); }
+    .node.sent :is(rect, path, polygon) { fill: var(--sum-soft); stroke: var(--sum); stroke-width: 2px; }
+    .node:is(.own, .sent) .nodeLabel { color: var(--md-default-fg-color); }
+    .node.sent .nodeLabel { font-weight: 700; }`;
   // What lies below words in the dark; mermaid's own is too pale for WCAG's 4.5 : 1.
   const DARKER = { edgeLabelBackground: "#303238", noteBkgColor: "#303238" };
   const diagrams = [];
@@ -51,7 +63,7 @@
       suppressErrorRendering: true,
       theme,
       themeVariables: theme === "dark" ? DARKER : {},
-      themeCSS: GANTT,
+      themeCSS: GANTT + PARTS,
       // Close together: what is narrow needs no shrinking on a telephone.
       flowchart: {
         nodeSpacing: 28,

@@ -1,4 +1,4 @@
-"""The README's picture: what `shardbook check` really prints when a citation has slipped.
+"""The picture of a terminal: what `shardbook check` really prints, and when a citation has slipped.
 
 `python -m tests.notelab.commands.picture` plants the fault in a copy of lab 03 and draws the
 terminal.
@@ -20,7 +20,7 @@ from tests.notelab import faults
 from tests.notelab.real import real_bench
 
 NOTE = (faults.LAB / "fsdp-prefetch.md").as_posix()
-WIDTH = 88  # columns: shrunk into a page, its letters are still read
+WIDTH = 51  # columns: shrunk into a telephone's page, its letters are still read
 PICTURE = faults.ROOT / "docs/assets/check.svg"
 THEME = TerminalTheme(
     (16, 20, 30),
@@ -38,37 +38,52 @@ THEME = TerminalTheme(
 )
 
 
-def printed() -> str:
-    """Return what the command prints: its findings and its last line, the tables between left out.
+def printed() -> tuple[str, str]:
+    """Return what the command prints of the note as it is, and with a citation that slipped.
 
-    What those say (how many files are at hand) is another on each machine.
+    Of the one its last line; of the other the note's own finding too. The tables between are left
+    out: what they say (how many files are at hand) is another on each machine.
     """
     with tempfile.TemporaryDirectory() as folder:
         book = faults.copy_of_the_lab(Path(folder) / "book", real_bench())
         note = book.root / NOTE
+        lab = note.with_name("lab.toml")
+        kept = lab.read_text("utf-8").replace('languages = ["en", "es"]', 'languages = ["en"]')
+        lab.write_text(
+            kept, "utf-8"
+        )  # as a learner's own: a fault is one finding, not one a language
+        good = _checked(note, 0)
         text = note.read_text("utf-8")
         slipped = text.replace("_flat_param.py:L1103-L1113`", "_flat_param.py:L1106-L1116`")
         assert slipped != text
         note.write_text(slipped, "utf-8")
-        done = subprocess.run(
-            [sys.executable, "-m", "notelab", "check", NOTE, "--offline"],
-            cwd=book.root,
-            env={**os.environ, "FORCE_COLOR": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 1, done.stderr
-    findings, *_, last = done.stdout.strip().split("\n\n")
-    return f"{findings}\n…\n{last}"
+        bad = _checked(note, 1)
+    finding, *_, last = bad.split("\n\n")
+    return good.split("\n\n")[-1], f"{finding}\n…\n{last}"
 
 
-def drawn(text: str) -> str:
-    """Return a terminal that shows the command and this text, as SVG."""
+def _checked(note: Path, code: int) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "notelab", "check", note.name, "--offline"],
+        cwd=note.parent,
+        env={**os.environ, "FORCE_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def drawn(printed: tuple[str, str]) -> str:
+    """Return a terminal that shows the command, twice, and what it printed, as SVG."""
     console = Console(record=True, width=WIDTH, file=Path(os.devnull).open("w"))  # noqa: SIM115
-    console.print(Text(f"$ shardbook check {NOTE}", style="bold"))
-    console.print(Text.from_ansi(text), soft_wrap=False)
+    good, bad = printed
+    command = Text(f"$ shardbook check {Path(NOTE).name}", style="bold")
+    for line in (command, "…", Text.from_ansi(good), "", command, Text.from_ansi(bad)):
+        console.print(line, soft_wrap=False)
     svg = console.export_svg(title="shardbook check", theme=THEME)
+    svg = svg.replace("font-size: 18px", "font-size: 20px")  # a telephone shows 11 px of it
     # The reader's own monospaced font: a picture that fetches one would ask another host.
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 

@@ -16,7 +16,7 @@ from tests.site.test_build import REPOSITORY, sources
 
 LANGUAGES = ["", "es/"]
 DOOR = re.compile(r'<details class="door">(.*?)</details>', re.DOTALL)
-MENU = re.compile(r'<nav class="md-nav md-nav--primary".*?</nav>\s*</div>', re.DOTALL)
+MENU = re.compile(r'<nav class="md-nav md-nav--primary[^"]*".*?</nav>\s*</div>', re.DOTALL)
 LABS = [
     f"labs/{lab}/"
     for lab in (

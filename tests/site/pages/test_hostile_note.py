@@ -146,7 +146,7 @@ def test_a_hostile_title_is_text_in_other_pages_too(
 ) -> None:
     reader, dialogs = watched
     page = reader.read("")
-    assert "Hostile <script>" in page.locator(".md-nav--primary").inner_text()
+    assert "Hostile <script>" in page.locator(".md-footer__link--next").inner_text()
     quiet(reader, dialogs)
 
 

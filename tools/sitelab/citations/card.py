@@ -23,6 +23,8 @@ WORDS = {
         "origin": "Cited from {source} at commit {commit}",
         "licence": "licence {0}",
         "open": "Open at its source",
+        "copy": "Copy link",
+        "copied": "Copied",
     },
     "es": {
         "line": "línea {0}",
@@ -31,19 +33,32 @@ WORDS = {
         "origin": "Citado de {source}, commit {commit}",
         "licence": "licencia {0}",
         "open": "Abrir en su origen",
+        "copy": "Copiar enlace",
+        "copied": "Copiado",
     },
 }
+
+AROUND = 3  # lines of context, either way
+
+
+def shown(cited: Cited) -> range:
+    """Return the numbers of the lines that a card shows: those cited, and what is around them."""
+    last = min(cited.last + AROUND, len(cited.text or ()))
+    return range(max(1, cited.first - AROUND), last + 1)
 
 
 def name_of(cited: Cited, language: str) -> str:
     """Return the file name of a card: short, and new when anything in it changes."""
-    shown = (
-        language,
-        *(getattr(cited, name) for name in cited.__struct_fields__ if name != "text"),
-    )
-    lines = (cited.text or ())[cited.first - 1 : cited.last]
-    key = repr((shown, lines))
+    facts = (getattr(cited, name) for name in cited.__struct_fields__ if name != "text")
+    lines = [(cited.text or ())[number - 1] for number in shown(cited)]
+    key = repr((language, *facts, lines))
     return f"{sha256(key.encode()).hexdigest()[:16]}.html"
+
+
+def lines_of(cited: Cited, language: str) -> str:
+    """Return which lines are cited, in words."""
+    key = "line" if cited.first == cited.last else "lines"
+    return WORDS[language][key].format(cited.first, cited.last)
 
 
 class Highlighted:
@@ -52,8 +67,8 @@ class Highlighted:
     def __init__(self) -> None:
         self._files: dict[tuple[str, str, str], list[str]] = {}
 
-    def lines(self, cited: Cited) -> list[str]:
-        """Return the cited lines; `cited.text` must be there.
+    def lines(self, cited: Cited) -> dict[int, str]:
+        """Return the lines that its card shows, by number; `cited.text` must be there.
 
         A file is lexed from its beginning, for a slice may begin within a string.
         """
@@ -61,31 +76,44 @@ class Highlighted:
         key = (cited.source, cited.commit, cited.path)  # a path at a commit is one text
         if key not in self._files:
             self._files[key] = _highlighted(cited.path, cited.text)
-        return self._files[key][cited.first - 1 : cited.last]
+        return {number: self._files[key][number - 1] for number in shown(cited)}
 
 
 def of(cited: Cited, language: str, highlighted: Highlighted) -> str:
     """Return the card's HTML; `cited.text` must be there."""
     words = WORDS[language]
-    one = cited.first == cited.last
-    lines = words["line" if one else "lines"].format(cited.first, cited.last)
+    lines = lines_of(cited, language)
     symbol = f" {words['in']} <code>{escape(cited.symbol)}</code>" if cited.symbol else ""
     release = f" ({escape(cited.release)})" if cited.release else ""
     origin = words["origin"].format(
         source=escape(cited.source), commit=f"<code>{escape(cited.commit[:12])}</code>{release}"
     )
     licence = f", {words['licence'].format(escape(cited.licence))}" if cited.licence else ""
-    link = f'<a href="{escape(cited.permalink)}" rel="noopener">{words["open"]}</a>'
-    link = link if cited.permalink else ""
-    shown = highlighted.lines(cited)
     numbered = "".join(
-        f'<span class="citation-line" data-line="{number}">{line}\n</span>'
-        for number, line in enumerate(shown, cited.first)
+        _line(number, line, cited=cited.first <= number <= cited.last)
+        for number, line in highlighted.lines(cited).items()
     )
     return (
         f'<p class="citation-place"><b>{escape(cited.path)}</b> · {lines}{symbol}</p>'
         f'<div class="highlight"><pre tabindex="0"><code>{numbered}</code></pre></div>'
-        f'<p class="citation-origin">{origin}{licence}. {link}</p>'
+        f'<p class="citation-origin">{origin}{licence}. {_links(cited.permalink, words)}</p>'
+    )
+
+
+def _line(number: int, html: str, *, cited: bool) -> str:
+    around = "" if cited else " citation-around"
+    return f'<span class="citation-line{around}" data-line="{number}">{html}\n</span>'
+
+
+def _links(permalink: str, words: dict[str, str]) -> str:
+    """Return the way to the source, and a button that citations.js shows where it can copy."""
+    if not permalink:
+        return ""
+    address = escape(permalink)
+    return (
+        f'<a href="{address}" rel="noopener">{words["open"]}</a> '
+        f'<button type="button" class="citation-copy" hidden data-copy="{address}" '
+        f'data-done="{words["copied"]}">{words["copy"]}</button>'
     )
 
 

@@ -7,14 +7,14 @@ so it is handed a body with as many diagrams, and its scripts are put into the p
 
 import re
 
-_DIAGRAM = '<div class="mermaid">'
+_DIAGRAM = '<div class="mermaid"'
 _SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
 
 
 def skeleton(output: str) -> str:
     """Return a body that holds nothing but the page's diagrams, empty."""
     diagrams = output.count(_DIAGRAM)
-    return f"<body>{(_DIAGRAM + '</div>') * diagrams}</body>" if diagrams else ""
+    return f"<body>{(_DIAGRAM + '></div>') * diagrams}</body>" if diagrams else ""
 
 
 def added(output: str, skeleton: str) -> str:

@@ -12,19 +12,20 @@ from xml.etree.ElementTree import Element
 from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
 
-from sitelab.pages.workbook_pages import FOLDERS
+from sitelab.pages.workbook_pages import CHANGELOG, FOLDERS
 
 
 def in_site(link: str, page: str) -> str:
     """Return `link`, as written on the page with the site path `page`, as a link within the site.
 
     Links that need no change come back as they are: those to other hosts, to anchors of the page,
-    and those that stay inside docs/ or inside the workbook's folders.
+    and those that stay inside docs/ or inside the workbook's folders. From the changelog to a file
+    that isn't in the site, such as CONTRIBUTING.md, the link is empty: it leads nowhere here.
     """
     parts = urlsplit(link)
     if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):
         return link
-    ours = page.split("/", 1)[0] in FOLDERS
+    ours = page.split("/", 1)[0] in (*FOLDERS, CHANGELOG)
     here = page if ours else f"docs/{page}"
     target = posixpath.normpath(posixpath.join(posixpath.dirname(here), parts.path))
     top, _, rest = target.partition("/")
@@ -33,7 +34,7 @@ def in_site(link: str, page: str) -> str:
     elif top in FOLDERS:
         there = target
     else:
-        return link
+        return "" if page == CHANGELOG else link
     path = posixpath.relpath(there, posixpath.dirname(page) or ".")
     return urlunsplit(("", "", path, parts.query, parts.fragment))
 
@@ -63,5 +64,9 @@ class _Rewrite(Treeprocessor):
         for element in root.iter():
             for name in ("href", "src"):
                 link = element.get(name)
-                if link:
-                    element.set(name, in_site(link, self._owner.page))
+                if not link:
+                    continue
+                element.set(name, in_site(link, self._owner.page))
+                if not element.get(name):
+                    element.tag = "span"
+                    del element.attrib[name]

@@ -63,7 +63,9 @@ class SitePages:
         language = str(config.theme["language"])
         if language == "en":
             return
-        for uri, wanted in untranslated.missing(files, language).items():
+        missing = untranslated.missing(files, language)
+        missing.pop(workbook_pages.CHANGELOG, None)  # stands in for itself, as what it is: English
+        for uri, wanted in missing.items():
             file = next(file for file in files if file.src_uri == uri)
             level = logging.INFO if file.inclusion is InclusionLevel.NOT_IN_NAV else logging.WARNING
             _log.log(level, "%s has no page in %s: write %s", uri, language, wanted)
@@ -71,4 +73,6 @@ class SitePages:
 
     def _found(self, config: MkDocsConfig) -> dict[str, Path]:
         root = Path(config.config_file_path).parent
-        return workbook_pages.found(root, local=self.served)
+        changelog = root / workbook_pages.CHANGELOG
+        told = {changelog.name: changelog} if changelog.is_file() else {}
+        return workbook_pages.found(root, local=self.served) | told

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 FOLDERS = ("experiments", "solutions")
+CHANGELOG = "CHANGELOG.md"  # lies at the root; in English alone, as release notes are
 
 
 def found(root: Path, *, local: bool = False) -> dict[str, Path]:

@@ -2,10 +2,27 @@
 
 mkdocs writes one index for the whole site, and Material's search looks for it below the base that
 a page names. So the index is split, and Spanish pages name the Spanish part of the site as theirs.
+
+Every page fetches it, so it holds what a reader asks for in words: no diagram's source, nothing
+that a command printed, and of a function of the API its first sentences.
 """
 
 import json
+import re
 from pathlib import Path
+
+_API = "reference/api/#"
+_FIRST = re.compile(r"<p>.*?</p>", re.DOTALL)
+_SOURCE = re.compile(r'<div class="(?:mermaid|language-text highlight)"')
+
+
+def unsearched(html: str) -> str:
+    """Return a page's HTML with its diagrams' source, and what commands printed, left out.
+
+    >>> unsearched('<div class="mermaid">flowchart LR</div>')
+    '<div class="mermaid" data-search-exclude="1">flowchart LR</div>'
+    """
+    return _SOURCE.sub(r'\g<0> data-search-exclude="1"', html)
 
 
 def split(site: Path, language: str) -> None:
@@ -18,6 +35,9 @@ def split(site: Path, language: str) -> None:
         return
     index = json.loads(path.read_text(encoding="utf-8"))
     prefix = f"{language}/"
+    for entry in index["docs"]:
+        if entry["location"].removeprefix(prefix).startswith(_API):
+            entry["text"] = "".join(_FIRST.findall(entry["text"])[:1])
     theirs = [entry for entry in index["docs"] if entry["location"].startswith(prefix)]
     if not theirs:
         return

@@ -1,0 +1,32 @@
+"""A block's diagram tells by colour what is a rank's own and what all ranks send."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.site.reader import Reader
+
+PARTS = """() => [...document.querySelectorAll("div.mermaid .node")].map(node => ({
+  kind: ["own", "sent"].find(kind => node.classList.contains(kind)) || "",
+  text: node.textContent.trim(),
+  fill: getComputedStyle(node.querySelector("rect, path, polygon")).fill,
+}))"""
+TIMES = """() => Object.fromEntries(["task0", "task1"].map(kind =>
+  [kind, getComputedStyle(document.querySelector(`div.mermaid rect.${kind}`)).fill]))"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_two_all_reduces_of_a_block_are_marked(browser: Any, served: str, scheme: str) -> None:
+    reader = Reader(browser, served)
+    page = reader.read("experiments/35-reading-notes/synthesis/")
+    reader.painted(scheme)
+    parts = page.evaluate(PARTS)
+    sent, own = ([part for part in parts if part["kind"] == kind] for kind in ("sent", "own"))
+    assert [part["text"] for part in sent] == ["all-reduce 1", "all-reduce 2"]
+    assert len(own) == 6
+    fills = {part["kind"]: part["fill"] for part in parts}
+    assert len(set(fills.values())) == 3  # own, sent, and what every rank has alike
+    assert page.evaluate(TIMES) == {"task0": fills["own"], "task1": fills["sent"]}
+    reader.context.close()

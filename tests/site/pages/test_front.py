@@ -1,0 +1,98 @@
+"""The front page: one figure, two doors, a card that stands open; and the menu's four rooms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardlab.proofs import formulas
+from tests.site.reader import Reader
+
+PHONE = {"width": 390, "height": 844}
+TUTOR = {"tokens": 512, "hidden": 128, "ranks": 2, "itemsize": 4}  # of theory 02
+LETTERS = """svg => [...svg.querySelectorAll("text")].map(text => {
+  const box = text.getBoundingClientRect();
+  const size = parseFloat(getComputedStyle(text).fontSize);
+  const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+  return {text: text.textContent, size: size * scale, left: box.left, right: box.right};
+})"""
+FILL = "svg => getComputedStyle(svg.querySelector('.fig-a')).fill"
+
+
+@pytest.mark.parametrize("language", ["", "es/"])
+def test_the_figure_is_legible_on_a_telephone_and_follows_the_palette(
+    browser: Any, served: str, language: str
+) -> None:
+    reader = Reader(browser, served, viewport=PHONE)
+    page = reader.read(language)
+    figure = page.locator(".hero svg[role=img]")
+    letters = figure.evaluate(LETTERS)
+    assert len(letters) == 18
+    for letter in letters:
+        assert letter["size"] >= 11, letter
+        assert letter["left"] >= 0 and letter["right"] <= PHONE["width"], letter
+    reader.painted("light")
+    light = figure.evaluate(FILL)
+    reader.painted("dark")
+    assert figure.evaluate(FILL) != light
+    assert not reader.wrong
+    reader.context.close()
+
+
+def test_what_the_figure_says_is_what_the_tutors_block_sends(browser: Any, served: str) -> None:
+    reader = Reader(browser, served, viewport=PHONE)
+    said = reader.read("").locator(".hero svg[role=img]").text_content() or ""
+    (call, count), *others = formulas.block(**TUTOR).forward.items()
+    assert said.count("all-reduce") == count and not others and call.op == "all_reduce"
+    assert said.count(f"{call.wire // 1024} KiB each way") == count
+    assert said.count("2 of 4 heads") == said.count("256 of 512") == TUTOR["ranks"]
+    reader.context.close()
+
+
+@pytest.mark.parametrize(
+    ("language", "rooms"),
+    [
+        ("", ["Learn", "Labs", "Results", "Reference"]),
+        ("es/", ["Aprender", "Laboratorios", "Resultados", "Referencia"]),
+    ],
+)
+def test_two_doors_four_rooms_and_the_way_on(
+    browser: Any, served: str, language: str, rooms: list[str]
+) -> None:
+    reader = Reader(browser, served, viewport={"width": 1440, "height": 900})
+    page = reader.read(language)
+    assert page.locator(".md-tabs__link:visible").all_inner_texts() == rooms
+    doors = [link.evaluate("a => a.href") for link in page.locator(".md-button").all()]
+    here = served + language
+    assert doors == [f"{here}labs/00-ffn-by-hand/", f"{here}theory/01-collectives/"]
+    card = page.locator(".with-card + .citation-card--open")
+    assert card.locator(".citation-line:not(.citation-around)").count() == 4
+    for button in (page.locator(".md-footer__link--next"),) * 2:  # through the path, page by page
+        button.click()
+    assert page.url == f"{here}theory/02-tensor-parallelism/"
+    page.locator(".md-footer__link--prev").click()
+    assert page.url == f"{here}theory/01-collectives/"
+    reader.context.close()
+
+
+def test_a_card_copies_its_permalink(browser: Any, served: str) -> None:
+    reader = Reader(browser, served, permissions=["clipboard-read", "clipboard-write"])
+    page = reader.read("")
+    button = page.locator(".citation-card--open .citation-copy")
+    button.click()
+    reader.until("() => document.querySelector('.citation-copy').textContent === 'Copied'")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == button.get_attribute("data-copy")
+    assert copied.endswith("layers.py#L1294-L1297")
+    reader.context.close()
+
+
+def test_on_paper_a_citation_has_its_whole_path(browser: Any, served: str) -> None:
+    reader = Reader(browser, served, viewport=PHONE)
+    page = reader.read("")
+    link = page.locator(".with-card a.citation")
+    assert link.inner_text() == "layers.py:1294–1297"
+    page.emulate_media(media="print")
+    assert link.inner_text() == "megatron/core/tensor_parallel/layers.py:1294–1297"
+    reader.context.close()
