@@ -191,7 +191,8 @@ HELP = {
     "load": "go on from the checkpoint here", "losses": "write each step's loss here, in full",
 }  # fmt: skip
 CHOICES = {
-    "cp_kind": ["ring", "all-gather", "ulysses"], "order": [*ORDERS], "schedule": ["gpipe", "1f1b"],
+    "cp_kind": ["ring", "all-gather", "ulysses"], "order": [*ORDERS],
+    "schedule": ["gpipe", "1f1b", "zb-h1"],
     "link": ["torch", "fast-gloo", "shared-memory"], "dtype": [*DTYPES],
 }  # fmt: skip
 

@@ -19,12 +19,13 @@ from shardlab.experts.config import ExpertConfig
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers.cross_entropy import IGNORED
 from shardlab.pipeline.action import Schedule
-from shardlab.pipeline.schedule import gpipe, interleaved, one_forward_one_backward
+from shardlab.pipeline.schedule import gpipe, interleaved, one_forward_one_backward, zero_bubble
 
 BATCH = 8  # sequences in a step, of all data ranks together
 SCHEDULES: dict[str, Callable[[int, int], Schedule]] = {
     "gpipe": gpipe,
     "1f1b": one_forward_one_backward,
+    "zb-h1": zero_bubble,
     "interleaved": partial(interleaved, chunks=2),
 }
 FROZEN: dict[str, tuple[str, ...]] = {
@@ -190,13 +191,16 @@ def _scheduled(base: Composition, dice: random.Random) -> Composition:
     if base.pipeline == 1:
         return base
     fits = base.microbatches % base.pipeline == 0
-    return replace(base, schedule=dice.choice(["gpipe", "1f1b", *(["interleaved"] * fits)]))
+    return replace(
+        base, schedule=dice.choice(["gpipe", "1f1b", "zb-h1", *(["interleaved"] * fits)])
+    )
 
 
 def _reduced(base: Composition, dice: random.Random) -> Composition:
     mixed = base.experts and (base.expert, base.expert_tensor, base.tensor) != (1, 1, 1)
     untied = base.pipeline == 1 or not base.tied  # FSDP leaves the sum over two stages to others
-    if untied and not mixed and dice.random() < 0.4:
+    whole = base.schedule != "zb-h1"  # FSDP's gradients are done with backward
+    if untied and not mixed and whole and dice.random() < 0.4:
         strategy = dice.choice(["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
         return replace(base, sharded=strategy, fused=False)
     reduction = dice.choice(["mean", "mean", "sum", "tokens"])

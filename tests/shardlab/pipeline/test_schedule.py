@@ -17,6 +17,7 @@ from shardlab.pipeline.action import (
     Backward,
     Forward,
     ScheduleError,
+    Weight,
     computes,
     parts,
 )
@@ -26,6 +27,7 @@ from shardlab.pipeline.schedule import (
     gpipe,
     interleaved,
     one_forward_one_backward,
+    zero_bubble,
 )
 from shardlab.proofs.schedules import picture
 from shardlab.proofs.schedules.__main__ import main
@@ -48,7 +50,7 @@ def interleavings(draw: st.DrawFn) -> tuple[int, int, int, int]:
     return p, m, v, draw(st.sampled_from(groups))
 
 
-@pytest.mark.parametrize("kind", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("kind", ["gpipe", "1f1b", "zb-h1"])
 @steady
 @given(p=STAGES, m=MICROBATCHES)
 def test_micro_batches_go_forward_and_backward_in_order(kind: str, p: int, m: int) -> None:
@@ -56,6 +58,8 @@ def test_micro_batches_go_forward_and_backward_in_order(kind: str, p: int, m: in
         order = computes(actions)
         assert [a for a in order if isinstance(a, Forward)] == [Forward(i) for i in range(m)]
         assert [a for a in order if isinstance(a, Backward)] == [Backward(i) for i in range(m)]
+        weights = [Weight(i) for i in range(m)] if kind == "zb-h1" else []
+        assert [a for a in order if isinstance(a, Weight)] == weights
 
 
 @steady
@@ -108,12 +112,33 @@ def test_interleaving_divides_the_bubble_by_the_chunks(
 
 
 @steady
+@given(p=STAGES, m=MICROBATCHES, forward=COST, backward=COST, weight=COST)
+def test_zb_h1_leaves_forward_plus_backward_minus_weights_of_the_bubble(
+    p: int, m: int, forward: int, backward: int, weight: int
+) -> None:
+    """Where weights cost no more than either; else it is less than 1F1B's all the same."""
+    found = bubble(simulate(zero_bubble(p, m), forward=forward, backward=backward, weight=weight))
+    if m >= p and weight <= min(forward, backward):
+        idle = (p - 1) * (forward + backward - weight)
+        theory = idle / (m * (forward + backward + weight) + idle)
+        assert found == pytest.approx(theory, abs=1e-12)
+    assert found <= (p - 1) / (m + p - 1) + 1e-12
+
+
+@steady
+@given(p=STAGES, m=MICROBATCHES)
+def test_zb_h1_holds_on_every_stage_what_1f1b_holds_on_its_first(p: int, m: int) -> None:
+    assert [peak_live(actions) for actions in zero_bubble(p, m)] == [min(m, p)] * p
+
+
+@steady
 @given(interleavings())
 def test_every_boundary_is_crossed_once_forward_and_once_backward(case: tuple[int, ...]) -> None:
     p, m, v, group = case
     for schedule, pieces in (
         (gpipe(p, m), p),
         (one_forward_one_backward(p, m), p),
+        (zero_bubble(p, m), p),
         (interleaved(p, m, v, group=group), p * v),
     ):
         messages = [
@@ -121,7 +146,7 @@ def test_every_boundary_is_crossed_once_forward_and_once_backward(case: tuple[in
             for actions in schedule
             for action in actions
             for part in parts(action)
-            if not isinstance(part, Forward | Backward)
+            if not isinstance(part, Forward | Backward | Weight)
         ]
         assert len(messages) == 2 * 2 * m * (pieces - 1)  # a send and a receive, each way
 
@@ -198,7 +223,7 @@ def test_the_interleaved_order_is_torchs_too() -> None:
         (lambda: interleaved(4, 10, 2), "choose a group of 5, 6, 10, or micro-batches that 4"),
         (lambda: forward_only(2, 2, 0), "at least 1 chunk, found 0"),
         (lambda: by_name("gpipe", 2, 2, 2), "gpipe has one chunk a stage"),
-        (lambda: by_name("zb", 2, 2), "choose gpipe, 1f1b, interleaved, forward-only"),
+        (lambda: by_name("zb", 2, 2), "choose gpipe, 1f1b, zb-h1, interleaved, forward-only"),
     ],
 )
 def test_what_cannot_be_built_is_refused_with_what_can(build: object, words: str) -> None:

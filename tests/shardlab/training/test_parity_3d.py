@@ -21,7 +21,7 @@ from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import sharding_of
 from shardlab.pipeline.action import Schedule
 from shardlab.pipeline.run import run
-from shardlab.pipeline.schedule import gpipe, interleaved, one_forward_one_backward
+from shardlab.pipeline.schedule import gpipe, interleaved, one_forward_one_backward, zero_bubble
 from shardlab.training.step import StepGradients
 
 STEPS = 10
@@ -30,9 +30,10 @@ CLIP = 0.4  # below the norm of every step, so that clipping does something
 SCHEDULES: dict[str, Callable[[int, int], Schedule]] = {
     "gpipe": gpipe,
     "1f1b": one_forward_one_backward,
+    "zb-h1": zero_bubble,
     "interleaved": lambda stages, microbatches: interleaved(stages, microbatches, 2),
 }
-CHUNKS = {"gpipe": 1, "1f1b": 1, "interleaved": 2}
+CHUNKS = {"gpipe": 1, "1f1b": 1, "zb-h1": 1, "interleaved": 2}
 CONFIG = GPTConfig(
     layers=2, hidden=16, heads=8, ffn=16, vocab=21, sequence=8, init_std=0.2, dtype=torch.float64
 )
@@ -182,6 +183,7 @@ def cases_for(ranks: int) -> list[Case]:
             cases.add(Case(tensor, pipeline, data, parallel, schedule, tied, kind, steps, link))
         if pipeline == 2 and tensor <= 2 and data <= 2:
             cases.add(Case(tensor, 2, data, tensor > 1, "interleaved", True, "adamw", 3))
+            cases.add(Case(tensor, 2, data, tensor > 1, "zb-h1", True, "adamw", 3))
     return sorted(cases)
 
 

@@ -21,7 +21,14 @@ class Forward(_OfMicrobatch):
 
 
 class Backward(_OfMicrobatch):
-    """Run one micro-batch backward through one chunk: input and weight gradients both."""
+    """Run one micro-batch backward through one chunk: input and weight gradients both.
+
+    Where the stage also has a `Weight` of the micro-batch, the linears' weights are left to that.
+    """
+
+
+class Weight(_OfMicrobatch):
+    """Compute the weights' gradients that `Backward(microbatch, chunk)` left; no stage waits."""
 
 
 class SendForward(_OfMicrobatch):
@@ -40,7 +47,7 @@ class RecvBackward(_OfMicrobatch):
     """Receive the output gradient that `Backward(microbatch, chunk)` starts from."""
 
 
-Compute = Forward | Backward
+Compute = Forward | Backward | Weight
 Send = SendForward | SendBackward
 Receive = RecvForward | RecvBackward
 Message = Send | Receive
@@ -82,8 +89,8 @@ def parts(action: Action) -> tuple[Compute | Message, ...]:
 
 
 def computes(actions: Sequence[Action]) -> list[Compute]:
-    """Return a stage's forwards and backwards, in order, without the messages."""
-    return [a for a in actions if isinstance(a, Forward | Backward)]
+    """Return what a stage computes, in order, without the messages."""
+    return [a for a in actions if isinstance(a, Forward | Backward | Weight)]
 
 
 def chunks_in(schedule: Sequence[Sequence[Action]]) -> int:
@@ -101,12 +108,20 @@ def _every(schedule: Sequence[Sequence[Action]]) -> Iterator[Compute | Message]:
 
 
 def name(action: Action) -> str:
-    """Return a short name: F3, B3; SF3 and RB3 for messages; a letter for a chunk above 0: F3b."""
+    """Return a short name: F3, B3, W3; SF3, RB3 for messages; a chunk above 0 a letter: F3b."""
     if isinstance(action, Exchange):
         return "[" + " ".join(name(part) for part in parts(action)) + "]"
     kind = "".join(c for c in type(action).__name__ if c.isupper())
     letter = chr(ord("a") + action.chunk) if action.chunk else ""
     return f"{kind}{action.microbatch}{letter}"
+
+
+def follows(compute: Compute) -> Compute | None:
+    """Return the compute of the same micro-batch, chunk and stage that this one builds on."""
+    if isinstance(compute, Forward):
+        return None
+    kind = Backward if isinstance(compute, Weight) else Forward
+    return kind(compute.microbatch, compute.chunk)
 
 
 def feeds(stage: int, compute: Compute, stages: int, chunks: int) -> tuple[int, Compute] | None:
@@ -129,7 +144,7 @@ def _beside(
     stage: int, compute: Compute, step: int, stages: int, chunks: int
 ) -> tuple[int, Compute] | None:
     piece = compute.chunk * stages + stage + step
-    if not 0 <= piece < stages * chunks:
+    if isinstance(compute, Weight) or not 0 <= piece < stages * chunks:
         return None
     return piece % stages, type(compute)(compute.microbatch, piece // stages)
 

@@ -1,6 +1,6 @@
 """Sends and receives put into an order of computes, so that no stage waits for ever.
 
-The computes are played in lockstep: every forward and backward takes one tick. A message is
+The computes are played in lockstep: every compute takes one tick. A message is
 exchanged, on both sides, at the tick at which the compute that sends it ends, and all that a stage
 sends and receives at one tick is one `Exchange`. Then an exchange at tick t can only wait for
 others at tick t: taken in the order of ticks they all complete, even if every send blocks until its
@@ -16,16 +16,15 @@ from collections.abc import Sequence
 
 from shardlab.pipeline.action import (
     Action,
-    Backward,
     Compute,
     Exchange,
-    Forward,
     Receive,
     Schedule,
     ScheduleError,
     Send,
     chunks_in,
     feeds,
+    follows,
     name,
     needs,
     received,
@@ -88,6 +87,6 @@ def _ticks(orders: Sequence[Sequence[Compute]], chunks: int) -> dict[tuple[int, 
 def _inputs(
     stage: int, compute: Compute, orders: Sequence[Sequence[Compute]], chunks: int
 ) -> list[tuple[int, Compute]]:
-    own = (stage, Forward(compute.microbatch, compute.chunk))
+    before = follows(compute)
     other = needs(stage, compute, len(orders), chunks)
-    return [*([own] if isinstance(compute, Backward) else []), *([other] if other else [])]
+    return [*([(stage, before)] if before else []), *([other] if other else [])]

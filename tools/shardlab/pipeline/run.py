@@ -1,13 +1,15 @@
 """Run a schedule: this stage's chunks over the micro-batches, messages over the pipeline axis.
 
-The loop below knows no schedule. It takes its stage's actions one by one: a forward, a backward, an
-exchange to start. What a compute needs is waited for just before it.
+The loop below knows no schedule. It takes its stage's actions one by one: a forward, a backward,
+what that left of the weights' gradients, an exchange to start. What a compute needs is waited for
+just before it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from shardlab.comm import Axis, observed
+from shardlab.layers.split import Left, compute, split
 from shardlab.pipeline.action import (
     Backward,
     Compute,
@@ -26,8 +29,10 @@ from shardlab.pipeline.action import (
     SendBackward,
     SendForward,
     Span,
+    Weight,
     chunks_in,
     microbatches_in,
+    name,
     parts,
 )
 from shardlab.pipeline.neighbours import Neighbours
@@ -82,9 +87,10 @@ def run(
         each micro-batch's loss as `loss` gave it, without graph, on the last stage; elsewhere none.
 
     Raises:
-        ScheduleError: the schedule is for other stages, chunks or micro-batches than those given.
+        ScheduleError: the schedule is for other stages, chunks or micro-batches than those given,
+            or it ends with weights' gradients that no `Weight` computed.
         ValueError: a stage's output has another shape or dtype than was said, or the loss is not
-            one number.
+            one number; under a schedule with `Weight`, what `split` refuses.
         CollectiveError: a message did not come; names the rank that is missing.
     """
     modules = [chunks] if isinstance(chunks, nn.Module) else list(chunks)
@@ -100,6 +106,7 @@ def run(
         device=device or like.device,
     )
     trains = any(isinstance(action, Backward) for action in actions)
+    splits = any(isinstance(action, Weight) for action in actions)
     stage = _Stage(
         modules=modules,
         microbatches=microbatches,
@@ -109,15 +116,23 @@ def run(
         messages=messages,
         record=record,
     )
-    with torch.set_grad_enabled(trains):
+    with torch.set_grad_enabled(trains), split(modules) if splits else nullcontext() as left:
         for action in actions:
             if isinstance(action, Forward):
                 stage.forward(action)
             elif isinstance(action, Backward):
                 stage.backward(action)
+                if left:
+                    stage.left[action.microbatch, action.chunk] = dict(left)
+                    left.clear()
+            elif isinstance(action, Weight):
+                stage.weight(action)
             else:
                 messages.start(parts(action))  # type: ignore[arg-type]
     messages.finish()
+    if stage.left:
+        missing = ", ".join(name(Weight(*which)) for which in stage.left)
+        raise ScheduleError(f"stage {axis.rank} ends without {missing}: gradients lack a part")
     return [stage.losses[m] for m in sorted(stage.losses)]
 
 
@@ -147,6 +162,7 @@ class _Stage:
     record: list[Span] | None
     losses: dict[int, Tensor] = field(default_factory=dict)
     live: dict[tuple[int, int], _Live] = field(default_factory=dict)
+    left: dict[tuple[int, int], Left] = field(default_factory=dict)
 
     def forward(self, action: Forward) -> None:
         """Compute one micro-batch through one chunk; hand on the output, or take its loss."""
@@ -188,6 +204,13 @@ class _Stage:
             # A stage whose output doesn't depend on its input owes the one before a gradient of 0.
             owed = torch.zeros_like(live.x) if live.x.grad is None else live.x.grad
             self.messages.give(SendBackward(m, c), owed)
+        self._note(action, begin)
+
+    def weight(self, action: Weight) -> None:
+        """Compute the weights' gradients that one micro-batch's backward left."""
+        left = self.left.pop((action.microbatch, action.chunk), {})
+        begin = time.perf_counter()
+        compute(left)
         self._note(action, begin)
 
     def _note(self, action: Compute, begin: float) -> None:

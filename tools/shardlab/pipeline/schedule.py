@@ -1,9 +1,10 @@
-"""GPipe, 1F1B and interleaved 1F1B: the order in which each stage computes, messages put in.
+"""GPipe, 1F1B, interleaved 1F1B and ZB-H1: the order in which each stage computes, messages put in.
 
-All three are one idea with one number: how many forwards a stage runs before its first backward.
-After those it alternates, one forward, one backward, and at the end the backwards that are left.
-GPipe runs all of them first, 1F1B as few as keep the later stages busy. The bubble is the same;
-what differs is how many micro-batches' activations are alive at once.
+The first three are one idea with one number: how many forwards a stage runs before its first
+backward. After those it alternates, one forward, one backward, and at the end the backwards that
+are left. GPipe runs all of them first, 1F1B as few as keep the later stages busy. The bubble is the
+same; what differs is how many micro-batches' activations are alive at once. ZB-H1 is 1F1B with each
+backward in two.
 
 p stages, s one of them; m micro-batches; v chunks a stage.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardlab.pipeline.action import Backward, Compute, Forward, Schedule, ScheduleError
+from shardlab.pipeline.action import Backward, Compute, Forward, Schedule, ScheduleError, Weight
 from shardlab.pipeline.lockstep import with_exchanges
 
 
@@ -42,6 +43,33 @@ def one_forward_one_backward(stages: int, microbatches: int) -> Schedule:
     _demand(stages, microbatches)
     every = _in_order(microbatches)
     return with_exchanges([_alternate(every, every, stages - s - 1) for s in range(stages)])
+
+
+def zero_bubble(stages: int, microbatches: int) -> Schedule:
+    """ZB-H1: 1F1B, its weights' gradients in actions of their own: a third of the bubble.
+
+    Stage s runs Weight s micro-batches after Backward: what has been put off by the end fills the
+    time in which 1F1B waits for the last gradients. Alive are p − s micro-batches as in 1F1B, and s
+    whose weights wait: min(m, p) on every stage, as many as 1F1B's first stage holds. Where
+    forward, backward and weights take F, B and W, a stage idles (p − 1)(F + B − W) in place of
+    1F1B's (p − 1)(F + B + W), for m ≥ p and W ≤ min(F, B); never more than 1F1B. (Qi et al. 2023,
+    "Zero Bubble Pipeline Parallelism".)
+
+    Raises:
+        ScheduleError: fewer than one stage or micro-batch.
+    """
+    _demand(stages, microbatches)
+    every = _in_order(microbatches)
+    orders = []
+    for s in range(stages):
+        order: list[Compute] = []
+        for compute in _alternate(every, every, stages - s - 1):
+            order.append(compute)
+            if isinstance(compute, Backward) and compute.microbatch >= s:
+                order.append(Weight(compute.microbatch - s))
+        order += [Weight(m) for m in range(max(microbatches - s, 0), microbatches)]
+        orders.append(order)
+    return with_exchanges(orders)
 
 
 def interleaved(
@@ -104,7 +132,7 @@ def forward_only(stages: int, microbatches: int, chunks: int = 1) -> Schedule:
     return with_exchanges([order for _ in range(stages)])
 
 
-NAMES = ("gpipe", "1f1b", "interleaved", "forward-only")
+NAMES = ("gpipe", "1f1b", "zb-h1", "interleaved", "forward-only")
 
 
 def by_name(kind: str, stages: int, microbatches: int, chunks: int | None = None) -> Schedule:
@@ -120,11 +148,11 @@ def by_name(kind: str, stages: int, microbatches: int, chunks: int | None = None
         ScheduleError: an unknown name, chunks for a schedule that has one a stage, or what the
             schedule itself refuses.
     """
-    if kind in ("gpipe", "1f1b"):
+    one_chunk = {"gpipe": gpipe, "1f1b": one_forward_one_backward, "zb-h1": zero_bubble}
+    if kind in one_chunk:
         if chunks not in (None, 1):
             raise ScheduleError(f"{kind} has one chunk a stage, found {chunks}; use interleaved")
-        build = gpipe if kind == "gpipe" else one_forward_one_backward
-        return build(stages, microbatches)
+        return one_chunk[kind](stages, microbatches)
     if kind == "interleaved":
         return interleaved(stages, microbatches, 2 if chunks is None else chunks)
     if kind == "forward-only":

@@ -33,7 +33,7 @@ def unfused(schedule: Schedule) -> Schedule:
 
 
 @pytest.mark.parametrize("sends", MACHINES)
-@pytest.mark.parametrize("kind", ["gpipe", "1f1b", "forward-only"])
+@pytest.mark.parametrize("kind", ["gpipe", "1f1b", "zb-h1", "forward-only"])
 @steady
 @given(p=st.integers(1, 6), m=st.integers(1, 12))
 def test_every_schedule_is_whole_and_ends(kind: str, sends: Sends, p: int, m: int) -> None:

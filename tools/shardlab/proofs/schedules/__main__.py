@@ -18,7 +18,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     try:
         schedule = by_name(asked.schedule, asked.stages, asked.microbatches, asked.chunks)
-        timeline = simulate(schedule, forward=asked.forward, backward=asked.backward)
+        timeline = simulate(
+            schedule, forward=asked.forward, backward=asked.backward, weight=asked.weight
+        )
         check(schedule)
     except ScheduleError as error:
         print(error, file=sys.stderr)
@@ -50,6 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--forward", type=int, default=1, help="what a forward costs")
     parser.add_argument("--backward", type=int, default=1, help="what a backward costs")
+    parser.add_argument(
+        "--weight", type=int, default=1, help="what the weights' part of it costs, for zb-h1"
+    )
     parser.add_argument("--format", choices=["picture", "actions", "mermaid"], default="picture")
     return parser
 

@@ -28,6 +28,7 @@ from shardlab.pipeline.action import (
     RecvForward,
     ScheduleError,
     Send,
+    Weight,
     chunks_in,
     name,
     partner,
@@ -159,7 +160,7 @@ class _Machine:
         unmet: dict[Message, int] = {}
         self._unmet[stage] = unmet
         for part in parts(action):
-            if isinstance(part, Forward | Backward):
+            if isinstance(part, Forward | Backward | Weight):
                 continue
             end = partner(stage, part, len(self._schedule), self._chunks)
             if end is None:

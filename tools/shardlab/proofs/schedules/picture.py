@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardlab.pipeline.action import Backward, ScheduleError, name
+from shardlab.pipeline.action import Backward, ScheduleError, Weight, name
 from shardlab.proofs.schedules.timeline import Timeline
 
 _IDLE = "·"
@@ -47,7 +47,7 @@ def mermaid(timeline: Timeline, title: str) -> str:
     for stage, spans in enumerate(timeline):
         lines.append(f"  section stage {stage}")
         for span in spans:
-            mark = "active, " if isinstance(span.action, Backward) else ""
+            mark = {Backward: "active, ", Weight: "done, "}.get(type(span.action), "")
             times = f"{span.start * 1000:.0f}, {span.end * 1000:.0f}"
             lines.append(f"  {name(span.action)} : {mark}{times}")
     return "\n".join(lines)

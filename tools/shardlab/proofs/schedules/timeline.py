@@ -15,8 +15,10 @@ from shardlab.pipeline.action import (
     Forward,
     ScheduleError,
     Span,
+    Weight,
     chunks_in,
     computes,
+    follows,
     name,
     needs,
 )
@@ -29,6 +31,7 @@ def simulate(
     *,
     forward: float = 1,
     backward: float = 1,
+    weight: float = 1,
     message: float = 0,
 ) -> Timeline:
     """Play a schedule: every compute starts as soon as its stage is free and its input is there.
@@ -37,7 +40,8 @@ def simulate(
         schedule: one list of actions a stage; messages in it are passed over, they follow from
             the computes.
         forward: what one forward of one chunk costs.
-        backward: what one backward of one chunk costs.
+        backward: what one backward of one chunk costs, less `weight` where that is apart.
+        weight: what the weights' gradients cost, where the schedule has them apart.
         message: what a transfer between two stages costs.
 
     Returns:
@@ -47,7 +51,7 @@ def simulate(
         ScheduleError: the stages wait for each other; says who for what.
     """
     orders = [computes(actions) for actions in schedule]
-    clock = _Clock(orders, forward, backward, message)
+    clock = _Clock(orders, (forward, backward, weight), message)
     moved = True
     while moved:
         moved = False
@@ -67,12 +71,12 @@ class _Clock:
     """The spans so far, and when each compute ended."""
 
     def __init__(
-        self, orders: list[list[Compute]], forward: float, backward: float, message: float
+        self, orders: list[list[Compute]], costs: tuple[float, float, float], message: float
     ) -> None:
         self.spans: Timeline = [[] for _ in orders]
         self._orders = orders
         self._chunks = chunks_in(orders)
-        self._cost = {Forward: forward, Backward: backward}
+        self._cost = dict(zip((Forward, Backward, Weight), costs, strict=True))
         self._message = message
         self._ended: dict[tuple[int, Compute], float] = {}
 
@@ -93,8 +97,8 @@ class _Clock:
 
     def _ready(self, stage: int, action: Compute) -> float | None:
         """Return when an action's inputs are there; None while they are not."""
-        own = (stage, Forward(action.microbatch, action.chunk))
-        if isinstance(action, Backward) and own not in self._ended:
+        before = follows(action)
+        if before and (stage, before) not in self._ended:
             return None
         source = needs(stage, action, len(self._orders), self._chunks)
         if source is None:
@@ -110,8 +114,9 @@ def bubble(timeline: Timeline) -> float:
 
     With equal stages, free messages and m micro-batches on p stages it is (p−1)/(m+p−1) for GPipe
     and for 1F1B alike, whatever a forward and a backward cost; with v chunks a stage, interleaved,
-    it is (p−1)/(v·m+p−1). (Narayanan et al. 2021, section 2.2, divide by the ideal time instead of
-    the whole: (p−1)/m.)
+    it is (p−1)/(v·m+p−1). For ZB-H1, where forward, backward and weights cost F, B and W, with
+    m ≥ p and W ≤ min(F, B), it is i/(m(F+B+W)+i) with i = (p−1)(F+B−W). (Narayanan et al. 2021,
+    section 2.2, divide by the ideal time instead of the whole: (p−1)/m.)
     """
     spans = [span for stage in timeline for span in stage]
     whole = max(s.end for s in spans) - min(s.start for s in spans)
@@ -121,14 +126,17 @@ def bubble(timeline: Timeline) -> float:
 def peak_live(actions: Sequence[Action]) -> int:
     """Return how many micro-batches a stage holds activations of, at most, chunk by chunk.
 
-    A micro-batch lives, in one chunk, from its forward to its backward; a schedule without any
-    backward keeps none. With v chunks, one live micro-batch is 1/v of a stage's layers.
+    A micro-batch lives, in one chunk, from its forward to its backward, or to its `Weight` where
+    there is one; a schedule without any backward keeps none. With v chunks, one live
+    micro-batch is 1/v of a stage's layers.
     """
     order = computes(actions)
-    if not any(isinstance(a, Backward) for a in order):
+    kinds = {type(a) for a in order}
+    if Backward not in kinds:
         return 0
+    last = Weight if Weight in kinds else Backward
     live = peak = 0
     for action in order:
-        live += 1 if isinstance(action, Forward) else -1
+        live += isinstance(action, Forward) - isinstance(action, last)
         peak = max(peak, live)
     return peak

@@ -13,8 +13,10 @@ from shardlab.pipeline.action import (
     RecvBackward,
     RecvForward,
     ScheduleError,
+    Weight,
     chunks_in,
     computes,
+    follows,
     microbatches_in,
     name,
     needs,
@@ -29,15 +31,15 @@ def check_whole(schedule: Sequence[Sequence[Action]]) -> None:
     """Refuse a schedule in which some stage would compute what it does not have.
 
     Each stage must run every micro-batch once through every chunk, forward before backward (or
-    nothing backward at all), receive what comes from another stage before it computes on it, and
+    nothing backward at all), its weights' gradients after that where a schedule has them apart,
+    receive what comes from another stage before it computes on it, and
     send each result that another stage needs, after it was computed.
 
     Raises:
         ScheduleError: names the stage and the action.
     """
     stages, chunks = len(schedule), chunks_in(schedule)
-    trains = any(isinstance(a, Backward) for actions in schedule for a in computes(actions))
-    kinds = (Forward, Backward) if trains else (Forward,)
+    kinds = {Forward} | {type(a) for actions in schedule for a in computes(actions)}
     for stage, actions in enumerate(schedule):
         done: set[Compute | Message] = set()
         for position, action in enumerate(actions):
@@ -49,7 +51,7 @@ def check_whole(schedule: Sequence[Sequence[Action]]) -> None:
                     if first not in done:
                         raise ScheduleError(f"{place}: {name(first)} must come before {name(part)}")
                 done.add(part)
-        for kind in kinds:
+        for kind in sorted(kinds, key=(Forward, Backward, Weight).index):
             for microbatch in range(microbatches_in(schedule)):
                 for chunk in range(chunks):
                     if kind(microbatch, chunk) not in done:
@@ -61,13 +63,12 @@ def _first(
     stage: int, part: Compute | Message, stages: int, chunks: int, place: str
 ) -> list[Compute | Message]:
     """Return what the same stage must have done before this part."""
-    if not isinstance(part, Forward | Backward):
+    if not isinstance(part, Forward | Backward | Weight):
         if partner(stage, part, stages, chunks) is None:
             raise ScheduleError(f"{place}: {name(part)} has no other stage at its other end")
         return [] if isinstance(part, RecvForward | RecvBackward) else [served(part)]
-    first: list[Compute | Message] = []
-    if isinstance(part, Backward):
-        first.append(Forward(part.microbatch, part.chunk))
+    before = follows(part)
+    first: list[Compute | Message] = [before] if before else []
     origin = needs(stage, part, stages, chunks)
     if origin is not None:
         first.append(origin[1] if origin[0] == stage else received(part))

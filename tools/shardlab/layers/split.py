@@ -1,0 +1,130 @@
+"""Backward in two: what the stage before waits for now, the weights' gradients later.
+
+    dgrad     dX_SBH = dY_SBF W_FH     in backward, with all that crosses the tensor axis
+    wgrad     dW_FH = dY_SBFᵀ X_SBH    when `compute` is told to; local, nothing waits for it
+
+The weight enters the graph detached: backward then keeps the factors dY and X instead of
+multiplying them, and no hook takes the weight's gradient for done. `compute` gives the product to
+autograd as the gradient of the weight itself, so that it adds up and its hooks run as they do after
+any backward: data parallelism reduces it then and not before. Biases, norms and embeddings cost
+little and stay in backward. A zero-bubble schedule wants this (Qi et al. 2023).
+
+Dimensions: S sequence, B batch, H input features, F output features, N = S·B rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear
+
+from shardlab.comm import Axis
+from shardlab.layers import ops
+from shardlab.layers.embedding import VocabParallelHead
+from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear, product_dtype
+
+# The factors dY_NF and X_NH of each weight's gradient; several pairs where it was used often.
+Left = dict[nn.Parameter, list[tuple[Tensor, Tensor]]]
+
+
+@contextmanager
+def split(modules: Sequence[nn.Module]) -> Iterator[Left]:
+    """Have the linears and heads in `modules` leave their weights' gradients to `compute`.
+
+    A weight that two modules share (a tied head beside its embedding) is left whole: half of its
+    gradient comes in backward, and it must come in one.
+
+    Yields:
+        what the backwards leave; take it out of there after each.
+
+    Raises:
+        ValueError: a weight is no parameter of its module (under FSDP), or its gradient goes
+            to `main_grad` by `fuse(gradient_accumulation=True)`.
+    """
+    left: Left = {}
+    before: list[tuple[Any, Any]] = []
+    holders = [id(p) for m in modules for one in m.modules() for p in one.parameters(recurse=False)]
+    try:
+        for module in (one for m in modules for one in m.modules()):
+            if not isinstance(module, ColumnParallelLinear | VocabParallelHead | RowParallelLinear):
+                continue
+            _demand_ours(module)
+            if holders.count(id(module.weight)) == 1:
+                row = isinstance(module, RowParallelLinear)
+                before.append((module, module.product))
+                module.product = partial(_row_parallel if row else _column_parallel, left)
+        yield left
+    finally:
+        for module, product in before:
+            module.product = product
+
+
+def compute(left: Left) -> None:
+    """Multiply what a backward left; each weight's gradient arrives as if from that backward."""
+    for weight, factors in left.items():
+        grad_FH = sum(grad_NF.t() @ x_NH for grad_NF, x_NH in factors)
+        torch.autograd.backward(weight, grad_FH.to(weight.dtype))  # type: ignore[union-attr]
+
+
+def _demand_ours(module: ColumnParallelLinear | VocabParallelHead | RowParallelLinear) -> None:
+    if "weight" not in module._parameters:
+        raise ValueError(
+            f"a {type(module).__name__}'s weight is no parameter of its own: FSDP reduces "
+            "gradients and frees weights with backward, not after it; use 1f1b, or replicas"
+        )
+    if getattr(module.product, "keywords", {}).get("gradient_accumulation"):
+        raise ValueError(
+            "fuse(gradient_accumulation=True) adds weights' gradients into main_grad during "
+            "backward, and split leaves them for later: fuse without it, or use 1f1b"
+        )
+
+
+def _column_parallel(  # noqa: PLR0917  (the shape of a Product)
+    left: Left, x: Tensor, weight: Tensor, bias: Tensor | None, axis: Axis, sequence_parallel: bool
+) -> Tensor:
+    cross = ops.all_gather if sequence_parallel else ops.copy_to
+    return _linear(cross(x, axis), weight, bias, left)
+
+
+def _row_parallel(  # noqa: PLR0917
+    left: Left, x: Tensor, weight: Tensor, bias: Tensor | None, axis: Axis, sequence_parallel: bool
+) -> Tensor:
+    if axis.size == 1:
+        return _linear(x, weight, bias, left)
+    cross = ops.reduce_scatter if sequence_parallel else ops.reduce_from
+    y = cross(_linear(x, weight, None, left), axis)
+    return y if bias is None else y + bias.to(y.dtype)
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, left: Left) -> Tensor:
+    if not (torch.is_grad_enabled() and x.requires_grad and weight.requires_grad):
+        return linear(x, weight, bias)  # without a gradient to x, backward would not come here
+    dtype = product_dtype(x)
+    cast = None if bias is None else bias.to(dtype)
+    return ops.apply(_Split, x.to(dtype), weight.detach().to(dtype), cast, (weight, left))
+
+
+class _Split(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, detached_FH: Tensor, bias_F: Tensor | None, place: tuple[Any, Left]
+    ) -> Tensor:
+        ctx.save_for_backward(x, detached_FH)
+        ctx.place = place  # a tuple: autograd doesn't see the weight in it, and runs no hook
+        return linear(x, detached_FH, bias_F)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight_FH = ctx.saved_tensors
+        grad_NF = grad.reshape(-1, grad.shape[-1])
+        weight, left = ctx.place
+        left.setdefault(weight, []).append((grad_NF, x.reshape(-1, x.shape[-1])))
+        grad_x = (grad_NF @ weight_FH).view(x.shape)
+        return grad_x, None, grad_NF.sum(0) if ctx.needs_input_grad[2] else None, None
