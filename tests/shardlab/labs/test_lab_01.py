@@ -89,6 +89,7 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
     if ranks == 2:
         cases += [{"tp": 2}, {"pp": 2, "microbatches": 4, "schedule": "gpipe"}]
+        cases.append({"pp": 2, "microbatches": 4, "schedule": "zb-h1"})
         cases.append({"dp": 2, "microbatches": 2, "fsdp": True})
         cases += [{"cp": 2, "cp_kind": kind} for kind in ("ring", "all-gather", "ulysses")]
         cases.append({"cp": 2, "fsdp": True})

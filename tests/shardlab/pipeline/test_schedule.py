@@ -6,6 +6,7 @@ and torch, a message in a wrong place in test_deadlock.py.
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -34,6 +35,7 @@ from shardlab.proofs.schedules.__main__ import main
 from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
 from tests.shardlab.properties import steady
 
+ROOT = Path(__file__).resolve().parents[3]
 STAGES = st.integers(1, 6)
 MICROBATCHES = st.integers(1, 12)
 COST = st.integers(1, 5)
@@ -238,6 +240,16 @@ def test_a_schedule_is_drawn_from_its_own_list() -> None:
     )
     with pytest.raises(ScheduleError, match="costs that are whole numbers"):
         picture.text(simulate(one_forward_one_backward(2, 3), forward=0.5))
+
+
+@pytest.mark.parametrize(
+    "page", ["04-pipelines-and-the-grid.md", "04-pipelines-and-the-grid.es.md"]
+)
+def test_the_theory_page_shows_zb_h1_as_it_is_drawn(page: str) -> None:
+    shown = (ROOT / "docs" / "theory" / page).read_text("utf-8")
+    assert picture.text(simulate(one_forward_one_backward(4, 6), backward=2)) in shown
+    assert picture.text(simulate(zero_bubble(4, 6))) in shown
+    assert bubble(simulate(zero_bubble(4, 6))) == pytest.approx(1 / 7)
 
 
 def test_the_command_draws_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
