@@ -1,4 +1,4 @@
-"""1F1B and its bubble, measured.
+"""1F1B, ZB-H1 and their bubbles, measured.
 
 `pytest -m benchmark -s tests/shardlab/benchmark/test_benchmark_pipeline.py [--quick]`; `--quick`
 runs a small part, once, and judges nothing. Both want a machine that does nothing else.
@@ -7,9 +7,11 @@ runs a small part, once, and judges nothing. Both want a machine that does nothi
 from __future__ import annotations
 
 import statistics
+import time
 from typing import Any
 
 import pytest
+import torch
 
 from costlab.contestants import bubble, schedulers
 from shardlab.comm import World
@@ -61,6 +63,7 @@ CASES = [
     (4, "wait", "gpipe"),
     (4, "wait", "1f1b"),
     (8, "wait", "1f1b"),
+    (4, "wait apart", "zb-h1"),
 ]
 
 
@@ -77,7 +80,39 @@ def test_the_bubble_is_within_a_twentieth_of_theory(
         "seconds": 0.02,
     }
     found = statistics.median(pool(p).run(bubbles, settings, timeout=300)[0])
-    theory = (p - 1) / (m + p - 1)
+    whole = 3 * m + p - 1  # of zb-h1, where forward, backward and weights take as long
+    theory = (p - 1) / (whole if schedule == "zb-h1" else m + p - 1)
     label = "computing" if kind == "compute" else "timed waits in place of work"
     print(f"\n{schedule}, {p} stages ({label}): bubble {found:.3f}, in theory {theory:.3f}")
     assert quick or abs(found - theory) <= 0.05
+
+
+def step_times(world: World, rounds: int, seconds: float) -> dict[str, list[float]]:
+    """The four schedulers' steps by turns; each as long as its slowest stage."""
+    steps = schedulers.waiting(world, microbatches=8, seconds=seconds)
+    took: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(rounds + 1):
+        for name, step in steps.items():
+            world.whole.barrier()
+            begin = time.perf_counter()
+            step()
+            mine = torch.tensor([time.perf_counter() - begin], dtype=torch.float64)
+            slowest = float(world.whole.all_gather(mine).max())
+            took[name] += [slowest] * (turn > 0)
+    return took
+
+
+def test_zb_h1_takes_at_most_95_hundredths_of_1f1bs_step(pool: Any, quick: bool) -> None:
+    """Four stages that wait in place of work: what the schedule gains, and nothing of computing."""
+    took = pool(4).run(step_times, 3 if quick else 15, 0.02, timeout=300)[0]
+    base = took["1f1b"]
+    ratios = {
+        name: statistics.median(a / b for a, b in zip(mine, base, strict=True))
+        for name, mine in took.items()
+    }
+    print("\n4 stages (timed waits in place of work), steps in 1F1B's: " + ", ".join(
+        f"{name} {ratio:.3f}" for name, ratio in ratios.items()
+    ))  # fmt: skip
+    print(f"in theory zb-h1 {27 / 33:.3f}")  # m(F + B + W), and the bubble, of each
+    assert quick or ratios["zb-h1"] <= 0.95
+    assert quick or ratios["zb-h1"] <= ratios["torch, 1f1b"]

@@ -1,10 +1,11 @@
 """The bubble as it is: a schedule run over real processes by stages of known, equal cost.
 
-Two kinds of stage:
+Kinds of stage:
 
 - "compute" works: a stack of matrix products, one thread. Honest only with a core for each stage.
 - "wait" stands in for work: it sleeps for a fixed time, forward and backward. That measures the
-  schedule and its messages on any number of stages, and nothing about computing.
+  schedule and its messages on any number of stages, and nothing about computing. "wait apart"
+  sleeps once more for a weight's gradient: in backward, or in a `Weight` where the schedule has them.
 
 Dimensions: B batch, H hidden.
 """
@@ -18,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from costlab.record.foreign_load import Watch
-from shardlab.comm import World
-from shardlab.pipeline.action import Backward, Forward, Span
+from shardlab.comm import Axis, World
+from shardlab.layers.linear import ColumnParallelLinear
+from shardlab.pipeline.action import Backward, Forward, Span, Weight
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.schedules.timeline import Timeline, bubble, peak_live
@@ -27,6 +29,7 @@ from shardlab.proofs.schedules.timeline import Timeline, bubble, peak_live
 # A message is B·H, a stage's work B·H²·DEPTH: deep, so that theory, whose messages take no time, is
 # what is measured.
 BATCH, HIDDEN, DEPTH = 64, 512, 24
+KINDS = (Forward, Backward, Weight)
 
 
 class _Wait(torch.autograd.Function):
@@ -56,10 +59,29 @@ class Waiting(nn.Module):
         return y
 
 
+class WaitingApart(Waiting):
+    """One that sleeps as long again for a weight's gradient, whenever that is computed."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.one = ColumnParallelLinear(1, 1, axis=Axis.alone(), bias=False)
+        self.one.weight.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+            lambda _: time.sleep(seconds)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Sleep, once."""
+        y = super().forward(x)
+        one: Tensor = self.one(y[:, :1])
+        return y + one
+
+
 def stage(kind: str, seconds: float) -> nn.Module:
     """A stage that computes, or one that waits `seconds`."""
     if kind == "wait":
         return Waiting(seconds)
+    if kind == "wait apart":
+        return WaitingApart(seconds)
     return nn.Sequential(*(nn.Linear(HIDDEN, HIDDEN) for _ in range(DEPTH)))
 
 
@@ -106,15 +128,14 @@ def _gathered(world: World, spans: list[Span]) -> Timeline:
     A stage's computes stand in the order in which it ran them, which differs from stage to stage.
     """
     mine = torch.tensor(
-        [[s.start, s.end, isinstance(s.action, Backward), s.action.microbatch] for s in spans],
+        [[s.start, s.end, KINDS.index(type(s.action)), s.action.microbatch] for s in spans],
         dtype=torch.float64,
     )
     return [[_span(*row) for row in stage] for stage in world.whole.all_gather(mine[None]).tolist()]
 
 
-def _span(start: float, end: float, backward: float, microbatch: float) -> Span:
-    kind = Backward if backward else Forward
-    return Span(kind(int(microbatch)), start, end)
+def _span(start: float, end: float, kind: float, microbatch: float) -> Span:
+    return Span(KINDS[int(kind)](int(microbatch)), start, end)
 
 
 def bubbles(world: World, **settings: Any) -> list[float]:

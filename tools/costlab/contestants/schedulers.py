@@ -6,15 +6,20 @@ the same weights, so that what differs is the pipeline alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleInterleavedZeroBubble,
+)
 
-from costlab.contestants import tutor
+from costlab.contestants import bubble, tutor
 from costlab.contestants.rounds import Step
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
@@ -49,6 +54,38 @@ def build(
             "torch pipelining": _torchs(axis, stage(), data, world.device),
             BASE: _megatrons(stage(), data, batch),
         }
+
+
+def waiting(world: World, *, microbatches: int, seconds: float) -> dict[str, Callable[[], object]]:
+    """Steps of stages that wait in place of work, ours and torch's; as long for weights as for all.
+
+    torch has no ZB-H1: its ScheduleInterleavedZeroBubble is interleaved 1F1B in two, here with one
+    chunk a stage.
+    """
+    axis, x_BH = world.axis("pipeline", range(world.size)), torch.ones(bubble.BATCH, bubble.HIDDEN)
+
+    def loss(y: Tensor, _: Tensor) -> Tensor:
+        return y.square().mean()
+
+    def ours(kind: str) -> Callable[[], object]:
+        stage = bubble.stage("wait apart", seconds)
+        actions, data = by_name(kind, axis.size, microbatches), [(x_BH, x_BH)] * microbatches
+        return lambda: run(actions, stage, data, loss, axis=axis, shape=x_BH.shape)
+
+    def torchs(kind: Any, several: bool) -> Callable[[], object]:
+        stage = bubble.stage("wait apart", seconds)
+        place = PipelineStage(stage, axis.rank, axis.size, world.device, group=axis.group)
+        schedule, x = kind([place] if several else place, microbatches, loss), x_BH
+        whole = x.repeat(microbatches, 1)
+        inputs, target = [whole] * (axis.rank == 0), whole if axis.rank == axis.size - 1 else None
+        return lambda: schedule.step(*inputs, target=target, return_outputs=False)
+
+    return {
+        "1f1b": ours("1f1b"),
+        "zb-h1": ours("zb-h1"),
+        "torch, 1f1b": torchs(Schedule1F1B, False),
+        "torch, zero bubble": torchs(ScheduleInterleavedZeroBubble, True),
+    }
 
 
 def _data(device: torch.device, microbatches: int, batch: int) -> Data:
