@@ -5,7 +5,7 @@ Kinds of stage:
 - "compute" works: a stack of matrix products, one thread. Honest only with a core for each stage.
 - "wait" stands in for work: it sleeps for a fixed time, forward and backward. That measures the
   schedule and its messages on any number of stages, and nothing about computing. "wait apart"
-  sleeps once more for a weight's gradient: in backward, or in a `Weight` where the schedule has them.
+  sleeps once more for a weight's gradient: in backward, or in a `Weight` where there is one.
 
 Dimensions: B batch, H hidden.
 """

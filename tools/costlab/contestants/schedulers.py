@@ -57,7 +57,7 @@ def build(
 
 
 def waiting(world: World, *, microbatches: int, seconds: float) -> dict[str, Callable[[], object]]:
-    """Steps of stages that wait in place of work, ours and torch's; as long for weights as for all.
+    """Steps of stages that wait in place of work, ours and torch's; for weights as long as for the rest.
 
     torch has no ZB-H1: its ScheduleInterleavedZeroBubble is interleaved 1F1B in two, here with one
     chunk a stage.
@@ -75,8 +75,8 @@ def waiting(world: World, *, microbatches: int, seconds: float) -> dict[str, Cal
     def torchs(kind: Any, several: bool) -> Callable[[], object]:
         stage = bubble.stage("wait apart", seconds)
         place = PipelineStage(stage, axis.rank, axis.size, world.device, group=axis.group)
-        schedule, x = kind([place] if several else place, microbatches, loss), x_BH
-        whole = x.repeat(microbatches, 1)
+        schedule = kind([place] if several else place, microbatches, loss)
+        whole = x_BH.repeat(microbatches, 1)
         inputs, target = [whole] * (axis.rank == 0), whole if axis.rank == axis.size - 1 else None
         return lambda: schedule.step(*inputs, target=target, return_outputs=False)
 

@@ -16,6 +16,7 @@ from shardlab.pipeline.action import (
     ScheduleError,
     SendBackward,
     SendForward,
+    Weight,
     parts,
 )
 from shardlab.pipeline.lockstep import with_exchanges
@@ -114,6 +115,8 @@ def edited(stage: int, position: int, *new: object) -> Schedule:
         (edited(0, 2), "stage 0, action 2, B0: RB0 must come before B0"),
         (edited(1, 2), "stage 1, action 2, SB0: B0 must come before SB0"),
         (edited(0, 3), "stage 0 never runs B0"),
+        (edited(0, 3, Backward(0), Weight(0)), "stage 1 never runs W0"),
+        (edited(0, 3, Weight(0), Backward(0)), "stage 0, action 3, W0: B0 must come before W0"),
         (edited(0, 0, Forward(0), Forward(0)), "stage 0, action 1, F0: F0 was done before"),
         (edited(0, 3, Backward(0), SendBackward(0)), "SB0 has no other stage at its other end"),
         (edited(1, 3), "deadlock where sends are rendezvous"),
