@@ -57,7 +57,7 @@ def build(
 
 
 def waiting(world: World, *, microbatches: int, seconds: float) -> dict[str, Callable[[], object]]:
-    """Steps of stages that wait in place of work, ours and torch's; for weights as long as for the rest.
+    """Steps of stages that wait in place of work, ours and torch's; as long for weights as for all.
 
     torch has no ZB-H1: its ScheduleInterleavedZeroBubble is interleaved 1F1B in two, here with one
     chunk a stage.

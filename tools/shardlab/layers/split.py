@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -68,8 +68,8 @@ def split(modules: Sequence[nn.Module]) -> Iterator[Left]:
 def compute(left: Left) -> None:
     """Multiply what a backward left; each weight's gradient arrives as if from that backward."""
     for weight, factors in left.items():
-        grad_FH = sum(grad_NF.t() @ x_NH for grad_NF, x_NH in factors)
-        torch.autograd.backward(weight, grad_FH.to(weight.dtype))  # type: ignore[union-attr]
+        grad_FH = reduce(torch.add, (grad_NF.t() @ x_NH for grad_NF, x_NH in factors))
+        torch.autograd.backward(weight, grad_FH.to(weight.dtype))
 
 
 def _demand_ours(module: ColumnParallelLinear | VocabParallelHead | RowParallelLinear) -> None:
