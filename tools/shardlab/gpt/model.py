@@ -141,7 +141,7 @@ class GPT(CopyableModule):
         """
         x_sBH = self.embed(x) if self.first else x
         for block in self.layers.values():
-            x_sBH = block(x_sBH, documents_BS)
+            x_sBH = block(x_sBH) if documents_BS is None else block(x_sBH, documents_BS)
         if not self.last:
             return x_sBH
         logits_SBv: Tensor = self.head(self.final_norm(x_sBH))
