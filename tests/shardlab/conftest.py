@@ -21,16 +21,12 @@ gc.disable()  # until all is collected, of which nothing is garbage
 BESIDE = pytest.StashKey[Beside | None]()
 
 
-# What eight ranks show that four don't: a grid of three axes.
-EIGHT = ("test_parity_3d.py", "test_lab_01.py")
-
-
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave to CI what eight ranks do as four did: they take a laptop's two cores turn by turn."""
     call = getattr(item, "callspec", None)
     params = call.params if call else {}
-    needed = item.path.name in EIGHT or item.get_closest_marker("benchmark")
-    if 8 in (params.get("size"), params.get("ranks")) and not needed:
+    eight = 8 in (params.get("size"), params.get("ranks"))
+    if eight and not item.get_closest_marker("benchmark"):
         item.add_marker("ci")
 
 

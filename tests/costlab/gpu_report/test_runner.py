@@ -60,6 +60,7 @@ def test_no_stage_stops_the_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "bad batch 17" in found["raises"]["tail"]
 
 
+@pytest.mark.ci
 def test_a_stage_that_hangs_is_ended_with_what_it_started_and_keeps_its_rows(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ def hangs_in_torchs_own(world: World, settings: Settings) -> Iterator[Metric | s
     dist.all_reduce(torch.zeros(1))
 
 
+@pytest.mark.ci
 def test_who_waits_in_vain_in_torchs_own_calls_names_the_rank_too() -> None:
     with pytest.raises(LaunchError, match=r"rank 0 waited in vain: .* rank 1 hangs"):
         list(launch.run(hangs_in_torchs_own, Settings(), ranks=2, timeout=4.0))

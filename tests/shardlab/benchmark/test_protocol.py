@@ -73,6 +73,7 @@ def idle(world: World, *, hidden: int) -> Iterator[dict[str, rounds.Step]]:
     yield {"a": lambda: None, "b": lambda: None}
 
 
+@pytest.mark.ci
 def test_what_is_measured_comes_with_what_else_ran() -> None:
     plan = protocol.Plan(launches=2, seconds=0, least=2, most=2, warmup=0)
     cases = protocol.compare(idle, [{"hidden": 1}, {"hidden": 2}], ranks=2, plan=plan)

@@ -105,7 +105,7 @@ def cases_of(ranks: int) -> list[dict[str, Any]]:
     return cases
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4, pytest.param(8, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.ci), 8])
 def test_the_losses_of_any_grid_are_those_of_plain_torch_on_one_device(
     pool: Pools, ranks: int
 ) -> None:

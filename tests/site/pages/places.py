@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ class Place(NamedTuple):
     questions: int
 
 
+@cache
 def places() -> list[Place]:
     """Return every page of the built site."""
     found = []
