@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.ci
 def test_without_a_browser_one_line_says_how_to_get_one(tmp_path: Path) -> None:
     kept = {k: v for k, v in os.environ.items() if k != "SHARDBOOK_EXPECT_NO_SKIPS"}
     asked = ["tests/site/pages/test_recall_cards.py", "tests/site/test_browser.py"]

@@ -6,6 +6,8 @@ import re
 from itertools import combinations
 from pathlib import Path
 
+import pytest
+
 from costlab.publish.figures import draw_all_reduce, draw_overlap, figures
 from costlab.publish.figures.plotting import DARK, LIGHT, figure
 from costlab.record.result import Metric, Result, Section, load
@@ -33,6 +35,7 @@ def test_each_figure_is_drawn_in_light_and_dark_in_both_languages(tmp_path: Path
         assert f"fill: {paper}" in text and 'role="img"' in text and "aria-label=" in text
 
 
+@pytest.mark.ci
 def test_figures_are_the_same_each_time_and_hold_no_date(tmp_path: Path) -> None:
     first, second = drawn(tmp_path / "a"), drawn(tmp_path / "b")
     assert first == second

@@ -127,6 +127,7 @@ def measured(world: World) -> list[str]:
     return [metric.id for metric in found if not isinstance(metric, str)]
 
 
+@pytest.mark.ci
 def test_the_section_has_steps_ratios_memory_and_a_timeline(pool: Any) -> None:
     names, others = pool(2).run(measured)
     assert len(set(names)) == len(names)

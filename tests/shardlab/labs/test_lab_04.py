@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from shardlab.comm import World
 from tests.shardlab.labs.lab_pages import LANGUAGES, ROUTE, answers, page, script, shown, write
 from tests.shardlab.pool import Pool
@@ -71,6 +73,7 @@ def test_only_one_way_is_right_and_one_rank_of_experts_hides_the_others(pool: Po
     assert all(line.endswith("| = |") for line in table.splitlines()[2:])  # at EP = 1
 
 
+@pytest.mark.ci
 def test_skewed_tokens_all_go_to_one_rank_and_a_capacity_drops_them(pool: Pools) -> None:
     said = told(pool, SHOWN)
     assert "4.00 x the mean; 1024 rows, of 1024 chosen" in said["skew"][1]

@@ -131,6 +131,7 @@ def stepped(world: World, fused: bool) -> dict[str, Tensor]:
     return {"norm": norm} | {n: getattr(p, where) for n, p in model.named_parameters()}
 
 
+@pytest.mark.ci
 def test_a_step_of_a_whole_grid_completes_main_grads_as_it_does_grads(pool: Any) -> None:
     for ours, right in zip(pool(8).run(stepped, True), pool(8).run(stepped, False), strict=True):
         assert ours.keys() == right.keys()

@@ -233,6 +233,7 @@ def test_the_loss_has_only_one_backward(pool: Any) -> None:
         assert "modified by an inplace operation" in error, MENDED
 
 
+@pytest.mark.ci
 def test_fusing_the_bias_into_the_gelu_changes_the_function() -> None:
     # The fused form is the tanh approximation, the plain one (torch's default) is exact.
     x = torch.linspace(-4, 4, 1001, dtype=torch.float64)

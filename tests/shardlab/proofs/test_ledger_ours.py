@@ -319,6 +319,7 @@ def on_gloo(world: World, schedule: str, sizes: Sequence[int], sequence: bool) -
     assert_equal(sharded, sharded_formula(sizes_of, 3, itemsize=8))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("schedule", ["1f1b", "shared memory"])
 def test_real_ranks_send_the_same_over_gloo_and_over_shared_memory(
     pool, device: str, schedule: str

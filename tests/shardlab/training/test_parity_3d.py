@@ -192,7 +192,7 @@ def reference(pool: Any) -> Callable[[GPTConfig, str, int], History]:
     return cache(lambda config, kind, steps: pool(1).run(alone, config, kind, steps)[0])
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.ci), 8])
 def test_every_grid_trains_as_one_process_does(
     pool: Any, reference: Callable[[GPTConfig, str, int], History], ranks: int
 ) -> None:

@@ -70,6 +70,7 @@ def order_and_bytes(world: World) -> tuple[list[tuple[str, str, int]], dict[str,
     return backwards_entries, {"partial": partial, "tied": tied}, during
 
 
+@pytest.mark.ci
 def test_partial_and_tied_gradients_are_summed_after_the_data_axis_and_before_the_norm(
     pool: Any,
 ) -> None:
@@ -98,6 +99,7 @@ def tied_copies(world: World) -> tuple[float, list[float]]:
     return float((copies[0] - copies[1]).abs().max()), norms
 
 
+@pytest.mark.ci
 def test_tied_copies_stay_equal_to_the_bit_and_all_ranks_report_one_norm(pool: Any) -> None:
     results = pool(8).run(tied_copies)
     assert all(apart == 0.0 for apart, _ in results)
@@ -130,6 +132,7 @@ def uneven(world: World) -> float:
     return worst_gradient(model, whole)
 
 
+@pytest.mark.ci
 def test_uneven_shares_give_the_gradient_of_the_mean_over_all_tokens(pool: Any) -> None:
     assert max(pool(8).run(uneven)) <= 1e-12
 
@@ -146,6 +149,7 @@ def frozen(world: World, main_grads: torch.dtype | None) -> bool:
     return model.tied_weight.grad is None
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("main_grads", [None, torch.float64])
 def test_a_frozen_tied_embedding_is_left_alone(pool: Any, main_grads: Any) -> None:
     assert all(pool(8).run(frozen, main_grads))
