@@ -80,6 +80,7 @@ def expert_axes(world: World, sizes: dict[str, int]) -> dict[str, tuple[str, lis
     return {token: (axis.name, axis.all_gather(mine).tolist()) for token, axis in axes.items()}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "sizes",
     [
