@@ -1,7 +1,7 @@
 """Makes docs/measured/step-trace.json from the Chrome traces of one step, a rank each.
 
     torchrun --nproc-per-node=2 experiments/35-three-d/traced.py FOLDER --tp 2 --cpu --steps 40
-    python -m tests.docs.trace FOLDER "the command above"
+    python -m tests.docs.trace.record FOLDER "the command above"
 
 Of thousands of events it keeps what one looks at first: when each rank computed, in which phase,
 and when its collectives were under way. Microseconds from the first of them.

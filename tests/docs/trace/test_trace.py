@@ -13,7 +13,7 @@ import pytest
 
 from sitelab.figures.trace import both
 from tests.docs.page import ROOT
-from tests.docs.trace import MEASURED, step
+from tests.docs.trace.record import MEASURED, step
 
 
 def event(name: str, start: float, length: float, thread: int = 1) -> dict[str, Any]:
