@@ -179,10 +179,12 @@ def test_the_first_lines_and_the_wide_tables_give_each_number_as_its_row_has_it(
     assert [(row, shown) for shown, row in linked if found[row] != [shown]] == []
 
 
-def test_what_can_be_downloaded_is_what_was_measured(book: Path) -> None:
-    with (book / "results/reference.csv").open(newline="") as file:
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_can_be_downloaded_is_what_was_measured(book: Path, committed: bool) -> None:
+    folder = LAB if committed else book
+    with (folder / "results/reference.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
-    metrics = load_result(book / results_page.REFERENCE).metrics()
+    metrics = load_result(folder / results_page.REFERENCE).metrics()
     assert {line["id"]: float(line["value"]) for line in lines} == {
         name: one.value for name, one in metrics.items()
     }

@@ -90,13 +90,10 @@ def _natural(value: str | int) -> tuple[tuple[int, str], ...]:
 
 def said_of(name: Name, fields: str) -> str:
     """Return what a name has in a field, or in several beside one another, as a reader is told."""
-    return _said(name, fields.split())
-
-
-def _said(name: Name, fields: list[str]) -> str:
-    if fields == ["size"]:
+    if fields == "size":
         return quantity.written(float(name.size), "B")
-    said = ".".join(str(getattr(name, field)) for field in fields if getattr(name, field))
-    if fields[0] in _CODE:
+    asked = fields.split()
+    said = ".".join(str(getattr(name, field)) for field in asked if getattr(name, field))
+    if asked[0] in _CODE:
         return f"`{said}`" if said else ""
     return said.replace("_", "-")
