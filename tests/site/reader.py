@@ -85,4 +85,5 @@ class Reader:
         self.page.keyboard.type(words)
         results = self.page.locator(".md-search-result__link")
         results.first.wait_for()
-        return [str(link.evaluate("a => a.href")) for link in results.all()]
+        # All at once: the list is made anew with each letter that the page has not answered yet.
+        return [str(address) for address in results.evaluate_all("all => all.map(a => a.href)")]
