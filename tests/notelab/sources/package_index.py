@@ -162,8 +162,9 @@ def _handler(index: Index) -> type[BaseHTTPRequestHandler]:
                 self.send_header(name, value)
             self.end_headers()
             if body:
-                self.wfile.write(data)
+                # Before the reader has it: later, the question after this one may count it.
                 index.moved += len(data)
+                self.wfile.write(data)
 
         def _ranged(self, whole: bytes | None) -> tuple[int, bytes, dict[str, str]]:
             if whole is None:
