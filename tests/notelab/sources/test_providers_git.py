@@ -134,6 +134,30 @@ def test_a_file_above_eight_mebibytes_is_not_read(
     assert "9,100,000 bytes" in answer.reasons[0]
 
 
+def test_a_damaged_object_is_refused_and_its_neighbours_are_read(
+    tmp_path: Path, folder: Path, upstream: Source
+) -> None:
+    names = ("first.bin", "second.bin")
+    for name in names:  # long enough that git gives a size before it finds the damage
+        (folder / name).write_bytes(os.urandom(50_000))
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "two more")
+    source = Source(name="up", url=upstream.url, commit=git(folder, "rev-parse", "HEAD"))
+    for name in names:  # whichever git reads first
+        blob = git(folder, "rev-parse", f"HEAD:{name}")
+        stored = folder / ".git/objects" / blob[:2] / blob[2:]
+        whole = stored.read_bytes()
+        stored.chmod(0o600)
+        stored.write_bytes(whole[:-9] + b"bad bytes")
+        library = _library(tmp_path / name, folder, offline=True)
+        answers = dict(library.read(source, dict.fromkeys(names)))
+        refused = answers.pop(name)
+        assert isinstance(refused, Unreachable)
+        assert any(f"object {blob[:12]} is damaged" in one for one in refused.reasons)
+        assert all(isinstance(one, Found) for one in answers.values())
+        stored.write_bytes(whole)
+
+
 def test_a_replaced_object_in_a_mirror_does_not_stand_for_the_pin(
     tmp_path: Path, folder: Path, upstream: Source
 ) -> None:
