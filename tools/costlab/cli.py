@@ -1,4 +1,4 @@
-"""The command line of tools/bench: `all` (the default), one section, `claims`, `report`, `compare`.
+"""The command line of tools/bench: all (the default), one section, claims, report, compare, fit.
 
 torch takes seconds to import and is not needed to read a result: whatever needs it is imported
 where it is used.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from costlab.foreign.command import fit
 from costlab.record import options
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def bench() -> None:
     """
 
 
+bench.add_command(fit)
 _FORMAT = click.option(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )

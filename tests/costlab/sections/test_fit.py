@@ -51,6 +51,16 @@ def test_a_line_comes_back_exactly() -> None:
     assert curve.pieces[0].per_byte == pytest.approx(6e-10, rel=1e-9)
 
 
+def test_lines_that_meet_at_a_measured_size_are_two_lines() -> None:
+    # Of these, 16 MiB is where rounding puts the crossing of two fitted lines just beyond the size.
+    sizes = [1 << power for power in range(10, 31)]
+    knee = 16 << 20
+    seconds = [3e-5 + 1e-10 * min(size, knee) + 1e-9 * max(0, size - knee) for size in sizes]
+    first, last = piecewise(sizes, seconds).pieces
+    assert last.start == pytest.approx(knee)
+    assert (first.per_byte, last.per_byte) == (pytest.approx(1e-10), pytest.approx(1e-9))
+
+
 def test_two_lines_that_meet_are_joined_where_they_cross() -> None:
     # Equal at 96 KiB, which lies between two of the sizes.
     crossing = 96 << 10

@@ -28,6 +28,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 LEAST = 3  # sizes in a piece: a line through two leaves no residual to judge it by
 MOST = 5  # pieces
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,9 @@ def _joined(size: Floats, second: Floats, runs: Sequence[tuple[int, int, float, 
             start = float(np.sqrt(below * above))
             if before.per_byte != per_byte:
                 crossing = (latency - before.latency) / (before.per_byte - per_byte)
-                start = float(crossing) if below <= crossing <= above else start
+                # Rounding may put what meets at a measured size just beyond it.
+                met = below * (1 - _ROUNDING) <= crossing <= above * (1 + _ROUNDING)
+                start = float(crossing) if met else start
         pieces.append(Piece(start, float(size[begin]), float(size[end - 1]), latency, per_byte))
     return Curve(tuple(pieces), tuple(size), tuple(second))
 

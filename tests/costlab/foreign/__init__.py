@@ -1,0 +1,1 @@
+"""Sweeps that others measured."""
