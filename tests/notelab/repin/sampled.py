@@ -29,7 +29,7 @@ class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     anchors: list[str]
     kind: Kind
     why: str
-    readings: tuple[str, str]
+    readings: tuple[str, str, str]
     right: list[str] = []
     settled: str = ""
 
