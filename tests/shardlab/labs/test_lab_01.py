@@ -21,6 +21,7 @@ import torch
 
 from shardlab.comm import Axis, World
 from shardlab.data.writer import Writer
+from shardlab.gpt.model import GPT
 from shardlab.grid.layout import Layout
 from shardlab.layers.sharding import whole_parameters
 from shardlab.proofs.ledger import Ledger
@@ -53,7 +54,7 @@ def plain_losses(layers: int = SMALL["layers"]) -> list[float]:
         layers=layers, vocab=SMALL["vocabulary"],
         **{n: SMALL[n] for n in ("hidden", "heads", "sequence")},
     )  # fmt: skip
-    alone = lab.GPT(settings.model, tensor=Axis.alone(), seed=settings.seed)
+    alone = GPT(settings.model, tensor=Axis.alone(), seed=settings.seed)
     model.load(whole_parameters(alone))
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr)
     grammar = import_module("grammar").Grammar(settings.vocabulary, seed=settings.seed)
@@ -236,6 +237,13 @@ def test_a_grid_goes_on_from_a_run_with_fsdp_and_that_from_the_grid(
         (["--cp=2", "--heads=1", "--cp-kind=ulysses"], "does not divide 1 heads of a tensor rank"),
         (["--cp=2", "--experts=2"], "and --cp, since what balances experts counts whole"),
         (["--schedule=zigzag", "--tp=2"], "invalid choice: 'zigzag'"),
+        (["--schedule=interleaved", "--tp=2"], "needs at least 2 stages of at least 2 chunks"),
+        (["--schedule=interleaved", "--pp=2", "--layers=2"], "does not divide 2 layers"),
+        (["--schedule=zb-h1", "--dp=2", "--fsdp"], "zb-h1 leaves them for later; choose 1f1b"),
+        (["--tp=2", "--warmup=9", "--decay=9"], "is down at a later one; choose --decay larger"),
+        (["--tp=2", "--clip=0"], "give the most that the norm may be, or leave it"),
+        (["--cp=2", "--dropout=.1"], "attention in pieces draws no masks; leave one of the two"),
+        (["--tp=2", "--evaluate=0"], "evaluate is 0; choose 1 or more"),
         (["--gpus=2"], "unknown: --gpus=2"),
     ],
 )
