@@ -24,8 +24,11 @@ from shardlab.data.writer import Writer
 from shardlab.gpt.model import GPT
 from shardlab.grid.layout import Layout
 from shardlab.layers.sharding import whole_parameters
+from shardlab.pipeline.action import Exchange
+from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.ledger import Ledger
-from tests.shardlab.labs.lab_pages import LANGUAGES, TRAIN, page, run, script, shown, table, write
+from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
+from tests.shardlab.labs.lab_pages import LANGUAGES, TRAIN, answers, page, run, script, shown, table, write
 from tests.shardlab.pool import Pool
 from tests.shardlab.reference import ReferenceGPT
 
@@ -379,10 +382,45 @@ def test_the_pages_show_what_the_ledger_counts(pool: Pools) -> None:
     assert norms and all((e.op, e.payload) == ("all_reduce", 8) for e in norms)
 
 
+# Stages, micro-batches, and what a forward, a backward without its weights, and those take.
+EXERCISE = 4, 8, (2, 2, 2)
+BUBBLES = {
+    "en": ["schedule", "a stage idles", "of the time", "messages", "live pieces, by stage"],
+    "es": ["calendario", "una etapa espera", "del tiempo", "mensajes", "trozos vivos, por etapa"],
+}
+
+
+def bubbles_table(language: str) -> str:
+    """Exercise 7, counted: a piece of the interleaved schedule is half a stage."""
+    stages, count, (forward, backward, weight) = EXERCISE
+    rows = []
+    for kind in ("1f1b", "interleaved", "zb-h1"):
+        schedule = by_name(kind, stages, count)
+        share = 2 if kind == "interleaved" else 1
+        apart = kind == "zb-h1"
+        time = simulate(
+            schedule, forward=forward / share, weight=weight,
+            backward=(backward if apart else backward + weight) / share,
+        )  # fmt: skip
+        whole = max(span.end for stage in time for span in stage)
+        idle = whole - count * (forward + backward + weight)
+        assert abs(bubble(time) - idle / whole) < 1e-12
+        sent = sum(len(a.sends) for stage in schedule for a in stage if isinstance(a, Exchange))
+        live = " ".join(str(peak_live(stage)) for stage in schedule)
+        rows.append([kind, f"{idle:.0f}", f"{bubble(time):.1%}", str(sent), live])
+    return table(BUBBLES[language], "<>>><", rows)
+
+
+def test_the_answers_show_the_bubbles_that_the_action_lists_have() -> None:
+    for language in LANGUAGES:
+        assert shown(answers(LAB, language), "bubbles") == bubbles_table(language)
+
+
 def pages(pool: Pools) -> None:
     """Write the pages' blocks."""
     counts = counts_of(pool)
     for language in LANGUAGES:
+        write(answers(LAB, language), {"bubbles": bubbles_table(language)})
         blocks = {
             "groups": groups_table(language),
             "counts": counts_table(counts, language),
