@@ -28,7 +28,17 @@ from shardlab.pipeline.action import Exchange
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.ledger import Ledger
 from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
-from tests.shardlab.labs.lab_pages import LANGUAGES, TRAIN, answers, page, run, script, shown, table, write
+from tests.shardlab.labs.lab_pages import (
+    LANGUAGES,
+    TRAIN,
+    answers,
+    page,
+    run,
+    script,
+    shown,
+    table,
+    write,
+)
 from tests.shardlab.pool import Pool
 from tests.shardlab.reference import ReferenceGPT
 
