@@ -40,7 +40,10 @@ def grid_of(settings: Settings, world: World) -> Grid:
 
 
 def pieces_of(settings: Settings, grid: Grid, device: torch.device) -> list[GPT]:
-    """Draw this stage's pieces of the model: with p stages, pieces s, s + p … of all."""
+    """Draw this stage's pieces of the model: with p stages, pieces s, s + p … of all.
+
+    Under FSDP they are on meta: no rank ever has the whole.
+    """
     stages, experts, context = grid.pipeline.size, None, None
     if settings.experts:
         from shardlab.experts.layer import ExpertAxes
@@ -60,7 +63,7 @@ def pieces_of(settings: Settings, grid: Grid, device: torch.device) -> list[GPT]
             dropout_seed=settings.seed * settings.dp + grid.data.rank,
             stage=chunk * stages + grid.pipeline.rank,
             stages=stages * settings.chunks,
-            device=device,
+            device="meta" if settings.fsdp else device,
             experts=experts,
             context=context,
         )
@@ -134,13 +137,15 @@ class Shards:
         parameters: this rank's flat shards.
     """
 
-    def __init__(self, model: GPT, grid: Grid, settings: Settings) -> None:
-        """Cut the model; every rank calls this."""
+    def __init__(self, model: GPT, grid: Grid, settings: Settings, device: torch.device) -> None:
+        """Draw this rank's part of a model on meta; every rank calls this."""
         from shardlab.fsdp import FSDP
         from shardlab.fsdp.mixed_precision import MixedPrecision
 
         half = MixedPrecision(torch.bfloat16, torch.float32) if settings.masters else None
-        self._fsdp = FSDP(model, grid.replicas, units=model.layers.values(), mixed_precision=half)
+        self._fsdp = FSDP(
+            model, grid.replicas, units=model.layers.values(), mixed_precision=half, device=device
+        )
         self.modules: list[Any] = [self._fsdp]
         self.parameters: list[nn.Parameter] = [*self._fsdp.parameters()]
         self._tensor = grid.tensor

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,8 +57,11 @@ class Trainer:
         self.grid = grid_of(settings, world)
         pieces = pieces_of(settings, self.grid, world.device)
         self.model, self.last = pieces[0], pieces[-1]
-        kind = (lambda *of: Shards(pieces[0], *of)) if settings.fsdp else partial(Copy, pieces)
-        self.part: Copy | Shards = kind(self.grid, settings)
+        self.part: Copy | Shards = (
+            Shards(self.model, self.grid, settings, world.device)
+            if settings.fsdp
+            else Copy(pieces, self.grid, settings)
+        )
         self.optimizer = torch.optim.AdamW(self.part.parameters, lr=settings.lr)
         self.part.serve(self.optimizer)
         self.rate = paced(self.optimizer, settings, 0)
