@@ -61,13 +61,14 @@ def plain(clip: float = WAY["clip"]) -> list[float]:
 def cases_of(ranks: int) -> list[dict[str, Any]]:
     pipelines = [{"pp": 2, "schedule": kind} for kind in ("1f1b", "interleaved", "zb-h1")]
     if ranks == 2:
-        shards = [{"dp": 2, "fsdp": True}, {"cp": 2, "fsdp": True}]
-        return [*pipelines, *shards, {"tp": 2, "sequence_parallel": True}, {"dp": 2}]
+        return [*pipelines, {"dp": 2, "fsdp": True}, {"tp": 2, "sequence_parallel": True}]
     beside = {"dp": 2, "microbatches": 2}
     return [
         *({"tp": 2, "sequence_parallel": True, **pipeline} for pipeline in pipelines),
         *(pipeline | beside for pipeline in pipelines),
         {"tp": 2, "sequence_parallel": True, "fsdp": True, **beside},
+        {"cp": 2, "fsdp": True, **beside},
+        {"tp": 2, **beside},
     ]
 
 
