@@ -46,6 +46,11 @@ def test_steps_too_small_for_bf16_add_up() -> None:
     assert weight.item() == torch.tensor(0.9).bfloat16().item()
 
 
+def test_a_frozen_parameter_is_its_own_master() -> None:
+    frozen = nn.Parameter(torch.ones(2, dtype=torch.bfloat16), requires_grad=False)
+    assert make_masters([frozen])[0] is frozen is master_of(frozen)
+
+
 def trained(world: World, tensor: int) -> list[str]:
     """Three clipped steps; what then differs from AdamW on fp32 copies of one's own."""
     grid = Grid(world=world, tensor=tensor, pipeline=2)

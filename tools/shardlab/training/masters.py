@@ -25,11 +25,15 @@ def master_of(parameter: nn.Parameter) -> nn.Parameter:
 
 
 def make_masters(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
-    """Note an fp32 copy on each of the parameters; return the copies, for an optimizer."""
+    """Note an fp32 copy on each parameter that trains; return what an optimizer steps on.
+
+    A frozen one stays its own: whoever changes it (an expert's bias, by its load) changes no copy.
+    """
     parameters = list(parameters)
     for parameter in parameters:
-        copy = nn.Parameter(parameter.detach().float(), parameter.requires_grad)
-        parameter.master = copy  # type: ignore[attr-defined]
+        if parameter.requires_grad:
+            copy = nn.Parameter(parameter.detach().float())
+            parameter.master = copy  # type: ignore[attr-defined]
     return [master_of(parameter) for parameter in parameters]
 
 
