@@ -55,8 +55,29 @@ class Grammar:
         drawn = torch.Generator().manual_seed((self.seed + 1) * 1_000_003 + step)
         strays = torch.randint(self.words, (length + 1, sentences), generator=drawn)
         follows = torch.rand(length + 1, sentences, generator=drawn) < self.faithful
-        said = [strays[0]]
-        for position in range(1, length + 1):
-            said.append(torch.where(follows[position], successor[said[-1]], strays[position]))
-        text_BS = in_use[torch.stack(said, dim=1)]
+        follows[0] = False
+        places = torch.arange(length + 1)[:, None]
+        begins = places.where(~follows, 0).cummax(0).values  # of what each word is faithful to
+        said = _after(successor, strays.gather(0, begins), places - begins)
+        text_BS = in_use[said.t()]
         return text_BS[:, :-1].contiguous(), text_BS[:, 1:].contiguous()
+
+
+def _after(successor: Tensor, words: Tensor, steps: Tensor) -> Tensor:
+    """Return who comes so many steps after each of the words: no loop over a sentence."""
+    cycles: list[list[int]] = []
+    left = set(range(len(successor)))
+    while left:
+        word, cycle = min(left), []
+        while word in left:
+            left.remove(word)
+            cycle.append(word)
+            word = int(successor[word])
+        cycles.append(cycle)
+    laid = [word for cycle in cycles for word in cycle]
+    place, begin, size = (torch.empty_like(successor) for _ in range(3))
+    for cycle in cycles:
+        begin[cycle], size[cycle] = laid.index(cycle[0]), len(cycle)
+    place[laid] = torch.arange(len(laid))
+    at = (place[words] - begin[words] + steps) % size[words]
+    return torch.tensor(laid)[begin[words] + at]

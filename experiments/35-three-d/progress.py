@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from settings import Settings
+from torch import Tensor
 
 if TYPE_CHECKING:
     from train import Trainer
@@ -27,16 +27,22 @@ def opening(trainer: Trainer) -> str:
     )
 
 
-def show(settings: Settings, step: int, end: int, loss: float, seconds: list[float]) -> None:
+def show(trainer: Trainer, step: int, end: int, loss: float, seconds: list[float]) -> None:
     """Print progress: on a terminal in place, elsewhere a line now and then."""
+    settings = trainer.settings
     keep = step % settings.every == 0 or step == end
     if keep or sys.stdout.isatty():
         typical = statistics.median(seconds[1:] or seconds)  # the first step warms up
         rate = settings.batch * settings.sequence / typical
+        now = f"loss {loss:.4f}  norm {trainer.norm.item():.3f}"
         speed = f"{1000 * typical:.1f} ms  {rate:,.0f} tokens/s"
-        print(
-            f"step {step:4}/{end}  loss {loss:.4f}  {speed}", end="\n" if keep else "\r", flush=True
-        )
+        print(f"step {step:4}/{end}  {now}  {speed}", end="\n" if keep else "\r", flush=True)
+
+
+def show_held_out(trainer: Trainer, step: int, end: int, loss: Tensor | None) -> None:
+    """Print what an evaluation found, on the rank that reports."""
+    if loss is not None and trainer.reports:
+        print(f"step {step:4}/{end}  held out {loss.item():.4f}", flush=True)
 
 
 def in_turn(trainer: Trainer) -> Iterator[int]:

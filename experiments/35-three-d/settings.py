@@ -1,15 +1,13 @@
-"""What a run of lab 01 is: the command line, and what must divide what before any rank joins."""
+"""What a run of lab 01 is: one dataclass, and the model that it describes."""
 
-import argparse
-import os
-import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 from shardlab.gpt.config import GPTConfig
-from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
+from shardlab.pipeline.action import Schedule
+from shardlab.pipeline.schedule import by_name
 
 if TYPE_CHECKING:
     from shardlab.experts.config import ExpertConfig
@@ -30,13 +28,20 @@ class Settings:
             are dealt out over `ep` ranks, which are tensor or data ranks of the other layers.
         fsdp: cut parameters, gradients and moments over the data ranks, instead of a copy on each.
         order: which axis runs fastest, "tp-dp-pp" (Megatron's default) or "tp-pp-dp".
-        schedule, microbatches: of the pipeline; micro-batches None for one a stage.
+        schedule, microbatches: of the pipeline; micro-batches None for one a stage. "interleaved"
+            gives each stage two pieces of the model.
         fused: have the linears overlap what they send with what they compute (matmul.py).
+        recompute: keep each block's input alone, and run it again in backward.
         batch: sequences in a step, over all data ranks and micro-batches.
         link: what carries the axes: "torch" (gloo, or NCCL on GPUs), "fast-gloo" or
             "shared-memory".
         share_gpus: let ranks that have too few GPUs share them, instead of the CPU.
+        dtype: of the model; under "bfloat16" the optimizer has its weights in fp32 (masters.py).
+        clip: the most that the norm of all gradients may be; None for no limit.
+        warmup, decay: steps in which the rate rises, and the step at which it is a tenth of `lr`;
+            None for a rate that stays.
         data: a corpus's prefix (python -m shardlab.data); the grammar unless given.
+        evaluate: steps between two looks at text that is not trained on; None for none.
         every: steps between two lines of progress.
         losses: a file for each step's loss, in full.
     """
@@ -54,6 +59,7 @@ class Settings:
     microbatches: int | None = None
     sequence_parallel: bool = False
     fused: bool = False
+    recompute: bool = False
     link: str = "torch"
     cpu: bool = False
     share_gpus: bool = False
@@ -66,10 +72,15 @@ class Settings:
     hidden: int = 128
     heads: int = 4
     vocabulary: int = 1024
+    dropout: float = 0.0
     dtype: str = "float32"
     lr: float = 1e-3
+    clip: float | None = None
+    warmup: int = 0
+    decay: int | None = None
     seed: int = 0
     data: str | None = None
+    evaluate: int | None = None
     every: int = 10
     save: str | None = None
     load: str | None = None
@@ -81,15 +92,35 @@ class Settings:
         return self.pp if self.microbatches is None else self.microbatches
 
     @property
+    def chunks(self) -> int:
+        """Pieces of the model that a stage holds."""
+        return 2 if self.schedule == "interleaved" else 1
+
+    @property
+    def actions(self) -> Schedule:
+        """What each stage does in a step.
+
+        Raises:
+            ScheduleError: the schedule can't have so many stages and micro-batches.
+        """
+        return by_name(self.schedule, self.pp, self.pieces, self.chunks)
+
+    @property
+    def masters(self) -> bool:
+        """Whether the optimizer has its own weights, in fp32."""
+        return self.dtype == "bfloat16"
+
+    @property
     def model(self) -> GPTConfig:
-        """The GPT to train."""
+        """The GPT to train; under FSDP its shards are what the optimizer steps on."""
         return GPTConfig(
             layers=self.layers,
             hidden=self.hidden,
             heads=self.heads,
             vocab=self.vocabulary,
             sequence=self.sequence,
-            dtype=DTYPES[self.dtype],
+            dropout=self.dropout,
+            dtype=torch.float32 if self.fsdp and self.masters else DTYPES[self.dtype],
             experts=self._experts(),
         )
 
@@ -99,143 +130,3 @@ class Settings:
         from shardlab.experts.config import ExpertConfig
 
         return ExpertConfig(count=self.experts, ffn=self.hidden, aux_loss=0.01)
-
-    def demand_fit(self, world_size: int) -> None:
-        """Refuse a run that cannot be cut as asked, in the order in which one would mend it.
-
-        Raises:
-            ValueError: says what does not divide, and what would.
-        """
-        for name in ("tp", "cp", "pp", "dp", "ep", "batch", "steps", "every", "pieces"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; choose 1 or more")
-        if (ranks := self.tp * self.cp * self.pp * self.dp) != world_size:
-            cut = f" x --cp {self.cp}" if self.cp > 1 else ""
-            raise ValueError(
-                f"--tp {self.tp}{cut} x --pp {self.pp} x --dp {self.dp} needs {ranks} ranks, but "
-                f"the world has {world_size}: launch with torchrun --nproc-per-node={ranks}, or "
-                f"choose sizes whose product is {world_size}"
-            )
-        if self.fsdp:
-            self._demand_fsdp()
-        if self.experts or self.ep > 1:
-            self._demand_experts()
-        if self.cp > 1 and self.heads % self.tp == 0:  # else that is said below
-            from shardlab.context.zigzag import check_heads, check_sequence
-
-            check_sequence(self.sequence, self.cp)
-            check_heads(self.cp_kind, self.cp, self.heads // self.tp, "heads")
-        sequence = self.sequence // self.cp if self.sequence_parallel else None
-        check_tensor(self.tp, hidden=self.hidden, heads=self.heads, sequence=sequence)
-        check_pipeline(self.pp, layers=self.layers)
-        check_divides("data", self.dp, self.batch, "sequences of a batch")
-        share = self.batch // self.dp
-        if share % self.pieces:
-            raise ValueError(
-                f"{self.pieces} micro-batches do not divide the {share} sequences of a data rank "
-                f"(batch {self.batch}, data {self.dp}); choose --microbatches or --batch to fit"
-            )
-
-    def _demand_experts(self) -> None:
-        """Refuse experts that these ranks can't share."""
-        if not self.experts or self.fsdp or self.cp > 1:
-            raise ValueError(
-                f"--experts {self.experts} with --ep {self.ep}: give --experts 2 or more, and "
-                "leave --fsdp, which would cut each rank's experts with those of others, and --cp, "
-                "since what balances experts counts whole sequences"
-            )
-        if self.tp > 1 and not self.sequence_parallel:
-            raise ValueError(
-                f"--experts with --tp {self.tp} goes with --sequence-parallel: without it every "
-                "tensor rank routes the same words, and an expert sees them again"
-            )
-        from shardlab.experts.config import check_experts
-
-        check_experts(self.model.experts, self.ep, 1, self.hidden)
-        check_divides("expert", self.ep, self.tp * self.dp, "tensor and data ranks")
-
-    def _demand_fsdp(self) -> None:
-        """Refuse what FSDP can't be combined with here."""
-        if self.dp * self.cp < 2:
-            raise ValueError(
-                f"--fsdp cuts the model's state over the data ranks, and --dp is {self.dp}: choose "
-                "--dp 2 or more"
-            )
-        if self.pp > 1:
-            raise ValueError(
-                f"--fsdp with --pp {self.pp}: each stage would gather its parameters for each "
-                "micro-batch anew; choose --pp 1 (it goes with --tp), or leave --fsdp"
-            )
-
-
-HELP = {
-    "tp": "ranks on the tensor axis", "pp": "pipeline stages", "dp": "data-parallel replicas",
-    "cp": "ranks that share each sequence", "cp_kind": "how attention sees over its cuts",
-    "experts": "in place of each feed-forward pair, two for each word; 0 for none",
-    "ep": "ranks that the experts are dealt out to, of the tensor and data ranks",
-    "fsdp": "cut the model's state over the data ranks (FSDP), instead of a copy on each",
-    "order": "which axis runs fastest, and which slowest", "schedule": "of the pipeline",
-    "microbatches": "pieces of a data rank's share; one a stage, unless given",
-    "sequence_parallel": "cut activations along the sequence between tensor-parallel linears",
-    "fused": "overlap the linears' communication with their products",
-    "link": "what carries the axes; torch: gloo, or NCCL on GPUs", "cpu": "even where GPUs are",
-    "share_gpus": "ranks that have too few GPUs share them (slow), instead of the CPU",
-    "check": "compare shapes and dtypes between ranks before each collective",
-    "wide_sums": "add bf16 in fp32 and round once, at twice the bytes",
-    "steps": "to train now", "batch": "sequences in a step, over all ranks",
-    "sequence": "words of a sequence", "layers": "blocks of the model", "hidden": "its width",
-    "heads": "of attention", "vocabulary": "words", "dtype": "of weights and activations",
-    "lr": "AdamW's learning rate", "seed": "of weights and text",
-    "data": "train on the corpus with this prefix, in place of the grammar",
-    "every": "steps between lines of progress", "save": "write a checkpoint here at the end",
-    "load": "go on from the checkpoint here", "losses": "write each step's loss here, in full",
-}  # fmt: skip
-CHOICES = {
-    "cp_kind": ["ring", "all-gather", "ulysses"], "order": [*ORDERS],
-    "schedule": ["gpipe", "1f1b", "zb-h1"],
-    "link": ["torch", "fast-gloo", "shared-memory"], "dtype": [*DTYPES],
-}  # fmt: skip
-
-
-def parsed(arguments: list[str] | None = None) -> Settings:
-    """Read the command line.
-
-    Raises:
-        ValueError: an option is unknown, or its value is.
-    """
-    parser = argparse.ArgumentParser(
-        prog="train.py",
-        description="Train a small GPT on tensor x pipeline x data ranks, under torchrun.",
-        exit_on_error=False,  # every rank would print the usage
-    )
-    for field in fields(Settings):
-        flag, default, text = "--" + field.name.replace("_", "-"), field.default, HELP[field.name]
-        if isinstance(default, bool):
-            on_off = argparse.BooleanOptionalAction if field.name == "check" else "store_true"
-            parser.add_argument(flag, action=on_off, default=default, help=text)
-            continue
-        kind = int if field.name == "microbatches" else str if default is None else type(default)
-        parser.add_argument(
-            flag, type=kind, default=default, choices=CHOICES.get(field.name),
-            metavar=None if field.name in CHOICES else field.name.upper()[:1],
-            help=text if default is None else f"{text} ({default})",
-        )  # fmt: skip
-    try:
-        known, unknown = parser.parse_known_args(arguments)
-    except argparse.ArgumentError as error:
-        raise ValueError(str(error)) from None
-    if unknown:
-        raise ValueError(f"unknown: {' '.join(unknown)}; --help lists the options")
-    return Settings(**vars(known))
-
-
-class Refused(Exception):  # noqa: N818  no fault of the program's
-    """A run that cannot be as it was asked for, found out on every rank alike; says why."""
-
-
-def refused(error: Exception) -> int:
-    """Let one rank speak and fail for all; torchrun ends the others, which have nothing to add."""
-    if int(os.environ.get("RANK", "0")) != 0:
-        return 0
-    print(f"train.py: error: {error}", file=sys.stderr)
-    return 2

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fit import Refused
 from grammar import Grammar
-from settings import Refused, Settings
+from settings import Settings
 from torch import Tensor
 
 from shardlab.comm import World
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from shardlab.data.loader import Loader
 
 Share = tuple[Tensor | None, Tensor | None]
+
+EVALUATED = 4  # batches of an evaluation, always the same
+HELD_OUT = 0.05  # of a corpus's documents, the last: only for evaluations, where there are any
 
 
 class Drawn:
@@ -35,6 +39,10 @@ class Drawn:
         place, ranks = self._data.rank, self._data.size
         return words.chunk(ranks)[place], following.chunk(ranks)[place]
 
+    def held_out(self, number: int) -> Share:
+        """Return a batch that comes before the first step's."""
+        return self.share(-1 - number)
+
     def demand(self, end: int) -> None:
         """Refuse nothing: the grammar never ends."""
 
@@ -46,13 +54,19 @@ class Read:
     reads what the whole one would have read.
     """
 
-    def __init__(self, loader: Loader, prefix: str) -> None:
+    def __init__(self, loader: Loader, held_out: Loader | None, prefix: str) -> None:
         self._loader = loader
+        self._held_out = held_out
         self.said = f"{len(loader.samples):,} sequences of {prefix}"
 
     def share(self, step: int) -> Share:
         """Return (words, next words), [B, S] each; None for what this stage doesn't look at."""
         return self._loader.read(step * self._loader.batch)
+
+    def held_out(self, number: int) -> Share:
+        """Return a batch of the documents that no step reads."""
+        assert self._held_out is not None, "the run has no --evaluate"
+        return self._held_out.read(number * self._loader.batch)
 
     def demand(self, end: int) -> None:
         """Refuse a run that is longer than the epoch, before its first step."""
@@ -79,9 +93,16 @@ def source(settings: Settings, world: World, grid: Grid) -> Drawn | Read:
 
     try:
         corpus = Corpus(settings.data)
-        recipe = Recipe(sequence=settings.sequence, seed=settings.seed)
-        samples = Builder(world=world).samples(corpus, recipe)
-        loader = Loader(samples, settings.batch, data=grid.data, pipeline=grid.pipeline)
+        builder = Builder(world=world)
+
+        def loader(samples: int | None, begin: float, stop: float) -> Loader:
+            recipe = Recipe(sequence=settings.sequence, samples=samples, seed=settings.seed)
+            found = builder.samples(corpus, recipe, (begin, stop))
+            return Loader(found, settings.batch, data=grid.data, pipeline=grid.pipeline)
+
+        kept = 1 - HELD_OUT if settings.evaluate else 1.0
+        trained = loader(None, 0.0, kept)
+        held_out = loader(EVALUATED * settings.batch, kept, 1.0) if settings.evaluate else None
     except ValueError as error:
         raise Refused(str(error)) from error
     if (most := int(corpus.tokens.max())) >= settings.vocabulary:
@@ -89,4 +110,4 @@ def source(settings: Settings, world: World, grid: Grid) -> Drawn | Read:
             f"{settings.data} holds token {most}, and --vocabulary is {settings.vocabulary}: "
             f"choose {most + 1} or more"
         )
-    return Read(loader, settings.data)
+    return Read(trained, held_out, settings.data)

@@ -13,7 +13,9 @@ import time
 from pathlib import Path
 
 import torch
-from settings import Settings, parsed, refused
+from command_line import parsed, refused
+from fit import demand_fit
+from settings import Settings
 from torch.profiler import ProfilerActivity, profile
 from train import Trainer
 
@@ -56,7 +58,7 @@ def main() -> int:
         if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
             raise ValueError("name a folder for the traces first, then train.py's options")
         settings = parsed(sys.argv[2:])
-        settings.demand_fit(int(os.environ.get("WORLD_SIZE", "1")))
+        demand_fit(settings, int(os.environ.get("WORLD_SIZE", "1")))
         torch.set_num_threads(1)
         world = World.join(backend="gloo" if settings.cpu else None)
     except (ValueError, RuntimeError) as error:

@@ -14,7 +14,7 @@ Dimensions: B sequences (of a data rank's micro-batch), S words of a sequence.
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -22,17 +22,19 @@ from typing import Any
 
 try:
     import torch
-    from progress import in_turn, opening, show
-    from settings import ORDERS, Refused, Settings, parsed, refused
-    from text import source
-    from torch import Tensor, nn
+    from command_line import parsed, refused
+    from fit import Refused, demand_fit
+    from progress import in_turn, opening, show, show_held_out
+    from rate import paced
+    from settings import Settings
+    from stage import Copy, Shards, grid_of, pieces_of
+    from text import EVALUATED, Share, source
+    from torch import Tensor
 
     from shardlab.comm import World, observed
-    from shardlab.gpt.model import GPT
-    from shardlab.grid.grid import Grid
-    from shardlab.layers import partial_gradients
+    from shardlab.pipeline.action import Schedule
     from shardlab.pipeline.run import Microbatch, run
-    from shardlab.pipeline.schedule import by_name
+    from shardlab.pipeline.schedule import forward_only
 except ModuleNotFoundError as missing:
     sys.exit(
         f"train.py: error: this Python has no {missing.name}: run `make bench-env` once, and "
@@ -52,82 +54,25 @@ class Trainer:
         """Make the groups and the model; every rank calls this."""
         self.settings = settings
         self.world = world
-        axes = ["tensor", "context", "data", "pipeline", "embedding", "tensor-pipeline"]
-        axes += ["data-context"]
-        if settings.experts:
-            axes += ["expert_data", "expert_tensor-expert", "expert_tensor-expert-pipeline"]
-        self.grid = grid = Grid(
-            world=world,
-            tensor=settings.tp,
-            context=settings.cp,
-            pipeline=settings.pp,
-            data=settings.dp,
-            expert=settings.ep,
-            expert_tensor=1 if settings.experts else None,
-            order=ORDERS[settings.order],
-            links=dict.fromkeys(axes, settings.link),
+        self.grid = grid_of(settings, world)
+        pieces = pieces_of(settings, self.grid, world.device)
+        self.model, self.last = pieces[0], pieces[-1]
+        self.part: Copy | Shards = (
+            Shards(self.model, self.grid, settings, world.device)
+            if settings.fsdp
+            else Copy(pieces, self.grid, settings)
         )
-        self.model = GPT(
-            settings.model,
-            tensor=grid.tensor,
-            sequence_parallel=settings.sequence_parallel,
-            seed=settings.seed,
-            stage=grid.pipeline.rank,
-            stages=grid.pipeline.size,
-            device=world.device,
-            experts=self.expert_axes(),
-            context=self.context(),
-        )
-        if settings.fused:
-            from shardlab.layers.matmul import fuse
-
-            fuse(self.model)
-        self.stage, self.finish = self.sharded() if settings.fsdp else self.replicated()
-        self.optimizer = torch.optim.AdamW(self.stage.parameters(), lr=settings.lr)
-        self.schedule = by_name(settings.schedule, settings.pp, settings.pieces)
-        self.text = source(settings, world, grid)
+        self.optimizer = torch.optim.AdamW(self.part.parameters, lr=settings.lr)
+        self.part.serve(self.optimizer)
+        self.rate = paced(self.optimizer, settings, 0)
+        self.schedule = settings.actions
+        self.reading = forward_only(settings.pp, settings.pieces, settings.chunks)
+        self.text = source(settings, world, self.grid)
         self.first_step = 0
+        self.norm = torch.zeros(())  # of the last step's gradients, before clipping
 
-    def expert_axes(self) -> Any:
-        """Return the axes that experts work on, where there are any."""
-        if not self.settings.experts:
-            return None
-        from shardlab.experts.layer import ExpertAxes
-
-        return ExpertAxes.of(self.grid)
-
-    def context(self) -> Any:
-        """Return how sequences are cut over ranks, where they are."""
-        if self.settings.cp == 1:
-            return None
-        from shardlab.context.parallel import ContextParallel
-
-        return ContextParallel(self.grid.context, self.settings.cp_kind)
-
-    def replicated(self) -> tuple[nn.Module, Callable[[], object]]:
-        """Return the stage, held whole by every data rank, and what completes its gradients."""
-        from shardlab.training.step import StepGradients
-
-        # Every rank drew the same weights from the same seed; "verify" makes sure of it.
-        gradients = StepGradients(
-            self.model, self.grid, microbatches=self.settings.pieces, start="verify"
-        )
-        return self.model, gradients.finish
-
-    def sharded(self) -> tuple[nn.Module, Callable[[], object]]:
-        """Return the model cut over the data ranks, and what completes its gradients."""
-        from shardlab.fsdp import FSDP
-
-        fsdp = FSDP(self.model, self.grid.replicas, units=self.model.layers.values())
-
-        def finish() -> None:  # backward has summed over data; norms and row biases wait for tensor
-            pieces = [piece for _, piece in fsdp.local_parameters()]
-            partial_gradients.reduce(pieces, self.grid.tensor)
-
-        return fsdp, finish
-
-    def microbatches(self, step: int) -> list[Microbatch]:
-        """Return this rank's share of a step's batch: (words, next words), [B, S] each.
+    def microbatches(self, share: Share) -> list[Microbatch]:
+        """Return this rank's share of a batch in micro-batches: (words, next words), [B, S] each.
 
         Ranks that differ in tensor or pipeline place alone have the same share; those that differ
         in context place have other words of the same sequences.
@@ -135,7 +80,7 @@ class Trainer:
         pieces = self.settings.pieces
         words, following = (
             [None] * pieces if x_BS is None else self.own(x_BS).to(self.world.device).chunk(pieces)
-            for x_BS in self.text.share(step)
+            for x_BS in share
         )
         return list(zip(words, following, strict=True))
 
@@ -143,42 +88,66 @@ class Trainer:
         """Return this rank's words of whole sequences."""
         return self.model.context.own(x_BS) if self.model.context else x_BS
 
-    def step(self, number: int) -> Tensor | None:
-        """Train one step; return the loss of the whole batch on the last stage, None elsewhere."""
-        microbatches = self.microbatches(number)
+    def run(self, schedule: Schedule, share: Share) -> list[Tensor]:
+        """Go through a schedule; return the micro-batches' losses on the last stage."""
         sequences = self.settings.batch // self.settings.dp // self.settings.pieces
-        # Forward and backward of every micro-batch, in the order that the schedule gives this
-        # stage. The last backward also starts the gradients' way over the data axis.
-        losses = run(
-            self.schedule,
-            self.stage,
-            microbatches,
-            self.model.loss,
+        return run(
+            schedule,
+            self.part.modules,
+            self.microbatches(share),
+            self.last.loss,
             axis=self.grid.pipeline,
             shape=self.model.hidden_shape(sequences, self.settings.sequence),
         )
+
+    def step(self, number: int) -> Tensor | None:
+        """Train one step; return the loss of the whole batch on the last stage, None elsewhere."""
+        # Forward and backward of every micro-batch, in the order that the schedule gives this
+        # stage. The last backward also starts the gradients' way over the data axis.
+        losses = self.run(self.schedule, self.text.share(number))
         # What is still partial is summed: over data, tensor (sequence parallelism) and tied ends.
         with observed.during("after backward"):
-            self.finish()
+            self.norm = self.part.finish()
         self.optimizer.step()
-        self.optimizer.zero_grad()
+        self.rate.step()
+        self.part.zero_grad()
+        return self.mean(losses)
+
+    def evaluate(self) -> Tensor | None:
+        """Return the loss of text that is never trained on, where `step` returns one."""
+        modules = self.part.modules
+        for module in modules:
+            module.eval()
+        losses = []
+        for number in range(EVALUATED):
+            losses += self.run(self.reading, self.text.held_out(number))
+        for module in modules:
+            module.train()
+        return self.mean(losses)
+
+    def mean(self, losses: list[Tensor]) -> Tensor | None:
+        """Return the mean over all replicas' losses; for the eyes only: training needs none."""
         if not losses:
             return None
-        # For the eyes only: training needs the loss's gradient, not the loss.
         with observed.during("report"):
             return self.grid.replicas.all_reduce(torch.stack(losses).mean(), op="mean")
 
     def load(self, folder: str) -> None:
         """Go on from a checkpoint of any grid."""
         with self.checkpoints() as checkpoint:
-            whole = {"model": self.stage, "optimizer": self.optimizer, "grid": self.grid}
-            self.first_step = int(checkpoint.load(folder, **whole)["step"])
+            record = checkpoint.load(folder, **self.whole)
+        self.first_step = int(record["step"])
+        self.rate = paced(self.optimizer, self.settings, self.first_step)
 
     def save(self, folder: str, step: int) -> None:
         """Write a checkpoint that says `step` comes next."""
         with self.checkpoints() as checkpoint:
-            whole = {"model": self.stage, "optimizer": self.optimizer, "grid": self.grid}
-            checkpoint.save(folder, **whole, record={"step": step})
+            checkpoint.save(folder, **self.whole, record={"step": step})
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """What a checkpoint is of."""
+        return {"model": self.part.modules, "optimizer": self.optimizer, "grid": self.grid}
 
     @contextmanager
     def checkpoints(self) -> Iterator[ModuleType]:
@@ -198,7 +167,7 @@ class Trainer:
     @property
     def reports(self) -> bool:
         """Whether this rank prints the losses: the first of those that know them."""
-        return self.speaks and self.model.last
+        return self.speaks and self.last.last
 
 
 def train(settings: Settings, world: World) -> list[float]:
@@ -221,7 +190,9 @@ def train(settings: Settings, world: World) -> list[float]:
             losses.append(loss.item())
         seconds.append(time.perf_counter() - started)
         if trainer.reports:
-            show(settings, step + 1, end, losses[-1], seconds)
+            show(trainer, step + 1, end, losses[-1], seconds)
+        if settings.evaluate and (step + 1) % settings.evaluate == 0:
+            show_held_out(trainer, step + 1, end, trainer.evaluate())
     for stage in in_turn(trainer):
         counted = ledger.summary() if ledger.entries else "nothing was sent"
         print(f"\nthe last step, as the first rank of stage {stage} counts it\n{counted}")
@@ -234,7 +205,7 @@ def main() -> int:
     """Read the command line, join the ranks, train; return the exit status."""
     try:
         settings = parsed()
-        settings.demand_fit(int(os.environ.get("WORLD_SIZE", "1")))
+        demand_fit(settings, int(os.environ.get("WORLD_SIZE", "1")))
         torch.set_num_threads(1)  # one rank stands for one device, so that grids can be compared
         world = World.join(
             backend="gloo" if settings.cpu else None, check=settings.check,

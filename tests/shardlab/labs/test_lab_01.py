@@ -21,10 +21,24 @@ import torch
 
 from shardlab.comm import Axis, World
 from shardlab.data.writer import Writer
+from shardlab.gpt.model import GPT
 from shardlab.grid.layout import Layout
 from shardlab.layers.sharding import whole_parameters
+from shardlab.pipeline.action import Exchange
+from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.ledger import Ledger
-from tests.shardlab.labs.lab_pages import LANGUAGES, TRAIN, page, run, script, shown, table, write
+from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
+from tests.shardlab.labs.lab_pages import (
+    LANGUAGES,
+    TRAIN,
+    answers,
+    page,
+    run,
+    script,
+    shown,
+    table,
+    write,
+)
 from tests.shardlab.pool import Pool
 from tests.shardlab.reference import ReferenceGPT
 
@@ -53,7 +67,7 @@ def plain_losses(layers: int = SMALL["layers"]) -> list[float]:
         layers=layers, vocab=SMALL["vocabulary"],
         **{n: SMALL[n] for n in ("hidden", "heads", "sequence")},
     )  # fmt: skip
-    alone = lab.GPT(settings.model, tensor=Axis.alone(), seed=settings.seed)
+    alone = GPT(settings.model, tensor=Axis.alone(), seed=settings.seed)
     model.load(whole_parameters(alone))
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr)
     grammar = import_module("grammar").Grammar(settings.vocabulary, seed=settings.seed)
@@ -236,6 +250,13 @@ def test_a_grid_goes_on_from_a_run_with_fsdp_and_that_from_the_grid(
         (["--cp=2", "--heads=1", "--cp-kind=ulysses"], "does not divide 1 heads of a tensor rank"),
         (["--cp=2", "--experts=2"], "and --cp, since what balances experts counts whole"),
         (["--schedule=zigzag", "--tp=2"], "invalid choice: 'zigzag'"),
+        (["--schedule=interleaved", "--tp=2"], "needs at least 2 stages of at least 2 chunks"),
+        (["--schedule=interleaved", "--pp=2", "--layers=2"], "does not divide 2 layers"),
+        (["--schedule=zb-h1", "--dp=2", "--fsdp"], "zb-h1 leaves them for later; choose 1f1b"),
+        (["--tp=2", "--warmup=9", "--decay=9"], "is down at a later one; choose --decay larger"),
+        (["--tp=2", "--clip=0"], "give the most that the norm may be, or leave it"),
+        (["--cp=2", "--dropout=.1"], "attention in pieces draws no masks; leave one of the two"),
+        (["--tp=2", "--evaluate=0"], "evaluate is 0; choose 1 or more"),
         (["--gpus=2"], "unknown: --gpus=2"),
     ],
 )
@@ -371,10 +392,45 @@ def test_the_pages_show_what_the_ledger_counts(pool: Pools) -> None:
     assert norms and all((e.op, e.payload) == ("all_reduce", 8) for e in norms)
 
 
+# Stages, micro-batches, and what a forward, a backward without its weights, and those take.
+EXERCISE = 4, 8, (2, 2, 2)
+BUBBLES = {
+    "en": ["schedule", "a stage idles", "of the time", "messages", "live pieces, by stage"],
+    "es": ["calendario", "una etapa espera", "del tiempo", "mensajes", "trozos vivos, por etapa"],
+}
+
+
+def bubbles_table(language: str) -> str:
+    """Exercise 7, counted: a piece of the interleaved schedule is half a stage."""
+    stages, count, (forward, backward, weight) = EXERCISE
+    rows = []
+    for kind in ("1f1b", "interleaved", "zb-h1"):
+        schedule = by_name(kind, stages, count)
+        share = 2 if kind == "interleaved" else 1
+        apart = kind == "zb-h1"
+        time = simulate(
+            schedule, forward=forward / share, weight=weight,
+            backward=(backward if apart else backward + weight) / share,
+        )  # fmt: skip
+        whole = max(span.end for stage in time for span in stage)
+        idle = whole - count * (forward + backward + weight)
+        assert abs(bubble(time) - idle / whole) < 1e-12
+        sent = sum(len(a.sends) for stage in schedule for a in stage if isinstance(a, Exchange))
+        live = " ".join(str(peak_live(stage)) for stage in schedule)
+        rows.append([kind, f"{idle:.0f}", f"{bubble(time):.1%}", str(sent), live])
+    return table(BUBBLES[language], "<>>><", rows)
+
+
+def test_the_answers_show_the_bubbles_that_the_action_lists_have() -> None:
+    for language in LANGUAGES:
+        assert shown(answers(LAB, language), "bubbles") == bubbles_table(language)
+
+
 def pages(pool: Pools) -> None:
     """Write the pages' blocks."""
     counts = counts_of(pool)
     for language in LANGUAGES:
+        write(answers(LAB, language), {"bubbles": bubbles_table(language)})
         blocks = {
             "groups": groups_table(language),
             "counts": counts_table(counts, language),

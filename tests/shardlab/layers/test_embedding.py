@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from shardlab.comm import World
 from shardlab.layers import ops
 from shardlab.layers.cross_entropy import cross_entropy
+from shardlab.layers.draw import draw
 from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
-from shardlab.layers.init import Init, draw
+from shardlab.layers.init import Init
 from shardlab.layers.sharding import sharding_of, whole
 from tests.shardlab.reference import relative_error
 

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn
 
+import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
@@ -37,13 +38,15 @@ class FSDP(nn.Module):
     """Wraps a model; its forward is the model's.
 
     Args:
-        module: the model, with the same weights on every rank and already on its device.
+        module: the model, with the same weights on every rank and already on its device; or one of
+            ours on meta, `GPT(device="meta")`, of which each rank draws its own shards alone.
         axis: along which parameters are cut (under NO_SHARD: along which they repeat).
         units: modules to gather and release as one each, usually the transformer blocks.
         strategy: what is sharded, and when.
         replicate: the second axis of a hybrid strategy.
         mixed_precision: dtypes of the working copies.
         backward_prefetch, forward_prefetch: what is fetched ahead of its use.
+        device: where a model on meta is to be.
 
     Attributes:
         units: what it was cut into, the root first.
@@ -65,17 +68,19 @@ class FSDP(nn.Module):
         mixed_precision: MixedPrecision | None = None,
         backward_prefetch: BackwardPrefetch | None = BackwardPrefetch.BACKWARD_PRE,
         forward_prefetch: bool = False,
+        device: torch.device | None = None,
     ) -> None:
         super().__init__()
         if any(isinstance(inner, FSDP) for inner in module.modules()):
             raise ValueError("the model holds an FSDP already; wrap it once, and name its units")
+        _refuse_nowhere(module, device)
         self.shard_axis, self.replicate_axis = strategy.axes(axis, replicate)
         self.precision = mixed_precision or MixedPrecision()
         self.names = list(module.state_dict())
         self.tied = _first_names(module)
         axes = (self.shard_axis, self.replicate_axis)
         built = [
-            build(name, m, slots, axes=axes, precision=self.precision)
+            build(name, m, slots, axes=axes, precision=self.precision, device=device)
             for name, (m, slots) in assign(module, units).items()
         ]
         self.units: tuple[Unit, ...] = tuple(built)
@@ -211,3 +216,14 @@ def _first_names(module: nn.Module) -> dict[str, str]:
         name: first.setdefault(id(parameter), name)
         for name, parameter in module.named_parameters(remove_duplicate=False)
     }
+
+
+def _refuse_nowhere(module: nn.Module, device: torch.device | None) -> None:
+    """Refuse a model on meta without a device to be on, and what can't be drawn there."""
+    if device is None and any(parameter.is_meta for parameter in module.parameters()):
+        raise ValueError("the model is on meta: say where its shards are to be, FSDP(…, device=…)")
+    if wrong := [name for name, buffer in module.named_buffers() if buffer.is_meta]:
+        raise ValueError(
+            f"the buffers {', '.join(wrong[:6])} are on meta, and nobody knows their values: make "
+            "them on their device"
+        )

@@ -64,6 +64,7 @@ def build(
     *,
     axes: tuple[Axis, Axis],
     precision: MixedPrecision,
+    device: torch.device | None = None,
 ) -> Unit:
     """Cut the parameters in `slots` along the first of `axes`; return the unit they make.
 
@@ -87,6 +88,7 @@ def build(
             list(named.values()),
             shard_axis,
             precision.of_parameters(own),
+            device,
         )
         flats.append(flat)
         if flat.shard_f.requires_grad:

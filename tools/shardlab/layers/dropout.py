@@ -28,8 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
+from shardlab.layers.draw import key
 from shardlab.layers.engine import inside_backward
-from shardlab.layers.init import key
 from shardlab.layers.ops import uncompiled
 
 _LABELS = 1024  # kept: how many forwards of one place may await their backwards

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from shardlab.comm import Axis, Pending
 from shardlab.fsdp.flat.layout import FlatLayout
+from shardlab.layers.init import run_of
 
 
 class FlatParameter:
@@ -40,6 +41,7 @@ class FlatParameter:
         named: the parameters by their full names; they become views of the flat one.
         axis: along which it is cut (n ranks).
         dtype: that the parameters compute in.
+        device: where to put those that are on meta; this rank draws of each its part alone.
 
     Attributes:
         leaves: the parameters.
@@ -52,8 +54,9 @@ class FlatParameter:
     """
 
     def __init__(
-        self, name: str, named: Sequence[tuple[str, nn.Parameter]], axis: Axis, dtype: torch.dtype
-    ) -> None:
+        self, name: str, named: Sequence[tuple[str, nn.Parameter]], axis: Axis, dtype: torch.dtype,
+        device: torch.device | None = None,
+    ) -> None:  # fmt: skip
         self.name = name
         self.axis = axis
         self.leaves = [leaf for _, leaf in named]
@@ -63,20 +66,20 @@ class FlatParameter:
             (shape, torch.empty(shape, device="meta").stride(), offset)
             for shape, offset in zip(self.layout.shapes, self.layout.offsets, strict=True)
         ]
-        own_F = self._flattened()
-        shard_f = own_F.view(axis.size, -1)[axis.rank]
+        self._refuse_mixture()
+        shard_f = self._own(self.leaves[0].device if device is None else device)
+        self.shard_f = nn.Parameter(shard_f, self.leaves[0].requires_grad)
         # One rank that computes in its own dtype has its shard for a whole: nothing ever moves.
-        self.is_whole = axis.size == 1 and dtype == own_F.dtype
-        self.shard_f = nn.Parameter(
-            shard_f if self.is_whole else shard_f.clone(), self.leaves[0].requires_grad
-        )
-        self.full_F = own_F if own_F.dtype == dtype else torch.empty_like(own_F, dtype=dtype)
+        self.is_whole = axis.size == 1 and dtype == shard_f.dtype
+        self.full_F = shard_f
+        if not self.is_whole:
+            self.full_F = torch.empty(self.layout.numel, dtype=dtype, device=shard_f.device)
         self._bytes = self.full_F.nbytes
         self._pending: Pending | None = None
         self._gathered_version = -1
         for leaf, view in zip(self.leaves, self.views(self.full_F), strict=True):
             leaf.grad = None
-            leaf.data = view
+            _put(leaf, view)
         self.free()
 
     @property
@@ -147,7 +150,14 @@ class FlatParameter:
             mine_f[start:stop] = whole[number].detach().reshape(-1)[offset : offset + stop - start]
         return mine_f
 
-    def _flattened(self) -> Tensor:
+    def _own(self, device: torch.device) -> Tensor:
+        """Return this rank's piece [f] of the leaves, as they are or are drawn now."""
+        own_f = torch.zeros(self.layout.shard_numel, dtype=self.leaves[0].dtype, device=device)
+        for number, start, stop, offset in self.layout.pieces(self.axis.rank):
+            own_f[start:stop] = run_of(self.leaves[number], offset, offset + stop - start)
+        return own_f
+
+    def _refuse_mixture(self) -> None:
         first = self.leaves[0]
         for name, leaf in zip(self.layout.names, self.leaves, strict=True):
             for what in ("dtype", "device", "requires_grad"):
@@ -157,8 +167,13 @@ class FlatParameter:
                         f"{self.layout.names[0]} has {getattr(first, what)}, {name} has "
                         f"{getattr(leaf, what)}"
                     )
-        flat_F = torch.zeros(self.layout.numel, dtype=first.dtype, device=first.device)
-        with torch.no_grad():
-            for leaf, view in zip(self.leaves, self.views(flat_F), strict=True):
-                view.copy_(leaf)
-        return flat_F
+
+
+def _put(leaf: nn.Parameter, view: Tensor) -> None:
+    """Make `leaf` a view; one on meta becomes another tensor, with the same marks."""
+    if leaf.is_meta:
+        real = nn.Parameter(view.new_empty(0), leaf.requires_grad)
+        real.__dict__.update({name: mark for name, mark in leaf.__dict__.items() if name != "rows"})
+        # Whoever holds the leaf, tied modules too, goes on holding it.
+        torch.utils.swap_tensors(leaf, real)  # type: ignore[no-untyped-call]
+    leaf.data = view

@@ -49,6 +49,7 @@ from shardlab.training.checkpoint.held import (
 )
 from shardlab.training.checkpoint.index import CheckpointError, Index, StoredTensor
 from shardlab.training.checkpoint.parts import Held, gpt_of
+from shardlab.training.masters import round_masters
 
 if TYPE_CHECKING:
     from shardlab.fsdp import FSDP
@@ -139,6 +140,8 @@ def load(
         for piece in held:
             reader.read(piece)
         room.check()
+    for chunk in chunks:
+        round_masters(chunk.parameters())
     if optimizer is not None:
         optimizer.load_state_dict({"state": room.state, "param_groups": groups})
     for generator, piece in zip((generators or {}).values(), drawn, strict=True):

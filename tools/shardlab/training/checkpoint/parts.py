@@ -1,9 +1,10 @@
 """Where this rank keeps each parameter: in a tensor of its own, or as a run of a flat shard.
 
-A rank of a grid keeps a parameter, or its slice over the tensor axis, as it is. Under FSDP it keeps
-flat shards, with runs of many parameters in each. Either way an optimizer knows the tensor that is
-kept, and what it remembers has that tensor's shape: what says where a parameter lies says where
-its moments do. A checkpoint knows neither: a run is cut into boxes of the whole parameter.
+A rank of a grid keeps a parameter, or its slice over the tensor axis, as it is, or as its master
+where it has one. Under FSDP it keeps flat shards, with runs of many parameters in each. Either way
+an optimizer knows the tensor that is kept, and what it remembers has that tensor's shape: what says
+where a parameter lies says where its moments do. A checkpoint knows neither: a run is cut into
+boxes of the whole parameter.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import copies_of, sharding_of
+from shardlab.training.masters import master_of
 
 if TYPE_CHECKING:  # a run without FSDP doesn't load it
     from shardlab.fsdp import FSDP
@@ -142,7 +144,7 @@ def _runs(
     """Yield each parameter, the tensor that keeps it, and (start, stop, offset) of the run."""
     if isinstance(chunk, GPT):
         for name, parameter in chunk.named_parameters():
-            yield name, parameter, parameter, (0, parameter.numel(), 0)
+            yield name, parameter, master_of(parameter), (0, parameter.numel(), 0)
         return
     for flat in chunk.flats:
         # A rank whose shard is padding alone still has an optimizer that counts its steps.
