@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import torch
+from resuming import check as check_resuming
 
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
@@ -38,6 +39,8 @@ class Settings:
         share_gpus: let ranks that have too few GPUs share them, instead of the CPU.
         data: a corpus's prefix (python -m shardlab.data); the grammar unless given.
         every: steps between two lines of progress.
+        save, save_every: a checkpoint's folder, and steps between two; 0 for one at the end.
+        resume: go on from what lies in `save`, if anything does; `steps` are then the run's in all.
         losses: a file for each step's loss, in full.
     """
 
@@ -72,6 +75,8 @@ class Settings:
     data: str | None = None
     every: int = 10
     save: str | None = None
+    save_every: int = 0
+    resume: bool = False
     load: str | None = None
     losses: str | None = None
 
@@ -116,6 +121,7 @@ class Settings:
                 f"the world has {world_size}: launch with torchrun --nproc-per-node={ranks}, or "
                 f"choose sizes whose product is {world_size}"
             )
+        check_resuming(self)
         if self.fsdp:
             self._demand_fsdp()
         if self.experts or self.ep > 1:
@@ -188,6 +194,8 @@ HELP = {
     "lr": "AdamW's learning rate", "seed": "of weights and text",
     "data": "train on the corpus with this prefix, in place of the grammar",
     "every": "steps between lines of progress", "save": "write a checkpoint here at the end",
+    "save_every": "and after each so many steps; 0 for never",
+    "resume": "go on from the checkpoint in --save, if any; --steps are then the run's in all",
     "load": "go on from the checkpoint here", "losses": "write each step's loss here, in full",
 }  # fmt: skip
 CHOICES = {

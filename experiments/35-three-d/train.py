@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 try:
+    import resuming
     import torch
     from progress import in_turn, opening, show
     from settings import ORDERS, Refused, Settings, parsed, refused
@@ -206,9 +207,7 @@ def train(settings: Settings, world: World) -> list[float]:
     from shardlab.proofs.ledger import Ledger  # a step needs no proof: it watches the last
 
     trainer = Trainer(settings, world)
-    if settings.load:
-        trainer.load(settings.load)
-    begin, end = trainer.first_step, trainer.first_step + settings.steps
+    begin, end = resuming.bounds(trainer)
     trainer.text.demand(end)
     if trainer.reports:
         print(opening(trainer), flush=True)
@@ -222,11 +221,11 @@ def train(settings: Settings, world: World) -> list[float]:
         seconds.append(time.perf_counter() - started)
         if trainer.reports:
             show(settings, step + 1, end, losses[-1], seconds)
+        if resuming.due(settings, step + 1, end):
+            trainer.save(settings.save, step + 1)
     for stage in in_turn(trainer):
         counted = ledger.summary() if ledger.entries else "nothing was sent"
         print(f"\nthe last step, as the first rank of stage {stage} counts it\n{counted}")
-    if settings.save:
-        trainer.save(settings.save, end)
     return losses
 
 
