@@ -34,6 +34,8 @@ HELP = {
     "data": "train on the corpus with this prefix, in place of the grammar",
     "evaluate": "steps between two looks at text that is not trained on",
     "every": "steps between lines of progress", "save": "write a checkpoint here at the end",
+    "save_every": "and after each so many steps; 0 for never",
+    "resume": "go on from the checkpoint in --save, if any; --steps are then the run's in all",
     "load": "go on from the checkpoint here", "losses": "write each step's loss here, in full",
 }  # fmt: skip
 CHOICES = {

@@ -1,5 +1,6 @@
 """What must divide what in a run of lab 01, found out before any rank joins."""
 
+from resuming import check as check_resuming
 from settings import Settings
 
 from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
@@ -25,6 +26,7 @@ def demand_fit(run: Settings, world_size: int) -> None:
             f"the world has {world_size}: launch with torchrun --nproc-per-node={ranks}, or "
             f"choose sizes whose product is {world_size}"
         )
+    check_resuming(run)
     if run.fsdp:
         _demand_fsdp(run)
     if run.experts or run.ep > 1:

@@ -43,6 +43,8 @@ class Settings:
         data: a corpus's prefix (python -m shardlab.data); the grammar unless given.
         evaluate: steps between two looks at text that is not trained on; None for none.
         every: steps between two lines of progress.
+        save, save_every: a checkpoint's folder, and steps between two; 0 for one at the end.
+        resume: go on from what lies in `save`, if anything does; `steps` are then the run's in all.
         losses: a file for each step's loss, in full.
     """
 
@@ -83,6 +85,8 @@ class Settings:
     evaluate: int | None = None
     every: int = 10
     save: str | None = None
+    save_every: int = 0
+    resume: bool = False
     load: str | None = None
     losses: str | None = None
 

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 try:
+    import resuming
     import torch
     from command_line import parsed, refused
     from fit import Refused, demand_fit
@@ -175,9 +176,7 @@ def train(settings: Settings, world: World) -> list[float]:
     from shardlab.proofs.ledger import Ledger  # a step needs no proof: it watches the last
 
     trainer = Trainer(settings, world)
-    if settings.load:
-        trainer.load(settings.load)
-    begin, end = trainer.first_step, trainer.first_step + settings.steps
+    begin, end = resuming.bounds(trainer)
     trainer.text.demand(end)
     if trainer.reports:
         print(opening(trainer), flush=True)
@@ -193,11 +192,11 @@ def train(settings: Settings, world: World) -> list[float]:
             show(trainer, step + 1, end, losses[-1], seconds)
         if settings.evaluate and (step + 1) % settings.evaluate == 0:
             show_held_out(trainer, step + 1, end, trainer.evaluate())
+        if resuming.due(settings, step + 1, end):
+            trainer.save(settings.save, step + 1)
     for stage in in_turn(trainer):
         counted = ledger.summary() if ledger.entries else "nothing was sent"
         print(f"\nthe last step, as the first rank of stage {stage} counts it\n{counted}")
-    if settings.save:
-        trainer.save(settings.save, end)
     return losses
 
 

@@ -171,6 +171,35 @@ def test_a_run_that_goes_on_reads_what_comes_next(
         assert off_by(halves, whole) <= 1e-12
 
 
+def cut_short(world: World, folder: str) -> tuple[list[float], list[float], list[float]]:
+    """A run of five steps that dies in its fourth; what it goes on with; what is left to do."""
+    lab, settings = script(TRAIN), {"dp": 2, "layers": 1, "save": folder, "save_every": 2}
+    settings |= {"resume": True, "steps": 5}
+    step = lab.Trainer.step
+
+    def dies(trainer: Any, number: int) -> Any:
+        if number == 3:
+            raise KeyboardInterrupt
+        return step(trainer, number)
+
+    lab.Trainer.step = dies
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            losses_of(world, **settings)
+    finally:
+        lab.Trainer.step = step
+    goes_on, done = (losses_of(world, **settings) for _ in range(2))
+    return losses_of(world, dp=2, layers=1, steps=5), goes_on, done
+
+
+def test_a_run_that_was_cut_short_goes_on_from_its_last_checkpoint(
+    pool: Pools, tmp_path: Path
+) -> None:
+    for whole, goes_on, done in pool(2).run(cut_short, str(tmp_path / "checkpoint")):
+        assert off_by(goes_on, whole[2:]) <= 1e-12  # steps 2, 3 and 4
+        assert done == []
+
+
 def refusals(world: World, corpus: str) -> list[str]:
     told = []
     for wrong in ({"vocabulary": 58}, {"steps": 13}, {"sequence": 900}, {"data": "missing"}):
@@ -246,6 +275,9 @@ def test_a_grid_goes_on_from_a_run_with_fsdp_and_that_from_the_grid(
         (["--tp=2", "--heads=3"], "tensor axis of size 2 does not divide 3 heads"),
         (["--pp=2", "--batch=3"], "2 micro-batches do not divide the 3 sequences"),
         (["--tp=2", "--fsdp"], "--dp is 1: choose --dp 2 or more"),
+        (["--dp=2", "--resume"], "--resume and --save-every go with --save: name the"),
+        (["--dp=2", "--save-every=-1"], "save_every is -1; choose 0 (at the end) or more"),
+        (["--dp=2", "--save=a", "--resume", "--load=b"], "--load from elsewhere: choose one"),
         (["--cp=2", "--sequence=2"], "4 equal chunks, two a rank; 2 tokens don't form them"),
         (["--cp=2", "--heads=1", "--cp-kind=ulysses"], "does not divide 1 heads of a tensor rank"),
         (["--cp=2", "--experts=2"], "and --cp, since what balances experts counts whole"),

@@ -1,0 +1,54 @@
+"""Where a run of lab 01 begins and ends, and after which steps it leaves a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from settings import Settings
+    from train import Trainer
+
+
+def check(settings: Settings) -> None:
+    """Refuse checkpoints that lack a folder, or have two to begin with.
+
+    Raises:
+        ValueError: says what to choose.
+    """
+    if settings.save_every < 0:
+        raise ValueError(f"save_every is {settings.save_every}; choose 0 (at the end) or more")
+    if (settings.resume or settings.save_every) and not settings.save:
+        raise ValueError("--resume and --save-every go with --save: name the checkpoint's folder")
+    if settings.resume and settings.load:
+        raise ValueError("--resume goes on from --save, --load from elsewhere: choose one of them")
+
+
+def bounds(trainer: Trainer) -> tuple[int, int]:
+    """Load what there is to go on from; return the first step to train, and the one not to."""
+    settings = trainer.settings
+    own = settings.save if settings.resume and left(trainer) else None
+    if folder := settings.load or own:
+        trainer.load(folder)
+    begin = trainer.first_step
+    return begin, max(begin, settings.steps) if settings.resume else begin + settings.steps
+
+
+def left(trainer: Trainer) -> bool:
+    """Whether an earlier start of this run has left a checkpoint.
+
+    Rank 0 looks, for all: a shared disk may show other ranks an older state.
+    """
+    from shardlab.training.checkpoint.shards import INDEX
+
+    there = torch.tensor([(Path(trainer.settings.save or "") / INDEX).is_file()], dtype=torch.int32)
+    return bool(trainer.world.whole.broadcast(there.to(trainer.world.device)).item())
+
+
+def due(settings: Settings, done: int, end: int) -> bool:
+    """Whether a checkpoint is to be written after `done` steps of a run to `end`."""
+    if not settings.save:
+        return False
+    return done == end or (settings.save_every > 0 and done % settings.save_every == 0)

@@ -1,0 +1,1 @@
+"""A Slurm of two nodes on one host, and what runs under it."""

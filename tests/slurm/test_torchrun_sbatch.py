@@ -1,0 +1,89 @@
+"""The batch file on a Slurm of two nodes: what ends a job, and from where it goes on.
+
+Debian's own daemons, in namespaces that end with the fixture, whatever happens in there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from shardlab.comm import World
+from tests.costlab.network.namespaces import inside
+from tests.shardlab.labs.lab_pages import ROOT, TRAIN, script
+from tests.slurm.cluster import refusal
+from tests.slurm.mortal import RUN
+
+LIMIT = 800  # seconds for all jobs; on a quiet machine they take a twentieth
+# CI runs as root and has the daemons: there a skip is a fault.
+pytestmark = [pytest.mark.ci, pytest.mark.timeout(LIMIT + 60)]
+if os.geteuid():
+    pytestmark.append(pytest.mark.may_skip)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What became of each job."""
+    if why := refusal():
+        pytest.skip(why)
+    folder = tmp_path_factory.mktemp("slurm")
+    answer = subprocess.run(
+        inside([sys.executable, "-m", "tests.slurm.jobs", str(folder)]),
+        cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr[-9000:]
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
+
+
+def uncut() -> list[float]:
+    """The losses of the same run on one rank, from beginning to end."""
+    lab = script(TRAIN)
+    with World.join(store=dist.HashStore(), rank=0, size=1, backend="gloo") as world:
+        losses: list[float] = lab.train(lab.Settings(**RUN), world)
+    return losses
+
+
+def test_a_killed_rank_is_named_and_ends_the_job_which_is_queued_again(
+    seen: dict[str, Any],
+) -> None:
+    said = seen["killed"]["before"]
+    assert "Signal 9 (SIGKILL)" in said
+    assert "rank      : 3 (local_rank: 1)" in said
+    assert "queued again, to go on from" in said
+
+
+def test_a_job_that_is_begun_again_goes_on_to_the_losses_of_a_run_that_was_not_cut(
+    seen: dict[str, Any],
+) -> None:
+    killed = seen["killed"]
+    assert killed["job"]["JobState"] == "COMPLETED", killed["after"]
+    assert killed["job"]["Restarts"] == "1"
+    assert "step    5/8" in killed["after"]
+    assert killed["losses"] == pytest.approx(uncut()[4:], rel=1e-12)
+
+
+def test_a_job_whose_time_is_nearly_over_is_queued_again_as_it_has_saved(
+    seen: dict[str, Any],
+) -> None:
+    late = seen["late"]
+    assert (late["job"]["JobState"], late["job"]["Restarts"]) == ("PENDING", "1")
+    assert "queued again, to go on from" in late["log"]
+
+
+def test_a_job_that_fails_before_it_saves_fails_for_good(seen: dict[str, Any]) -> None:
+    hopeless = seen["hopeless"]
+    assert (hopeless["job"]["JobState"], hopeless["job"]["Restarts"]) == ("FAILED", "0")
+    assert "queued again" not in hopeless["log"]
+
+
+def test_no_daemon_outlives_the_jobs(seen: dict[str, Any]) -> None:
+    names = [process.read_text().strip() for process in Path("/proc").glob("[0-9]*/comm")]
+    assert not {"slurmctld", "slurmd", "slurmstepd"} & set(names)
