@@ -107,7 +107,8 @@ def verdict(heard: list[Heard]) -> str:
     if not (ended := [one for one in heard if one.ended]):
         return ""
     # Who ended after the fewest collectives is the cause: the other waits for it, or will.
-    first = min(ended, key=lambda one: (len(one.sent), one.ended[0] == "right", one.rank))
+    order = ("died", "missing", "wrong", "raised", "right")
+    first = min(ended, key=lambda one: (len(one.sent), order.index(one.ended[0]), one.rank))
     other = heard[1 - first.rank]
     waits = len(other.sent) > len(first.sent)
     return told(first, other) if waits or other.ended else ""

@@ -55,11 +55,11 @@ def replicas(code: ModuleType, rank: int, watch: Watch) -> None:
     sends("Replicas.__init__", watch, [], "The copies are the same already.")
     for step, (own, means) in enumerate(oracle):
         with watch:
-            found = gradients(mine, mine, data(step, rank))
+            gradients(mine, mine, data(step, rank))
             before = len(watch.entries)
             wrapped.finish()
         for name, mean in means.items():
-            same(f"step {step}, gradient of {name}", found.get(name), mean, {
+            same(f"step {step}, gradient of {name}", mine.get_parameter(name).grad, mean, {
                 "It is this rank's own: its bucket was not sent, or not copied back.": own[name],
                 "That is the sum: a mean is divided by the ranks.": RANKS * mean,
                 "That is half the mean: it is divided twice.": mean / RANKS,

@@ -7,7 +7,7 @@ import tempfile
 import textwrap
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -284,6 +284,43 @@ MISTAKES = {
     ),
 }
 
+OTHER_WAYS = {
+    "a product with a backward of its own": Mistake(
+        "linears",
+        "def column(x_ND, w_fD, b_f):\n    return linear(F.apply(x_ND), w_fD, b_f)",
+        """class Column(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x_ND, w_fD, b_f):
+        ctx.save_for_backward(x_ND, w_fD)
+        return x_ND @ w_fD.T + b_f
+
+    @staticmethod
+    def backward(ctx, dy_Nf):
+        x_ND, w_fD = ctx.saved_tensors
+        dx_ND = dy_Nf @ w_fD
+        work = dist.all_reduce(dx_ND, async_op=True)
+        dw_fD = dy_Nf.T @ x_ND
+        work.wait()
+        return dx_ND, dw_fD, dy_Nf.sum(0)
+
+
+column = Column.apply""",
+        "right",
+    ),
+    "another tensor for a gradient": Mistake(
+        "replicas",
+        "p.grad.copy_(mean.view_as(p))",
+        "p.grad = mean.view_as(p)",
+        "right",
+    ),
+    "gathered as a list": Mistake(
+        "unit",
+        "dist.all_gather_single(whole, shard)",
+        "dist.all_gather([*whole.chunk(dist.get_world_size())], shard)",
+        "right",
+    ),
+}
+
 
 def fits(said: str, pattern: str) -> bool:
     return re.search(".*".join(map(re.escape, pattern.split("*"))), said) is not None
@@ -323,6 +360,31 @@ def test_the_solution_is_the_same_in_both_languages_and_its_linears_are_right(
     assert said_of("linears", solved("linears"), tmp_path) == "right"
 
 
+ONE, TWO = ("all_reduce", 8), ("all_gather", 16)
+RIGHT, RAISED, DIED = ("right", ""), ("raised", "closed by peer"), ("died", "exit code 3")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (([ONE], None), ([ONE], None), ""),
+        (([ONE], RIGHT), ([], None), ""),  # the second is on its way
+        (([ONE], RIGHT), ([ONE], RIGHT), "right"),
+        (([ONE], RIGHT), ([ONE, TWO], None), "rank 1 enters all_gather of 16 B (its collective 2)"),
+        (([ONE, TWO], RAISED), ([ONE], RIGHT), "rank 0 enters all_gather of 16 B"),
+        (([ONE, ONE], None), ([ONE, TWO], RAISED), "rank 0 enters all_reduce of 8 B (its coll"),
+        (([ONE], RAISED), ([ONE], DIED), "on rank 1, exit code 3"),
+        (([ONE, TWO], RAISED), ([ONE], DIED), "on rank 1, exit code 3"),
+    ],
+)
+def test_the_rank_that_is_the_cause_is_named_and_not_the_one_that_waits_for_it(
+    first: Any, second: Any, said: str
+) -> None:
+    heard = [grader().Heard(rank, *state) for rank, state in enumerate((first, second))]
+    found = grader().verdict(heard)
+    assert found.startswith(said) and bool(found) == bool(said)
+
+
 @pytest.mark.ci
 @pytest.mark.parametrize("part", PARTS[1:])
 def test_the_solution_is_right(part: str, tmp_path: Path) -> None:
@@ -340,6 +402,12 @@ def test_a_mistake_is_told_in_the_words_that_mend_it(name: str, tmp_path: Path) 
     said = judged(MISTAKES[name], tmp_path)
     assert fits(said, MISTAKES[name].said), said
     assert "\n" not in said
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("name", OTHER_WAYS)
+def test_what_the_docstrings_leave_open_may_be_done_otherwise(name: str, tmp_path: Path) -> None:
+    assert judged(OTHER_WAYS[name], tmp_path) == OTHER_WAYS[name].said
 
 
 @pytest.mark.ci
