@@ -337,12 +337,12 @@ def blocks(folder: Path) -> dict[str, str]:
     empty = [f"{part}: {grader().grade(part)}" for part in PARTS]
     faults = [MISTAKES["a bias on each rank"], ALONE, MISTAKES["whole after forward"]]
     told = [f"{one.part}: {judged(one, folder)}" for one in faults]
-    texts = {"empty": "\n".join(empty), "faults": "\n\n".join(map(wrapped, told))}
+    texts = {"empty": "\n".join(map(wrapped, empty)), "faults": "\n\n".join(map(wrapped, told))}
     return {name: f"```text\n{text}\n```" for name, text in texts.items()}
 
 
 def wrapped(text: str) -> str:
-    return textwrap.fill(text, 96, subsequent_indent="  ", break_on_hyphens=False)
+    return textwrap.fill(text, 78, subsequent_indent="  ", break_on_hyphens=False)
 
 
 @pytest.mark.ci
