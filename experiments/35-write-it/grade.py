@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 PARTS = ("linears", "replicas", "unit")
 PATIENCE = 60.0  # seconds without a word from any rank
 # What the ranks are forked from has imported this once.
-IMPORTED = ["torch.distributed.fsdp", "torch.nn.parallel", "shardlab.proofs.ledger"]
+IMPORTED = ["torch._dynamo", "torch.distributed.fsdp", "shardlab.proofs.ledger"]
 
 
 @dataclass
