@@ -33,6 +33,7 @@ def test_the_readme_shows_how_make_check_ends() -> None:
         ("35-ffn-by-hand/ffn.py", "torch"),
         ("35-three-d/train.py", "torch"),
         ("35-three-d/train.py", "shardlab"),
+        ("35-write-it/grade.py", "torch"),
     ],
 )
 def test_a_lab_without_its_packages_says_in_one_line_how_to_get_them(

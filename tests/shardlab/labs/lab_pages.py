@@ -94,6 +94,7 @@ def main() -> None:
     from tests.shardlab.labs import (
         test_evening,
         test_lab_00,
+        test_lab_00b,
         test_lab_01,
         test_lab_04,
         test_lab_05,
@@ -106,6 +107,7 @@ def main() -> None:
         test_data_in_theory.pages()
         test_lab_05.pages()
         test_lab_00.pages()
+        test_lab_00b.pages()
         test_lab_01.pages(lambda size: pools.setdefault(size, Pool(size)))
         test_lab_04.pages(lambda size: pools.setdefault(size, Pool(size)))
     finally:

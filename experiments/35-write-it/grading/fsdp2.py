@@ -1,0 +1,128 @@
+"""One unit beside PyTorch's FSDP2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as fn
+from torch import Tensor
+from torch.distributed.fsdp import fully_shard
+
+from grading import RANKS
+from grading.demands import WrongError, drawn, leads_back, loss_of, model, same, sends
+from grading.watch import Watch
+
+RATE = 0.5  # of SGD
+
+
+def flat(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return the ranks' pieces of tensors laid end to end, padded."""
+    whole = torch.cat([t.detach().flatten() for t in tensors])
+    return [*fn.pad(whole, (0, -whole.numel() % RANKS)).chunk(RANKS)]
+
+
+class Step(NamedTuple):
+    """What FSDP2 made of a step, and this rank's pieces of gradient and weights after it."""
+
+    number: int
+    x: Tensor
+    out: Tensor
+    grad: Tensor
+    weights: Tensor
+
+
+def fsdp2(rank: int, steps: int) -> Iterator[Step]:
+    """Train by SGD."""
+    theirs = fully_shard(model(), reshard_after_forward=True)
+    for step in range(steps):
+        theirs.zero_grad()
+        x = drawn(60 + RANKS * step + rank, 4, 3)
+        out = theirs(x)
+        loss_of(out).backward()
+        grads = [p.grad.full_tensor() for p in theirs.parameters()]
+        with torch.no_grad():
+            torch._foreach_add_(
+                [*theirs.parameters()], [p.grad for p in theirs.parameters()], alpha=-RATE
+            )
+        weights = [p.full_tensor() for p in theirs.parameters()]
+        yield Step(step, x, out.detach(), flat(grads)[rank], flat(weights)[rank])
+
+
+def unit(code: ModuleType, rank: int, watch: Watch) -> None:
+    """Compare three steps: the same numbers, sent as often, held no longer."""
+    oracle = [*fsdp2(rank, steps=3)]
+    module = model()
+    right = flat([*module.parameters()])[rank].clone()
+    watch.remember(module.parameters())
+    with watch:
+        mine = code.Unit(module)
+    del module
+    cut(mine, right, watch)
+    for step in oracle:
+        forward_and_back(mine, step, watch)
+        with torch.no_grad():
+            mine.shard -= RATE * mine.shard.grad
+        same(f"step {step.number}, the shard after SGD", mine.shard, step.weights, {})
+
+
+def cut(mine: Any, right: Tensor, watch: Watch) -> None:
+    """Check what a rank holds before the first step: its piece, and nothing else."""
+    same("the shard", mine.shard, right, {})
+    if not (mine.shard.is_leaf and mine.shard.requires_grad):
+        raise WrongError("the shard: no optimizer would take it; make it an nn.Parameter.")
+    behind = mine.shard.untyped_storage().nbytes()
+    if behind > right.nbytes:
+        raise WrongError(
+            f"the shard has {right.nbytes} B, and the memory that it looks into {behind}: a chunk "
+            "is a view, and holds all of what it was cut from. clone() it."
+        )
+    if held := watch.held([mine.shard]):
+        raise WrongError(
+            f"Unit.__init__ leaves {held} B held beside the shard's {right.nbytes}: the module's "
+            "own parameters (module.to('meta') takes them), or the flat tensor of them all."
+        )
+    sends("Unit.__init__", watch, [], "Every rank has the same module, and takes its piece of it.")
+
+
+def forward_and_back(mine: Any, step: Step, watch: Watch) -> None:
+    """Check what comes out, what is sent, and what is held in between and afterwards."""
+    when, x, gathered = f"step {step.number}", step.x, step.grad.nbytes * RANKS
+    mine.shard.grad = None
+    with watch:
+        out = mine.forward(x)
+    same(f"{when}, the output", out, step.out, {})
+    leads_back(f"{when}, the output", out)
+    sends(f"{when}, forward", watch, [("all_gather", gathered)], "All parameters, at once.")
+    watch.settle()
+    if (held := watch.held([x, mine.shard]) - activations(x)) > 0:
+        raise WrongError(
+            f"{when}: after forward {held} B more are held than in a module that nobody shards, "
+            f"and {gathered} were gathered. Autograd saved weights, each a view of all of it: save "
+            "what finds them again (saved_tensors_hooks), and gather once more in backward."
+        )
+    with watch:
+        loss_of(out).backward()
+    same(f"{when}, the shard's gradient", mine.shard.grad, step.grad, {
+        "That is the sum: a mean is divided by the ranks.": RANKS * step.grad,
+        "That is half the mean: it is divided twice.": step.grad / RANKS,
+    })  # fmt: skip
+    sends(f"{when}, backward", watch, [("all_gather", gathered), ("reduce_scatter", gathered)], (
+        "Gather once more, then reduce-scatter: an all-reduce would send twice as much."
+    ))  # fmt: skip
+    del out
+    watch.settle()
+    if held := watch.held([x, mine.shard, mine.shard.grad]):
+        raise WrongError(f"{when}: after backward {held} B are still held, of what was gathered.")
+
+
+def activations(x: Tensor) -> int:
+    """Return the bytes that a module which nobody shards holds between forward and backward."""
+    module = model()
+    with (watch := Watch()):
+        out = module(x)
+    held = watch.held([x, *module.parameters()])
+    del out  # up to here it held them
+    return held

@@ -1,0 +1,444 @@
+"""Lab 00b: the solution is right, and each usual mistake is told in the words that mend it."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import textwrap
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.shardlab.labs.lab_pages import (
+    LANGUAGES,
+    ROOT,
+    answers,
+    page,
+    python_blocks,
+    script,
+    shown,
+    write,
+)  # fmt: skip
+
+LAB = "00b-write-it"
+FILES = ROOT / "experiments" / "35-write-it"
+PARTS = ("linears", "replicas", "unit")
+
+
+def grader() -> ModuleType:
+    return script(FILES / "grade.py")
+
+
+def solved(part: str, language: str = "en") -> str:
+    return python_blocks(answers(LAB, language))[PARTS.index(part)]
+
+
+def said_of(part: str, code: str, folder: Path) -> str:
+    (folder / f"{part}.py").write_text(code, "utf-8")
+    return str(grader().grade(part, folder))
+
+
+class Mistake(NamedTuple):
+    """In the solution of a part, what is written instead, and what is said of it."""
+
+    part: str
+    right: str
+    wrong: str
+    said: str
+
+
+ALONE = Mistake(
+    "linears",
+    "    dist.all_reduce(total)\n",
+    "    if dist.get_rank() == 0:\n        dist.all_reduce(total)\n",
+    "on rank 1, F.backward: off by up to * It comes out as it went in: no all-reduce",
+)
+MISTAKES = {
+    "nobody sums dX": Mistake(
+        "linears",
+        "return summed(dx_ND)",
+        "return dx_ND",
+        "on rank 0, F.backward: off by up to * It comes out as it went in: no all-reduce",
+    ),
+    "f sums forward": Mistake(
+        "linears",
+        "return x_ND.view_as(x_ND)",
+        "return summed(x_ND)",
+        "on rank 0, F.forward: off by up to * That is the sum over ranks: here each",
+    ),
+    "g sums backward": Mistake(
+        "linears",
+        "return dy_ND",
+        "return summed(dy_ND)",
+        "on rank 0, G.backward: off by up to * That is the sum over ranks",
+    ),
+    "a contiguous copy is summed, and forgotten": Mistake(
+        "linears",
+        "    dist.all_reduce(total)\n    return total",
+        "    dist.all_reduce(part.contiguous())\n    return part",
+        "F.backward: off by up to * a copy that is then forgotten",
+    ),
+    "in place": Mistake(
+        "linears",
+        "return summed(dx_ND)",
+        "return dx_ND.copy_(summed(dx_ND))",
+        "what F.backward was given, afterwards: * works in place: clone first",
+    ),
+    "the mean": Mistake(
+        "linears",
+        "    return total",
+        "    return total / 2",
+        "F.backward: off by up to *, exactly 0.50 x as long. That is the mean",
+    ),
+    "summed twice": Mistake(
+        "linears",
+        "    dist.all_reduce(total)\n",
+        "    dist.all_reduce(total)\n    dist.all_reduce(total)\n",
+        "F.backward: off by up to *, exactly 2.00 x as long. That is none of the usual mistakes",
+    ),
+    "gathered and added by hand": Mistake(
+        "linears",
+        "    dist.all_reduce(total)\n",
+        "    parts = [torch.empty_like(total) for _ in range(2)]\n"
+        "    dist.all_gather(parts, total)\n    total = parts[0] + parts[1]\n",
+        "F.backward: expected all_reduce of 96 B on the wire, found all_gather of 192 B",
+    ),
+    "column without f": Mistake(
+        "linears",
+        "linear(F.apply(x_ND), w_fD, b_f)",
+        "linear(x_ND, w_fD, b_f)",
+        "column: gradient of its x: * Each rank knows a part of it, and nobody adds them (F)",
+    ),
+    "column gathers": Mistake(
+        "linears",
+        "return linear(F.apply(x_ND), w_fD, b_f)",
+        "y = linear(F.apply(x_ND), w_fD, b_f)\n"
+        "    parts = [torch.empty_like(y) for _ in range(2)]\n"
+        "    dist.all_gather(parts, y)\n    return torch.cat(parts, 1)",
+        "column's output: expected shape [3, 3], found [3, 6]. It is gathered",
+    ),
+    "column gathers, and forgets it": Mistake(
+        "linears",
+        "return linear(F.apply(x_ND), w_fD, b_f)",
+        "y = linear(F.apply(x_ND), w_fD, b_f)\n"
+        "    parts = [torch.empty_like(y) for _ in range(2)]\n"
+        "    dist.all_gather(parts, y)\n    return y",
+        "column, forward: expected nothing on the wire, found all_gather of 144 B. x is whole",
+    ),
+    "a bias on each rank": Mistake(
+        "linears",
+        "G.apply(linear(x_Nf, w_Df)) + b_D",
+        "G.apply(linear(x_Nf, w_Df, b_D))",
+        "row's output: off by up to * The bias is in it once a rank: add it after the sum",
+    ),
+    "row without g": Mistake(
+        "linears",
+        "G.apply(linear(x_Nf, w_Df)) + b_D",
+        "linear(x_Nf, w_Df) + b_D",
+        "row's output: off by up to * This is each rank's own product",
+    ),
+    "row with f": Mistake(
+        "linears",
+        "G.apply(linear(x_Nf, w_Df)) + b_D",
+        "F.apply(G.apply(linear(x_Nf, w_Df))) + b_D",
+        "row: gradient of its x: *, exactly 2.00 x as long. It is summed over ranks",
+    ),
+    "outside autograd": Mistake(
+        "linears",
+        "G.apply(linear(x_Nf, w_Df)) + b_D",
+        "G.apply(linear(x_Nf, w_Df).detach()) + b_D",
+        "row: gradient of its x: expected a tensor, found None. No way leads back to it",
+    ),
+    "larger on one rank": Mistake(
+        "linears",
+        "    dist.all_reduce(total)\n",
+        "    dist.all_reduce(total if dist.get_rank() else torch.zeros(99))\n",
+        "rank 0 enters all_reduce of 396 B (its collective 1), and rank 1 all_reduce of 96 B",
+    ),
+    "one rank skips the last": Mistake(
+        "linears",
+        "return G.apply(linear(x_Nf, w_Df)) + b_D",
+        "y = G.apply(linear(x_Nf, w_Df)) + b_D\n    if dist.get_rank() == 0:\n"
+        "        dist.broadcast(y.detach(), 0)\n    return y",
+        "rank 0 enters broadcast of 144 B (its collective 5), and rank 1 has finished without it",
+    ),
+    "one rank fails": Mistake(
+        "linears",
+        "return linear(F.apply(x_ND), w_fD, b_f)",
+        "return linear(F.apply(x_ND), w_fD, b_f[: 3 - dist.get_rank()])",
+        "on rank 1, linears.py:*, in column: RuntimeError: ",
+    ),
+    "one rank dies": Mistake(
+        "linears",
+        "return linear(F.apply(x_ND), w_fD, b_f)",
+        "return linear(F.apply(x_ND), w_fD, b_f) if dist.get_rank() else __import__('os')._exit(3)",
+        "on rank 0, its process ended, with exit code 3",
+    ),
+    "no Python": Mistake("linears", "import torch\n", "import torch as\n", "SyntaxError: "),
+    "the sum of gradients": Mistake(
+        "replicas",
+        "        self.flat /= dist.get_world_size()\n",
+        "",
+        "step 0, gradient of 0.weight: *, exactly 2.00 x as long. That is the sum",
+    ),
+    "divided twice": Mistake(
+        "replicas",
+        "self.flat /= dist.get_world_size()",
+        "self.flat /= dist.get_world_size() ** 2",
+        "step 0, gradient of 0.weight: *, exactly 0.50 x as long. That is half the mean",
+    ),
+    "not copied back": Mistake(
+        "replicas",
+        "p.grad.copy_(mean.view_as(p))",
+        "mean.view_as(p)",
+        "step 0, gradient of 0.weight: * It is this rank's own: its bucket was not sent, or not",
+    ),
+    "a message a parameter": Mistake(
+        "replicas",
+        "if not self.buckets or self.buckets[-1].bytes + p.nbytes > bucket_bytes:",
+        "if True:",
+        "step 0: expected all_reduce of 168 B + all_reduce of 240 B + all_reduce of 160 B on the "
+        "wire, found all_reduce of 24 B + * not one each",
+    ),
+    "one more than fits": Mistake(
+        "replicas",
+        "self.buckets[-1].bytes + p.nbytes > bucket_bytes",
+        "self.buckets[-1].bytes > bucket_bytes",
+        "step 0: expected all_reduce of 168 B + * found all_reduce of 408 B",
+    ),
+    "all after backward": Mistake(
+        "replicas",
+        "            self.start()\n",
+        "            self.finish = lambda: (self.start(), Bucket.finish(self))\n",
+        "step 0: 0 of 3 buckets left during backward, the others waited",
+    ),
+    "not ready for the next step": Mistake(
+        "replicas",
+        "        self.ready = 0\n",
+        "",
+        "step 1, gradient of 0.weight: off by up to ",
+    ),
+    "a frozen parameter in a bucket": Mistake(
+        "replicas",
+        " if p.requires_grad",
+        "",
+        "replicas.py:*, in add: RuntimeError: cannot register a hook",
+    ),
+    "a shard that is a view": Mistake(
+        "unit",
+        ".clone()",
+        "",
+        "the shard has 312 B, and the memory that it looks into 624: a chunk is a view",
+    ),
+    "the module as it was": Mistake(
+        "unit",
+        'module.to("meta")',
+        "module",
+        "Unit.__init__ leaves 616 B held beside the shard's 312: the module's own parameters",
+    ),
+    "the flat tensor kept": Mistake(
+        "unit",
+        'self.module = module.to("meta")',
+        'self.module, self.flat = module.to("meta"), flat',
+        "Unit.__init__ leaves 624 B held beside the shard's 312",
+    ),
+    "not divided": Mistake(
+        "unit",
+        "return piece / dist.get_world_size()",
+        "return piece",
+        "step 0, the shard's gradient: *, exactly 2.00 x as long. That is the sum",
+    ),
+    "all-reduced for reduce-scattered": Mistake(
+        "unit",
+        "dist.reduce_scatter_single(piece, grad.contiguous())",
+        "dist.all_reduce(grad)\n        piece = grad.chunk(2)[dist.get_rank()]",
+        "step 0, backward: expected all_gather of 624 B + reduce_scatter of 624 B on the wire, "
+        "found all_gather of 624 B + all_reduce of 624 B. * twice as much",
+    ),
+    "whole after forward": Mistake(
+        "unit",
+        "        with saved_tensors_hooks(place, find):\n            return",
+        "        if True:\n            return",
+        "step 0: after forward 624 B more are held than in a module that nobody shards",
+    ),
+    "whole after backward": Mistake(
+        "unit",
+        "whole.register_hook(lambda _: again.clear())",
+        "self.again = again",
+        "step 0: after backward 624 B are still held",
+    ),
+    "gathered for each weight": Mistake(
+        "unit",
+        "            if not again:\n                again.append",
+        "            if again.clear() is None:\n                again.append",
+        "step 0, backward: expected all_gather of 624 B + reduce_scatter of 624 B on the wire, "
+        "found all_gather of 624 B + all_gather of 624 B",
+    ),
+    "gathered outside autograd": Mistake(
+        "unit",
+        "        whole.register_hook(lambda _: again.clear())",
+        "        whole.detach_()",
+        "step 0, the output leads nowhere back: it was computed outside autograd",
+    ),
+}
+
+OTHER_WAYS = {
+    "a product with a backward of its own": Mistake(
+        "linears",
+        "def column(x_ND, w_fD, b_f):\n    return linear(F.apply(x_ND), w_fD, b_f)",
+        """class Column(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x_ND, w_fD, b_f):
+        ctx.save_for_backward(x_ND, w_fD)
+        return x_ND @ w_fD.T + b_f
+
+    @staticmethod
+    def backward(ctx, dy_Nf):
+        x_ND, w_fD = ctx.saved_tensors
+        dx_ND = dy_Nf @ w_fD
+        work = dist.all_reduce(dx_ND, async_op=True)
+        dw_fD = dy_Nf.T @ x_ND
+        work.wait()
+        return dx_ND, dw_fD, dy_Nf.sum(0)
+
+
+column = Column.apply""",
+        "right",
+    ),
+    "another tensor for a gradient": Mistake(
+        "replicas",
+        "p.grad.copy_(mean.view_as(p))",
+        "p.grad = mean.view_as(p)",
+        "right",
+    ),
+    "gathered as a list": Mistake(
+        "unit",
+        "dist.all_gather_single(whole, shard)",
+        "dist.all_gather([*whole.chunk(dist.get_world_size())], shard)",
+        "right",
+    ),
+}
+
+
+def fits(said: str, pattern: str) -> bool:
+    return re.search(".*".join(map(re.escape, pattern.split("*"))), said) is not None
+
+
+def judged(mistake: Mistake, folder: Path) -> str:
+    code = solved(mistake.part)
+    assert mistake.right in code
+    return said_of(mistake.part, code.replace(mistake.right, mistake.wrong), folder)
+
+
+def blocks(folder: Path) -> dict[str, str]:
+    """What the page shows: the grader of empty files, and of three mistakes."""
+    empty = [f"{part}: {grader().grade(part)}" for part in PARTS]
+    faults = [MISTAKES["a bias on each rank"], ALONE, MISTAKES["whole after forward"]]
+    told = [f"{one.part}: {judged(one, folder)}" for one in faults]
+    texts = {"empty": "\n".join(map(wrapped, empty)), "faults": "\n\n".join(map(wrapped, told))}
+    return {name: f"```text\n{text}\n```" for name, text in texts.items()}
+
+
+def wrapped(text: str) -> str:
+    return textwrap.fill(text, 78, subsequent_indent="  ", break_on_hyphens=False)
+
+
+@pytest.mark.ci
+def test_the_pages_show_what_the_grader_prints(tmp_path: Path) -> None:
+    for name, text in blocks(tmp_path).items():
+        for language in LANGUAGES:
+            assert shown(page(LAB, language), name) == text, (name, language)
+
+
+def test_the_solution_is_the_same_in_both_languages_and_its_linears_are_right(
+    tmp_path: Path,
+) -> None:
+    for part in PARTS:
+        assert len({solved(part, language) for language in LANGUAGES}) == 1
+    assert said_of("linears", solved("linears"), tmp_path) == "right"
+
+
+ONE, TWO = ("all_reduce", 8), ("all_gather", 16)
+RIGHT, RAISED, DIED = ("right", ""), ("raised", "closed by peer"), ("died", "exit code 3")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (([ONE], None), ([ONE], None), ""),
+        (([ONE], RIGHT), ([], None), ""),  # the second is on its way
+        (([ONE], RIGHT), ([ONE], RIGHT), "right"),
+        (([ONE], RIGHT), ([ONE, TWO], None), "rank 1 enters all_gather of 16 B (its collective 2)"),
+        (([ONE, TWO], RAISED), ([ONE], RIGHT), "rank 0 enters all_gather of 16 B"),
+        (([ONE, ONE], None), ([ONE, TWO], RAISED), "rank 0 enters all_reduce of 8 B (its coll"),
+        (([ONE], RAISED), ([ONE], DIED), "on rank 1, exit code 3"),
+        (([ONE, TWO], RAISED), ([ONE], DIED), "on rank 1, exit code 3"),
+    ],
+)
+def test_the_rank_that_is_the_cause_is_named_and_not_the_one_that_waits_for_it(
+    first: Any, second: Any, said: str
+) -> None:
+    heard = [grader().Heard(rank, *state) for rank, state in enumerate((first, second))]
+    found = grader().verdict(heard)
+    assert found.startswith(said) and bool(found) == bool(said)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("part", PARTS[1:])
+def test_the_solution_is_right(part: str, tmp_path: Path) -> None:
+    assert said_of(part, solved(part), tmp_path) == "right"
+
+
+def test_a_collective_that_one_rank_enters_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    said = judged(ALONE, tmp_path)
+    assert fits(said, ALONE.said), said
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_in_the_words_that_mend_it(name: str, tmp_path: Path) -> None:
+    said = judged(MISTAKES[name], tmp_path)
+    assert fits(said, MISTAKES[name].said), said
+    assert "\n" not in said
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("name", OTHER_WAYS)
+def test_what_the_docstrings_leave_open_may_be_done_otherwise(name: str, tmp_path: Path) -> None:
+    assert judged(OTHER_WAYS[name], tmp_path) == OTHER_WAYS[name].said
+
+
+@pytest.mark.ci
+def test_a_loop_that_does_not_end_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grader(), "PATIENCE", 2.0)  # it is without end, so any time is too short
+    code = solved("linears").replace("return dy_ND", "\n        while True:\n            pass")
+    assert fits(
+        said_of("linears", code, tmp_path), "rank * has not answered for 2 s; so far it has"
+    )
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("part", PARTS)
+def test_a_skeleton_is_still_to_be_written_and_says_what_to_read_which_the_page_cites(
+    part: str,
+) -> None:
+    assert grader().grade(part).startswith("still to be written: ")
+    code = (FILES / f"{part}.py").read_text("utf-8")
+    missing = re.findall(r'NotImplementedError\(\s*"(.*?): read (.*?)"', code)
+    assert len(missing) == code.count("raise NotImplementedError")
+    text = page(LAB, "en").read_text("utf-8")
+    for what, names in missing:
+        for name in re.split(r",? and |, ", names):
+            assert f"`{name}`" in text, (what, name)
+
+
+def pages() -> None:
+    """Write what the pages show."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = blocks(Path(folder))
+    for language in LANGUAGES:
+        write(page(LAB, language), made)
