@@ -206,6 +206,14 @@ def test_interleaving_halves_the_waits_and_megatrons_outer_stages_send_more_than
     assert value(name.format("all-stages")) == pytest.approx((2 * 4 - 1) / (4 - 1))
 
 
+@pytest.mark.may_skip
+def test_megatrons_ranks_build_on_one_disk_and_not_on_two_nor_on_a_full_one() -> None:
+    pytest.importorskip("megatron.core.datasets.helpers_cpp", reason="its wheel has no C++ here")
+    for disk, done, apart in (("one-disk", 2, 0), ("two-disks", 1, 0), ("full-disk", 0, 1)):
+        assert value(f"datasets-megatron.{disk}.ranks-done") == done
+        assert value(f"datasets-megatron.{disk}.barriers-apart") == apart
+
+
 @pytest.mark.skipif(not COUNTER.is_file(), reason="the loopback counters are Linux's")
 @pytest.mark.may_skip
 def test_gloo_carries_a_reduce_scatter_as_an_all_reduce_and_ours_does_not() -> None:

@@ -60,6 +60,7 @@ def _two(world: World) -> Iterator[Metric | str]:
     yield from count_fsdp.training(world)
     yield from count_fsdp.inference(world)
     yield from count_data.pipeline(world)
+    yield from count_data.datasets(world)
     yield "schedules, groups, sources"
     yield from count_order.schedules()
     yield from count_order.groups()
