@@ -75,7 +75,7 @@ def balance(world: World) -> Iterator[Metric]:
 
 
 def hidden_from(world: World) -> Iterator[Metric]:
-    """How many tokens a rank needs for a step of the ring to take as long as its message.
+    """How many tokens a rank needs, by a data sheet, for a ring's step to outlast its message.
 
     Operations grow with the square of the share, bytes with the share: so from one share that is
     counted follow all.
@@ -88,7 +88,8 @@ def hidden_from(world: World) -> Iterator[Metric]:
         operations = 4 * pairs * A * D * B  # scores and values, a product and a sum each
         for link, rate in LINKS.items():
             tokens = SHARE * (step / rate) / (operations / OPERATIONS)
-            yield counted(f"context.hidden-from.{link}.g{groups}.tokens", tokens, how="derived")
+            name = f"context.hidden-from.{link}.g{groups}.tokens"
+            yield counted(name, tokens, "tokens", how="modelled")
 
 
 def _attention(world: World, kind: str, groups: int) -> Tensor:

@@ -115,6 +115,7 @@ def datasets(world: World) -> Iterator[Metric]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed
         try:
+            from megatron.core.datasets import helpers_cpp  # noqa: F401
             from megatron.core.datasets.gpt_dataset import GPTDataset
         except ImportError:
             return
