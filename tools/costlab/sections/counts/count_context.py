@@ -61,14 +61,13 @@ def balance(world: World) -> Iterator[Metric]:
         cells = work(ranks, balanced=False)
         yield counted(f"context.runs.n{ranks}.slowest", max(cells) * ranks / sum(cells), "ratio")
     try:
-        from costlab.contestants import megatron as core
+        from costlab.contestants import megatron  # noqa: F401  (loads Megatron without inductor)
     except ImportError:
         return
-    with core.megatron(context_parallel_size=world.size):
-        from megatron.core.utils import get_batch_on_this_cp_rank
+    from megatron.core.utils import get_batch_on_this_cp_rank
 
-        whole = torch.arange(SHARE * world.size)
-        places = get_batch_on_this_cp_rank({"position_ids": whole[None]})["position_ids"]
+    whole = {"position_ids": torch.arange(SHARE * world.size)[None]}
+    places = get_batch_on_this_cp_rank(whole, cp_group=world.whole.group)["position_ids"]
     keys = world.whole.all_gather((places + 1).sum()[None]).double()  # that its queries see
     slowest = float(keys.max() / keys.mean())
     yield counted(f"context-megatron.n{world.size}.slowest", slowest, "ratio")
