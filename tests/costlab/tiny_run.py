@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.metadata import files
 from pathlib import Path
 
 from costlab.record.result import Metric, Result, Section, save
@@ -12,6 +13,8 @@ from costlab.sections.counts import counts
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "experiments" / "35-allreduce-costs"
+# Megatron's datasets are built by its C++, which its wheel has for some Pythons only.
+DATASETS = any("helpers_cpp.cpython" in file.name for file in files("megatron-core") or ())
 
 
 @cache

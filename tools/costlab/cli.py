@@ -6,7 +6,6 @@ where it is used.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -248,6 +247,5 @@ def _write_json(data: object) -> None:
 
 def _near(path: Path) -> str:
     """Return a path as short as it can be typed from here."""
-    with contextlib.suppress(ValueError):
-        return str(path.resolve().relative_to(Path.cwd()))
-    return str(path)
+    whole, here = path.resolve(), Path.cwd()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else path)

@@ -13,7 +13,7 @@ from costlab.judge.claims import Case, Cite, Claim, Comparison, load
 from costlab.judge.verdict import Verdict, judge
 from costlab.record.result import Metric, Result, Section, save
 from costlab.record.words import Words
-from tests.costlab.tiny_run import LAB, counted, step
+from tests.costlab.tiny_run import DATASETS, LAB, counted, step
 
 SAID = Words("It is so.", "Es así.")
 
@@ -142,7 +142,8 @@ def test_a_verdict_on_times_names_the_machine_and_one_on_counts_does_not() -> No
 EVERYWHERE = {
     "holds": [1, 3, 14, 48],
     "holds only if": [
-        4, 9, 10, 15, 16, 18, 19, 20, 22, 25, 27, 28, 29, 30, 35, 38, 39, 44, 46, 47, 49,
+        4, 9, 10, 15, 16, 18, 19, 20, 22, 25, 27, 28, 29, 30, 38, 39, 44, 46, 47, 49,
+        *range(50, 63), *([35] if DATASETS else []),
     ],
     "refuted": [2, 6, 11, 13, 17, 21, 23, 26, 31, 32, 33, 37, 41, 42, 43],
     "stale": [12, 24, 34, 36, 45],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from costlab.sections.counts import count_ring
 from costlab.sections.counts.count_wire import COUNTER
 from shardlab.proofs import formulas
-from tests.costlab.tiny_run import counted
+from shardlab.proofs.formulas.context import kept
+from tests.costlab.tiny_run import DATASETS, ROOT, counted
 
 
 def value(name: str) -> float:
@@ -20,7 +23,8 @@ def test_nothing_counted_has_a_spread_or_a_clock() -> None:
         assert (metric.low, metric.high) == (None, None)
         wire = metric.id.startswith("count.wire.")
         derived = metric.id.endswith((".formula", ".parameters"))
-        assert metric.how == ("measured" if wire else "derived" if derived else "counted")
+        how = "modelled" if metric.unit == "tokens" else "derived" if derived else "counted"
+        assert metric.how == ("measured" if wire else how)
 
 
 def test_megatrons_layers_ask_for_what_ours_do() -> None:
@@ -119,6 +123,96 @@ def test_replicas_reduce_each_bucket_once_and_every_gradient() -> None:
 
 def test_a_message_between_stages_is_one_activation() -> None:
     assert value("pipeline.message") == value("tensor.all-reduce") == 8 * 2 * 16 * 4
+
+
+def test_megatrons_experts_send_rows_twice_each_way_and_their_weights_apart() -> None:
+    for phase in ("forward", "backward"):
+        assert value(f"experts-megatron.{phase}.of-all-rows") == 2
+        assert value(f"experts-megatron.{phase}.all_to_all") == 3
+
+
+def test_both_of_megatrons_dispatchers_send_what_the_formulas_say() -> None:
+    sizes = {"hidden": 16, "itemsize": 4, "prob": 4, "experts": 4, "ranks": 2}
+    for k in (1, 3):
+        rows = formulas.all_to_all_experts(sent=16 * k, came=16 * k, **sizes).forward
+        found = value(f"experts-megatron.k{k}.all-to-all.sent")
+        # Ours exchanges the counts of rows all to all, 8 bytes an expert; Megatron gathers all.
+        assert found == sum(call.wire * n for call, n in rows.items()) + 4 * 8 / 2
+    gathered = 16 * (16 * 4 + 4 * 4 + 4) + 16 * 16 * 4  # rows, weights, a byte of routing; sums
+    assert value("experts-megatron.k1.all-gather.sent") == gathered
+    assert value("experts-megatron.k3.all-gather.sent") == gathered
+
+
+def test_megatrons_busiest_rank_computes_its_share_all_of_it_or_up_to_the_capacity() -> None:
+    for load, busiest in (("even", 1), ("skewed", 2)):
+        for what in ("rows", "of-dense"):
+            assert value(f"experts-megatron.{load}.dropless.{what}") == busiest
+            assert value(f"experts-megatron.{load}.capacity.{what}") == 1.25
+    assert value("experts-megatron.weights-of-active") == 4 / 2
+
+
+def test_an_auxiliary_loss_evens_out_tokens_that_differ_and_no_others() -> None:
+    assert value("balance-megatron.differing.fullest") == pytest.approx(1, abs=0.05)
+    assert value("balance-megatron.alike.fullest") == 4 / 2
+
+
+def test_attention_over_cut_sequences_sends_and_keeps_what_the_formulas_say() -> None:
+    for ranks, keys in product((2, 4), (32, 4)):
+        sizes = {"tokens": 4 * ranks, "queries": 64, "keys": 2 * keys, "itemsize": 4}
+        for kind in ("ring", "all-gather", "ulysses"):
+            name = f"context.{kind}.n{ranks}.g{keys}"
+            traffic = formulas.context_attention(kind, ranks=ranks, **sizes)
+            assert value(f"{name}.sent") == traffic.wire
+            if kind != "ulysses":  # which keeps the order of its tokens besides
+                assert value(f"{name}.kept") == kept(ranks=ranks, heads=32, **sizes)
+
+
+def test_the_slowest_rank_has_nearly_twice_the_mean_and_megatrons_cut_gives_all_the_same() -> None:
+    assert (value("context.runs.n2.slowest"), value("context.runs.n8.slowest")) == (1.5, 1.875)
+    assert value("context-megatron.n2.slowest") == 1
+
+
+def test_a_ring_is_hidden_from_as_many_tokens_as_theory_says() -> None:
+    page = (ROOT / "docs/theory/06-long-sequences.md").read_text("utf-8")
+    for link, rate in (("nvlink", 450e9), ("network", 50e9)):
+        for keys in (32, 2):
+            tokens = value(f"context.hidden-from.{link}.g{keys}.tokens")
+            assert tokens == pytest.approx(2 * keys / 32 * 989e12 / rate)
+        assert f"{value(f'context.hidden-from.{link}.g32.tokens'):,.0f}" in page
+
+
+def test_zero_bubble_leaves_what_the_formula_says_and_holds_as_much_on_every_stage() -> None:
+    assert value("zb-h1.p4.m8.bubble") == pytest.approx(3 / (8 * 3 + 3))
+    assert value("zb-h1.p4.m8.idle-of-1f1b") == pytest.approx(1 / 3)
+    layer = counted()["count.zb-h1.layer-megatron.idle-of-1f1b"]
+    forward, inputs, weights = (float(layer.detail[of]) for of in ("forward", "inputs", "weights"))
+    # The tutor's layer: 24·H² a token in its linears, 4·S·H in attention, S = H.
+    assert (inputs - weights) / (forward - weights) == 2 and weights / (forward - weights) == 6
+    waits = (forward + inputs - weights) / (forward + inputs + weights)
+    assert layer.value == pytest.approx(waits)
+    for schedule, last in (("1f1b", 1), ("zb-h1", 4)):
+        assert value(f"{schedule}.p4.m8.live-fullest") == 4
+        assert value(f"{schedule}.p4.m8.live-last") == last
+
+
+def test_zbv_as_pytorch_plans_it_idles_only_until_its_stages_begin_and_after_they_end() -> None:
+    assert value("torch-zbv.p4.m8.ticks-idle-within") == 0
+    assert value("torch-zbv.p4.m8.bubble") == pytest.approx(3 / (2 * 3 * 8 + 3))
+
+
+def test_interleaving_halves_the_waits_and_megatrons_outer_stages_send_more_than_twice() -> None:
+    assert value("interleaved.p4.m8.idle-of-1f1b") == pytest.approx(1 / 2)
+    name = "interleaved-megatron.p4.m8.{}.messages-of-1f1b"
+    assert value(name.format("inner-stage")) == 2
+    assert value(name.format("all-stages")) == pytest.approx((2 * 4 - 1) / (4 - 1))
+
+
+@pytest.mark.skipif(not DATASETS, reason="megatron-core's wheel has no C++ here")
+@pytest.mark.may_skip
+def test_megatrons_ranks_build_on_one_disk_and_not_on_two_nor_on_a_full_one() -> None:
+    for disk, done, apart in (("one-disk", 2, 0), ("two-disks", 1, 0), ("full-disk", 0, 1)):
+        assert value(f"datasets-megatron.{disk}.ranks-done") == done
+        assert value(f"datasets-megatron.{disk}.barriers-apart") == apart
 
 
 @pytest.mark.skipif(not COUNTER.is_file(), reason="the loopback counters are Linux's")

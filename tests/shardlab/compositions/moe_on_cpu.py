@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from costlab.contestants import megatron_experts
 from costlab.contestants.megatron import (
     DistributedDataParallel,
     DistributedDataParallelConfig,
@@ -19,6 +18,7 @@ from costlab.contestants.megatron import (
     finalize_model_grads,
     parallel_state,
 )
+from costlab.contestants.megatron import experts as megatron_experts
 from tests.shardlab.difference import random_like
 
 with patch.object(torch, "compile", lambda function: function):

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import nn
 
-from costlab.contestants import megatron_gpt
 from costlab.contestants.megatron import (
     Norm,
     config,
@@ -22,6 +21,7 @@ from costlab.contestants.megatron import (
     transformer_block,
     vocab_parallel_cross_entropy,
 )
+from costlab.contestants.megatron import gpt as megatron_gpt
 from shardlab.comm import World
 from shardlab.layers import ops
 from tests.shardlab.compositions.norm_on_cpu import norm_of

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 
 from costlab.contestants import megatron as mcore
-from costlab.contestants import megatron_experts as moe
-from costlab.contestants import megatron_gpt
+from costlab.contestants.megatron import experts as moe
+from costlab.contestants.megatron import gpt as megatron_gpt
 from shardlab.comm import Axis, World
 from shardlab.experts import routing
 from shardlab.experts.config import ExpertConfig

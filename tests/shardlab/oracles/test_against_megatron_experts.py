@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from costlab.contestants import megatron_experts as moe
+from costlab.contestants.megatron import experts as moe
 from shardlab.comm import World
 from shardlab.experts.config import ExpertConfig
 from shardlab.proofs.ledger import Ledger

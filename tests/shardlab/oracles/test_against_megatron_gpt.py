@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from costlab.contestants import megatron as mcore
-from costlab.contestants import megatron_gpt
+from costlab.contestants.megatron import gpt as megatron_gpt
 from shardlab.comm import World
 from shardlab.grid.grid import Grid
 from tests.shardlab.difference import demand_alike, random_tokens

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from costlab.contestants import megatron as mcore
-from costlab.contestants.megatron_stage import MegatronStage, forward_step
+from costlab.contestants.megatron.stage import MegatronStage, forward_step
 from shardlab.comm import World
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import interleaved

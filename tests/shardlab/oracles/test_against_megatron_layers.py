@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from costlab.contestants import megatron as mcore
-from costlab.contestants import megatron_gpt
+from costlab.contestants.megatron import gpt as megatron_gpt
 from shardlab.comm import World
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig

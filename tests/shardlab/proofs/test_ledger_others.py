@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from costlab.contestants import dtensor
 from costlab.contestants import megatron as mcore
-from costlab.contestants import megatron_gpt as megatron_model
+from costlab.contestants.megatron import gpt as megatron_model
 from shardlab.comm import World
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.grid import Grid

@@ -30,7 +30,7 @@ EXPERTS, TOP_K, RATE = 8, 2, 1e-3
 @contextmanager
 def build(world: World, *, hidden: int, dispatch: str) -> Iterator[Mapping[str, Step]]:
     """Both at one size with one dispatcher, on every rank."""
-    from costlab.contestants import megatron_experts as moe  # which takes seconds
+    from costlab.contestants.megatron import experts as moe  # which takes seconds
 
     experts = ExpertConfig(count=EXPERTS, top_k=TOP_K, dispatch=dispatch)
     config = GPTConfig(

@@ -133,7 +133,7 @@ def _torchs(axis: Axis, stage: GPT, data: Data, device: torch.device) -> Step:
 
 def _megatrons(stage: GPT, data: Data, batch: int) -> Step:
     from costlab.contestants import megatron as mcore
-    from costlab.contestants.megatron_stage import MegatronStage, forward_step
+    from costlab.contestants.megatron.stage import MegatronStage, forward_step
 
     config = mcore.config(hidden=stage.config.hidden, dtype=torch.float32)
     config.deallocate_pipeline_outputs = True  # as its training script sets it

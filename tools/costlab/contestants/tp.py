@@ -95,7 +95,7 @@ def _training(model: GPT, task: Task) -> Step:
 
 def _with_megatrons_linears(task: Task, axis: Axis) -> Step:
     from costlab.contestants import megatron as mcore
-    from costlab.contestants.megatron_linears import with_megatrons_linears
+    from costlab.contestants.megatron.linears import with_megatrons_linears
 
     config = task.config
     settings = mcore.config(hidden=config.hidden, heads=config.heads, dtype=config.dtype)
@@ -146,8 +146,8 @@ def _alone(task: Task, world: World, *, threads: int) -> Step:
 
 def _megatrons(task: Task) -> Step:
     from costlab.contestants import megatron as mcore
-    from costlab.contestants import megatron_gpt
-    from costlab.contestants.megatron_names import theirs_by_ours
+    from costlab.contestants.megatron import gpt as megatron_gpt
+    from costlab.contestants.megatron.names import theirs_by_ours
 
     config = task.config
     settings = mcore.config(

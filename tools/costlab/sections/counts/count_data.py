@@ -1,12 +1,19 @@
-"""Replicas, shards and stages counted: DDP's buckets, our shards, a pipeline's messages."""
+"""Replicas, shards and stages counted: DDP's buckets, our shards, a pipeline's messages.
+
+And Megatron's datasets, built by two ranks: who has them in the end, and who waits for whom.
+"""
 
 from __future__ import annotations
 
+import errno
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from shardlab.comm import World
 
 WIDTH, DEPTH = 32, 4
+DOCUMENTS = (49, 50)  # tokens of each
 
 
 def replicas(world: World) -> Iterator[Metric]:
@@ -90,3 +98,82 @@ def pipeline(world: World) -> Iterator[Metric]:
     # A stage sends as much however many layers it has; a layer's all-reduces come again in each.
     step = sent.wire / (reduced.wire * microbatches)
     yield counted("pp-vs-tp.wire-ratio-a-layer", step, "ratio")
+
+
+class _Tokens:
+    """What a dataset's settings ask of a tokenizer."""
+
+    vocab_size, eod, unique_identifiers = 1000, 999, "none"
+
+
+def datasets(world: World) -> Iterator[Metric]:
+    """Ranks that have their samples, and barriers that one entered and the other did not.
+
+    Nothing where megatron-core isn't installed, or not its C++, which its wheel has for some
+    Pythons only.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed
+        try:
+            from megatron.core.datasets import helpers_cpp  # noqa: F401
+            from megatron.core.datasets.gpt_dataset import GPTDataset
+        except ImportError:
+            return
+
+    class Full(GPTDataset):  # type: ignore[misc]
+        """One whose first rank finds the disk full."""
+
+        def __init__(self, *given: Any) -> None:
+            if world.rank == 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            super().__init__(*given)
+
+    for name, kind, shared in (
+        ("one-disk", GPTDataset, True), ("two-disks", GPTDataset, False), ("full-disk", Full, True),
+    ):  # fmt: skip
+        with TemporaryDirectory() as folder:
+            disk = [folder]
+            if shared:
+                dist.broadcast_object_list(disk)
+            if world.rank == 0 or not shared:
+                _write(disk[0])
+            world.whole.barrier()
+            done, entered = _built(kind, disk[0])
+            world.whole.barrier()
+        both = world.whole.all_gather(torch.tensor([[int(done), entered]]))
+        yield counted(f"datasets-megatron.{name}.ranks-done", int(both[:, 0].sum()))
+        apart = int(both[:, 1].max() - both[:, 1].min())
+        yield counted(f"datasets-megatron.{name}.barriers-apart", apart)
+
+
+def _write(folder: str) -> None:
+    from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
+
+    writer = IndexedDatasetBuilder(f"{folder}/corpus.bin", dtype=np.int32)
+    for length in DOCUMENTS:
+        writer.add_document(np.arange(length), [length])
+    writer.finalize(f"{folder}/corpus.idx")
+
+
+def _built(kind: Any, folder: str) -> tuple[bool, int]:
+    """Build as a training script does: whether it came to an end, and how many barriers it met."""
+    from megatron.core.datasets.blended_megatron_dataset_builder import (
+        BlendedMegatronDatasetBuilder,
+    )
+    from megatron.core.datasets.gpt_dataset import GPTDatasetConfig
+
+    settings = GPTDatasetConfig(
+        random_seed=1, sequence_length=4, tokenizer=_Tokens(), reset_position_ids=False,
+        reset_attention_mask=False, eod_mask_loss=False, create_attention_mask=False, split="1",
+        blend=([f"{folder}/corpus"], None), path_to_cache=f"{folder}/cache",
+    )  # fmt: skip
+    done = True
+    with Ledger() as ledger:
+        try:
+            BlendedMegatronDatasetBuilder(kind, [8, 0, 0], lambda: True, settings).build()
+        except Exception:  # whatever it says, this rank is without samples
+            done = False
+    entered = len(ledger.select("barrier"))
+    if not done and not entered:
+        dist.barrier()  # the one in which the others stand
+    return done, entered

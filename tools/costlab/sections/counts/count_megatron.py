@@ -53,7 +53,7 @@ def layers(world: World) -> Iterator[Metric | str]:
 
 def _blocks(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
     """A TransformerLayer, and the same sequence-parallel."""
-    from costlab.contestants.megatron_gpt import causal_mask, transformer_layer
+    from costlab.contestants.megatron.gpt import causal_mask, transformer_layer
 
     whole, mask = transformer_layer(plain), causal_mask(S)
     ledger = watched(lambda: whole(ones(S, B, H), attention_mask=mask)[0])
@@ -69,7 +69,7 @@ def _blocks(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
 
 def _feed_forward(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
     """Megatron's MLP, its first linear alone, and what is asked for its weights' sake."""
-    from costlab.contestants.megatron_gpt import transformer_layer
+    from costlab.contestants.megatron.gpt import transformer_layer
 
     mlp: Any = transformer_layer(plain).mlp
     yield from passes("ffn-megatron", watched(lambda: mlp(ones(S, B, H))[0]))
@@ -120,7 +120,7 @@ def _row(config: Any, *, is_expert: bool = False, **common: Any) -> Any:
 def _finished(world: World, config: Any) -> int:
     """Count the all-reduces over the tensor axis that finish a GPT's gradients after backward."""
     from costlab.contestants import megatron as core
-    from costlab.contestants.megatron_gpt import causal_mask, data_parallel, gpt
+    from costlab.contestants.megatron.gpt import causal_mask, data_parallel, gpt
 
     model = data_parallel(gpt(config, vocab=V, sequence=S, tied=False))
     tokens_BS = torch.zeros(B, S, dtype=torch.int64)

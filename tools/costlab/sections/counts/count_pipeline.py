@@ -144,7 +144,7 @@ def _torch(schedule: type[Any]) -> Run:
 
 def _megatron(axis: Axis, stage: Noting, microbatches: int) -> None:
     from costlab.contestants import megatron as core
-    from costlab.contestants.megatron_stage import MegatronStage, forward_step
+    from costlab.contestants.megatron.stage import MegatronStage, forward_step
 
     config = core.config(hidden=H, heads=4, depth=axis.size, dtype=torch.float32)
     config.deallocate_pipeline_outputs = True  # as its training script sets it
@@ -160,8 +160,8 @@ def _megatron(axis: Axis, stage: Noting, microbatches: int) -> None:
 def _grid_step(cut: bool) -> Ledger:
     """Count a step of a Megatron layer a stage, cut over the tensor axis."""
     from costlab.contestants import megatron as core
-    from costlab.contestants.megatron_gpt import causal_mask, transformer_layer
-    from costlab.contestants.megatron_stage import MegatronStage, forward_step
+    from costlab.contestants.megatron.gpt import causal_mask, transformer_layer
+    from costlab.contestants.megatron.stage import MegatronStage, forward_step
 
     config = core.config(hidden=H, heads=4, depth=2, dtype=torch.float32, sequence_parallel=cut)
     layer, mask = transformer_layer(config), causal_mask(S)

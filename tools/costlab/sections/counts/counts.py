@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections.counts import (
+    count_context,
     count_data,
+    count_experts,
     count_fsdp,
     count_megatron,
     count_order,
@@ -23,6 +25,7 @@ from costlab.sections.counts import (
     count_source,
     count_tensor,
     count_wire,
+    count_zero_bubble,
 )
 from costlab.sections.plan import Plan
 
@@ -44,12 +47,20 @@ def _two(world: World) -> Iterator[Metric | str]:
     yield from count_tensor.intensity(world)
     yield "megatron-core's layers"
     yield from count_megatron.layers(world)
+    yield "megatron-core's layer of experts"
+    yield from count_experts.experts(world)
+    yield "attention over cut sequences"
+    yield from count_context.in_a_step(world)
+    yield from count_context.balance(world)
+    yield from count_context.hidden_from(world)
+    yield from count_context.held()
     yield "replicas and shards"
     yield from count_data.replicas(world)
     yield from count_data.shards(world)
     yield from count_fsdp.training(world)
     yield from count_fsdp.inference(world)
     yield from count_data.pipeline(world)
+    yield from count_data.datasets(world)
     yield "schedules, groups, sources"
     yield from count_order.schedules()
     yield from count_order.groups()
@@ -64,6 +75,11 @@ def _four(world: World) -> Iterator[Metric | str]:
     yield "PyTorch's schedules and Megatron's"
     yield from count_pipeline.schedulers(world)
     yield from count_pipeline.messages(world)
+    yield from count_zero_bubble.beside_1f1b()
+    yield from count_zero_bubble.planned_by_torch(world)
+    yield from count_zero_bubble.run_by_megatron(world)
+    yield "attention over sequences cut in four"
+    yield from count_context.in_a_step(world)
     yield "bytes on the wire of four"
     yield from count_wire.loopback(world)
 

@@ -11,7 +11,7 @@ Not for use from several threads at once.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -83,16 +83,14 @@ class SharedMemoryLink:
         self._layout = layout = RegionLayout(self._size, slot)
         patient = max(timeout, _START)
         self._region = region = Region.meet(store, self._ranks, self._me, layout.size, patient)
-        self._words = region.words
+        self._words = words = region.words
         places = [layout.bell(r) for r in range(self._size)]
-        self._bells = bells = patience.Bells(
-            region.words, region.bytes.data_ptr(), places, self._me
-        )
+        self._bells = bells = patience.Bells(words, region.bytes.data_ptr(), places, self._me)
         fence = None if platform.machine() in _ORDERED else patience.Fence()
         self._slots = Slots(region.bytes, layout, self._me)
         self._plans: dict[Any, Plan] = {}
         self._queue = Queue(
-            region.words, layout, ranks=self._ranks, me=self._me, wait=self._await_word,
+            words, layout, ranks=self._ranks, me=self._me, wait=self._await_word,
             bells=bells, fence=fence,
         )  # fmt: skip
         self.messages = Messages(
@@ -211,25 +209,20 @@ class SharedMemoryLink:
         for _ in self._looks:
             if words[word] >= value:
                 return
-
-        def ready() -> bool:
-            self._move_messages()
-            return bool(words[word] >= value)
-
-        watch = partial(self._watch, ready, peer, name)
-        patience.until(ready, watch, self._bells)
+        self._until(lambda: bool(words[word] >= value), peer, name)
 
     def _finish(self, message: Message, name: str) -> None:
+        self._until(lambda: message.done, message.peer, name)
+
+    def _until(self, come: Callable[[], bool], peer: int, name: str) -> None:
+        """Move messages on until what is awaited of a peer has come."""
+
         def ready() -> bool:
-            self._move_messages()
-            return message.done
+            for link in self._beside:
+                link.messages.move()
+            return come()
 
-        watch = partial(self._watch, ready, message.peer, name)
-        patience.until(ready, watch, self._bells)
-
-    def _move_messages(self) -> None:
-        for link in self._beside:
-            link.messages.move()
+        patience.until(ready, partial(self._watch, ready, peer, name), self._bells)
 
     def _watch(self, ready: Any, peer: int, name: str, waited: float) -> None:
         """Give up on a peer that is gone, or late."""

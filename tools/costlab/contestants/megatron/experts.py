@@ -1,4 +1,4 @@
-"""Megatron's MoELayer on any device: the shims that its experts need beyond those of megatron.py.
+"""Megatron's MoELayer on any device: the shims that its experts need beyond the package's own.
 
 None changes any arithmetic:
 

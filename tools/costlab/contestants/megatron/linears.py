@@ -15,7 +15,7 @@ from costlab.contestants.megatron import (
     RowParallelLinear,
     TransformerConfig,
 )
-from costlab.contestants.megatron_gpt import load
+from costlab.contestants.megatron.gpt import load
 from shardlab.gpt.model import GPT
 from shardlab.layers import linear
 from shardlab.layers.sharding import whole_parameters
