@@ -159,6 +159,12 @@ def _with_experts(base: Composition, dice: random.Random) -> Composition:
         aux_loss=dice.choice([0.0, 0.3]), sequence_aux_loss=dice.choice([0.0, 0.2]),
         z_loss=dice.choice([0.0, 0.1]), dispatch=dice.choice(["all-to-all", "all-gather"]),
     )  # fmt: skip
+    seldom = random.Random(f"experts {dice.random()}")
+    chosen = replace(
+        chosen, global_aux_loss=seldom.choice([0.0, 0.0, 0.4]),
+        capacity=seldom.choice([None, None, 0.5, 1.0]), drop=seldom.choice(["probs", "position"]),
+    )  # fmt: skip
+    chosen = replace(chosen, pad=chosen.capacity is not None and seldom.random() < 0.5)
     room = base.tensor * base.data
     ways = [(e, t) for e in (1, 2, 4) for t in (1, 2) if room % (e * t) == 0]
     expert, expert_tensor = dice.choice(ways)

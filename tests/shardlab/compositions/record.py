@@ -10,6 +10,7 @@ from functools import cache
 
 from tests.shardlab.compositions import (  # noqa: F401  (their rooms)
     pages,
+    test_context_rooms,
     test_corpus_rooms,
     test_data_rooms,
     test_expert_rooms,

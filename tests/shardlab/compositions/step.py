@@ -1,32 +1,36 @@
 """One step of a composition on its ranks, and the same step in one process: what both leave.
 
 One process plays the data ranks in turn, each with its dropout seed and its micro-batches. Dropout
-draws a mask for each tensor rank's part; the one process puts those of all ranks side by side.
+draws a mask for each tensor rank's part; the one process puts those of all ranks side by side. A
+capacity is of each rank's rows, so it drops by parts too. And where a loss looks at the load of all
+data ranks it plays them once before, to know it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shardlab.comm import Axis, World
 from shardlab.context.parallel import ContextParallel
+from shardlab.experts import routing
 from shardlab.experts.layer import ExpertAxes
 from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.cross_entropy import IGNORED, cross_entropy
-from shardlab.layers.dropout import Dropout
 from shardlab.layers.matmul import fuse
 from shardlab.layers.sharding import Sharding, sharding_of
 from shardlab.pipeline.run import run
 from shardlab.training.step import StepGradients
 from tests.shardlab.compositions.drawn import BATCH, SCHEDULES, Composition
+from tests.shardlab.compositions.played import Loads, drop_by_parts, join_masks
 
 HUGE = 1e9  # a limit to the norm that changes nothing
 NEARLY_ZERO = 1e-6  # of the model's largest entry: what has no gradient but rounding (key biases)
@@ -43,10 +47,20 @@ class Step:
 
 def alone(case: Composition) -> Step:
     """The step in one process."""
+    loads = Loads(case.data)
+    with patch.object(routing, "drop", partial(drop_by_parts, case.tensor, routing.drop)):
+        if case.experts and case.experts.global_aux_loss:
+            _played(case, loads)
+            loads.known = True
+        return _played(case, loads)
+
+
+def _played(case: Composition, loads: Loads) -> Step:
     found, counted = Step(), int((case.batch()[1] != IGNORED).sum())
     for rank in range(case.data):
         model = case.prepared(GPT(case.config(), tensor=Axis.alone(), dropout_seed=rank))
-        _join_masks(model, case)
+        join_masks(model, case)
+        loads.watch(model)
         each = 1 / case.microbatches if case.reduction != "tokens" else 1.0
         over = {"mean": case.data, "sum": 1, "tokens": counted}[case.reduction]
         for router in model.routers:
@@ -190,34 +204,6 @@ def _loss(case: Composition, model: GPT, tensor: Axis) -> Any:
     if case.reduction != "tokens":
         return model.loss
     return lambda logits, targets: cross_entropy(logits, targets.t(), axis=tensor).sum()
-
-
-class _Joined(nn.Module):
-    """The masks of all tensor ranks, side by side."""
-
-    def __init__(self, one: Dropout, ranks: int, dim: int) -> None:
-        super().__init__()
-        self.p, self._dim = one.p, dim
-        seed, name, _ = one._key
-        axes = [cast(Axis, SimpleNamespace(rank=rank)) for rank in range(ranks)]
-        self._ranks = [Dropout(one.p, axis=a, sharded=True, name=name, seed=seed) for a in axes]
-
-    def forward(self, x: Tensor) -> Tensor:
-        parts = x.chunk(len(self._ranks), self._dim)
-        dropped = [drop(part) for drop, part in zip(self._ranks, parts, strict=True)]
-        return torch.cat(dropped, self._dim)
-
-
-def _join_masks(model: GPT, case: Composition) -> None:
-    if case.tensor == 1 or case.dropout == 0:
-        return
-    for name, one in list(model.named_modules()):
-        if isinstance(one, Dropout):
-            heads = name.endswith("attention.dropout")
-            if heads or case.sequence_parallel:
-                holder, _, last = name.rpartition(".")
-                joined = _Joined(one, case.tensor, 1 if heads else 0)
-                setattr(model.get_submodule(holder), last, joined)
 
 
 def differences(world: World, case: Composition, right: Step) -> dict[str, float]:

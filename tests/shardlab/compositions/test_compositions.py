@@ -69,6 +69,13 @@ def test_sequences_cut_over_ranks_take_the_step_of_one_process(
     assert worst(pool, case) <= case.tolerance
 
 
+def test_a_recomputed_router_pays_for_the_load_that_its_forward_saw(pool: Any) -> None:
+    # A pipeline has forwarded others since; the mean of their loads with it is not what it saw.
+    experts = ExpertConfig(count=4, ffn=8, global_aux_loss=0.4)
+    case = Composition(pipeline=2, microbatches=4, recompute="not reentrant", experts=experts)
+    assert worst(pool, case) <= case.tolerance
+
+
 def test_a_grid_that_cuts_sequences_refuses_what_does_not() -> None:
     mean, sums = Composition(context=2), Composition(context=2, reduction="sum")
     for case, context, words in [

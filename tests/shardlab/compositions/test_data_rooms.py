@@ -1,8 +1,11 @@
-"""Data parallelism meets masked tokens; gloo meets strided tensors; a norm is averaged."""
+"""Data parallelism meets masked tokens and micro-batches; gloo strided tensors; norms a mean."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -12,14 +15,19 @@ from torch import Tensor, nn
 from costlab.contestants.megatron import (
     DistributedDataParallel,
     DistributedDataParallelConfig,
+    ModelType,
     config,
     finalize_model_grads,
     megatron,
     schedules,
 )
 from shardlab.comm import World
+from shardlab.data_parallel.data_parallel import DataParallel
 from tests.shardlab.compositions.room import room, shown
 from tests.shardlab.difference import difference, random_like
+
+with patch.object(torch, "compile", lambda function: function):
+    from megatron.core.distributed.data_parallel_base import _BaseDataParallel
 
 HIDDEN, TOKENS = 4, 8
 
@@ -97,3 +105,71 @@ def averaged_norm(world: World) -> dict[str, float]:
 
 def test_an_average_of_norms_is_no_norm(pool: Any) -> None:
     assert shown(pool, "averaged-norm")["ratio"] == pytest.approx(0.661, abs=1e-3)
+
+
+class Deferred(_BaseDataParallel):
+    """A minimal model: sums gradients, and lets the last backward average them and begin anew."""
+
+    model_type = ModelType.encoder_or_decoder
+
+    def __init__(self, settings: Any, module: nn.Module) -> None:
+        super().__init__(settings, module)
+        self.last, self.sum, self.reduced = True, torch.zeros(()), torch.zeros(())
+        module.weight.register_post_accumulate_grad_hook(self._reduce)
+
+    def set_input_tensor(self, *_: Any) -> None:
+        """Megatron's schedules call it; nothing comes from another stage."""
+
+    def _reduce(self, weight: nn.Parameter) -> None:
+        self.sum, weight.grad = self.sum + weight.grad, None
+        if self.last:
+            dist.all_reduce(self.sum)
+            self.reduced, self.sum = self.sum / dist.get_world_size(), torch.zeros(())
+
+
+class Told(Deferred):
+    """The same, with a `no_sync` of its own."""
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        self.last = False
+        yield
+        self.last = True
+
+
+@room("last-micro-batch", ranks=2)
+def last_micro_batch(world: World) -> dict[str, float]:
+    """A gradient over four micro-batches on Megatron's schedule: off from all, or from the last."""
+    every, found = random_like(4, world.size, TOKENS, HIDDEN, seed=1), {}
+    layer = nn.Linear(HIDDEN, 1, bias=False, dtype=torch.float64)
+    layer.weight.data.copy_(random_like(1, HIDDEN, seed=2))
+    (right,) = torch.autograd.grad(layer(every).square().mean(), layer.weight)
+    (last,) = torch.autograd.grad(layer(every[-1]).square().mean() / 4, layer.weight)
+
+    def forward(batches: Iterator[Tensor], model: nn.Module) -> tuple[Tensor, Any]:
+        return model(next(batches)), lambda y: (y.square().mean(), {})
+
+    for name, kind in (("inherited", Deferred), ("told", Told)):
+        with megatron():
+            settings = config(hidden=HIDDEN)
+            replicas = kind(settings, layer)
+            settings.no_sync_func = replicas.no_sync
+            schedules.forward_backward_no_pipelining(
+                forward_step_func=forward, data_iterator=iter(every[:, world.rank]),
+                model=replicas, num_microbatches=4, seq_length=TOKENS, micro_batch_size=1,
+            )  # fmt: skip
+        found[name] = difference(replicas.reduced, right)
+        if kind is Deferred:
+            found["from the last"] = difference(replicas.reduced, last)
+        layer.weight._post_accumulate_grad_hooks.clear()
+    replicas = DataParallel(layer.named_parameters(), world.whole, backwards=4)
+    for batch in every[:, world.rank]:
+        (layer(batch).square().mean() / 4).backward()
+    replicas.finish()
+    return found | {"ours": difference(layer.weight.grad, right)}
+
+
+def test_a_no_sync_that_does_nothing_leaves_the_last_micro_batch_alone(pool: Any) -> None:
+    numbers = shown(pool, "last-micro-batch")
+    assert numbers["inherited"] > 0.3
+    assert all(numbers[name] < 1e-12 for name in ("from the last", "told", "ours"))

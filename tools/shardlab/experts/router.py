@@ -16,8 +16,9 @@ from shardlab.comm import Axis
 from shardlab.experts import balance, routing
 from shardlab.experts.config import ExpertConfig
 from shardlab.layers import partial_gradients
-from shardlab.layers.engine import inside_backward
+from shardlab.layers.engine import Kept, inside_backward
 from shardlab.layers.init import Init
+from shardlab.layers.ops import uncompiled
 from shardlab.layers.sharding import CopyableModule
 
 
@@ -64,6 +65,7 @@ class Router(CopyableModule):
         self._load_E: Tensor | None = None  # of the step so far: choices, on this rank
         self._seen_E: Tensor | None = None  # for the loss over the whole batch: on all ranks
         self._times = 0
+        self._means = Kept[Tensor](name)  # of it, as each forward saw it
 
     def forward(self, x_sBH: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weights and the choice."""
@@ -115,13 +117,21 @@ class Router(CopyableModule):
             )
         return probs_TE
 
+    @uncompiled
     def _load_of_step(self, chosen_TE: Tensor) -> Tensor:
-        """Return the mean load over all ranks and the micro-batches so far."""
-        if self._seen_E is None or not inside_backward():  # a recomputation adds nothing
+        """Return the mean load over all ranks and the micro-batches so far.
+
+        A recomputation adds nothing, and gets what its forward got: under a pipeline others have
+        been forward since.
+        """
+
+        def mean() -> Tensor:
             load_E = self.tokens.all_reduce(chosen_TE.sum(0)).float()
             self._seen_E = load_E if self._seen_E is None else self._seen_E + load_E
             self._times += 1
-        return self._seen_E / self._times
+            return self._seen_E / self._times
+
+        return self._means(mean)
 
     def _attached(self, x: Tensor, loss: Tensor) -> Tensor:
         part = loss.detach().float()
@@ -142,3 +152,4 @@ class Router(CopyableModule):
             self.expert_bias.add_((load_E.mean() - load_E).sign() * self.config.bias_rate)
         self._load_E = self._seen_E = None
         self._times = 0
+        self._means.clear()

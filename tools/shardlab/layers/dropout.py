@@ -11,11 +11,8 @@ differ: they see other tokens. Megatron forks its CUDA RNG between two such stat
 "model-parallel-rng" in megatron/core/tensor_parallel/random.py); there data-parallel replicas share
 their seeds unless `--data-parallel-random-init` is given.
 
-Activation checkpointing runs a forward twice and must drop the same elements both times. torch's
-`checkpoint`, of either kind, promises that: it sets torch's own generator back to where it stood.
-So each mask also draws a label from that generator, and a forward inside backward, which is a
-recomputation, takes the number of the mask that drew its label. (Where two forwards that await
-their backwards began from one state, seeded anew for each, the label is the later one's.)
+Activation checkpointing runs a forward twice and must drop the same elements both times: a
+recomputation takes the number of the mask that its forward drew (`Kept`).
 
 A saved checkpoint keeps one number, how many masks were drawn, and any grid goes on from there. The
 state of a generator would say nothing to another grid; and a run that began at the seed again would
@@ -29,10 +26,8 @@ from torch import Tensor, nn
 
 from shardlab.comm import Axis
 from shardlab.layers.draw import key
-from shardlab.layers.engine import inside_backward
+from shardlab.layers.engine import Kept
 from shardlab.layers.ops import uncompiled
-
-_LABELS = 1024  # kept: how many forwards of one place may await their backwards
 
 
 class Dropout(nn.Module):
@@ -62,7 +57,7 @@ class Dropout(nn.Module):
         self.drawn = 0
         self._key = seed, name, axis.rank if sharded else "replicated"
         self._generator: torch.Generator | None = None
-        self._numbers: dict[int, int] = {}  # of the last masks, by label
+        self._numbers = Kept[int](name)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x with elements dropped.
@@ -79,24 +74,10 @@ class Dropout(nn.Module):
     def _mask(self, x: Tensor) -> Tensor:
         if self._generator is None:
             self._generator = torch.Generator(x.device)
-        self._generator.manual_seed(key(*self._key, self._number()))
+        self._generator.manual_seed(key(*self._key, self._numbers(self._next)))
         keep = torch.empty_like(x).bernoulli_(1 - self.p, generator=self._generator)
         return keep.div_(1 - self.p)
 
-    def _number(self) -> int:
-        """Return the next mask's number; in a recomputation, that of the mask to draw again."""
-        label = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
-        if inside_backward():
-            if label not in self._numbers:
-                raise RuntimeError(
-                    f"{self._key[1]} is recomputed in backward and can't tell which of its masks "
-                    "to draw again: checkpoint with preserve_rng_state=True (torch's default), and "
-                    f"let at most {_LABELS} forwards await their backwards"
-                )
-            return self._numbers[label]
-        self._numbers.pop(label, None)
-        self._numbers[label] = self.drawn
-        if len(self._numbers) > _LABELS:
-            del self._numbers[next(iter(self._numbers))]
+    def _next(self) -> int:
         self.drawn += 1
         return self.drawn - 1
