@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from shardlab.pipeline.action import chunks_in
+from shardlab.pipeline.action import chunks_in, name
 from shardlab.proofs.collective import Call
 from shardlab.proofs.formulas import memory
 from shardlab.proofs.formulas.memory import Model, Plan
-from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
+from shardlab.proofs.schedules.timeline import bubble, peak_live
 from sitelab.figures import collective, quantities, schedule
 from sitelab.figures import memory as account
 from sitelab.figures.collective import Constants
@@ -49,7 +49,7 @@ TURN = """([name, turns]) => turns.map(turn => {
     sums: all("[data-sum]", one => [one.dataset.sum, one.textContent]),
     boxes: [...figure.querySelectorAll(".play-track")].map(track =>
       [...track.querySelectorAll(".play-box")].map(box => [
-        box.textContent, box.dataset.chunk, parseFloat(box.style.left),
+        box.classList[1].at(-1), box.textContent, box.dataset.chunk, parseFloat(box.style.left),
         parseFloat(box.style.width)])),
     curve: figure.querySelector(".play-curve")?.getAttribute("points"),
     none: figure.querySelector(".play-warning")?.hidden === false,
@@ -111,7 +111,13 @@ def test_the_calculator_says_what_the_formulas_do(
         assert said["sums"] == {**sums, "whole": quantities.size(memory.total(model, plan))}
 
 
-KEYS = [("1f1b", 4, 8), ("gpipe", 2, 4), ("interleaved-2", 4, 8), ("interleaved-4", 3, 12)]
+KEYS = [
+    ("1f1b", 4, 8),
+    ("gpipe", 2, 4),
+    ("zb-h1", 4, 8),
+    ("interleaved-2", 4, 8),
+    ("interleaved-4", 3, 12),
+]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +133,7 @@ def test_a_schedule_is_drawn_as_it_is_simulated(
     ]
     for (key, backward), said in zip(wanted, turned(reader, "schedule", turns), strict=True):
         built = schedule.schedules()[key]
-        timeline = simulate(built, backward=backward)
+        timeline = schedule.played(built, backward)
         end = max(span.end for spans in timeline for span in spans)
         assert said["answers"] == {
             "bubble": quantities.percent(bubble(timeline)),
@@ -135,8 +141,9 @@ def test_a_schedule_is_drawn_as_it_is_simulated(
             "sends": str(schedule.sends(built)),
         }
         for spans, boxes in zip(timeline, said["boxes"], strict=True):
-            assert [(int(text), int(chunk)) for text, chunk, *_ in boxes] == [
-                (span.action.microbatch, span.action.chunk) for span in spans
+            assert [(kind, int(text), int(chunk)) for kind, text, chunk, *_ in boxes] == [
+                (name(span.action)[0].lower(), span.action.microbatch, span.action.chunk)
+                for span in spans
             ]
             places = [place for *_, left, width in boxes for place in (left, left + width)]
             times = [time for span in spans for time in (span.start, span.end)]
