@@ -53,6 +53,7 @@ FOLDERS = {
     "results": "Measured, committed; local/ is not.",
     "screenshots": "The README's, by `make screenshots`.",
     "stand_ins": "What is run in place of what takes long.",
+    "api": "The kernels' API, a page a room.",
     "stylesheets": "How a page looks.",
     "templates": "What generated pages have around their tables, by jinja2.",
 }

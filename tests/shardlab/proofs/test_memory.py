@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 import torch
 
+from shardlab.experts.config import ExpertConfig
+from shardlab.experts.layer import ExpertLayer
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.model import GPT
 from shardlab.layers.init import Init
 from shardlab.layers.matmul import fuse
+from shardlab.pipeline.action import ScheduleError, computes
+from shardlab.pipeline.schedule import interleaved
 from shardlab.proofs.formulas import memory
 from shardlab.proofs.formulas.memory import Model, Plan, total
+from shardlab.proofs.schedules.timeline import peak_live
 from tests.shardlab.fake_world import alone
 
 S, B, H, A = 32, 2, 64, 4
@@ -49,8 +55,33 @@ def test_the_first_stage_of_1f1b_holds_all_layers_worth_however_many_stages() ->
     assert total(model, few, "activation") == worth[0] / 4 + 2 * mask
 
 
-def parameters(tensor: int, stages: int) -> int:
-    config = GPTConfig(layers=4, hidden=H, heads=A, vocab=256, sequence=S)
+GRIDS = [(p, m, v) for p in (2, 3, 4, 8) for v in (2, 3) for m in (1, 2, p, 2 * p, 5 * p)]
+
+
+@pytest.mark.parametrize(("p", "m", "v"), GRIDS)
+def test_interleaved_as_many_micro_batches_live_as_in_shardlabs_own_schedule(
+    p: int, m: int, v: int
+) -> None:
+    try:
+        order = interleaved(p, m, v)[0]
+    except ScheduleError:
+        pytest.skip("no such schedule")
+    first = [action for action in computes(order) if action.chunk == 0]
+    live = memory.alive(Plan(stages=p, micro_batches=m, chunks=v))
+    assert live == (peak_live(order) / v, peak_live(first))
+
+
+@pytest.mark.parametrize("recompute", memory.RECOMPUTE)
+def test_context_ranks_cut_every_activation_and_no_parameter(recompute: str) -> None:
+    whole, cut = (Plan(context=c, recompute=recompute) for c in (1, 4))
+    assert total(ONE, cut, "activation") == total(ONE, whole, "activation") / 4
+    assert total(ONE, cut, "weight") == total(ONE, whole, "weight")
+    sharded = Plan(context=4, data=2, zero=1)
+    assert total(ONE, sharded, "optimizer") == total(ONE, whole, "optimizer") / 8
+
+
+def parameters(tensor: int, stages: int, experts: ExpertConfig | None = None) -> int:
+    config = GPTConfig(layers=4, hidden=H, heads=A, vocab=256, sequence=S, experts=experts)
     with alone(0, tensor) as world:
         model = GPT(config, tensor=world.whole, stages=stages, device="meta")
         return sum(parameter.numel() for parameter in model.parameters())
@@ -63,11 +94,56 @@ def test_the_parameters_are_those_of_the_models_first_stage(tensor: int, stages:
     assert total(model, plan, "weight") == 4 * parameters(tensor, stages)
 
 
+def test_the_parameters_of_experts_are_those_of_the_model_and_expert_ranks_share_them() -> None:
+    model = Model(layers=4, hidden=H, heads=A, sequence=S, vocabulary=256, experts=8)
+    alone_ = Plan(recipe="fp32")
+    assert total(model, alone_, "weight") == 4 * parameters(1, 1, ExpertConfig(count=8))
+    shared = Plan(tensor=2, data=4, expert=4, recipe="fp32", zero=1)
+    of = {plan: {(k, key): n for k, key, n in memory.account(model, plan)}
+          for plan in (alone_, shared)}  # fmt: skip
+    for key in ("expert-weights", "expert-biases"):
+        weight, moments = ("weight", key), ("optimizer", key)
+        assert of[shared][weight] == of[alone_][weight] / 4
+        assert of[shared][moments] == of[alone_][moments] / 8  # each expert is on 2 of 8 ranks
+
+
 @pytest.mark.parametrize(("zero", "bytes_each"), [(0, 18), (1, 7.5), (2, 4), (3, 2.25)])
 def test_a_parameter_costs_what_zeros_stages_leave_of_it(zero: int, bytes_each: float) -> None:
     replica, cut = Plan(), Plan(data=8, zero=zero)
     state = sum(total(ONE, cut, kind) for kind in ("weight", "gradient", "optimizer"))
     assert state == bytes_each * total(ONE, replica, "weight") / 2
+
+
+def saved_of_experts(hidden: int, top_k: int) -> int:
+    """Bytes that autograd really keeps of shardlab's layer of experts; no parameters."""
+    experts = ExpertConfig(count=4, top_k=top_k)
+    config = GPTConfig(
+        layers=1, hidden=hidden, heads=A, vocab=256, sequence=S, experts=experts,
+        dtype=torch.bfloat16,
+    )  # fmt: skip
+    init = Init(0, 0.02, torch.bfloat16, "cpu")
+    with alone(0, 1) as world:
+        layer = ExpertLayer(config, "layers.0.mlp", axis=world.whole, init=init)
+        x_sBH = torch.randn(S, B, hidden, dtype=torch.bfloat16, requires_grad=True)
+        return kept_by(layer, x_sBH)
+
+
+@pytest.mark.parametrize("top_k", [pytest.param(1, marks=pytest.mark.ci), 2])
+def test_shardlabs_experts_keep_the_rows_that_the_account_says(top_k: int) -> None:
+    """What routing keeps besides, probabilities and places, does not depend on the width.
+
+    Only the router's weight does, which it copies into fp32.
+    """
+
+    def counted(hidden: int) -> float:
+        sizes = dataclasses.replace(ONE, hidden=hidden, experts=4, top_k=top_k)
+        lines = memory.account(sizes, Plan(micro_batch=B))
+        terms = {term.key for term in memory.EXPERTS} - {"mlp-mask"}
+        return sum(line.bytes for line in lines if line.key in terms)
+
+    narrow, wide = saved_of_experts(H, top_k), saved_of_experts(2 * H, top_k)
+    copied = 4 * H * 4
+    assert wide - narrow == counted(2 * H) - counted(H) + copied
 
 
 def saved(ranks: int, *, sequence_parallel: bool, fused: bool) -> int:
@@ -81,19 +157,24 @@ def saved(ranks: int, *, sequence_parallel: bool, fused: bool) -> int:
         )  # fmt: skip
         if fused:
             fuse(block)
-        own = {parameter.untyped_storage().data_ptr() for parameter in block.parameters()}
-        held: dict[int, torch.Tensor] = {}
-
-        def pack(tensor: torch.Tensor) -> torch.Tensor:
-            if (place := tensor.untyped_storage().data_ptr()) not in own:
-                held[place] = tensor  # alive, so that no other gets its place
-            return tensor
-
         rows = S // ranks if sequence_parallel else S
         x_sBH = torch.randn(rows, B, H, dtype=torch.bfloat16, requires_grad=True)
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            block(x_sBH)
-        return sum(tensor.untyped_storage().nbytes() for tensor in held.values())
+        return kept_by(block, x_sBH)
+
+
+def kept_by(module: torch.nn.Module, x_sBH: torch.Tensor) -> int:
+    """Bytes that autograd keeps of one forward: each storage once, no parameters."""
+    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    held: dict[int, torch.Tensor] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        if (place := tensor.untyped_storage().data_ptr()) not in own:
+            held[place] = tensor  # alive, so that no other gets its place
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        module(x_sBH)
+    return sum(tensor.untyped_storage().nbytes() for tensor in held.values())
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from shardlab.pipeline.action import chunks_in
+from shardlab.pipeline.action import chunks_in, name
 from shardlab.proofs.collective import Call
 from shardlab.proofs.formulas import memory
 from shardlab.proofs.formulas.memory import Model, Plan
-from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
+from shardlab.proofs.schedules.timeline import bubble, peak_live
 from sitelab.figures import collective, quantities, schedule
 from sitelab.figures import memory as account
 from sitelab.figures.collective import Constants
@@ -49,7 +49,7 @@ TURN = """([name, turns]) => turns.map(turn => {
     sums: all("[data-sum]", one => [one.dataset.sum, one.textContent]),
     boxes: [...figure.querySelectorAll(".play-track")].map(track =>
       [...track.querySelectorAll(".play-box")].map(box => [
-        box.textContent, box.dataset.chunk, parseFloat(box.style.left),
+        box.classList[1].at(-1), box.textContent, box.dataset.chunk, parseFloat(box.style.left),
         parseFloat(box.style.width)])),
     curve: figure.querySelector(".play-curve")?.getAttribute("points"),
     none: figure.querySelector(".play-warning")?.hidden === false,
@@ -84,15 +84,21 @@ PLANS = [
         Model(layers=48, hidden=6144, heads=64, sequence=4096, vocabulary=51200),
         Plan(tensor=8, stages=2, data=4, micro_batch=4, micro_batches=1, recompute="full", zero=3),
     ),
+    (
+        Model(layers=48, hidden=6144, heads=64, sequence=8192, vocabulary=51200, experts=16,
+              top_k=4),
+        Plan(tensor=2, stages=4, data=4, micro_batches=8, chunks=3, context=2, expert=8, zero=2,
+             sequence_parallel=True),
+    ),
 ]  # fmt: skip
 SWEEP = [
     (
-        Model(layers=24, hidden=1024, heads=16, sequence=512, vocabulary=30000),
+        Model(layers=24, hidden=1024, heads=16, sequence=512, vocabulary=30000, experts=e),
         Plan(tensor=t, stages=p, data=4, micro_batch=2, micro_batches=6, sequence_parallel=s,
-             recompute=r, zero=z, recipe=of),
+             recompute=r, zero=z, recipe=of, chunks=1 + e // 4, context=1 + e // 8, expert=2),
     )
-    for t, p, s, r, z, of in itertools.product(
-        (1, 4), (1, 8), (False, True), memory.RECOMPUTE, range(4), memory.RECIPES)
+    for t, p, s, r, z, of, e in itertools.product(
+        (1, 4), (1, 8), (False, True), memory.RECOMPUTE, range(4), memory.RECIPES, (0, 4, 8))
 ]  # fmt: skip
 
 
@@ -104,14 +110,15 @@ def test_the_calculator_says_what_the_formulas_do(
     for (model, plan), said in zip(plans, turned(reader, "memory", turns), strict=True):
         lines: dict[str, float] = {}
         for line in memory.account(model, plan):
-            key = f"{line.kind}/{line.key if line.kind == 'activation' else 'state'}"
-            lines[key] = lines.get(key, 0) + line.bytes
+            lines[account.key(line)] = lines.get(account.key(line), 0) + line.bytes
         assert said["lines"] == pytest.approx(lines, rel=1e-12)
         sums = {kind: quantities.size(memory.total(model, plan, kind)) for kind in account.KINDS}
         assert said["sums"] == {**sums, "whole": quantities.size(memory.total(model, plan))}
 
 
-KEYS = [("1f1b", 4, 8), ("gpipe", 2, 4), ("interleaved-2", 4, 8), ("interleaved-4", 3, 12)]
+KEYS = [
+    ("gpipe", 2, 4), ("zb-h1", 4, 8), ("interleaved-2", 4, 8), ("interleaved-4", 3, 12),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -127,7 +134,7 @@ def test_a_schedule_is_drawn_as_it_is_simulated(
     ]
     for (key, backward), said in zip(wanted, turned(reader, "schedule", turns), strict=True):
         built = schedule.schedules()[key]
-        timeline = simulate(built, backward=backward)
+        timeline = schedule.played(built, backward)
         end = max(span.end for spans in timeline for span in spans)
         assert said["answers"] == {
             "bubble": quantities.percent(bubble(timeline)),
@@ -135,8 +142,9 @@ def test_a_schedule_is_drawn_as_it_is_simulated(
             "sends": str(schedule.sends(built)),
         }
         for spans, boxes in zip(timeline, said["boxes"], strict=True):
-            assert [(int(text), int(chunk)) for text, chunk, *_ in boxes] == [
-                (span.action.microbatch, span.action.chunk) for span in spans
+            assert [(kind, int(text), int(chunk)) for kind, text, chunk, *_ in boxes] == [
+                (name(span.action)[0].lower(), span.action.microbatch, span.action.chunk)
+                for span in spans
             ]
             places = [place for *_, left, width in boxes for place in (left, left + width)]
             times = [time for span in spans for time in (span.start, span.end)]

@@ -36,7 +36,8 @@ MODELS = {
 }
 SHOWN = "175B"
 ACTIVATIONS = (
-    *memory.LAYER, *memory.CORE, memory.CHECKPOINT, *memory.FIRST, *memory.LAST,
+    *memory.LAYER, *memory.EXPERTS[:-1], *memory.CORE,
+    memory.CHECKPOINT, *memory.FIRST, *memory.LAST,
 )  # fmt: skip
 
 
@@ -47,9 +48,12 @@ def figure(said: dict[str, str], root: Path) -> Figure:
 
 
 def _data(said: dict[str, str]) -> dict[str, Any]:
-    groups = {"layer": memory.LAYER, "core": memory.CORE, "checkpoint": (memory.CHECKPOINT,)}
+    groups = {"attention": memory.ATTENTION, "dense": memory.DENSE, "experts": memory.EXPERTS}
+    groups |= {"core": memory.CORE, "checkpoint": (memory.CHECKPOINT,)}
     groups |= {"first": memory.FIRST, "last": memory.LAST}
     groups |= {"parameters": memory.PARAMETERS, "finalNorm": (memory.FINAL_NORM,)}
+    groups |= {"denseParameters": memory.DENSE_PARAMETERS}
+    groups |= {"expertParameters": memory.EXPERT_PARAMETERS}
     return {
         "terms": {name: [term._asdict() for term in terms] for name, terms in groups.items()},
         "recipes": {name: recipe._asdict() for name, recipe in memory.RECIPES.items()},
@@ -64,8 +68,12 @@ def _controls(said: dict[str, str]) -> list[Any]:
     names = [(name, said.get(f"model-{name}", name)) for name in MODELS]
     chosen = [controls.choice("model", said["model"], names, SHOWN)]
     dims = ("layers", "hidden", "heads", "sequence", "vocabulary", "micro_batch", "micro_batches")
-    ranks = ("tensor", "stages", "data")
-    numbers = [controls.number(name, said[name], sizes[name]) for name in (*dims, *ranks)]
+    ranks = ("tensor", "context", "stages", "chunks", "data")
+    experts = ("experts", "top_k", "expert")
+    numbers = [
+        controls.number(name, said[name], sizes[name], least=0 if name == "experts" else 1)
+        for name in (*dims, *ranks, *experts)
+    ]
     zero = [(stage, said[f"zero-{stage}"]) for stage in range(4)]
     recompute = [(one, said[f"recompute-{one}"]) for one in memory.RECOMPUTE]
     recipes = [(one, said[f"recipe-{one}"]) for one in memory.RECIPES]
@@ -76,6 +84,13 @@ def _controls(said: dict[str, str]) -> list[Any]:
         controls.choice("zero", said["zero"], zero, plan.zero),
         controls.choice("recipe", said["recipe"], recipes, plan.recipe),
     ]  # fmt: skip
+
+
+def key(line: memory.Held) -> str:
+    """Return the row that a line of the account is summed in."""
+    if line.kind == "activation":
+        return f"activation/{line.key}"
+    return f"{line.kind}/{'experts' if line.key.startswith('expert') else 'state'}"
 
 
 def _drawn(model: Model, plan: Plan, said: dict[str, str]) -> str:
@@ -100,21 +115,20 @@ def _drawn(model: Model, plan: Plan, said: dict[str, str]) -> str:
 
 
 def _table(model: Model, plan: Plan, said: dict[str, str]) -> str:
-    lines: dict[tuple[str, str], float] = {}
+    lines: dict[str, float] = {}
     for line in memory.account(model, plan):
-        key = (line.kind, line.key if line.kind == "activation" else "state")
-        lines[key] = lines.get(key, 0) + line.bytes
-    rows = [(kind, "state", _parameters(), said[f"why-{kind}"]) for kind in KINDS[:3]]
+        lines[key(line)] = lines.get(key(line), 0) + line.bytes
+    rows = [(kind, "state", "12 l h² + …", said[f"why-{kind}"]) for kind in KINDS[:3]]
+    rows += [(kind, "experts", "8 e l h²/E", said["why-experts"]) for kind in KINDS[:3]]
     rows += [("activation", t.key, _product(t), said[f"why-{t.key}"]) for t in ACTIVATIONS]
     rows.append(("activation", "recomputed", "", said["why-recomputed"]))
     body = "".join(
-        f'<tr data-line="{kind}/{key}"{"" if lines.get((kind, key)) else " hidden"}>'
-        f'<td><span class="play-key play-{kind}"></span>'
-        f"{escape(said[kind if key == 'state' else key])}</td>"
-        f'<td class="play-bytes" data-bytes="{lines.get((kind, key), 0)!r}">'
-        f"{quantities.size(lines.get((kind, key), 0))}</td>"
+        f'<tr data-line="{kind}/{name}"{"" if lines.get(f"{kind}/{name}") else " hidden"}>'
+        f'<td><span class="play-key play-{kind}"></span>{escape(_what(kind, name, said))}</td>'
+        f'<td class="play-bytes" data-bytes="{lines.get(f"{kind}/{name}", 0)!r}">'
+        f"{quantities.size(lines.get(f'{kind}/{name}', 0))}</td>"
         f"<td>{product}</td><td>{escape(why)}</td></tr>"
-        for kind, key, product, why in rows
+        for kind, name, product, why in rows
     )
     heads = "".join(f'<th scope="col">{escape(said[f"head-{n}"])}</th>' for n in (1, 2, 3, 4))
     return (
@@ -124,8 +138,10 @@ def _table(model: Model, plan: Plan, said: dict[str, str]) -> str:
     )
 
 
-def _parameters() -> str:
-    return "12 l h² + …"
+def _what(kind: str, name: str, said: dict[str, str]) -> str:
+    if name == "experts":
+        return said["of-experts"].format(what=said[kind])
+    return said[kind if name == "state" else name]
 
 
 def _product(term: Term) -> str:

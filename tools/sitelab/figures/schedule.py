@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from shardlab.pipeline.action import (
-    Backward,
     Exchange,
     Schedule,
     ScheduleError,
+    Weight,
     chunks_in,
     computes,
     name,
 )
 from shardlab.pipeline.schedule import by_name
-from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
+from shardlab.proofs.schedules.timeline import Timeline, bubble, peak_live, simulate
 from sitelab.figures import controls, quantities
 from sitelab.figures.shown import Figure
 
@@ -23,6 +23,7 @@ from sitelab.figures.shown import Figure
 KINDS = {
     "gpipe": ("gpipe", None),
     "1f1b": ("1f1b", None),
+    "zb-h1": ("zb-h1", None),
     "interleaved-2": ("interleaved", 2),
     "interleaved-4": ("interleaved", 4),
 }
@@ -45,6 +46,13 @@ def schedules() -> dict[tuple[str, int, int], Schedule]:
                     continue  # the figure says that there is none
                 found[kind, stages, micro_batches] = schedule
     return found
+
+
+def played(schedule: Schedule, backward: float) -> Timeline:
+    """Return when each stage computes; the weights' gradients, where apart, are half a backward."""
+    apart = any(isinstance(action, Weight) for stage in schedule for action in stage)
+    half = backward / 2
+    return simulate(schedule, backward=half if apart else backward, weight=half)
 
 
 def sends(schedule: Schedule) -> int:
@@ -83,13 +91,13 @@ _SLIDERS = {"stages": STAGES, "micro": MICRO_BATCHES, "backward": BACKWARDS}
 
 def _drawn(kind: str, stages: int, micro_batches: int, backward: int, said: dict[str, str]) -> str:
     schedule = schedules()[kind, stages, micro_batches]
-    timeline = simulate(schedule, backward=backward)
+    timeline = played(schedule, backward)
     end = max(span.end for spans in timeline for span in spans)
     chunks = chunks_in(schedule)
     tracks = []
     for stage, spans in enumerate(timeline):
         boxes = "".join(
-            f'<span class="play-box play-{"b" if isinstance(span.action, Backward) else "f"}" '
+            f'<span class="play-box play-{name(span.action)[0].lower()}" '
             f'data-chunk="{span.action.chunk}" style="left:{100 * span.start / end:.4f}%;'
             f'width:{100 * (span.end - span.start) / end:.4f}%">'
             f"<i>{span.action.microbatch}</i></span>"
@@ -108,7 +116,7 @@ def _drawn(kind: str, stages: int, micro_batches: int, backward: int, said: dict
     )
     legend = "".join(
         f'<li><span class="play-key play-{key}"></span>{escape(said[f"key-{key}"])}</li>'
-        for key in ("f", "b", "idle")
+        for key in ("f", "b", "w", "idle")
     )
     return (
         f'<div role="status"><ul class="play-answers">{told}</ul></div>'

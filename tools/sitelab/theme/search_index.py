@@ -4,25 +4,33 @@ mkdocs writes one index for the whole site, and Material's search looks for it b
 a page names. So the index is split, and Spanish pages name the Spanish part of the site as theirs.
 
 Every page fetches it, so it holds what a reader asks for in words: no diagram's source, nothing
-that a command printed, and of a function of the API its first sentences.
+that a command printed, no numbers of tables, and of a function of the API its first sentences.
 """
 
 import json
 import re
 from pathlib import Path
 
-_API = "reference/api/#"
+_API = re.compile(r"reference/api/\w+/(#?)")
 _FIRST = re.compile(r"<p>.*?</p>", re.DOTALL)
-_SOURCE = re.compile(r'<div class="(?:mermaid|language-text highlight)"')
+_FILES = re.compile(r"shardlab\.\S+ <p>.*?</p>", re.DOTALL)
+_SOURCE = re.compile(
+    r'<div class="(?:mermaid|language-text highlight)"|<td(?= style="text-align:right")'
+)
+_UNSEARCHED = ' data-search-exclude="1"'
+_ROWS = re.compile(r"<tbody>(?:(?!</tbody>).)*?<a id=.*?</tbody>", re.DOTALL)
 
 
 def unsearched(html: str) -> str:
-    """Return a page's HTML with its diagrams' source, and what commands printed, left out.
+    """Return a page's HTML without its diagrams' source, what commands printed, and numbers.
+
+    Of a table whose numbers have addresses, as those of results do, no row is left.
 
     >>> unsearched('<div class="mermaid">flowchart LR</div>')
     '<div class="mermaid" data-search-exclude="1">flowchart LR</div>'
     """
-    return _SOURCE.sub(r'\g<0> data-search-exclude="1"', html)
+    html = _ROWS.sub(lambda rows: rows[0].replace("<tbody>", f"<tbody{_UNSEARCHED}>", 1), html)
+    return _SOURCE.sub(rf"\g<0>{_UNSEARCHED}", html)
 
 
 def split(site: Path, language: str) -> None:
@@ -36,8 +44,9 @@ def split(site: Path, language: str) -> None:
     index = json.loads(path.read_text(encoding="utf-8"))
     prefix = f"{language}/"
     for entry in index["docs"]:
-        if entry["location"].removeprefix(prefix).startswith(_API):
-            entry["text"] = "".join(_FIRST.findall(entry["text"])[:1])
+        if api := _API.match(entry["location"].removeprefix(prefix)):
+            first = _FIRST.findall(entry["text"])[:1] if api[1] else _FILES.findall(entry["text"])
+            entry["text"] = " ".join(first)
     theirs = [entry for entry in index["docs"] if entry["location"].startswith(prefix)]
     if not theirs:
         return

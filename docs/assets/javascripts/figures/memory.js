@@ -8,43 +8,73 @@
   function elements(term, at) {
     const letters = {
       l: at.layers / at.stages, h: at.hidden, a: at.heads, s: at.sequence, b: at.micro_batch,
-      v: at.vocabulary,
+      v: at.vocabulary, e: at.experts, k: at.top_k,
     };
-    const cut = term.cut === "always" || (term.cut === "sequence" && at.sequence_parallel);
-    return [...term.of].reduce((all, letter) => all * letters[letter], term.number) /
-      (cut ? at.tensor : 1);
+    const cut = {
+      always: at.tensor, sequence: at.sequence_parallel ? at.tensor : 1, expert: at.expert, never: 1,
+    }[term.cut];
+    return [...term.of].reduce((all, letter) => all * letters[letter], term.number) / cut;
   }
 
   function state({ terms, recipes }, at) {
-    const held = [...terms.parameters, ...(at.stages === 1 ? terms.finalNorm : [])];
-    const parameters = held.reduce((sum, term) => sum + elements(term, at), 0);
-    return [["weight", 3], ["gradient", 2], ["optimizer", 1]].map(([kind, stage]) =>
-      [`${kind}/state`, recipes[at.recipe][kind] * parameters / (at.zero >= stage ? at.data : 1)]);
+    const layers = at.experts ? terms.expertParameters : terms.denseParameters;
+    const held = [...terms.parameters, ...layers, ...(at.stages === 1 ? terms.finalNorm : [])];
+    const count = (ofExperts) => held.filter(({ cut }) => (cut === "expert") === ofExperts)
+      .reduce((sum, term) => sum + elements(term, at), 0);
+    const replicas = at.data * at.context;
+    const rows = [
+      ["state", count(false), replicas], ["experts", count(true), at.tensor * replicas / at.expert],
+    ];
+    return [["weight", 3], ["gradient", 2], ["optimizer", 1]].flatMap(([kind, stage]) =>
+      rows.map(([row, parameters, copies]) => [`${kind}/${row}`,
+        recipes[at.recipe][kind] * parameters / (at.zero >= stage ? copies : 1)]));
+  }
+
+  /* Of how many micro-batches the first stage holds all its layers, and the first chunk. */
+  function alive({ micro_batches: m, stages: p, chunks: v }) {
+    if (v === 1 || p === 1) return [Math.min(m, p), Math.min(m, p)];
+    return [Math.min(m * v, 2 * (p - 1) + (v - 1) * Math.min(m, p) + 1) / v, Math.min(m, 2 * p)];
   }
 
   function activations({ terms, recipes }, at) {
-    const live = Math.min(at.stages, at.micro_batches);
+    const [live, first] = alive(at);
     const layers = live * at.layers / at.stages;
+    const layer = [...terms.attention, ...(at.experts ? terms.experts : terms.dense)];
     const bytes = (term, times) =>
-      (term.width || recipes[at.recipe].activation) * elements(term, at) * times;
+      (term.width || recipes[at.recipe].activation) * elements(term, at) * times / at.context;
     const [kept, again] = {
-      none: [[...terms.layer, ...terms.core], []],
-      selective: [terms.layer, terms.core],
-      full: [terms.checkpoint, [...terms.layer, ...terms.core]],
+      none: [[...layer, ...terms.core], []],
+      selective: [layer, terms.core],
+      full: [terms.checkpoint, [...layer, ...terms.core]],
     }[at.recompute];
     const once = [...terms.first, ...(at.stages === 1 ? terms.last : [])];
     const line = (times) => (term) => [`activation/${term.key}`, bytes(term, times)];
     const anew = again.reduce((sum, term) => sum + bytes(term, 1), 0);
-    return [...kept.map(line(layers)), ["activation/recomputed", anew], ...once.map(line(live))];
+    return [...kept.map(line(layers)), ["activation/recomputed", anew], ...once.map(line(first))];
   }
 
   function warnings(at, words) {
+    const ranks = at.tensor * at.context * at.data;
+    const pieces = at.stages * at.chunks;
+    const cut = at.context * (at.sequence_parallel ? at.tensor : 1);
     const uneven = [
-      [at.heads, at.tensor, words["not-heads"]], [at.layers, at.stages, words["not-layers"]],
-      ...(at.sequence_parallel ? [[at.sequence, at.tensor, words["not-sequence"]]] : []),
+      [at.heads, at.tensor, words["not-heads"]], [at.layers, pieces, words["not-layers"]],
+      [at.sequence, cut, words["not-sequence"]],
+      ...(at.experts ? [
+        [at.experts, at.expert, words["not-experts"]], [ranks, at.expert, words["not-ranks"]],
+      ] : []),
     ];
-    return uneven.filter(([whole, parts]) => whole % parts).map(([whole, parts, text]) =>
-      text.replace("{parts}", parts).replace("{whole}", whole));
+    const refused = [
+      [at.chunks > 1 && (at.stages === 1 || (at.micro_batches > at.stages &&
+        at.micro_batches % at.stages)), words["not-interleaved"]],
+      [at.experts && at.tensor > 1 && !at.sequence_parallel, words["not-routed"]],
+      [at.experts && at.top_k > at.experts, words["not-top"]],
+    ];
+    return [
+      ...uneven.filter(([whole, parts]) => whole % parts).map(([whole, parts, text]) =>
+        text.replace("{parts}", parts).replace("{whole}", whole)),
+      ...refused.filter(([wrong]) => wrong).map(([, text]) => text),
+    ];
   }
 
   function draw(figure, at, data) {

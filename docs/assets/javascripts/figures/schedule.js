@@ -6,7 +6,7 @@
   const { element, play, percent, answer } = window.figures;
 
   function read(text) {
-    const [, kind, microBatch, letter] = /^([FB])(\d+)([a-z]?)$/.exec(text);
+    const [, kind, microBatch, letter] = /^([FBW])(\d+)([a-z]?)$/.exec(text);
     return { kind, microBatch: Number(microBatch), chunk: letter ? letter.charCodeAt(0) - 97 : 0 };
   }
 
@@ -16,11 +16,14 @@
   function timeline(orders, backward) {
     const stages = orders.length;
     const chunks = 1 + Math.max(...orders.flat().map(({ chunk }) => chunk));
+    const apart = orders.flat().some(({ kind }) => kind === "W");
     const ended = new Map();
     const spans = orders.map(() => []);
 
     function ready(stage, action) {
-      if (action.kind === "B" && !ended.has(key(stage, { ...action, kind: "F" }))) return null;
+      const before = { B: "F", W: "B" }[action.kind];
+      if (before && !ended.has(key(stage, { ...action, kind: before }))) return null;
+      if (action.kind === "W") return 0;
       const piece = action.chunk * stages + stage + (action.kind === "F" ? -1 : 1);
       if (piece < 0 || piece >= stages * chunks) return 0;
       const source = { ...action, chunk: Math.floor(piece / stages) };
@@ -35,7 +38,7 @@
         const from = ready(stage, action);
         if (from === null) break;
         const start = Math.max(from, done.length ? done.at(-1).end : 0);
-        const end = start + (action.kind === "F" ? 1 : backward);
+        const end = start + (action.kind === "F" ? 1 : apart ? backward / 2 : backward);
         done.push({ ...action, start, end });
         ended.set(key(stage, action), end);
       }
@@ -49,8 +52,9 @@
   }
 
   function peak(order) {
+    const last = order.some(({ kind }) => kind === "W") ? "W" : "B";
     let [live, most] = [0, 0];
-    for (const { kind } of order) most = Math.max(most, live += kind === "F" ? 1 : -1);
+    for (const { kind } of order) most = Math.max(most, live += (kind === "F") - (kind === last));
     return most;
   }
 

@@ -5,7 +5,8 @@ first stage of 1F1B, which holds most of them. State by ZeRO (arXiv 1910.02054, 
 term is a monomial in the letters below, so that a reader is shown each, and a script in a page can
 put in other numbers.
 
-Letters: l layers of a stage, h hidden, a heads, s sequence, b micro-batch, v vocabulary.
+Letters: l layers of a stage, h hidden, a heads, s sequence, b micro-batch, v vocabulary, e experts
+of a layer, k of them a token.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Term(NamedTuple):
         key: what it is; a page has words for it.
         number: how many times the product.
         of: letters, "sbh".
-        cut: over the tensor ranks: "always", with "sequence" parallelism only, or "never".
+        cut: over the tensor ranks: "always", with "sequence" parallelism only, or "never"; or over
+            the "expert" ranks.
         width: bytes of an element; 0 for the recipe's.
 
     """
@@ -54,16 +56,28 @@ class Term(NamedTuple):
 
 
 # A layer's, in the order of its forward. Selective recomputation makes CORE anew in backward.
-LAYER = (
+ATTENTION = (
     Term("norm-inputs", 2, "sbh", "sequence"),
     Term("qkv-input", 1, "sbh", "sequence"),
     Term("query-key", 2, "sbh"),
     Term("value", 1, "sbh"),
     Term("projection-input", 1, "sbh"),
     Term("attention-mask", 1, "sbh", "sequence", MASK),
+)
+DENSE = (
     Term("fc1-input", 1, "sbh", "sequence"),
     Term("gelu-input", 4, "sbh"),
     Term("fc2-input", 4, "sbh"),
+    Term("mlp-mask", 1, "sbh", "sequence", MASK),
+)
+LAYER = (*ATTENTION, *DENSE)
+# In the place of DENSE: the rows that an even load brings to a rank's experts, each 4h wide.
+EXPERTS = (
+    Term("router-input", 1, "sbh", "sequence", FULL),
+    Term("expert-rows", 1, "ksbh", "sequence"),
+    Term("expert-gelu-input", 4, "ksbh", "sequence"),
+    Term("expert-gelu", 4, "ksbh", "sequence"),
+    Term("expert-fc2-input", 4, "ksbh", "sequence"),
     Term("mlp-mask", 1, "sbh", "sequence", MASK),
 )
 CORE = (
@@ -80,24 +94,40 @@ LAST = (
     Term("logits", 1, "sbv", width=FULL),
 )
 PARAMETERS = (
-    Term("layer-weights", 12, "lhh"),
-    Term("layer-cut-biases", 7, "lh"),
-    Term("layer-whole", 6, "lh", "never"),
+    Term("attention-weights", 4, "lhh"),
+    Term("attention-cut-biases", 3, "lh"),
+    Term("attention-whole", 5, "lh", "never"),
     Term("word-embedding", 1, "vh"),
     Term("positions", 1, "sh", "never"),
+)
+DENSE_PARAMETERS = (
+    Term("feed-forward-weights", 8, "lhh"),
+    Term("feed-forward-cut-bias", 4, "lh"),
+    Term("feed-forward-whole", 1, "lh", "never"),
+)
+EXPERT_PARAMETERS = (
+    Term("router", 1, "elh", "never"),
+    Term("router-bias", 1, "el", "never"),
+    Term("expert-weights", 8, "elhh", "expert"),
+    Term("expert-biases", 5, "elh", "expert"),
 )
 FINAL_NORM = Term("final-norm", 2, "h", "never")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A GPT with a feed-forward of 4h, learned positions and a tied head."""
+    """A GPT with a feed-forward of 4h, learned positions and a tied head.
+
+    `experts` of a layer, each as wide as its feed-forward, stand in its place; 0 for none.
+    """
 
     layers: int
     hidden: int
     heads: int
     sequence: int
     vocabulary: int
+    experts: int = 0
+    top_k: int = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +136,13 @@ class Plan:
 
     Attributes:
         micro_batch: sequences of one.
-        micro_batches: in a step; 1F1B's first stage holds min(stages, micro_batches) at once.
-        zero: 1 cuts the optimizer's state over the data ranks, 2 gradients too, 3 weights too.
+        micro_batches: in a step; `alive` says of how many the first stage holds activations.
+        chunks: a stage, interleaved; 1 is plain 1F1B.
+        context: ranks that share each sequence: every activation is cut over them, no parameter.
+        expert: ranks that share a layer's experts, out of tensor × context × data; each expert is
+            whole on its rank, as shardlab has it where biases are.
+        zero: 1 cuts the optimizer's state over data × context, and an expert's over the ranks that
+            hold that expert too; 2 gradients as well, 3 weights as well.
         recompute: of `RECOMPUTE`.
         recipe: of `RECIPES`.
 
@@ -118,6 +153,9 @@ class Plan:
     data: int = 1
     micro_batch: int = 1
     micro_batches: int = 1
+    chunks: int = 1
+    context: int = 1
+    expert: int = 1
     sequence_parallel: bool = False
     recompute: str = "none"
     zero: int = 0
@@ -150,41 +188,60 @@ def _letters(model: Model, plan: Plan) -> Mapping[str, float]:
         "s": model.sequence,
         "b": plan.micro_batch,
         "v": model.vocabulary,
+        "e": model.experts,
+        "k": model.top_k,
     }
 
 
 def elements(term: Term, model: Model, plan: Plan) -> float:
-    """Return how many of a term's elements a tensor rank holds."""
+    """Return how many of a term's elements a rank of tensor, or of experts, holds."""
     letters = _letters(model, plan)
-    cut = term.cut == "always" or (term.cut == "sequence" and plan.sequence_parallel)
-    return term.number * prod(letters[letter] for letter in term.of) / (plan.tensor if cut else 1)
+    of_sequence = plan.tensor if plan.sequence_parallel else 1
+    cuts = {"always": plan.tensor, "sequence": of_sequence, "expert": plan.expert, "never": 1}
+    return term.number * prod(letters[letter] for letter in term.of) / cuts[term.cut]
+
+
+def alive(plan: Plan) -> tuple[float, int]:
+    """Return of how many micro-batches the first stage holds all its layers, and the first chunk.
+
+    1F1B: min(m, p), and as many. Interleaved in groups of min(m, p): 2(p − 1) + (v − 1) · group + 1
+    chunks, of v a micro-batch, and of the first chunk two groups.
+    """
+    m, p, v = plan.micro_batches, plan.stages, plan.chunks
+    if v == 1 or p == 1:
+        return min(m, p), min(m, p)
+    return min(m * v, 2 * (p - 1) + (v - 1) * min(m, p) + 1) / v, min(m, 2 * p)
 
 
 def _state(model: Model, plan: Plan) -> Iterator[Held]:
-    terms = (*PARAMETERS, *((FINAL_NORM,) if plan.stages == 1 else ()))
+    of_layers = EXPERT_PARAMETERS if model.experts else DENSE_PARAMETERS
+    terms = (*PARAMETERS, *of_layers, *((FINAL_NORM,) if plan.stages == 1 else ()))
+    replicas = plan.data * plan.context
     recipe = RECIPES[plan.recipe]
     for stage, kind in ((3, "weight"), (2, "gradient"), (1, "optimizer")):
-        share = plan.data if plan.zero >= stage else 1
         for term in terms:
+            copies = plan.tensor * replicas / plan.expert if term.cut == "expert" else replicas
+            share = copies if plan.zero >= stage else 1
             width = getattr(recipe, kind)
             yield Held(kind, term.key, width * elements(term, model, plan) / share)
 
 
 def _activations(model: Model, plan: Plan) -> Iterator[Held]:
-    live = min(plan.stages, plan.micro_batches)
+    live, first = alive(plan)
     layers = live * model.layers / plan.stages
+    layer = (*ATTENTION, *(EXPERTS if model.experts else DENSE))
     kept, again = {
-        "none": ((*LAYER, *CORE), ()),
-        "selective": (LAYER, CORE),
-        "full": ((CHECKPOINT,), (*LAYER, *CORE)),
+        "none": ((*layer, *CORE), ()),
+        "selective": (layer, CORE),
+        "full": ((CHECKPOINT,), (*layer, *CORE)),
     }[plan.recompute]
     once = (*FIRST, *(LAST if plan.stages == 1 else ()))
     of = RECIPES[plan.recipe].activation
 
     def held(term: Term, times: float) -> float:
-        return (term.width or of) * elements(term, model, plan) * times
+        return (term.width or of) * elements(term, model, plan) * times / plan.context
 
     yield from (Held("activation", term.key, held(term, layers)) for term in kept)
     if again:  # what backward makes anew, of one layer at a time
         yield Held("activation", "recomputed", sum(held(term, 1) for term in again))
-    yield from (Held("activation", term.key, held(term, live)) for term in once)
+    yield from (Held("activation", term.key, held(term, first)) for term in once)

@@ -1,0 +1,139 @@
+"""What a reader waits for on a first load: `python -m tests.site.lighthouse`.
+
+Builds the site, has Lighthouse open each page below LOADS times, each in a fresh profile of
+chromium, and writes medians into docs/reference/site.md (and .es.md). npx fetches Lighthouse; the
+repository doesn't depend on it. Neither network nor processor is slowed down.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from costlab.record.provenance import provenance
+from costlab.record.settings import Settings
+from tests.site.benchmark.test_weight import REPOSITORY, built
+from tests.site.chromium import QUIET, program
+from tests.site.serving import serving
+
+TOOL = "lighthouse@12.8.2"
+LOADS = 5
+PAGES = {
+    "front": "",
+    "theory": "theory/03-sharded-data-parallelism/",
+    "note": "experiments/35-reading-notes/megatron-tp-layers/",
+    "results": "experiments/35-allreduce-costs/RESULTS/",
+}
+AUDITS = {
+    "elements": "dom-size",
+    "first": "first-contentful-paint",
+    "largest": "largest-contentful-paint",
+    "blocked": "total-blocking-time",
+    "shift": "cumulative-layout-shift",
+}
+WORDS = {
+    "": {
+        "head": "| first load of | requests | compressed | elements | first paint | largest paint "
+        "| blocked | layout shift | score |",
+        "front": "the front page",
+        "theory": "a theory page, 3",
+        "note": "a note, with diagrams",
+        "results": "RESULTS",
+        "about": "Median of {loads} first loads each, {tool} as on a desktop, {date}; {processor}, "
+        "{cores} cores, load {load-before} before.",
+    },
+    ".es": {
+        "head": "| primera carga de | peticiones | comprimido | elementos | primer pintado | "
+        "pintado mayor | bloqueo | desplazamiento | nota |",
+        "front": "la portada",
+        "theory": "una página de teoría, la 3",
+        "note": "una nota, con diagramas",
+        "results": "RESULTS",
+        "about": "Mediana de {loads} primeras cargas de cada una, {tool} como en un ordenador de "
+        "mesa, {date}; {processor}, {cores} núcleos, carga {load-before} antes.",
+    },
+}
+
+
+def loaded(address: str) -> dict[str, float]:
+    """One first load of a page, by what is measured."""
+    ran = subprocess.run(
+        [
+            "npx", "--yes", TOOL, address, "--quiet", "--output=json", "--preset=desktop",
+            "--only-categories=performance", "--throttling-method=provided",
+            f"--chrome-flags={' '.join(['--headless=new', *QUIET])}",
+        ],
+        env=os.environ | {"CHROME_PATH": program() or ""}, stdout=subprocess.PIPE, check=True,
+    )  # fmt: skip
+    report: dict[str, Any] = json.loads(ran.stdout)
+    audits = report["audits"]
+    found = {key: float(audits[audit]["numericValue"]) for key, audit in AUDITS.items()}
+    asked = [one["url"] for one in audits["network-requests"]["details"]["items"]]
+    return found | {
+        "score": 100 * report["categories"]["performance"]["score"],
+        "requests": len(asked),
+        "compressed": sum(map(compressed, asked)),
+    }
+
+
+def compressed(address: str) -> int:
+    """Bytes of what an address gives, as most hosts send it."""
+    if not address.startswith("http"):
+        return 0  # data: came with the page
+    with urlopen(address) as answer:
+        return len(gzip.compress(answer.read()))
+
+
+def medians(served: str) -> dict[str, dict[str, float]]:
+    """Medians by page and by what is measured; the pages take turns."""
+    rounds = [{name: loaded(served + place) for name, place in PAGES.items()} for _ in range(LOADS)]
+    return {
+        name: {key: statistics.median(one[name][key] for one in rounds) for key in rounds[0][name]}
+        for name in PAGES
+    }
+
+
+def table(found: dict[str, dict[str, float]], words: dict[str, str], facts: dict[str, Any]) -> str:
+    """The table as a page has it, and below it where it was measured."""
+    lines = [words["head"], "|---|" + "--:|" * 8]
+    for name, one in found.items():
+        cells = [
+            f"{one['requests']:.0f}", f"{one['compressed'] / 1e6:.2f} MB",
+            f"{one['elements']:,.0f}", f"{one['first']:,.0f} ms", f"{one['largest']:,.0f} ms",
+            f"{one['blocked']:,.0f} ms", f"{one['shift']:.3f}", f"{one['score']:.0f}",
+        ]  # fmt: skip
+        lines.append(f"| {words[name]} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", words["about"].format(**facts)])
+
+
+def filled(page: str, table: str) -> str:
+    """Return a page's text with `table` between its marks; everything else in it stays."""
+    opening, closing = "<!-- loaded -->\n", "\n<!-- /loaded -->"
+    before, rest = page.split(opening)
+    return before + opening + table + closing + rest.split(closing)[1]
+
+
+def main() -> None:
+    """Measure, and write what was measured into both pages."""
+    facts = provenance(Settings(), [], ranks=None)
+    facts |= {"loads": LOADS, "tool": TOOL, "date": datetime.now(UTC).date().isoformat()}
+    with tempfile.TemporaryDirectory() as folder:
+        built(Path(folder))
+        with serving(Path(folder)) as served:
+            found = medians(served)
+    for suffix, words in WORDS.items():
+        page = REPOSITORY / f"docs/reference/site{suffix}.md"
+        page.write_text(filled(page.read_text("utf-8"), table(found, words, facts)), "utf-8")
+        print(table(found, words, facts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Paper is white and its letters dark, though the reader's screen has the dark palette."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.site.reader import Reader
+
+PAGES = [
+    pytest.param("theory/09-choosing-a-layout/", marks=pytest.mark.ci),
+    pytest.param("experiments/36-compositions/MUSEUM/", marks=pytest.mark.ci),
+]
+# Red, green and blue of text and of what it stands on, where there is anything but the paper.
+BRIGHT = """() => [...document.querySelectorAll(
+  ".md-content :is(p, li, td, th, code, summary, figcaption)")].flatMap(one => {
+  const bright = colour => {
+    const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number);
+    return 1 - a + a * (0.3 * r + 0.6 * g + 0.1 * b) / 255;
+  };
+  let ground = one;
+  while (ground && /, 0\\)$/.test(getComputedStyle(ground).backgroundColor)) {
+    ground = ground.parentElement;
+  }
+  const below = ground ? bright(getComputedStyle(ground).backgroundColor) : 1;
+  const letters = bright(getComputedStyle(one).color);
+  return below > 0.85 && letters < 0.65 ? [] : [[one.textContent.slice(0, 40), below, letters]];
+})"""
+
+
+@pytest.mark.parametrize("place", PAGES)
+def test_what_is_printed_from_the_dark_palette_is_dark_on_white(
+    browser: Any, served: str, place: str
+) -> None:
+    reader = Reader(browser, served)
+    page = reader.read(place)
+    reader.painted("dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    reader.until("() => document.getAnimations().length === 0")  # colours fade over
+    assert page.evaluate(BRIGHT) == []
+    assert not reader.wrong
+    reader.context.close()
