@@ -56,11 +56,12 @@ which fails when it changes. In the last seven nothing is trained: a corpus meet
 ## Turned on ourselves
 
 The same is asked of this workbook's kernels. A property test draws a composition of what they
-offer: tensor, sequence, expert, pipeline (three schedules), data and fully sharded parallelism;
-tied and frozen parameters, accumulation, dropout, recomputation, fused products, fp64 main
-gradients, means, sums and counted tokens, three auxiliary losses. It takes a step and compares
-the loss, the gradient of every parameter and the norm with those of one process in fp64. Dropout
-is compared too: the one process puts the masks of all ranks side by side.
+offer: tensor, sequence, context, expert, pipeline (four schedules), data and fully sharded
+parallelism; tied and frozen parameters, packed documents, accumulation, dropout, recomputation,
+fused products, fp64 main gradients, means, sums and counted tokens, three auxiliary losses and the
+z-loss, capacities. It takes a step and compares the loss, the gradient of every parameter and the
+norm with those of one process in fp64. Dropout is compared too: the one process puts the masks of
+all ranks side by side.
 
 `make benchmark` drew {drawn}, {different} of them different, on {few} ranks: {wrong} were off. In
 the {exact} in which no expert scores by sigmoid the largest relative difference was {worst:.0e};
@@ -106,12 +107,13 @@ nada: un corpus se junta con quien lo lee
 ## Contra nosotros mismos
 
 Lo mismo se les pide a los núcleos de este cuaderno. Una prueba de propiedades sortea una
-composición de lo que ofrecen: paralelismo tensorial, de secuencia, de expertos, de pipeline (tres
-calendarios), de datos y totalmente fragmentado; parámetros atados y congelados, acumulación,
-dropout, recómputo, productos fusionados, gradientes principales en fp64, medias, sumas y tokens
-contados, tres pérdidas auxiliares. Da un paso y compara la pérdida, el gradiente de cada
-parámetro y la norma con los de un solo proceso en fp64. También se compara el dropout: el proceso
-único junta las máscaras de todos los ranks.
+composición de lo que ofrecen: paralelismo tensorial, de secuencia, de contexto, de expertos, de
+pipeline (cuatro calendarios), de datos y totalmente fragmentado; parámetros atados y congelados,
+documentos empaquetados, acumulación, dropout, recómputo, productos fusionados, gradientes
+principales en fp64, medias, sumas y tokens contados, tres pérdidas auxiliares y la z-loss,
+capacidades. Da un paso y compara la pérdida, el gradiente de cada parámetro y la norma con los de
+un solo proceso en fp64. También se compara el dropout: el proceso único junta las máscaras de todos
+los ranks.
 
 `make benchmark` sorteó {drawn}, de ellas {different} distintas, con {few} ranks: {wrong} se
 desviaban. En las {exact} en que ningún experto puntúa con sigmoide la mayor diferencia relativa
