@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from costlab.record.settings import Settings
 from costlab.sections import one_gpu
 
 CPU = torch.device("cpu")
+CACHE = 20_000  # bytes
 
 
 def test_a_cpu_is_never_shown_as_a_gpu() -> None:
@@ -32,11 +34,56 @@ def test_a_ranks_products_are_an_nth_of_a_blocks(ranks: int) -> None:
 def test_efficiency_is_a_whole_blocks_time_over_n_times_a_ranks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seconds = iter([8.0, 5.0] * 4 + [80.0, 50.0])  # a round that took ten times as long
-    monkeypatch.setattr(one_gpu, "_seconds", lambda *_: next(seconds))
+    # By axis size, in whatever order they are visited; the last round took ten times as long.
+    seconds = {ranks: iter([one] * 4 + [10 * one]) for ranks, one in ((1, 8.0), (2, 5.0))}
+    monkeypatch.setattr(one_gpu, "block", lambda _device, _hidden, ranks, *_, **__: (ranks, 1))
+    monkeypatch.setattr(one_gpu, "_seconds", lambda _, ranks: next(seconds[ranks]))
     whole, half = one_gpu.efficiencies(CPU, 16, "fp32", tokens=4, tensor=(1, 2), rounds=3)
     assert (whole.id, whole.value) == ("gpu.h16.tp1.fp32.efficiency", 1.0)
-    assert (half.id, half.value) == ("gpu.h16.tp2.fp32.efficiency", pytest.approx(0.8))
+    assert half.id == "gpu.h16.tp2.fp32.efficiency" and half.value == pytest.approx(0.8)
+
+
+def test_every_round_visits_every_axis_size_in_an_order_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    visited: list[int] = []
+    monkeypatch.setattr(one_gpu, "block", lambda _device, _hidden, ranks, *_, **__: (ranks, 1))
+
+    def seconds(_: torch.device, ranks: int) -> float:
+        visited.append(ranks)
+        return 1.0
+
+    monkeypatch.setattr(one_gpu, "_seconds", seconds)
+    list(one_gpu.efficiencies(CPU, 16, "fp32", rounds=8))
+    orders = [tuple(visited[start : start + 4]) for start in range(0, len(visited), 4)]
+    assert {tuple(sorted(order)) for order in orders} == {(1, 2, 4, 8)}
+    assert len(set(orders)) > 1
+
+
+class Operands(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes where a product's operands lie, and their bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: dict[int, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.mm.default:
+            for one in args:
+                self.seen[one.untyped_storage().data_ptr()] = one.numel() * one.element_size()
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_steps_matrices_are_not_the_last_ones_and_fill_the_cache_twice() -> None:
+    step, _ = one_gpu.block(CPU, 16, 8, torch.float32, tokens=4, cache=CACHE)
+    turns = []
+    for _ in range(40):
+        with Operands() as one:
+            step()
+        turns.append(one.seen)
+    assert not turns[0].keys() & turns[1].keys()
+    everything = {place: size for one in turns for place, size in one.items()}
+    assert sum(everything.values()) >= 2 * CACHE
 
 
 @pytest.mark.parametrize("dtype", one_gpu.DTYPES)

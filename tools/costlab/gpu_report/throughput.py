@@ -11,6 +11,7 @@ import sys
 import time
 
 import torch
+from torch import Tensor
 
 from shardlab.comm import Axis
 from shardlab.gpt.model import GPT, GPTConfig
@@ -39,7 +40,16 @@ def main(kind: str, *more: str) -> None:
         fuse(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=kind == "cuda")
     words_BS = torch.randint(config.vocab, (batch, config.sequence + 1), device=device)
-    seconds, first, loss = [], 0.0, torch.tensor(0.0)
+    seconds, held = timed(model, optimizer, words_BS, kind)
+    said = summary(config, batch, sum(p.numel() for p in model.parameters()), seconds, kind)
+    print(said + (memory(held, torch.cuda.max_memory_allocated()) if kind == "cuda" else ""))
+
+
+def timed(
+    model: GPT, optimizer: torch.optim.Optimizer, words_BS: Tensor, kind: str
+) -> tuple[list[float], int]:
+    """Return the seconds of each step after the third, and the bytes held between steps."""
+    seconds, first, loss, held = [], 0.0, torch.tensor(0.0), 0
     for step in range(STEPS):
         wait(kind)
         began = time.perf_counter()
@@ -50,11 +60,12 @@ def main(kind: str, *more: str) -> None:
         wait(kind)
         seconds.append(time.perf_counter() - began)
         first = first or loss.item()
-        if step == 2 and kind == "cuda":
+        if step == 2 and kind == "cuda":  # AdamW's state is there since the first
+            held = torch.cuda.memory_allocated()
             torch.cuda.reset_peak_memory_stats()
     if not loss.item() < first:
         sys.exit(f"the loss went from {first:.3f} to {loss.item():.3f} on one batch")
-    print(summary(config, batch, sum(p.numel() for p in model.parameters()), seconds[3:], kind))
+    return seconds[3:], held
 
 
 def summary(config: GPTConfig, batch: int, parameters: int, seconds: list[float], kind: str) -> str:
@@ -72,8 +83,15 @@ def summary(config: GPTConfig, batch: int, parameters: int, seconds: list[float]
         name = torch.cuda.get_device_name()
         peak = next((flops for part, flops in PEAKS.items() if part in name), None)
         words.append(f"MFU {flops / typical / peak:.1%} of {name}" if peak else f"on {name}")
-        words.append(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
     return "; ".join(words)
+
+
+def memory(held: int, peak: int) -> str:
+    """Return, in words, the peak and what of it a step adds to what lies there between steps."""
+    return (
+        f"; peak memory {peak / 2**30:.1f} GiB: {held / 2**30:.1f} between steps (weights, "
+        f"optimizer), {(peak - held) / 2**30:.1f} of a step's own"
+    )
 
 
 def wait(kind: str) -> None:

@@ -4,10 +4,15 @@ The products of a transformer block are run at the shapes of TP = 1, 2, 4 and 8 
 efficiency is a whole block's time over n times a rank's: 1 where an n-th of the work takes an n-th
 of the time. What one GPU can't tell is the all-reduce; its time comes from a stated model of a
 named link and is marked "modelled". On a CPU nothing is measured here.
+
+Each round visits the sizes of the axis in an order drawn anew, and a step's matrices lie elsewhere
+than the last one's, round buffers of twice the cache: what a rank brings to a product is new to it.
 """
 
 from __future__ import annotations
 
+import itertools
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,21 +64,27 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
     for hidden in HIDDEN:
         for dtype in DTYPES:
             yield f"hidden {hidden}, {dtype}"
-            yield from efficiencies(world.device, hidden, dtype, rounds=rounds)
+            yield from efficiencies(world.device, hidden, dtype, rounds=rounds, seed=settings.seed)
         yield from modelled(hidden)
 
 
 def efficiencies(
     device: torch.device, hidden: int, dtype: str, *, tokens: int = TOKENS,
-    tensor: Sequence[int] = TENSOR, rounds: int = 15,
+    tensor: Sequence[int] = TENSOR, rounds: int = 15, seed: int = 35,
 ) -> Iterator[Metric]:  # fmt: skip
     """`gpu.h….tp….….efficiency` for each axis size, the first of which must be 1; round by round.
 
     Args:
         device: where to multiply; the metrics are called `gpu.…`, so only a test gives a CPU.
     """
-    blocks = [block(device, hidden, ranks, DTYPES[dtype], tokens) for ranks in tensor]
-    times = [[_seconds(device, step) for step, _ in blocks] for _ in range(rounds + 2)][2:]
+    cache = torch.cuda.get_device_properties(device).L2_cache_size if device.type == "cuda" else 0
+    blocks = [block(device, hidden, ranks, DTYPES[dtype], tokens, cache=cache) for ranks in tensor]
+    order, times = random.Random(seed), []  # noqa: S311  (an order, no secret)
+    for _ in range(rounds + 2):
+        visited = order.sample(range(len(blocks)), len(blocks))
+        taken = {place: _seconds(device, blocks[place][0]) for place in visited}
+        times.append([taken[place] for place in range(len(blocks))])
+    del times[:2]
     for place, ranks in enumerate(tensor):
         mine = [one[place] for one in times]
         seconds = middle(mine).value
@@ -86,27 +97,33 @@ def efficiencies(
 
 
 def block(
-    device: torch.device, hidden: int, ranks: int, dtype: torch.dtype, tokens: int
-) -> tuple[Callable[[], None], int]:
+    device: torch.device, hidden: int, ranks: int, dtype: torch.dtype, tokens: int, *,
+    cache: int = 0,
+) -> tuple[Callable[[], None], int]:  # fmt: skip
     """One rank's products of a block, forward and backward; and their operations.
 
     QKV and up are cut along their output, projection and down along their input. Each costs
-    Y = X Wᵀ, dX = dY W and dW = dYᵀ X.
+    Y = X Wᵀ, dX = dY W and dW = dYᵀ X. There are as many sets of matrices, used in turn, as make
+    twice `cache` bytes.
     """
     features = [
         (hidden, 3 * hidden // ranks), (hidden // ranks, hidden),
         (hidden, 4 * hidden // ranks), (4 * hidden // ranks, hidden),
     ]  # fmt: skip
-    layers = [
-        tuple(
-            torch.randn(size, device=device, dtype=dtype)
-            for size in ((tokens, given), (taken, given), (tokens, taken))
-        )
-        for given, taken in features
-    ]
+    shapes = [((tokens, given), (taken, given), (tokens, taken)) for given, taken in features]
+    size = sum(rows * columns for layer in shapes for rows, columns in layer) * dtype.itemsize
+    sets = itertools.cycle(
+        [
+            [
+                [torch.randn(shape, device=device, dtype=dtype) for shape in layer]
+                for layer in shapes
+            ]
+            for _ in range(max(1, -(-2 * cache // size)))
+        ]
+    )
 
     def step() -> None:
-        for x_NH, weight_FH, grad_NF in layers:
+        for x_NH, weight_FH, grad_NF in next(sets):
             x_NH @ weight_FH.t()
             grad_NF @ weight_FH
             grad_NF.t() @ x_NH

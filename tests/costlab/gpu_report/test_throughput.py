@@ -1,0 +1,32 @@
+"""The GPT's line says what a step adds to the memory that is held between steps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from costlab.gpu_report import throughput
+from shardlab.comm import Axis
+from shardlab.gpt.model import GPT
+
+GIB = 1 << 30
+
+
+def test_the_peak_is_counted_from_what_is_held_once_the_optimizer_has_its_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A card's account, kept by hand: the processor does the work."""
+    model = GPT(throughput.MODELS["cpu"], tensor=Axis.alone(), device=torch.device("cpu"))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    begun: list[int] = []
+    monkeypatch.setattr(throughput, "wait", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 3 * GIB * bool(optimizer.state))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: begun.append(1))
+    words_BS = torch.arange(2 * 33).view(2, -1)
+    seconds, held = throughput.timed(model, optimizer, words_BS, "cuda")
+    assert held == 3 * GIB and begun == [1] and len(seconds) == throughput.STEPS - 3
+
+
+def test_the_line_says_the_peak_and_what_of_it_is_the_steps_own() -> None:
+    said = throughput.memory(3 * GIB, 5 * GIB)
+    assert "peak memory 5.0 GiB: 3.0 between steps" in said and "2.0 of a step's own" in said
