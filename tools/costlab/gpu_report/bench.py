@@ -33,7 +33,10 @@ def main(device: str) -> int:
     by_device: Counter[str] = Counter()
     for name, section in found["sections"].items():
         count = len(section["metrics"])
-        tell(name, f"{section['status']}, {count} metrics {section['note']}", ok=count > 0)
+        # Where the processor stands in, one GPU's section has nothing to measure and says so.
+        idle = name == "one-gpu" and device == "cpu"
+        good = None if idle else count > 0
+        tell(name, f"{section['status']}, {count} metrics {section['note']}", ok=good)
         by_device.update(metric.get("device", "") for metric in section["metrics"])
     there = by_device[device]
     tell(f"metrics measured on {device}", f"{there} of {by_device.total()}", ok=there > 0)
