@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 from functools import cache
 
-from tests.shardlab.compositions import (  # noqa: F401  (their rooms)
-    pages,
+from tests.shardlab.compositions import pages
+from tests.shardlab.compositions.room import RECORD, ROOMS
+from tests.shardlab.compositions.rooms import (  # noqa: F401  (their rooms)
     test_context_rooms,
     test_corpus_rooms,
     test_data_rooms,
     test_expert_rooms,
     test_tensor_rooms,
 )
-from tests.shardlab.compositions.room import RECORD, ROOMS
 from tests.shardlab.pool import Pool
 
 

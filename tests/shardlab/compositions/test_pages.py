@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from tests.shardlab.compositions import (  # noqa: F401  (their rooms)
-    pages,
+from tests.shardlab.compositions import pages
+from tests.shardlab.compositions.room import ROOMS, recorded
+from tests.shardlab.compositions.rooms import (  # noqa: F401  (their rooms)
     test_context_rooms,
     test_corpus_rooms,
     test_data_rooms,
     test_expert_rooms,
     test_tensor_rooms,
 )
-from tests.shardlab.compositions.room import ROOMS, recorded
 
 
 @pytest.mark.parametrize("language", pages.PAGES)

@@ -24,8 +24,8 @@ from costlab.contestants.megatron import (
 from costlab.contestants.megatron import gpt as megatron_gpt
 from shardlab.comm import World
 from shardlab.layers import ops
-from tests.shardlab.compositions.norm_on_cpu import norm_of
 from tests.shardlab.compositions.room import room, shown
+from tests.shardlab.compositions.rooms.norm_on_cpu import norm_of
 from tests.shardlab.difference import difference, random_like, random_tokens
 
 with patch.object(torch, "compile", lambda function: function):

@@ -11,7 +11,8 @@ from torch import nn
 
 from costlab.contestants.megatron import parallel_state
 from shardlab.comm import World
-from tests.shardlab.compositions.moe_on_cpu import (
+from tests.shardlab.compositions.room import room, shown
+from tests.shardlab.compositions.rooms.moe_on_cpu import (
     HIDDEN,
     SEQUENCE,
     expert_config,
@@ -23,8 +24,7 @@ from tests.shardlab.compositions.moe_on_cpu import (
     router_gradient,
     trained,
 )
-from tests.shardlab.compositions.norm_on_cpu import norm_of
-from tests.shardlab.compositions.room import room, shown
+from tests.shardlab.compositions.rooms.norm_on_cpu import norm_of
 from tests.shardlab.difference import difference, random_like
 
 # (TP, EP, ETP) on two ranks.

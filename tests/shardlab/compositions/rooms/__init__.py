@@ -1,0 +1,1 @@
+"""The museum's rooms, each the test that shows its number."""
