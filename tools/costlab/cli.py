@@ -30,7 +30,6 @@ ALONE = {
     "one-gpu": "One GPU: matrix efficiency at the shapes TP leaves a rank.",
     "counts": "What no machine changes: collectives, bytes, orderings.",
 }
-TOGETHER = {"collectives": ("collectives", "fit")}
 
 
 def main() -> None:
@@ -119,10 +118,7 @@ def _measuring(command: Callable[..., int]) -> Callable[..., int]:
 @bench.command("all")
 @_measuring
 def whole(**options: Any) -> int:
-    """Measure the whole lab, and judge the claims.
-
-    The result is shown beside the reference.
-    """
+    """Measure the whole lab, judge the claims, and show both beside the reference."""
     return _measure(list(WHOLE), whole=True, **options)
 
 
@@ -130,7 +126,7 @@ def _add(name: str, words: str) -> None:
     @bench.command(name, help=words)
     @_measuring
     def command(**options: Any) -> int:
-        return _measure(list(TOGETHER.get(name, (name,))), whole=False, **options)
+        return _measure([name, "fit"] if name == "collectives" else [name], whole=False, **options)
 
 
 for _name, _words in ALONE.items():
