@@ -118,7 +118,7 @@ def _measuring(command: Callable[..., int]) -> Callable[..., int]:
 @bench.command("all")
 @_measuring
 def whole(**options: Any) -> int:
-    """Measure the whole lab, judge the claims, and show both beside the reference."""
+    """Measure the whole lab, and judge the claims."""
     return _measure(list(WHOLE), whole=True, **options)
 
 
