@@ -86,6 +86,13 @@ def test_a_bin_of_another_size_is_refused(prefix: Path, size: int) -> None:
         Corpus(prefix)
 
 
+def test_a_folder_in_place_of_an_index_is_refused(prefix: Path) -> None:
+    Path(f"{prefix}.idx").unlink()
+    Path(f"{prefix}.idx").mkdir()
+    with pytest.raises(DataError, match=r"corpus.idx cannot be read: Is a directory"):
+        Corpus(prefix)
+
+
 @pytest.mark.parametrize("kind", ["bin", "idx"])
 def test_half_a_pair_is_refused(prefix: Path, kind: str) -> None:
     Path(f"{prefix}.{kind}").unlink()

@@ -169,7 +169,9 @@ def test_ranks_that_share_no_disk_are_told_so_together(pool: Any, tmp_path: Path
     assert ours.endswith("give a cache on a disk that all ranks share, or `disk`, those that do")
 
 
-@pytest.mark.parametrize("weights", [[0.5, 0.0], [0.5, -0.5], [1.0, float("nan")], [1.0, np.inf]])
+@pytest.mark.parametrize(
+    "weights", [[0.5, 0.0], [0.5, -0.5], [1.0, float("nan")], [1.0, np.inf], [1e308] * 2]
+)
 def test_weights_that_are_none_are_refused(weights: list[float]) -> None:
     with pytest.raises(DataError, match="must be a finite number above 0"):
         shares(weights)

@@ -11,8 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from shardlab.data.corpus import CHUNK, Corpus, DataError
-from shardlab.data.encoding import by_name
-from shardlab.data.prepare import Job, prepare
+from shardlab.data.text.encoding import by_name
+from shardlab.data.text.prepare import Job, prepare
+
+COUNT = click.IntRange(min=1)
 
 
 class Refusing(click.Group):
@@ -22,7 +24,7 @@ class Refusing(click.Group):
         """Run; say what is refused."""
         try:
             return super().invoke(ctx)
-        except DataError as error:
+        except (DataError, OSError) as error:
             raise click.ClickException(str(error)) from None
 
 
@@ -38,7 +40,7 @@ def main() -> None:
 @click.option("--end", help="the token of a tokenizer.json that ends each document")
 @click.option("--field", default="text", help="of a .jsonl's lines, that with the text")
 @click.option("--lines", is_flag=True, help="each line of a text file is a document")
-@click.option("--processes", default=os.cpu_count() or 1, help="that encode side by side")
+@click.option("--processes", type=COUNT, default=os.cpu_count, help="that encode side by side")
 def build(prefix: str, files: tuple[str, ...], processes: int, **about: Any) -> None:
     """Make the corpus PREFIX of FILES; after a kill, the same command goes on where it was."""
     job = Job(files, prefix, **about)
@@ -46,7 +48,7 @@ def build(prefix: str, files: tuple[str, ...], processes: int, **about: Any) -> 
     columns = (TextColumn("encoding"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("", total=total)
-        for count in prepare(job, max(1, processes)):
+        for count in prepare(job, processes):
             progress.advance(task, count)
     click.echo(described(Corpus(prefix)))
 
@@ -54,7 +56,7 @@ def build(prefix: str, files: tuple[str, ...], processes: int, **about: Any) -> 
 @main.command()
 @click.argument("prefix")
 @click.option("--document", default=0, help="whose first tokens are shown")
-@click.option("--tokens", default=32, help="how many are shown")
+@click.option("--tokens", type=COUNT, default=32, help="how many are shown")
 @click.option("--tokenizer", help="to show them as text: bytes, or a tokenizer.json")
 def inspect(prefix: str, document: int, tokens: int, tokenizer: str | None) -> None:
     """Say what a corpus holds, and show the beginning of a document."""
@@ -73,18 +75,18 @@ def inspect(prefix: str, document: int, tokens: int, tokenizer: str | None) -> N
 
 @main.command()
 @click.argument("prefix")
-@click.option("--vocabulary", type=int, help="refuse tokens that are not below it")
+@click.option("--vocabulary", type=COUNT, help="refuse tokens that are not below it")
 def verify(prefix: str, vocabulary: int | None) -> None:
     """Check that a pair is whole and its own, and its tokens those of a vocabulary."""
     corpus = Corpus(prefix)
     for at in range(0, len(corpus.tokens), CHUNK):
         part = corpus.tokens[at : at + CHUNK]
-        wrong = (part < 0) | (part >= (vocabulary or np.inf))
-        if wrong.any():
-            place = int(wrong.argmax())
+        right = (part >= 0) & (part < (vocabulary or np.inf))  # of which no NaN is
+        if not right.all():
+            place = int(right.argmin())
             raise DataError(
                 f"{prefix}: token {at + place} is {part[place]}, which a vocabulary of "
-                f"{vocabulary} doesn't hold: it was made with another tokenizer"
+                f"{vocabulary or 'any size'} doesn't hold: it was made with another tokenizer"
             )
     click.echo(f"whole: {described(corpus)}")
 

@@ -18,6 +18,7 @@ C++ does, in the same double precision.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,7 +38,7 @@ def shares(weights: Sequence[float]) -> Array:
     given = np.array(weights, np.float64)
     if not 1 <= len(given) <= MOST:
         raise DataError(f"{len(given)} weights; a blend is of 1 to {MOST} corpora")
-    if not (np.isfinite(given) & (given > 0)).all():
+    if not ((given > 0).all() and sum(given.tolist()) < math.inf):
         raise DataError(
             f"weights are {list(weights)}: each must be a finite number above 0; leave out a "
             "corpus that is to give nothing"

@@ -34,13 +34,10 @@ def parts(split: Iterable[float]) -> list[Part | None]:
         DataError: a weight is negative or no number, or all are 0.
     """
     given = np.array(list(split), np.float64)
-    if not np.isfinite(given).all() or (given < 0).any() or not given.sum() > 0:
+    if (given < 0).any() or not 0 < sum(given.tolist()) < math.inf:
         raise DataError(f"the split is {given.tolist()}: give numbers of 0 or more, not all 0")
-    bounds = [0.0]
-    for share in (given / given.sum()).tolist():
-        bounds.append(bounds[-1] + share)
-    pairs = itertools.pairwise(bounds)
-    return [(begin, end) if end > begin else None for begin, end in pairs]
+    bounds = itertools.accumulate((given / given.sum()).tolist(), initial=0.0)
+    return [(begin, end) if end > begin else None for begin, end in itertools.pairwise(bounds)]
 
 
 class Builder:
@@ -73,7 +70,7 @@ class Builder:
             return vars(indices(corpus.lengths, range(begin, end), recipe))
 
         key = cache.key(recipe, corpus.lengths, begin, end)
-        return Samples(corpus, Indices(**self._shared(key, make, Indices.__match_args__)), recipe)
+        return Samples(corpus, Indices(**self._shared(key, make)), recipe)
 
     def blend(
         self, corpora: Sequence[Corpus], recipe: Recipe, part: Part = (0.0, 1.0), *,
@@ -115,37 +112,29 @@ class Builder:
         def make() -> Mapping[str, Array]:
             return dict(zip(("corpora", "samples"), greedy(share, size), strict=True))
 
-        names = ("corpora", "samples")
-        return Blend(made, **self._shared(cache.key("blend", share, size), make, names))
+        return Blend(made, **self._shared(cache.key("blend", share, size), make))
 
-    def _shared(
-        self, key: str, make: Callable[[], Mapping[str, Array]], names: tuple[str, ...]
-    ) -> dict[str, Array]:
+    def _shared(self, key: str, make: Callable[[], Mapping[str, Array]]) -> Mapping[str, Array]:
         if self._cache is None:
-            return dict(make())
-        folder = self._cache / key
-        if self._disk.rank == 0:
-            self._together(lambda: cache.keep(folder, make))
-        else:
-            self._together(lambda: None)
-        found: list[dict[str, Array]] = []
-        self._together(lambda: found.append(cache.load(folder, names)))
-        return found[0]
+            return make()
+        path, found = self._cache / key, dict[str, Array]()
+        self._together(lambda: None if self._disk.rank else cache.keep(path, make))
+        self._together(lambda: found.update(cache.load(path)))
+        return found
 
     def _together(self, act: Callable[[], None]) -> None:
         """Act, and tell: either every rank goes on, or every rank raises and says whose fault."""
         said = ""
         try:
             act()
-        except (DataError, OSError, MemoryError) as error:
+        except (ValueError, OSError, MemoryError) as error:
             said = str(error) or type(error).__name__
         content = said.encode()[:_MESSAGE].ljust(_MESSAGE, b"\0")
         mine = torch.frombuffer(bytearray(content), dtype=torch.uint8).to(self._device)
         rows = self._disk.all_gather(mine).view(self._disk.size, -1).cpu()
         words = [bytes(row.numpy()).rstrip(b"\0").decode(errors="replace") for row in rows]
-        if failed := [rank for rank, word in enumerate(words) if word]:
-            who = [self._disk.ranks[rank] for rank in failed]
-            hint = ""
-            if 0 not in failed:
-                hint = "; give a cache on a disk that all ranks share, or `disk`, those that do"
-            raise DataError(f"rank {', '.join(map(str, who))}: {words[failed[0]]}{hint}")
+        if any(words):
+            who = [str(rank) for rank, word in zip(self._disk.ranks, words, strict=True) if word]
+            disk = "; give a cache on a disk that all ranks share, or `disk`, those that do"
+            hint = "" if words[0] else disk
+            raise DataError(f"rank {', '.join(who)}: {next(filter(None, words))}{hint}")

@@ -1,17 +1,18 @@
 """Indices kept on disk under the hash of what they were made of.
 
-The name of a folder is the content of the corpus's index and the recipe, never a path: a corpus
-that is rewritten under its old name has another key, and its old indices are not found. (Megatron
-hashes the path, and serves the stale ones.) A folder is renamed into place once it is whole, so
-whoever is killed leaves a draft that nobody reads, and the next one to finish sweeps.
+A file's name is the content of the corpus's index and the recipe, never a path: a corpus that is
+rewritten under its old name has another key, and its old indices are not found. (Megatron hashes
+the path, and serves the stale ones.) A file is renamed into place once it is whole, so whoever is
+killed leaves a draft that nobody reads, and the next one to finish sweeps.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import shutil
-import tempfile
+import json
+import math
+import mmap
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from shardlab.data.corpus import Array, DataError
 
-FORMAT = "shardlab samples 1"
+FORMAT = "shardlab samples 2"
 
 
 def key(*parts: object) -> str:
@@ -34,47 +35,56 @@ def key(*parts: object) -> str:
     return found.hexdigest()[:32]
 
 
-def keep(folder: Path, make: Callable[[], Mapping[str, Array]]) -> None:
-    """Make the arrays and put them into `folder`, unless it is there.
+def keep(path: Path, make: Callable[[], Mapping[str, Array]]) -> None:
+    """Make the arrays and put them into the file, unless it is there: a line that names them first.
 
     Raises:
         DataError: the disk is full or refuses; or what `make` raises.
     """
-    if folder.is_dir():
+    if path.is_file():
         return
-    arrays = make()
+    # The wider items first: then each array begins at a multiple of its item's size.
+    arrays = sorted(make().items(), key=lambda named: -named[1].itemsize)
+    head = json.dumps([(name, array.dtype.str, array.shape) for name, array in arrays]).encode()
+    draft = path.with_name(f"{path.name}.draft-{secrets.token_hex(8)}")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f"{folder.name}.draft-", dir=folder.parent))
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            draft.chmod(0o755)  # as the folders around: other users may train from it
-            for name, array in arrays.items():
-                np.save(draft / f"{name}.npy", array, allow_pickle=False)
-            draft.rename(folder)
+            with draft.open("xb") as file:
+                file.write(head + b" " * (63 - len(head) % 64) + b"\n")
+                for _, array in arrays:
+                    file.write(array.data)
+            draft.replace(path)
         except OSError:
-            shutil.rmtree(draft, ignore_errors=True)
-            if not folder.is_dir():  # or another job was faster, and has swept this draft
+            draft.unlink(missing_ok=True)
+            if not path.is_file():  # or another job was faster, and has swept this draft
                 raise
     except OSError as error:
         raise DataError(
-            f"cannot keep indices in {folder.parent}: {error.strerror or error}; make room there, "
+            f"cannot keep indices in {path.parent}: {error.strerror or error}; make room there, "
             "name another cache, or none"
         ) from error
-    for left in folder.parent.glob(f"{folder.name}.draft-*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for other in path.parent.iterdir():
+        if other.name.startswith(f"{path.name}.draft-"):
+            other.unlink(missing_ok=True)
 
 
-def load(folder: Path, names: tuple[str, ...]) -> dict[str, Array]:
-    """Return the arrays in `folder`, mapped into memory.
+def load(path: Path) -> dict[str, Array]:
+    """Return the arrays in the file, mapped into memory.
 
     Raises:
-        DataError: the folder is not to be seen from here, or damaged.
+        DataError: the file is not to be seen from here, or damaged.
     """
-    if not folder.is_dir():
-        raise DataError(f"{folder} was made, but cannot be seen from here")
-    with contextlib.suppress(OSError, ValueError, EOFError):
-        return {
-            name: np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False))
-            for name in names
-        }
-    raise DataError(f"{folder} is damaged: remove it, and it is made anew")
+    try:
+        with path.open("rb") as file:
+            head, found = file.readline(), {}
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        at = len(head)
+        for name, dtype, shape in json.loads(head):
+            found[name] = np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape)
+            at += found[name].nbytes
+    except FileNotFoundError:
+        raise DataError(f"{path} was made, but cannot be seen from here") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged: remove it, and it is made anew") from error
+    return found

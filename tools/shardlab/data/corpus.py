@@ -8,7 +8,6 @@ is `IndexedDataset` (megatron/core/datasets/indexed_dataset.py).
 
 from __future__ import annotations
 
-import itertools
 import mmap
 import struct
 from pathlib import Path
@@ -53,19 +52,18 @@ class Corpus:
         index, data = _mapped(f"{prefix}.idx"), _mapped(f"{prefix}.bin")
         dtype, count, ends = self._head(index)
         sizes = ((count, "<i4"), (count, "<i8"), (ends, "<i8"), (count, "i1"))
-        room = [number * np.dtype(kind).itemsize for number, kind in sizes]
-        expected = HEAD.size + sum(room[:3])
-        if len(index) not in (expected, expected + room[3]):
+        expected = HEAD.size + 12 * count + 8 * ends
+        if len(index) not in (expected, expected + count):
             raise self._damaged(
                 f"says {count} sequences and {ends - 1} documents, which take {expected} bytes "
                 f"({count} more with modes), and has {len(index)}"
             )
-        ats = itertools.accumulate(room[:3], initial=HEAD.size)
-        lengths, pointers, bounds, modes = zip(sizes, ats, strict=True)
-        self.lengths = _array(index, *lengths)
-        self.pointers = _array(index, *pointers)
-        self.documents = _array(index, *bounds)
-        self.modes = _array(index, *modes) if len(index) > expected else None
+        arrays, at = list[Array](), HEAD.size
+        for number, kind in sizes if len(index) > expected else sizes[:3]:
+            arrays.append(np.frombuffer(index, kind, number, at))
+            at += arrays[-1].nbytes
+        self.lengths, self.pointers, self.documents, *modes = arrays
+        self.modes = modes[0] if modes else None
         self._check(dtype, len(data))
         self.tokens: Array = np.frombuffer(data, dtype)
 
@@ -124,10 +122,6 @@ class Corpus:
         return DataError(f"{self.prefix}.idx {what}: damaged, or no index; write the pair anew")
 
 
-def _array(index: mmap.mmap, kind: tuple[int, str], at: int) -> Array:
-    return np.frombuffer(index, kind[1], kind[0], at)
-
-
 def _mapped(path: str) -> mmap.mmap:
     try:
         with Path(path).open("rb") as file:
@@ -139,3 +133,5 @@ def _mapped(path: str) -> mmap.mmap:
         ) from None
     except ValueError:
         raise DataError(f"{path} is empty: it was cut short; write the pair anew") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error

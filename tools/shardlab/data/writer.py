@@ -13,8 +13,7 @@ import os
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, TypeAlias
+from typing import IO
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -22,7 +21,6 @@ from numpy.typing import ArrayLike, DTypeLike
 from shardlab.data.corpus import DTYPES, HEAD, MAGIC, Array, Corpus, DataError
 
 CACHED = 1 << 16  # tokens that stay in a core's cache while they are checked, converted and written
-Document: TypeAlias = tuple[Array, Sequence[int], Sequence[int]]  # tokens, lengths, modes
 
 
 class Writer:
@@ -47,7 +45,8 @@ class Writer:
             known = ", ".join(kind.name for kind in DTYPES.values())
             raise DataError(f"a corpus has no dtype {self.dtype.name}; choose from {known}")
         self._file = self._draft()
-        self._documents: list[Document] = []  # small ones, written many at a time
+        # Tokens, lengths and modes of small documents, written many at a time.
+        self._documents: list[tuple[Array, Sequence[int], Sequence[int]]] = []
         self._waiting = 0
         self._written = 0
         self._sequences = 0
@@ -136,10 +135,7 @@ class Writer:
         """Return the writer."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, kind: object, *_: object) -> None:
         """Finish; or discard, if an exception ends it."""
         if kind is None:
             self.finish()
@@ -148,6 +144,8 @@ class Writer:
     def _draft(self) -> IO[bytes]:
         """Open the tokens' draft, locked: a killed writer's is taken over, a living one's not."""
         path = Path(f"{self.prefix}.bin.draft")
+        if not path.parent.is_dir():
+            raise DataError(f"no folder {path.parent}: make it first")
         try:
             file = path.open("ab", buffering=0)
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,8 +153,6 @@ class Writer:
                 raise BlockingIOError  # just put in its place, by the one that had locked it
             file.truncate(0)
         except (BlockingIOError, FileNotFoundError) as error:
-            if not path.parent.is_dir():
-                raise DataError(f"no folder {path.parent}: make it first") from None
             raise DataError(
                 f"another process is writing {self.prefix}: wait for it, or choose another prefix"
             ) from error
@@ -195,32 +191,23 @@ class Writer:
             content, self._written = content[count:], self._written + count
 
     def _commit(self) -> None:
+        lengths, ends = np.concatenate(self._lengths), np.concatenate(self._ends)
+        bytes_each = lengths.astype("<i8") * self.dtype.itemsize
+        code = next(code for code, dtype in DTYPES.items() if dtype == self.dtype)
+        parts = [lengths, np.cumsum(bytes_each) - bytes_each, ends, *(self._modes or [])]
         with Path(f"{self.prefix}.idx.draft").open("wb") as index:
-            self._index(index)
-            _to_disk(index)
-        _to_disk(self._file)
+            index.write(HEAD.pack(MAGIC, 1, code, len(lengths), len(ends)))
+            index.writelines(part.data for part in parts)
+            index.flush()
+            for file in (index, self._file):
+                os.fsync(file.fileno())
         Path(f"{self.prefix}.idx").unlink(missing_ok=True)
         for kind in ("bin", "idx"):
             Path(f"{self.prefix}.{kind}.draft").replace(f"{self.prefix}.{kind}")
         self._file.close()
-
-    def _index(self, index: IO[bytes]) -> None:
-        lengths = np.concatenate(self._lengths)
-        ends = np.concatenate(self._ends)
-        bytes_each = lengths.astype("<i8") * self.dtype.itemsize
-        code = next(code for code, dtype in DTYPES.items() if dtype == self.dtype)
-        index.write(HEAD.pack(MAGIC, 1, code, len(lengths), len(ends)))
-        parts: list[Any] = [lengths, np.cumsum(bytes_each) - bytes_each, ends]
-        for part in parts + (self._modes or []):
-            index.write(part.data)
 
     def _failed(self, error: OSError) -> DataError:
         return DataError(
             f"cannot write {self.prefix}: {error.strerror or error}; an older corpus there is as "
             "it was: make room, and write anew"
         )
-
-
-def _to_disk(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())

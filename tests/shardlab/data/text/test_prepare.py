@@ -6,16 +6,20 @@ import json
 import multiprocessing
 import os
 import signal
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from shardlab.data import prepare
 from shardlab.data.__main__ import main
 from shardlab.data.corpus import Corpus, DataError
-from shardlab.data.encoding import Bytes, by_name
+from shardlab.data.text import prepare
+from shardlab.data.text.encoding import Bytes, by_name
+from shardlab.data.writer import Writer
 
 TEXTS = ["one", "", "señal\nwith a line", "four " * 50, "␄ five"]
 
@@ -120,6 +124,28 @@ def test_bad_text_ends_the_command_in_a_line(tmp_path: Path, bad: str) -> None:
     assert not (tmp_path / "c.idx").exists()
 
 
+def test_what_the_system_refuses_ends_the_command_in_a_line(lines: Path) -> None:
+    done = command("build", lines / "under a file", lines, "--processes", 1)
+    assert done.exit_code == 1
+    assert done.output.splitlines()[-1].startswith("Error: [Errno 20] Not a directory")
+
+
+@pytest.mark.ci
+def test_a_process_that_is_killed_is_named(lines: Path, tmp_path: Path) -> None:
+    job = prepare.Job((str(lines),), str(tmp_path / "c"))
+    broken = patch.object(prepare, "as_completed", side_effect=BrokenProcessPool)
+    with broken, pytest.raises(DataError, match=r"was killed .* the same command goes on"):
+        list(prepare.prepare(job, 1))
+
+
+def test_tokens_that_no_vocabulary_has_are_refused(tmp_path: Path) -> None:
+    for number, wrong in enumerate((float("nan"), -1.0)):
+        with Writer(tmp_path / f"{number}", np.float32) as writer:
+            writer.add([1.0, wrong])
+        refused = command("verify", tmp_path / f"{number}").output
+        assert f"token 1 is {wrong}, which a vocabulary of any size doesn't hold" in refused
+
+
 def test_inspect_shows_a_document_and_verify_the_vocabulary(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("señal", "utf-8")
     command("build", tmp_path / "c", tmp_path / "a.txt", "--processes", 1)
@@ -132,6 +158,9 @@ def test_inspect_shows_a_document_and_verify_the_vocabulary(tmp_path: Path) -> N
     refused = command("verify", tmp_path / "c", "--vocabulary", 256)
     assert refused.exit_code == 1
     assert "token 6 is 256, which a vocabulary of 256 doesn't hold" in refused.output
+    for size in ("0", "-1"):
+        assert command("verify", tmp_path / "c", "--vocabulary", size).exit_code == 2
+    assert command("inspect", tmp_path / "c", "--tokens", -1).exit_code == 2
     Path(tmp_path / "c.bin").write_bytes(b"1")
     assert "it was cut short" in command("verify", tmp_path / "c").output
 

@@ -12,6 +12,7 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from shardlab.data.corpus import Corpus, DataError
-from shardlab.data.encoding import by_name
+from shardlab.data.text.encoding import by_name
 from shardlab.data.writer import Writer
 
 PIECE = 8 << 20  # bytes of text
@@ -163,6 +164,10 @@ def prepare(job: Job, processes: int) -> Iterator[int]:
         try:
             for done in as_completed(waiting):
                 yield done.result()
+        except BrokenProcessPool:
+            raise DataError(
+                "a process that encoded was killed (out of memory?): the same command goes on"
+            ) from None
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

@@ -1,0 +1,1 @@
+"""Text to a corpus: tokenizers, and pieces that several processes encode."""
