@@ -13,7 +13,7 @@ HELP = {
     "tp": "ranks on the tensor axis", "pp": "pipeline stages", "dp": "data-parallel replicas",
     "cp": "ranks that share each sequence", "cp_kind": "how attention sees over its cuts",
     "experts": "in place of each feed-forward pair, two for each word; 0 for none",
-    "ep": "ranks that the experts are dealt out to, of the tensor and data ranks",
+    "ep": "ranks that the experts are dealt out to, of the tensor, context and data ranks",
     "fsdp": "cut the model's state over the data ranks (FSDP), instead of a copy on each",
     "order": "which axis runs fastest, and which slowest", "schedule": "of the pipeline",
     "microbatches": "pieces of a data rank's share; one a stage, unless given",

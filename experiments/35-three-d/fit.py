@@ -1,8 +1,9 @@
 """What must divide what in a run of lab 01, found out before any rank joins."""
 
 from resuming import check as check_resuming
-from settings import Settings
+from settings import ORDERS, Settings
 
+from shardlab.grid.layout import Layout
 from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
 
 
@@ -68,11 +69,10 @@ def _demand_a_way_to_train(run: Settings) -> None:
 
 def _demand_experts(run: Settings) -> None:
     """Refuse experts that these ranks can't share."""
-    if not run.experts or run.fsdp or run.cp > 1:
+    if not run.experts or run.fsdp:
         raise ValueError(
             f"--experts {run.experts} with --ep {run.ep}: give --experts 2 or more, and "
-            "leave --fsdp, which would cut each rank's experts with those of others, and --cp, "
-            "since what balances experts counts whole sequences"
+            "leave --fsdp, which would cut each rank's experts with those of others"
         )
     if run.tp > 1 and not run.sequence_parallel:
         raise ValueError(
@@ -82,7 +82,9 @@ def _demand_experts(run: Settings) -> None:
     from shardlab.experts.config import check_experts
 
     check_experts(run.model.experts, run.ep, 1, run.hidden)
-    check_divides("expert", run.ep, run.tp * run.dp, "tensor and data ranks")
+    ranks = run.tp * run.cp * run.dp
+    check_divides("expert", run.ep, ranks, "tensor, context and data ranks")
+    Layout(run.tp, run.cp, 1, run.dp, run.pp, ORDERS[run.order]).for_experts(run.ep, 1)
 
 
 def _demand_fsdp(run: Settings) -> None:

@@ -25,7 +25,7 @@ class Settings:
             product.
         cp_kind: how attention sees over the cuts of a sequence: "ring", "all-gather", "ulysses".
         experts, ep: in place of each feed-forward pair, two of them for each word; 0 for none. They
-            are dealt out over `ep` ranks, which are tensor or data ranks of the other layers.
+            are dealt out over `ep` ranks, which the other layers have for tensor, context or data.
         fsdp: cut parameters, gradients and moments over the data ranks, instead of a copy on each.
         order: which axis runs fastest, "tp-dp-pp" (Megatron's default) or "tp-pp-dp".
         schedule, microbatches: of the pipeline; micro-batches None for one a stage. "interleaved"

@@ -25,7 +25,8 @@ def grid_of(settings: Settings, world: World) -> Grid:
     axes = ["tensor", "context", "data", "pipeline", "embedding", "tensor-pipeline"]
     axes += ["data-context"]
     if settings.experts:
-        axes += ["expert_data", "expert_tensor-expert", "expert_tensor-expert-pipeline"]
+        axes += ["tensor-context", "expert_data", "expert_tensor-expert"]
+        axes += ["expert_tensor-expert-pipeline"]
     return Grid(
         world=world,
         tensor=settings.tp,

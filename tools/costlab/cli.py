@@ -27,7 +27,7 @@ ALONE = {
     "tp": "The tensor-parallel step by hidden size, and where time goes.",
     "fsdp": "The sharded step: overlap, peak memory, the largest model.",
     "pipeline": "Measured bubbles of GPipe and 1F1B beside the arithmetic.",
-    "one-gpu": "One GPU: matrix efficiency at the shapes TP leaves a rank.",
+    "one-gpu": "One GPU: products at TP shapes, copies beneath them, memory.",
     "counts": "What no machine changes: collectives, bytes, orderings.",
 }
 

@@ -181,7 +181,7 @@ def _cut(base: Composition, seed: int) -> Composition:
         f"context {seed} {base.ranks}"
     )  # of its own: other draws stay as they were
     base = replace(base, packed=dice.random() < 0.3)
-    if base.experts or base.data == 1 or base.reduction == "sum" or dice.random() < 0.2:
+    if base.data == 1 or dice.random() < 0.2:
         return base
     room = 2 if base.sequence_parallel and base.tensor == 4 else base.data  # two tokens a rank
     context = dice.choice([c for c in (2, 4) if c <= room])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
+from shardlab.context import zigzag
 from shardlab.gpt.model import GPT
 from shardlab.layers.dropout import Dropout
 from tests.shardlab.compositions.drawn import Composition
@@ -42,11 +43,18 @@ class Loads:
         return self._kept[place]
 
 
-def drop_by_parts(parts: int, drop: Any, probs: Tensor, chosen: Tensor, config: Any) -> Any:
-    """Drop as each tensor rank does: of its own rows."""
-    pairs = zip(probs.chunk(parts), chosen.chunk(parts), strict=True)
+def drop_by_parts(
+    case: Composition, drop: Any, probs_TE: Tensor, chosen_TE: Tensor, config: Any
+) -> Any:
+    """Drop as each tensor and context rank does: of its own rows."""
+    tokens = case.config().sequence
+    there_S = zigzag.order(tokens, case.context) if case.context > 1 else torch.arange(tokens)
+    order_T = torch.arange(len(probs_TE)).view(tokens, -1)[there_S].flatten()
+    parts = case.tensor * case.context
+    pairs = zip(probs_TE[order_T].chunk(parts), chosen_TE[order_T].chunk(parts), strict=True)
     kept = [drop(p, c, config) for p, c in pairs]
-    return tuple(torch.cat(both) for both in zip(*kept, strict=True))
+    back_T = order_T.argsort()
+    return tuple(torch.cat(both)[back_T] for both in zip(*kept, strict=True))
 
 
 class _Joined(nn.Module):
@@ -63,6 +71,12 @@ class _Joined(nn.Module):
         parts = x.chunk(len(self._ranks), self._dim)
         dropped = [drop(part) for drop, part in zip(self._ranks, parts, strict=True)]
         return torch.cat(dropped, self._dim)
+
+    def inside(self, kernel: Any, *given: Tensor) -> Tensor:
+        """Each rank's heads by themselves: a kernel draws its mask out of sight."""
+        parts = zip(*(x.chunk(len(self._ranks), self._dim) for x in given), strict=True)
+        pairs = zip(self._ranks, parts, strict=True)
+        return torch.cat([drop.inside(kernel, *part) for drop, part in pairs], self._dim)
 
 
 def join_masks(model: GPT, case: Composition) -> None:

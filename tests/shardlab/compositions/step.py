@@ -48,7 +48,7 @@ class Step:
 def alone(case: Composition) -> Step:
     """The step in one process."""
     loads = Loads(case.data)
-    with patch.object(routing, "drop", partial(drop_by_parts, case.tensor, routing.drop)):
+    with patch.object(routing, "drop", partial(drop_by_parts, case, routing.drop)):
         if case.experts and case.experts.global_aux_loss:
             _played(case, loads)
             loads.known = True
@@ -138,7 +138,8 @@ def _replicated(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
             found.loss = float(grid.replicas.all_reduce(total[None])[0] / every[0])
         else:
             mean = total[None] / case.microbatches
-            found.loss = float(grid.replicas.all_reduce(mean, op=case.reduction)[0])
+            over = {"mean": grid.replicas, "sum": grid.context}[case.reduction].size
+            found.loss = float(grid.replicas.all_reduce(mean)[0]) / over
     return found
 
 

@@ -14,6 +14,7 @@ import pytest
 from shardlab.comm import Axis, World
 from shardlab.context.parallel import ContextParallel
 from shardlab.experts.config import ExpertConfig
+from shardlab.experts.layer import ExpertAxes
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
@@ -52,6 +53,18 @@ CUT = [
         kind="all-gather", reduction="tokens",
     ),
     Composition(context=2, data=2, sharded="SHARD_GRAD_OP", kind="all-gather", frozen="front"),
+    Composition(context=2, kind="all-gather", reduction="sum", microbatches=2),
+    Composition(
+        context=2, tensor=2, sequence_parallel=True, bias=False, expert=2, expert_tensor=2,
+        experts=ExpertConfig(count=4, ffn=8, capacity=1.0, pad=True), reduction="sum",
+    ),
+    Composition(context=2, experts=ExpertConfig(count=1, top_k=1, ffn=8, aux_loss=0.3)),
+    pytest.param(  # most experts get nobody, and take one
+        Composition(
+            context=2, expert=2, experts=ExpertConfig(count=8, ffn=8, capacity=0.01, pad=True)
+        ),
+        marks=pytest.mark.ci,
+    ),
     pytest.param(
         Composition(
             context=2, tensor=2, pipeline=2, sequence_parallel=True, microbatches=2, packed=True,
@@ -77,23 +90,22 @@ def test_a_recomputed_router_pays_for_the_load_that_its_forward_saw(pool: Any) -
 
 
 def test_a_grid_that_cuts_sequences_refuses_what_does_not() -> None:
-    mean, sums = Composition(context=2), Composition(context=2, reduction="sum")
-    for case, context, words in [
-        (mean, 1, "the model cuts sequences over 1 ranks and the grid over 2: build it with"),
-        (sums, 2, "parts of one mean"),
-    ]:
-        with alone(0, 2) as world, pytest.raises(ValueError, match=words):
-            grid = Grid(world=world, context=2)
-            axis = grid.context if context == 2 else Axis.alone()
-            model = GPT(case.config(), tensor=grid.tensor, context=ContextParallel(axis))
-            StepGradients(model, grid, reduction=case.reduction)
+    mean = Composition(context=2)
+    words = "the model cuts sequences over 1 ranks and the grid over 2: build it with"
+    with alone(0, 2) as world, pytest.raises(ValueError, match=words):
+        StepGradients(GPT(mean.config(), tensor=Axis.alone()), Grid(world=world, context=2))
     with alone(0, 2) as world, pytest.raises(ValueError, match="16 tokens, 2 shares of 8"):
         model = GPT(mean.config(), tensor=Axis.alone(), context=ContextParallel(world.whole))
         model(mean.batch()[0])  # whole sequences
-    for more, words in [({"dropout": 0.1}, "dropout 0.1 beside"), ({"experts": EIGHT}, "experts")]:
+    for experts, dropout, words in [
+        (None, 0.1, "dropout 0.1 beside"),
+        (EIGHT, 0.0, "2 tensor and context ranks share a sequence, .* axes say that 1 do"),
+    ]:
         with alone(0, 2) as world, pytest.raises(ValueError, match=words):
-            config = replace(mean.config(), **more)
-            GPT(config, tensor=Axis.alone(), context=ContextParallel(world.whole))
+            config = replace(mean.config(), experts=experts, dropout=dropout)
+            axes = ExpertAxes.of(Grid(world=world, expert=2))  # where these are data ranks
+            context = ContextParallel(Grid(world=world, context=2).context)
+            GPT(config, tensor=Axis.alone(), experts=axes, context=context)
 
 
 def without_the_last_sum(world: World, case: Composition, right: Step) -> dict[str, float]:
@@ -116,3 +128,5 @@ def test_the_draws_reach_every_choice() -> None:
             assert len({getattr(case, field.name) for case in cases}) > 1, field.name
     assert {case.frozen for case in cases} == {*FROZEN}
     assert any(case.experts and case.expert == 1 != case.tensor for case in cases)
+    assert {case.expert for case in cases if case.experts and case.context > 1} == {1, 2, 4}
+    assert {case.reduction for case in cases if case.context > 1} == {"mean", "sum", "tokens"}

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
+from shardlab.context.parallel import ContextParallel
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.dispatch import AllGather, AllToAll, combine, dispatch, pack, unpack
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
@@ -140,6 +141,24 @@ def test_a_rank_without_tokens_and_an_expert_without_any_are_no_exception(pool: 
     for tokens in ([5, 0], [0, 5], [0, 0]):
         pool(2).run(adjoint, "all-to-all", 1, tokens)
     pool(2).run(adjoint, "all-gather", 1, [0, 0])
+
+
+def uneven(world: World) -> None:
+    grid = Grid(world=World(check=True, device=world.device), context=2, expert=2)
+    config = replace(CONFIG, experts=ExpertConfig(count=E, ffn=8, dispatch="all-gather"))
+    layer = ExpertLayer(
+        config, "x", axis=Axis.alone(), axes=ExpertAxes.of(grid), init=INIT,
+        context=ContextParallel(grid.context),
+    )  # fmt: skip
+    with pytest.raises(RuntimeError, match=r"(?s)rank 0: all_gather of .*\[0, .*rank 1: .*\[4, "):
+        layer(random_like(4 * world.rank, 1, H, seed=0))
+
+
+@pytest.mark.ci
+def test_a_checked_world_refuses_to_gather_unequal_tokens_and_says_who_has_how_many(
+    pool: Any,
+) -> None:
+    pool(2).run(uneven)
 
 
 def all_to_one(world: World, kind: str) -> list[float]:

@@ -30,6 +30,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"sinkhorn": True, "capacity": 1.0}, "leave auxiliary losses and capacity out"),
     ({"shared_gate": True}, "shared_gate = True has nothing to scale"),
     ({"groups": 2}, "groups and top_groups go together"),
+    ({"groups": 0, "top_groups": 1}, "give both, from 1 up, or neither"),
+    ({"groups": 2, "top_groups": 0}, "top_groups = 0 of 2 groups of 2 experts can't give 2"),
     ({"groups": 3, "top_groups": 1}, "groups axis of size 3 does not divide 4 experts"),
     ({"groups": 4, "top_groups": 1}, "top_groups = 1 of 4 groups of 1 experts can't give 2"),
     ({"groups": 2, "top_groups": 3}, "choose at most 2 groups that hold at least 2 together"),
@@ -46,7 +48,7 @@ def test_experts_that_the_ranks_cannot_share_are_refused() -> None:
     six = ExpertConfig(count=6)
     with pytest.raises(ValueError, match="size 4 does not divide 6 experts; choose 1, 2, 3 or 6"):
         check_experts(six, 4, 1, 8)
-    with pytest.raises(ValueError, match="for 6 experts leaves ranks without any; choose 1, 2, 3"):
+    with pytest.raises(ValueError, match="size 12 does not divide 6 experts; choose 1, 2, 3 or 6"):
         check_experts(six, 12, 1, 8)
     with pytest.raises(ValueError, match="expert_tensor axis of size 3 does not divide 8 columns"):
         check_experts(six, 1, 3, 8)

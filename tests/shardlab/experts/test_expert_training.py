@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from shardlab.comm import Axis, World
+from shardlab.context.parallel import ContextParallel
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes
 from shardlab.gpt.model import GPT, GPTConfig
@@ -42,6 +43,7 @@ class Case(NamedTuple):
     microbatches: int = 1
     reduction: str = "mean"
     main_grads: bool = False
+    context: int = 1
 
 
 def batch(step: int) -> tuple[Tensor, Tensor]:
@@ -78,12 +80,12 @@ def alone(experts: ExpertConfig, parts: int) -> tuple[list[float], list[float], 
 def train(world: World, case: Case, experts: ExpertConfig) -> tuple[GPT, list[float], list[float]]:
     grid = Grid(
         world=world, tensor=case.tensor, pipeline=case.pipeline, expert=case.expert,
-        expert_tensor=case.expert_tensor,
+        expert_tensor=case.expert_tensor, context=case.context,
     )  # fmt: skip
-    config = replace(CONFIG, experts=experts)
+    config, context = replace(CONFIG, experts=experts), ContextParallel(grid.context)
     model = GPT(
         config, tensor=grid.tensor, sequence_parallel=True, stage=grid.pipeline.rank,
-        stages=case.pipeline, experts=ExpertAxes.of(grid),
+        stages=case.pipeline, experts=ExpertAxes.of(grid), context=context,
     )  # fmt: skip
     count, sums = case.microbatches, case.reduction == "tokens"
     gradients = StepGradients(
@@ -91,21 +93,21 @@ def train(world: World, case: Case, experts: ExpertConfig) -> tuple[GPT, list[fl
         reduction=case.reduction, main_grads=torch.float64 if case.main_grads else None,
     )  # fmt: skip
     optimizer = SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
-    share = BATCH // grid.data.size
+    share, own = BATCH // grid.data.size, context.own if case.context > 1 else Tensor.contiguous
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
         return model.loss(logits, targets) * (targets.numel() if sums else 1)
 
     losses, norms = [], []
     for step in range(STEPS):
-        mine = [x.chunk(grid.data.size)[grid.data.rank].chunk(count) for x in batch(step)]
+        mine = [own(x.chunk(grid.data.size)[grid.data.rank]).chunk(count) for x in batch(step)]
         gradients.zero_grad()
         found = run(
             one_forward_one_backward(case.pipeline, count), model, list(zip(*mine, strict=True)),
             loss, axis=grid.pipeline, shape=model.hidden_shape(share // count, CONFIG.sequence),
             scale=1.0 if sums else None,
         )  # fmt: skip
-        tokens = share * CONFIG.sequence if sums else None
+        tokens = share * CONFIG.sequence // case.context if sums else None
         norms.append(float(gradients.finish(tokens=tokens)))
         if case.main_grads:
             for parameter in model.parameters():
@@ -113,7 +115,7 @@ def train(world: World, case: Case, experts: ExpertConfig) -> tuple[GPT, list[fl
         optimizer.step()
         if found:
             each = torch.stack(found).sum() / (tokens or count)
-            losses.append(grid.data.all_reduce(each, op="mean").item())
+            losses.append(grid.replicas.all_reduce(each, op="mean").item())
     return model, losses, norms
 
 
@@ -206,4 +208,38 @@ def test_a_loss_over_the_whole_batch_weighs_the_same_however_many_ranks_share_it
     experts = replace(PLAIN, global_aux_loss=0.5)
     for case in (Case(1, 1, 4, 1), Case(2, 1, 2, 1), Case(1, 2, 2, 1)):
         for worst in pool(4).run(errors, case, experts, reference(experts, 1)):
+            assert max(worst.values()) <= 1e-12, (case, worst)
+
+
+# One by one: of two losses one could be too large by what the other lacks.
+BALANCED = {
+    "nothing": PLAIN,
+    "load": replace(PLAIN, aux_loss=0.5),
+    "load of a sequence": replace(PLAIN, sequence_aux_loss=0.5),
+    "load of the batch": replace(PLAIN, global_aux_loss=0.5),
+    "size of logits": replace(PLAIN, z_loss=0.5),
+    "bias": replace(PLAIN, scores="sigmoid", bias_rate=0.05),
+}
+CUT = [
+    Case(2, 1, 1, 1, context=2),
+    Case(2, 1, 2, 2, context=2),
+    Case(1, 2, 1, 1, context=2),  # experts lie as the dense layers do
+    Case(2, 1, 4, 1, reduction="tokens", context=2),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "dispatch"),
+    [
+        pytest.param(k, d, marks=[] if (k, d) == ("load", "all-to-all") else pytest.mark.ci)
+        for k in BALANCED
+        for d in ("all-to-all", "all-gather")
+    ],
+)
+def test_experts_beside_a_context_axis_train_and_balance_as_in_one_process(
+    pool: Any, reference: Any, kind: str, dispatch: str
+) -> None:
+    right, experts = reference(BALANCED[kind], 1), replace(BALANCED[kind], dispatch=dispatch)
+    for case in CUT:
+        for worst in pool(4).run(errors, case, experts, right):
             assert max(worst.values()) <= 1e-12, (case, worst)

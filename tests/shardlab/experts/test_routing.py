@@ -135,9 +135,9 @@ def test_an_attached_loss_sends_its_gradient_and_changes_nothing_else() -> None:
     assert torch.equal(weight.grad, weight.detach())  # type: ignore[arg-type]
 
 
-def router(config: ExpertConfig) -> Router:
-    here = {"tensor": Axis.alone(), "tokens": Axis.alone()}
-    return Router(config, 8, **here, bias=False, name="r", init=Init(std=1.0, dtype=torch.float64))
+def router(config: ExpertConfig, dtype: torch.dtype = torch.float64) -> Router:
+    here = dict.fromkeys(("tensor", "parts", "tokens"), Axis.alone())
+    return Router(config, 8, **here, bias=False, name="r", init=Init(std=1.0, dtype=dtype))
 
 
 def test_the_bias_rises_where_few_tokens_go_and_only_once_a_step() -> None:
@@ -169,10 +169,7 @@ def test_no_loss_is_attached_where_nothing_trains_and_none_is_nan_of_no_tokens()
 
 
 def test_a_half_precision_model_is_routed_in_fp32() -> None:
-    made = Router(
-        EIGHT, 8, tensor=Axis.alone(), tokens=Axis.alone(), bias=False, name="r",
-        init=Init(std=1.0, dtype=torch.bfloat16),
-    )  # fmt: skip
+    made = router(EIGHT, torch.bfloat16)
     x = random_like(64, 1, 8, seed=3).bfloat16()
     probs_TE, chosen_TE = made(x)
     assert probs_TE.dtype == torch.float32

@@ -72,7 +72,7 @@ def test_heads_cut_over_the_axis_equal_whole_attention(
 
 
 def test_attention_with_dropout_is_the_same_attention_when_nothing_is_dropped(pool) -> None:
-    """1 − 1e-30 is 1, so the mask keeps everything; the path is the one written out."""
+    """1 − 1e-30 is 1, so the mask keeps everything."""
     for errors in pool(2).run(compare, 8, 4, False, 1e-30):
         assert {what: e for what, e in errors.items() if not e <= EXACT} == {}
 

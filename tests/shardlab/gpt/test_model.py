@@ -330,7 +330,7 @@ def test_a_shorter_sequence_gives_the_first_rows_of_a_longer_one(pool) -> None:
     assert all(pool(2).run(short))
 
 
-@pytest.mark.parametrize("dropout", [0.0, 1e-30], ids=["fused", "written out"])
+@pytest.mark.parametrize("dropout", [0.0, 1e-30], ids=["keeping", "dropping"])
 def test_a_token_of_a_packed_sequence_sees_its_own_document_alone(dropout: float) -> None:
     model = GPT(GPTConfig(**BASE, dtype=torch.float64, dropout=dropout), tensor=Axis.alone())
     tokens, _ = batch()

@@ -35,7 +35,6 @@ def axes(world: World, sizes: dict[str, int], order: str) -> dict[str, tuple[int
     return found
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("order", ORDERS)
 def test_each_axis_reaches_the_ranks_that_the_layout_says(pool, order: str) -> None:
     sizes = {"tensor": 2, "pipeline": 2}

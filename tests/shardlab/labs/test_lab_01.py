@@ -280,7 +280,7 @@ def test_a_grid_goes_on_from_a_run_with_fsdp_and_that_from_the_grid(
         (["--dp=2", "--save=a", "--resume", "--load=b"], "--load from elsewhere: choose one"),
         (["--cp=2", "--sequence=2"], "4 equal chunks, two a rank; 2 tokens don't form them"),
         (["--cp=2", "--heads=1", "--cp-kind=ulysses"], "does not divide 1 heads of a tensor rank"),
-        (["--cp=2", "--experts=2"], "and --cp, since what balances experts counts whole"),
+        (["--cp=2", "--experts=3", "--ep=3"], "does not divide 2 tensor, context and data ranks"),
         (["--schedule=zigzag", "--tp=2"], "invalid choice: 'zigzag'"),
         (["--schedule=interleaved", "--tp=2"], "needs at least 2 stages of at least 2 chunks"),
         (["--schedule=interleaved", "--pp=2", "--layers=2"], "does not divide 2 layers"),

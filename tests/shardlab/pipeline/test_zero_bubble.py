@@ -6,6 +6,7 @@ A weight whose gradient came in backward after all, twice or not at all shows in
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
+from shardlab.experts.config import ExpertConfig
 from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import split
@@ -27,10 +29,11 @@ from tests.shardlab.difference import beyond, differences
 CONFIG = GPTConfig(
     layers=4, hidden=16, heads=4, ffn=16, vocab=21, sequence=8, init_std=0.2, dtype=torch.float64
 )
+EXPERTS = replace(CONFIG, experts=ExpertConfig(count=3, top_k=1, ffn=8, capacity=1.0))
 
 
-def stage_of(world: World, axis: Axis) -> GPT:
-    return GPT(CONFIG, tensor=Axis.alone(), stage=axis.rank, stages=axis.size)
+def stage_of(world: World, axis: Axis, config: GPTConfig = CONFIG) -> GPT:
+    return GPT(config, tensor=Axis.alone(), stage=axis.rank, stages=axis.size)
 
 
 def batch(m: int) -> list[tuple[Tensor, Tensor]]:
@@ -75,6 +78,15 @@ def against_1f1b(world: World) -> dict[str, dict[str, float]]:
     return found
 
 
+def of_experts(world: World) -> dict[str, dict[str, float]]:
+    axis, found = world.axis("pipeline", range(world.size)), []
+    for kind in ("1f1b", "zb-h1"):
+        model = stage_of(world, axis, EXPERTS)
+        step(axis, model, model, by_name(kind, world.size, 3), 3)
+        found.append(gradients(model))
+    return {"experts": differences(*reversed(found))}
+
+
 def linears(model: GPT) -> list[Any]:
     return [module for module in model.modules() if hasattr(module, "product")]
 
@@ -84,11 +96,12 @@ def test_gradients_are_those_of_1f1b_to_the_bit_also_for_fewer_micro_batches_tha
     pool: Any, p: int
 ) -> None:
     assert beyond(pool(p).run(against_1f1b), tolerance=0) == []
+    assert beyond(pool(p).run(of_experts), tolerance=0) == []
 
 
-def counted(world: World) -> tuple[list[str], dict[str, list[int]]]:
+def counted(world: World, config: GPTConfig, weight: str) -> tuple[list[str], dict[str, list[int]]]:
     """When each weight's gradient arrives: the hook that data parallelism hangs on it."""
-    model = GPT(CONFIG, tensor=Axis.alone())
+    model = GPT(config, tensor=Axis.alone())
     arrivals: list[str] = []
     for name, parameter in model.named_parameters():
         note = partial(lambda name, _: arrivals.append(name), name)
@@ -98,7 +111,7 @@ def counted(world: World) -> tuple[list[str], dict[str, list[int]]]:
     with pytest.MonkeyPatch.context() as patch:
 
         def noted(left: split.Left) -> None:
-            order.append(f"{arrivals.count('layers.0.mlp.fc1.weight')} before")
+            order.append(f"{arrivals.count(f'layers.0.mlp.{weight}')} before")
             compute(left)
 
         patch.setattr("shardlab.pipeline.run.compute", noted)
@@ -106,8 +119,13 @@ def counted(world: World) -> tuple[list[str], dict[str, list[int]]]:
     return order, {name: arrivals.count(name) for name, _ in model.named_parameters()}
 
 
-def test_every_hook_runs_once_a_micro_batch_and_a_weights_after_its_own_action(pool: Any) -> None:
-    order, counts = pool(1).run(counted)[0]
+@pytest.mark.parametrize(
+    ("config", "weight"), [(CONFIG, "fc1.weight"), (EXPERTS, "experts.2.weight1")]
+)
+def test_every_hook_runs_once_a_micro_batch_and_a_weights_after_its_own_action(
+    pool: Any, config: GPTConfig, weight: str
+) -> None:
+    order, counts = pool(1).run(counted, config, weight)[0]
     assert order == ["0 before", "1 before", "2 before"]
     assert set(counts.values()) == {3}  # the tied embedding's too, whose head is left whole
 

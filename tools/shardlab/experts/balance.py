@@ -6,7 +6,7 @@ that backward will pass: forward changes nothing, backward adds the loss's gradi
 
     mean over micro-batches and data ranks of (loss + auxiliary losses)
 
-whatever the grid; each tensor rank adds the part of its own rows.
+whatever the grid; each tensor or context rank adds the part of its own rows.
 
 Dimensions: T tokens of this rank, E experts (or experts of each sequence).
 """

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardlab.grid.rules import check_divides, divisors
+from shardlab.grid.rules import check_divides
+
+CHOICES = {
+    "scores": ("softmax", "sigmoid"),
+    "drop": ("probs", "position"),
+    "dispatch": ("all-to-all", "all-gather"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +40,9 @@ class ExpertConfig:
             are dropped. None: none are.
         drop: what is kept, the "probs" that are largest or the first "position"s.
         pad: fill an expert's rows up to its capacity, so that every rank knows all numbers.
-        dispatch: "all-to-all" or "all-gather".
+        dispatch: "all-to-all" or "all-gather". The latter, and `pad`, take it that ranks have
+            equally many tokens, as those of a grid have; under all-gather World.join(check=True)
+            refuses others. All-to-all without `pad` asks first.
     """
 
     count: int
@@ -60,26 +68,16 @@ class ExpertConfig:
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning."""
-        if self.count < 1 or not 1 <= self.top_k <= self.count:
-            raise ValueError(
-                f"top_k = {self.top_k} of {self.count} experts: choose at least one expert, and "
-                f"top_k from 1 to {max(1, self.count)}"
-            )
-        for name, known in (
-            ("scores", ("softmax", "sigmoid")),
-            ("drop", ("probs", "position")),
-            ("dispatch", ("all-to-all", "all-gather")),
-        ):
-            if getattr(self, name) not in known:
-                raise ValueError(
-                    f"{name} = {getattr(self, name)!r}: choose {known[0]!r} or {known[1]!r}"
-                )
-        if self.capacity is not None and not self.capacity > 0:
-            raise ValueError(
-                f"capacity = {self.capacity}: every token would be dropped; choose a factor above "
-                "0 (1 is an even share), or None to drop none"
-            )
+        k = self.top_k
+        groups, best = (1, 1) if self.groups is None else (self.groups, self.top_groups or 0)
         for refused, why in (
+            (not 1 <= k <= self.count, f"top_k = {k} of {self.count} experts: choose at least one "
+             f"expert, and top_k from 1 to {max(1, self.count)}"),
+            *((getattr(self, name) not in known, f"{name} = {getattr(self, name)!r}: choose "
+               f"{known[0]!r} or {known[1]!r}") for name, known in CHOICES.items()),
+            (self.capacity is not None and not self.capacity > 0, f"capacity = {self.capacity}: "
+             "every token would be dropped; choose a factor above 0 (1 is an even share), or None "
+             "to drop none"),
             (self.pad and self.capacity is None, "pad = True fills up to a capacity: give one"),
             (self.bias_rate is not None and self.scores != "sigmoid", "bias_rate goes with scores"
              " = 'sigmoid': a bias would change what softmax scores mean"),
@@ -87,23 +85,17 @@ class ExpertConfig:
              "evens the load by itself: leave auxiliary losses and capacity out"),
             (self.shared_gate and self.shared is None, "shared_gate = True has nothing to scale: "
              "give shared a width"),
+            ((self.groups is None) != (self.top_groups is None) or groups < 1, "groups and "
+             "top_groups go together: give both, from 1 up, or neither"),
         ):  # fmt: skip
             if refused:
                 raise ValueError(why)
-        self._check_groups()
-
-    def _check_groups(self) -> None:
-        if (self.groups is None) != (self.top_groups is None):
-            raise ValueError("groups and top_groups go together: give both, or neither")
-        if self.groups is None or self.top_groups is None:
-            return
-        check_divides("groups", self.groups, self.count, "experts")
-        fits = self.top_groups * (self.count // self.groups) >= self.top_k
-        if not 1 <= self.top_groups <= min(self.groups, self.top_k) or not fits:
+        check_divides("groups", groups, self.count, "experts")
+        if not 1 <= best <= min(groups, k) or best * (self.count // groups) < k:
             raise ValueError(
-                f"top_groups = {self.top_groups} of {self.groups} groups of "
-                f"{self.count // self.groups} experts can't give {self.top_k} experts a token; "
-                f"choose at most {self.top_k} groups that hold at least {self.top_k} together"
+                f"top_groups = {best} of {groups} groups of {self.count // groups} experts can't "
+                f"give {k} experts a token; choose at most {k} groups that hold at least {k} "
+                "together"
             )
 
     @property
@@ -123,10 +115,5 @@ def check_experts(config: ExpertConfig, expert: int, expert_tensor: int, ffn: in
     Raises:
         ValueError: says what would do.
     """
-    if expert > config.count:
-        raise ValueError(
-            f"expert axis of size {expert} for {config.count} experts leaves ranks without any; "
-            f"choose {', '.join(map(str, divisors(config.count)))}"
-        )
     check_divides("expert", expert, config.count, "experts")
     check_divides("expert_tensor", expert_tensor, ffn, "columns of an expert")

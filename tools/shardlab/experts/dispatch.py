@@ -31,6 +31,9 @@ Rowwise = TypeVar("Rowwise", Tensor, "Tensor | None")
 class Places:
     """Where each row of one batch goes; made of the routing, used four times (twice in backward).
 
+    `leave` returns what arrives here, rows_NH sorted by expert and their probs_N; `home` the sums
+    x_TH of what went out as rows_NH, and probs_TE.
+
     Args:
         joint: the axis over expert tensor × expert, the former running fastest.
         copies: ranks of it that share an expert.
@@ -47,14 +50,6 @@ class Places:
         self.chosen_ET = chosen_TE.t().contiguous()
         self.counts: list[int] = []
         self._token_N: Tensor  # of each row: whose it is, of this rank's tokens or of all
-
-    def leave(self, x_TH: Tensor, probs_TE: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return what arrives here: rows_NH sorted by expert, and their probs_N."""
-        raise NotImplementedError
-
-    def home(self, rows_NH: Tensor, probs_N: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return the sums x_TH of what went out as rows_NH, and probs_TE."""
-        raise NotImplementedError
 
 
 class AllGather(Places):
@@ -152,15 +147,15 @@ class AllToAll(Places):
         return torch.cat([piece.view(self.copies, -1, *piece.shape[1:]).sum(0) for piece in pieces])
 
 
-def dispatch(x_TH: Tensor, probs_TE: Tensor, places: Places) -> tuple[Tensor, Tensor]:
+def dispatch(x_TH: Tensor, probs_TE: Tensor, places: AllGather | AllToAll) -> tuple[Tensor, Tensor]:
     """V→V: return the rows that this rank's experts see, sorted by expert, and their weights."""
-    rows: tuple[Tensor, Tensor] = _call(_Dispatch, x_TH, probs_TE, places)
+    rows: tuple[Tensor, Tensor] = _moved(x_TH, probs_TE, places.leave, places.home)
     return rows
 
 
-def combine(rows_NH: Tensor, places: Places) -> Tensor:
+def combine(rows_NH: Tensor, places: AllGather | AllToAll) -> Tensor:
     """V→V: return for each token of this rank the sum of what its experts made of it."""
-    x_TH: Tensor = _call(_Combine, rows_NH, places)
+    x_TH: Tensor = _moved(rows_NH, None, places.home, places.leave)[0]
     return x_TH
 
 
@@ -196,29 +191,17 @@ def summed(rows_NH: Tensor, token_N: Tensor, tokens: int) -> Tensor:
 
 
 @uncompiled
-def _call(function: type[torch.autograd.Function], *args: Any) -> Any:
-    return function.apply(*args)  # type: ignore[no-untyped-call]
+def _moved(*args: Any) -> Any:
+    return _Moved.apply(*args)  # type: ignore[no-untyped-call]
 
 
-class _Dispatch(torch.autograd.Function):
+class _Moved(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_TH: Tensor, probs_TE: Tensor, places: Places) -> Any:
-        ctx.places = places
-        return places.leave(x_TH, probs_TE)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, rows_NH: Tensor, probs_N: Tensor) -> Any:
-        return *ctx.places.home(rows_NH, probs_N), None
-
-
-class _Combine(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows_NH: Tensor, places: Places) -> Tensor:
-        ctx.places = places
-        return places.home(rows_NH, None)[0]
+    def forward(ctx: Any, rows: Tensor, probs: Tensor | None, go: Any, back: Any) -> Any:
+        ctx.back = back
+        return go(rows, probs)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, x_TH: Tensor) -> Any:
-        return ctx.places.leave(x_TH.contiguous(), None)[0], None
+    def backward(ctx: Any, rows: Tensor, probs: Tensor | None) -> Any:
+        return *ctx.back(rows.contiguous(), probs), None, None

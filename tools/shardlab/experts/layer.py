@@ -11,7 +11,8 @@ lower case: this rank's share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,11 @@ from shardlab.gpt.mlp import MLP
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.init import DEFAULT, Init
+from shardlab.layers.linear import column_parallel
 from shardlab.layers.sharding import CopyableModule, mark_copies
+
+if TYPE_CHECKING:
+    from shardlab.context.parallel import ContextParallel
 
 
 @dataclass(frozen=True)
@@ -38,13 +43,15 @@ class ExpertAxes:
         expert_tensor: these share this rank's experts.
         joint: both, the latter running fastest.
         copies: these hold the same experts.
-        tokens: all that route by copies of one router: tensor × data.
+        parts: these have parts of the same sequences: tensor × context.
+        tokens: all that route by copies of one router: tensor × context × data.
     """
 
     expert: Axis
     expert_tensor: Axis
     joint: Axis
     copies: Axis
+    parts: Axis
     tokens: Axis
 
     @classmethod
@@ -62,15 +69,14 @@ class ExpertAxes:
                 f"order {grid.experts.order!r} lets 'ep' run faster than 'tp', and {size} ranks "
                 "share an expert: put 'tp' before 'ep'"
             )
-        tokens = grid.axis("tensor", "data")
-        return cls(grid.expert, grid.expert_tensor, joint, grid.expert_data, tokens)
+        cut = ("tensor", "context") if grid.context.size > 1 else ("tensor",)
+        parts, tokens = grid.axis(*cut), grid.axis(*cut, "data")
+        return cls(grid.expert, grid.expert_tensor, joint, grid.expert_data, parts, tokens)
 
     @classmethod
     def alone(cls) -> ExpertAxes:
         """Return those of one rank."""
-        return cls(
-            *(Axis.alone(n) for n in ("expert", "expert_tensor", "joint", "copies", "tokens"))
-        )
+        return cls(*(Axis.alone(field.name) for field in fields(cls)))
 
 
 class Expert(CopyableModule):
@@ -90,6 +96,8 @@ class Expert(CopyableModule):
         super().__init__()
         width, hidden, axis = expert_width(config), config.hidden, axes.expert_tensor
         last = init.narrower(config.layers)
+        # Nothing crosses an axis here: rows come and go, and parts of the sum over F, in dispatch.
+        self.product, self.alone = column_parallel, Axis.alone()
         self.weight1 = init.sharded(f"{name}.weight1", (width, hidden), axis=axis, dim=0)
         self.weight2 = last.sharded(f"{name}.weight2", (hidden, width), axis=axis, dim=1)
         self.bias1 = init.constant(0.0, width) if config.bias else None
@@ -100,8 +108,8 @@ class Expert(CopyableModule):
     def forward(self, x_NH: Tensor, probs_N: Tensor) -> Tensor:
         """Return the weighed output."""
         probs_N1 = probs_N.unsqueeze(1)
-        inner_Nf = (gelu(linear(x_NH, self.weight1, self.bias1)) * probs_N1).to(x_NH.dtype)
-        y_NH = linear(inner_Nf, self.weight2)
+        inner_Nf = gelu(self.product(x_NH, self.weight1, self.bias1, self.alone, False)) * probs_N1
+        y_NH = self.product(inner_Nf.to(x_NH.dtype), self.weight2, None, self.alone, False)
         return y_NH if self.bias2 is None else y_NH + (self.bias2 * probs_N1).to(y_NH.dtype)
 
 
@@ -143,28 +151,31 @@ class ExpertLayer(nn.Module):
         axes: of the experts; None for one rank that holds all.
         sequence_parallel: x arrives and leaves cut along S.
         init: how parameters start.
+        context: how sequences are cut over ranks, as Attention's; x is this rank's part.
 
     Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both.
 
     Raises:
         ValueError: the ranks can't share the experts equally, or a tensor axis without sequence
-            parallelism, or biases on an expert tensor axis.
+            parallelism, or biases on an expert tensor axis; or `axes` are of another grid.
     """
 
     def __init__(
         self, config: GPTConfig, name: str, *, axis: Axis, axes: ExpertAxes | None = None,
         sequence_parallel: bool = False, init: Init = DEFAULT,
+        context: ContextParallel | None = None,
     ) -> None:  # fmt: skip
         """Make the router and this rank's experts."""
         super().__init__()
         assert config.experts
         axes = self.axes = axes or ExpertAxes.alone()
         self.config = experts = config.experts
-        _refuse(config, axis, axes, sequence_parallel=sequence_parallel)
+        parts = axis.size * (context.axis.size if context else 1)
+        _refuse(config, axis, axes, parts, sequence_parallel=sequence_parallel)
         check_experts(experts, axes.expert.size, axes.expert_tensor.size, expert_width(config))
         self.router = Router(
-            experts, config.hidden, tensor=axis, tokens=axes.tokens, bias=config.bias,
-            name=f"{name}.router", init=init,
+            experts, config.hidden, tensor=axis, parts=axes.parts, tokens=axes.tokens,
+            bias=config.bias, name=f"{name}.router", init=init,
         )  # fmt: skip
         local = experts.count // axes.expert.size
         mine = range(axes.expert.rank * local, (axes.expert.rank + 1) * local)
@@ -199,20 +210,19 @@ def expert_width(config: GPTConfig) -> int:
     return config.experts.ffn or config.ffn_width
 
 
-def _refuse(config: GPTConfig, axis: Axis, axes: ExpertAxes, *, sequence_parallel: bool) -> None:
-    if axis.size > 1 and not sequence_parallel:
-        raise ValueError(
-            f"experts on a tensor axis of {axis.size} ranks without sequence parallelism: each "
-            "would route the same tokens, and every expert see them again; give "
-            "sequence_parallel=True"
-        )
-    if config.bias and axes.expert_tensor.size > 1:
-        raise ValueError(
-            f"experts with biases on an expert tensor axis of {axes.expert_tensor.size} ranks: "
-            "each would add them; choose GPTConfig(bias=False), or expert_tensor = 1"
-        )
-    if axes.tokens.size % axis.size:
-        raise ValueError(
-            f"experts of {axes.tokens} beside a tensor axis {axis}: they are of different grids; "
-            "give ExpertAxes.of(grid) with that grid's tensor axis"
-        )
+def _refuse(
+    config: GPTConfig, axis: Axis, axes: ExpertAxes, parts: int, *, sequence_parallel: bool
+) -> None:
+    for refused, why in (
+        (axis.size > 1 and not sequence_parallel, f"experts on a tensor axis of {axis.size} ranks "
+         "without sequence parallelism: each would route the same tokens, and every expert see "
+         "them again; give sequence_parallel=True"),
+        (config.bias and axes.expert_tensor.size > 1, "experts with biases on an expert tensor "
+         f"axis of {axes.expert_tensor.size} ranks: each would add them; choose "
+         "GPTConfig(bias=False), or expert_tensor = 1"),
+        (axes.parts.size != parts, f"{parts} tensor and context ranks share a sequence, and the "
+         f"experts' axes say that {axes.parts.size} do: they are of different grids; give "
+         "ExpertAxes.of(grid) with that grid's tensor axis and context"),
+    ):  # fmt: skip
+        if refused:
+            raise ValueError(why)

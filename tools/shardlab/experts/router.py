@@ -29,7 +29,8 @@ class Router(CopyableModule):
         config: of the experts.
         hidden: H.
         tensor: the tensor axis.
-        tokens: the ranks that route tokens by copies of this router: tensor × data.
+        parts: the ranks that have parts of the same sequences: tensor × context.
+        tokens: those that route tokens by copies of this router: tensor × context × data.
         bias: the linear has one.
         name: of the router in the whole model.
         init: how parameters start.
@@ -44,12 +45,13 @@ class Router(CopyableModule):
     """
 
     def __init__(
-        self, config: ExpertConfig, hidden: int, *, tensor: Axis, tokens: Axis, bias: bool,
-        name: str, init: Init,
+        self, config: ExpertConfig, hidden: int, *, tensor: Axis, parts: Axis, tokens: Axis,
+        bias: bool, name: str, init: Init,
     ) -> None:  # fmt: skip
         """Draw the weights."""
         super().__init__()
-        self.config, self.tensor, self.tokens = config, tensor, tokens
+        self.config, self.parts, self.tokens = config, parts, tokens
+        self._contexts = parts.size // tensor.size
         self.scale: float | str = 1.0
         self.auxiliary: Tensor | None = None
         self.weight = init.replicated(f"{name}.weight", (config.count, hidden))
@@ -75,12 +77,10 @@ class Router(CopyableModule):
         logits_TE, config = logits_sBE.flatten(0, 1), self.config
         self.auxiliary = None
         if config.z_loss and self.training:
-            z = balance.z_loss(logits_TE) * (config.z_loss / self.tensor.size)
+            z = balance.z_loss(logits_TE) * (config.z_loss / self.parts.size)
             logits_TE = self._attached(logits_TE, z)
         if config.sinkhorn:
-            probs_TE, chosen_TE = routing.choose_by_sinkhorn(
-                logits_TE, config, training=self.training
-            )
+            probs_TE, chosen_TE = routing.choose_by_sinkhorn(logits_TE, config, self.training)
         else:
             probs_TE, chosen_TE = routing.choose(logits_TE, config, self.expert_bias)
         if config.capacity is not None:
@@ -94,28 +94,23 @@ class Router(CopyableModule):
 
     def _balanced(self, probs_TE: Tensor, logits_TE: Tensor, *, sequences: int) -> Tensor:
         """Attach the losses that pay for an uneven load."""
-        config = self.config
-        sizes = {"experts": config.count, "top_k": config.top_k}
+        config, count = self.config, self.config.count
         scores_TE, chosen_TE = balance.scores(logits_TE, config)
-        if config.aux_loss:
-            load_E = self.tensor.all_reduce(chosen_TE.sum(0))
-            loss = balance.load_loss(scores_TE, load_E, **sizes) * config.aux_loss
-            probs_TE = self._attached(probs_TE, loss)
-        if config.sequence_aux_loss:
-            by_s, chosen_s = (
-                x_TE.reshape(-1, sequences * config.count) for x_TE in (scores_TE, chosen_TE)
-            )
-            load = self.tensor.all_reduce(chosen_s.sum(0))
-            loss = balance.load_loss(by_s, load, **sizes) * config.sequence_aux_loss / sequences
-            probs_TE = self._attached(probs_TE, loss)
-        if config.global_aux_loss:
-            load_E = self._load_of_step(chosen_TE)
-            # Each rank has its part of one loss, and gradients are then averaged over data ranks.
-            weight = config.global_aux_loss * (self.tokens.size // self.tensor.size)
-            probs_TE = self._attached(
-                probs_TE, balance.load_loss(scores_TE, load_E, **sizes) * weight
-            )
+        # Each rank has its part of one loss, and gradients are then averaged over data ranks.
+        whole = config.global_aux_loss * (self.tokens.size // self.parts.size)
+        for weight, apart, load_of in (
+            (config.aux_loss, 1, self._load), (config.sequence_aux_loss, sequences, self._load),
+            (whole, 1, self._load_of_step),
+        ):  # fmt: skip
+            if weight:
+                by_E, chosen_E = (x.reshape(-1, apart * count) for x in (scores_TE, chosen_TE))
+                loss = balance.load_loss(by_E, load_of(chosen_E), experts=count, top_k=config.top_k)
+                probs_TE = self._attached(probs_TE, loss * weight / apart)
         return probs_TE
+
+    def _load(self, chosen_TE: Tensor) -> Tensor:
+        """Return the load over all parts of the sequences."""
+        return self.parts.all_reduce(chosen_TE.sum(0))
 
     @uncompiled
     def _load_of_step(self, chosen_TE: Tensor) -> Tensor:
@@ -136,7 +131,9 @@ class Router(CopyableModule):
     def _attached(self, x: Tensor, loss: Tensor) -> Tensor:
         part = loss.detach().float()
         self.auxiliary = part if self.auxiliary is None else self.auxiliary + part
-        scale = x.shape[0] * self.tensor.size if isinstance(self.scale, str) else self.scale
+        # Context ranks' parts are averaged, as replicas' gradients are; tensor ranks' are summed.
+        scale = self.scale
+        scale = x.shape[0] * self.parts.size if isinstance(scale, str) else scale * self._contexts
         return balance.attach(x, loss if scale == 1 else loss * scale)
 
     @torch.no_grad()

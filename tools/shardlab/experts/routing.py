@@ -61,7 +61,7 @@ def top(scores_TE: Tensor, config: ExpertConfig) -> Tensor:
 
 
 def choose_by_sinkhorn(
-    logits_TE: Tensor, config: ExpertConfig, *, training: bool
+    logits_TE: Tensor, config: ExpertConfig, training: bool
 ) -> tuple[Tensor, Tensor]:
     """Return weights and choice, the choice from a balanced assignment while training."""
     scores_TE = torch.sigmoid(logits_TE) if config.top_k == 1 else _softmax(logits_TE)

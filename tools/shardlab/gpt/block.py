@@ -64,7 +64,9 @@ class Block(nn.Module):
         if config.experts:
             from shardlab.experts.layer import ExpertLayer
 
-            self.mlp: nn.Module = ExpertLayer(config, f"{name}.mlp", axes=experts, **settings)
+            self.mlp: nn.Module = ExpertLayer(
+                config, f"{name}.mlp", axes=experts, context=context, **settings
+            )
         else:
             self.mlp = MLP(config, f"{name}.mlp", **settings)
         self.dropout1, self.dropout2 = (

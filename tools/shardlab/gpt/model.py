@@ -80,12 +80,10 @@ class GPT(CopyableModule):
         self.tensor = tensor
         self.context = context = context if context and context.axis.size > 1 else None
         self.sequence_parallel = sequence_parallel and tensor.size > 1
-        if context and (config.experts or config.dropout):
-            what = "experts" if config.experts else f"dropout {config.dropout}"
+        if context and config.dropout:
             raise ValueError(
-                f"{what} beside a context axis of size {context.axis.size}: what balances experts "
-                "counts whole sequences, and attention in pieces draws no masks; choose "
-                "context = 1, or leave it"
+                f"dropout {config.dropout} beside a context axis of size {context.axis.size}: "
+                "attention in pieces draws no masks; choose context = 1, or leave it"
             )
         self.first, self.last = stage == 0, stage == stages - 1
         self._init = Init(seed, config.init_std, config.dtype, device)

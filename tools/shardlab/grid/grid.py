@@ -18,7 +18,7 @@ from shardlab.grid.rules import check_world
 ORDER = "tp-cp-ep-dp-pp"
 DENSE = ("tensor", "context", "data", "pipeline")
 # The axes that experts have instead, and what their own layout calls them.
-OF_EXPERTS = {"expert": "ep", "expert_tensor": "tp", "expert_data": "dp"}
+OF_EXPERTS = {"expert": "ep", "expert_tensor": "tp", "expert_data": "dp-cp"}
 
 
 class Grid:
@@ -30,7 +30,7 @@ class Grid:
         context: ranks that share each sequence; they hold the same parameters as each other, so
             gradients are reduced over `replicas`.
         expert: into how many pieces the experts are dealt out; their ranks are replicas of the
-            dense layers, or tensor ranks, which have no other expert to hold.
+            dense layers, context ranks too, or tensor ranks, which have no other expert to hold.
         expert_tensor: ranks that share one expert; `tensor` unless given.
         data: data-parallel replicas; by default what is left of the world.
         order: which axis runs fastest (see `Layout`).

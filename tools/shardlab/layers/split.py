@@ -26,8 +26,7 @@ from torch.nn.functional import linear
 
 from shardlab.comm import Axis
 from shardlab.layers import ops
-from shardlab.layers.embedding import VocabParallelHead
-from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear, product_dtype
+from shardlab.layers.linear import RowParallelLinear, product_dtype
 
 # The factors dY_NF and X_NH of each weight's gradient; several pairs where it was used often.
 Left = dict[nn.Parameter, list[tuple[Tensor, Tensor]]]
@@ -35,7 +34,7 @@ Left = dict[nn.Parameter, list[tuple[Tensor, Tensor]]]
 
 @contextmanager
 def split(modules: Sequence[nn.Module]) -> Iterator[Left]:
-    """Have the linears and heads in `modules` leave their weights' gradients to `compute`.
+    """Have linears, heads and experts in `modules` leave their weights' gradients to `compute`.
 
     A weight that two modules share (a tied head beside its embedding) is left whole: half of its
     gradient comes in backward, and it must come in one.
@@ -50,12 +49,11 @@ def split(modules: Sequence[nn.Module]) -> Iterator[Left]:
     left: Left = {}
     before: list[tuple[Any, Any]] = []
     holders = [id(p) for m in modules for one in m.modules() for p in one.parameters(recurse=False)]
+    products: list[Any] = [m for chunk in modules for m in chunk.modules() if hasattr(m, "product")]
     try:
-        for module in (one for m in modules for one in m.modules()):
-            if not isinstance(module, ColumnParallelLinear | VocabParallelHead | RowParallelLinear):
-                continue
+        for module in products:
             _demand_ours(module)
-            if holders.count(id(module.weight)) == 1:
+            if all(holders.count(id(p)) == 1 for p in module.parameters(recurse=False)):
                 row = isinstance(module, RowParallelLinear)
                 before.append((module, module.product))
                 module.product = partial(_row_parallel if row else _column_parallel, left)
@@ -72,8 +70,8 @@ def compute(left: Left) -> None:
         torch.autograd.backward(weight, grad_FH.to(weight.dtype))
 
 
-def _demand_ours(module: ColumnParallelLinear | VocabParallelHead | RowParallelLinear) -> None:
-    if "weight" not in module._parameters:
+def _demand_ours(module: nn.Module) -> None:
+    if not any(p.dim() > 1 for p in module.parameters(recurse=False)):
         raise ValueError(
             f"a {type(module).__name__}'s weight is no parameter of its own: FSDP reduces "
             "gradients and frees weights with backward, not after it; use 1f1b, or replicas"

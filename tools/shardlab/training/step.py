@@ -11,7 +11,7 @@
    parts, and differ from rank to rank.
 
 An expert's gradient has 1 and 4 of its own. Its copies, not the data ranks, sum it: tokens came
-from all ranks, and nobody else holds it. It is divided as all are, by the data ranks that share the
+from all ranks, and nobody else holds it. It is divided as all are, by the replicas that share the
 batch. And over tensor × pipeline its norm would not be counted, or counted twice: that is summed
 over the experts' own axes.
 
@@ -74,13 +74,13 @@ class StepGradients:
                     f"the model cuts sequences over {found} ranks and the grid over "
                     f"{grid.context.size}: build it with context=ContextParallel(grid.context)"
                 )
-        if grid.context.size > 1 and settings.get("reduction") == "sum":
-            raise ValueError(
-                'reduction="sum" beside a context axis: its ranks have parts of one mean, which '
-                'have no sum of their own; choose "mean", or "tokens"'
-            )
+        batch = grid.replicas
+        if settings.get("reduction") == "sum":  # of means, of which context ranks have parts
+            settings["reduction"], batch = "mean", grid.context
         plain = [(name, p) for name, p in named if copies_of(p) is None]
-        self.replicas = DataParallel(plain, grid.replicas, backwards=microbatches, **settings)
+        self.replicas = DataParallel(
+            plain, grid.replicas, backwards=microbatches, batch=batch, **settings
+        )
         self._routers = [router for chunk in chunks for router in chunk.routers]
         self._dense = [parameter for _, parameter in plain]
         self._experts: list[nn.Parameter] = []
@@ -89,7 +89,7 @@ class StepGradients:
             for router in self._routers:
                 router.scale = scale
             experts = [(name, p) for name, p in named if copies_of(p) is not None]
-            self._join_experts(experts, backwards=microbatches, **settings)
+            self._join_experts(experts, backwards=microbatches, batch=batch, **settings)
 
     def _join_experts(self, named: Sequence[tuple[str, nn.Parameter]], **settings: Any) -> None:
         """Reduce the experts' gradients over their copies."""
@@ -101,7 +101,7 @@ class StepGradients:
                 f"the experts' copies are on {found}, and on this grid on {copies}: build the "
                 "model with experts=ExpertAxes.of(grid), of the same grid"
             )
-        self.expert_replicas = DataParallel(named, copies, batch=self._grid.data, **settings)
+        self.expert_replicas = DataParallel(named, copies, **settings)
 
     def zero_grad(self) -> None:
         """Forget the last step's gradients; with main_grads, every step begins with this."""
