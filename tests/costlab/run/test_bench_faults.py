@@ -89,7 +89,7 @@ def kept(path: Path) -> Result:
         ("killed", "counts: rank 1 was killed by SIGKILL", 1),
         pytest.param("hangs", "rank 1 hangs", 1, marks=pytest.mark.ci),
         ("interrupted", "interrupted", 130),
-        ("asked to end", "asked to end (SIGTERM)", 130),
+        pytest.param("asked to end", "asked to end (SIGTERM)", 130, marks=pytest.mark.ci),
     ],
 )
 def test_a_run_that_breaks_off_keeps_what_it_measured(
@@ -109,8 +109,8 @@ def test_a_run_that_breaks_off_keeps_what_it_measured(
 @pytest.mark.parametrize(
     ("fault", "request_"),
     [
-        ("killed", "SIGINT"),
         ("none", "SIGTERM"),
+        pytest.param("killed", "SIGINT", marks=pytest.mark.ci),
         pytest.param("killed", "SIGTERM", marks=pytest.mark.ci),
         pytest.param("none", "SIGINT", marks=pytest.mark.ci),
     ],

@@ -19,8 +19,9 @@ from costlab.record.words import Words
 from costlab.run import measuring
 from costlab.run.progress import Silent
 from costlab.run.run import Run
-from costlab.sections import one_gpu, pipeline
+from costlab.sections import pipeline
 from costlab.sections.fully_sharded import fully_sharded
+from costlab.sections.one_gpu import one_gpu
 from costlab.sections.plan import Plan
 from costlab.sections.tensor_parallel import tensor_parallel
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -87,6 +88,24 @@ def test_what_is_held_is_what_the_arithmetic_says(pool: Any) -> None:
         peak = footprint.sharded_peak(model, 2, found["ddp"].activations + fully_sharded.LOGITS)
         assert found["fsdp"].peak == pytest.approx(peak, rel=0.1)
         assert found["fsdp"].peak < found["ddp"].peak
+
+
+def test_what_cudas_allocator_held_before_is_no_part_of_a_footprint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An allocator that holds a gigabyte of others', and counts what it gives as LiveBytes does."""
+    live, others = LiveBytes(), 10**9
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: live.now + others)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: live.peak + others)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: live.reset())
+    world: Any = SimpleNamespace(device=torch.device("cpu"), rank=0)
+    monkeypatch.setattr(footprint, "LiveBytes", lambda: footprint.Allocated(world.device))
+    with live:
+        found = footprint.measured(world, lambda _, gpt: gpt, HIDDEN)
+    assert found.state == pytest.approx(
+        footprint.replicated(fully_sharded._model(HIDDEN)), rel=0.02
+    )
+    assert found.state < found.peak < others
 
 
 @pytest.mark.parametrize(("step", "cost"), [(2.0, 0.0), (4.0, 0.5), (1.6, -0.25)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -12,9 +13,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
+from shardlab.gpt.attention import Attention
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import partial_gradients
-from shardlab.layers.dropout import Dropout
+from shardlab.layers.dropout import Dropout, _torchs_own
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
 
@@ -99,6 +101,57 @@ def test_what_is_replicated_stays_equal_on_all_ranks_in_training(pool, sequence_
 def test_replicas_with_seeds_of_their_own_drop_differently(pool) -> None:
     first, second = (pool(2).run(steps, False, seed)[0]["loss"] for seed in (0, 1))
     assert first != second
+
+
+# ------------------------------------------------------------------ inside fused attention
+
+
+def attended(layer: Attention, v: Tensor) -> Tensor:
+    """What a layer's first mask leaves of attention; torch's own generator stands anywhere."""
+    torch.seed()
+    layer.dropout.drawn = 0
+    q, k = torch.randn(2, 1, 4, 8, 8, generator=torch.Generator().manual_seed(0))
+    return layer._attend(q, k, v, None)
+
+
+def test_fused_attention_drops_weights_that_seed_and_place_alone_choose() -> None:
+    eye = torch.eye(8).expand(1, 4, 8, 8)  # as values: the weights come out
+    first, again, place, seed = (
+        attended(Attention(CONFIG, name, axis=Axis.alone(), dropout_seed=seed), eye)
+        for name, seed in (("a", 0), ("a", 0), ("b", 0), ("a", 1))
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, place) and not torch.equal(first, seed)
+    layer = Attention(CONFIG, "a", axis=Axis.alone())
+    v = torch.randn(1, 4, 8, 8)
+    torch.testing.assert_close(attended(layer, v), first @ v)
+    whole = attended(layer.eval(), eye)
+    torch.testing.assert_close(first, whole * (first > 0) / (1 - CONFIG.dropout))
+
+
+def drops(x: Tensor, dropout_p: float) -> Tensor:
+    return torch.dropout(x, dropout_p, train=True)
+
+
+def fails(x: Tensor, dropout_p: float) -> Tensor:
+    raise ZeroDivisionError
+
+
+def test_torchs_own_generator_stands_where_it_stood_after_a_kernel_drew_from_it() -> None:
+    layer = Dropout(0.5, axis=Axis.alone(), sharded=True, name="a", seed=0)
+    found = []
+    for draw in (layer, partial(layer.inside, drops), partial(layer.inside, fails)):
+        torch.manual_seed(7)
+        with suppress(ZeroDivisionError):
+            draw(torch.ones(4))
+        found.append(torch.rand(4))
+    assert all(torch.equal(one, found[0]) for one in found), "one label is drawn, and no more"
+
+
+def test_on_a_gpu_the_generator_is_that_of_the_tensors_own_device(monkeypatch) -> None:
+    own = [torch.Generator() for _ in range(2)]
+    monkeypatch.setattr(torch.cuda, "default_generators", own)
+    assert _torchs_own(torch.device("cuda", 1)) is own[1]
 
 
 # ------------------------------------------------------------------ activation checkpointing

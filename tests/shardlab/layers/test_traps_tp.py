@@ -163,7 +163,11 @@ def dropped(world: World, sequence_parallel: bool) -> dict[str, Tensor]:
                 lambda _, __, y, name=name: seen.update({name: (y == 0).cpu()})
             )
     model(torch.zeros(B, S, dtype=torch.long, device=world.device))
-    return seen
+    attention: Any = model.get_submodule("layers.0.attention")
+    blank = torch.zeros(1, attention.groups, S, S, device=world.device)
+    eye = torch.eye(S, device=world.device).expand_as(blank)  # as values: the weights come out
+    weights = attention._attend(blank, blank, eye, None)
+    return seen | {"layers.0.attention.dropout": (weights == 0).cpu()}
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])

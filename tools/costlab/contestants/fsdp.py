@@ -41,7 +41,7 @@ def build(
 ) -> Iterator[dict[str, Step]]:
     """One step of each contestant, at one width and with one form of AdamW."""
     wraps: dict[str, Wrap] = {
-        "FSDP2": _fsdp2,
+        "FSDP2": fsdp2,
         "FSDP1": fsdp1,
         "DDP": ddp,
         "ours over gloo": lambda world, gpt: ours(world.whole, gpt),
@@ -112,9 +112,10 @@ def fsdp1(world: World, gpt: GPT) -> nn.Module:
         )
 
 
-def _fsdp2(world: World, gpt: GPT) -> nn.Module:
+def fsdp2(world: World, gpt: GPT, **how: Any) -> nn.Module:
+    """PyTorch's fully_shard, a block a unit; `how` as it takes it."""
     mesh = init_device_mesh(world.device.type, (world.size,))
     for block in gpt.layers.values():
-        fully_shard(block, mesh=mesh)
-    fully_shard(gpt, mesh=mesh)
+        fully_shard(block, mesh=mesh, **how)
+    fully_shard(gpt, mesh=mesh, **how)
     return gpt

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import World
@@ -64,8 +65,11 @@ def main(device: str, *ways: str) -> None:
     torch.set_num_threads(1)
     backend = "gloo" if device == "cpu" else None
     with World.join(backend=backend, share_gpus=True) as world:
-        plain, expected = step(world, ())
-        loss, found = step(world, ways)
+        # On a GPU bf16 takes another fused kernel than fp32, which drops other weights at one seed.
+        kernel = sdpa_kernel(SDPBackend.MATH) if "autocast" in ways else nullcontext()
+        with kernel:
+            plain, expected = step(world, ())
+            loss, found = step(world, ways)
         scale = max(float(g.abs().max()) for g in expected)
         worst = max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True))
         limit = 5e-2 if "autocast" in ways else 1e-4

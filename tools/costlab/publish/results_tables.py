@@ -57,6 +57,11 @@ TABLES = (
         (_OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives",
     ),
     Table(
+        words("tables.enqueued-a-call-s"),
+        _called("enqueued"), _CALLS,
+        (_OP, _RANKS, _SIZE, _ALGBW, _BUSBW, _P95), "collectives",
+    ),
+    Table(
         words("tables.the-fit"),
         {"topic": "fit", "operation": "all_reduce"}, "link ranks what",
         (_RANKS, Column(_WHAT, "what")), "fit",
@@ -169,12 +174,22 @@ TABLES = (
     ),
     Table(
         words("tables.matrices-that-shrink"),
-        {"topic": "gpu", "what": "efficiency"}, "hidden ranks dtype",
+        {"topic": "gpu", "what": "efficiency"}, "hidden ranks dtype mode",
         (
             _HIDDEN, Column(words("tables.tp"), "ranks"),
-            Column(words("tables.dtype"), "dtype"),
+            Column(words("tables.dtype"), "dtype"), Column(words("tables.cuda-graph"), "mode"),
         ),
         "one-gpu",
+    ),
+    Table(
+        words("tables.copies-beneath-products"),
+        {"topic": "gpu", "what": "hidden-copy"}, "hidden of",
+        (_HIDDEN, Column(words("tables.from"), "of")), "one-gpu",
+    ),
+    Table(
+        words("tables.held-and-moved-in-a-step"),
+        {"topic": "gpu", "what": ("state", "peak", "offloaded")}, "hidden what of",
+        (_HIDDEN, Column(_WHAT, "what of")), "one-gpu",
     ),
     Table(
         words("tables.counted-not-timed"),

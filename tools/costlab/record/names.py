@@ -25,7 +25,7 @@ class Name(msgspec.Struct, frozen=True):
         over: whose it is divided by.
         link: what carried the messages: "gloo", "nccl", "shared-memory" …
         operation: "all_reduce" …
-        mode: of a call: "blocking", "back-to-back".
+        mode: of a call: "blocking", "back-to-back", "enqueued"; of products: "graphed".
         ranks: that took part, where the id says it.
         size: bytes of the tensor.
         hidden: the model's hidden size.
@@ -167,8 +167,11 @@ FORMS = tuple(map(Form, (
     "pipeline.{schedule}.p{stages}.m{microbatches}.{what}[.{code}.{link}]",
     "pipeline.{what:ratio}.{code}.{over}.{link}",
     "pipeline.{what:step}.{code}.{link}",
-    "gpu.h{hidden}.tp{ranks}.{dtype}.{what:efficiency}",
+    "gpu.h{hidden}.tp{ranks}.{dtype}.{what:efficiency}[.{mode:graphed}]",
     "gpu.h{hidden}.tp{ranks}.{what:modelled-allreduce}.{of}",
+    "gpu.h{hidden}.{what:hidden-copy}.{of:device|host}",
+    "gpu.h{hidden}.{what:state|peak}[.{of:formula}]",
+    "gpu.h{hidden}.{what:offloaded}.{of:up|down}",
     "timeline.{what}",
     "count.{of:.+}",
 )))  # fmt: skip

@@ -22,7 +22,7 @@ MODULES = {
     "tp": "costlab.sections.tensor_parallel.tensor_parallel",
     "fsdp": "costlab.sections.fully_sharded.fully_sharded",
     "pipeline": "costlab.sections.pipeline",
-    "one-gpu": "costlab.sections.one_gpu",
+    "one-gpu": "costlab.sections.one_gpu.one_gpu",
     "counts": "costlab.sections.counts.counts",
 }
 

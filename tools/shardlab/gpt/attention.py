@@ -17,10 +17,9 @@ D = H/A; lower case: this rank's share.
 
 from __future__ import annotations
 
-import math
+from functools import partial
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -103,26 +102,13 @@ class Attention(nn.Module):
             from shardlab.context.documents import seen_in
 
             seen = seen_in(documents_BS)
-        if self.training and self.dropout.p > 0:
-            return self._attend_with_dropout(q_BaSD, k_BgSD, v_BgSD, seen)
-        return scaled_dot_product_attention(
-            q_BaSD, k_BgSD, v_BgSD, attn_mask=seen, is_causal=seen is None,
+        fused = partial(
+            scaled_dot_product_attention, attn_mask=seen, is_causal=seen is None,
             enable_gqa=self.queries > 1,
         )  # fmt: skip
-
-    def _attend_with_dropout(
-        self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor, seen: Tensor | None
-    ) -> Tensor:
-        """The same, written out: torch's fused attention takes its mask from the global RNG."""
-        k_BaDS = k_BgSD.repeat_interleave(self.queries, 1).transpose(-1, -2)
-        v_BaSD = v_BgSD.repeat_interleave(self.queries, 1)
-        scores_BaSS = q_BaSD @ k_BaDS / math.sqrt(self.head)
-        square = scores_BaSS.shape[-2:]
-        if seen is None:
-            seen = torch.ones(square, dtype=torch.bool, device=scores_BaSS.device).tril()
-        weights_BaSS = scores_BaSS.masked_fill(~seen, -math.inf).softmax(-1)
-        context_BaSD: Tensor = self.dropout(weights_BaSS) @ v_BaSD
-        return context_BaSD
+        if self.training and self.dropout.p > 0:
+            return self.dropout.inside(fused, q_BaSD, k_BgSD, v_BgSD)
+        return fused(q_BaSD, k_BgSD, v_BgSD)
 
 
 def _heads_first(x_SBgQD: Tensor) -> Tensor:

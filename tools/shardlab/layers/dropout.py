@@ -17,9 +17,17 @@ recomputation takes the number of the mask that its forward drew (`Kept`).
 A saved checkpoint keeps one number, how many masks were drawn, and any grid goes on from there. The
 state of a generator would say nothing to another grid; and a run that began at the seed again would
 drop what it dropped in its first steps.
+
+Attention's mask is drawn inside the fused kernel, or all weights would have to be held for it.
+Such a kernel draws from torch's own generator alone; so that one stands at the mask's key meanwhile
+(`inside`), as Megatron hands Transformer Engine a state to fork (`get_rng_state_tracker` in
+megatron/core/extensions/transformer_engine.py). Which elements a key drops is then the kernel's
+affair: on a GPU another dtype may take another kernel, and drop others.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -71,6 +79,27 @@ class Dropout(nn.Module):
         return x * self._mask(x)
 
     @uncompiled
+    def inside(self, kernel: Callable[..., Tensor], *given: Tensor) -> Tensor:
+        """Return kernel(*given, dropout_p=p), which draws this place's next mask itself.
+
+        Args:
+            kernel: draws from torch's own generator of the device of `given`, in this call alone.
+            given: tensors.
+
+        Raises:
+            RuntimeError: as forward's.
+
+        """
+        number = self._numbers(self._next)
+        lent = _torchs_own(given[0].device)
+        stood = lent.get_state()
+        lent.manual_seed(key(*self._key, number))
+        try:
+            return kernel(*given, dropout_p=self.p)
+        finally:
+            lent.set_state(stood)
+
+    @uncompiled
     def _mask(self, x: Tensor) -> Tensor:
         if self._generator is None:
             self._generator = torch.Generator(x.device)
@@ -81,3 +110,10 @@ class Dropout(nn.Module):
     def _next(self) -> int:
         self.drawn += 1
         return self.drawn - 1
+
+
+def _torchs_own(device: torch.device) -> torch.Generator:
+    if device.type == "cpu":
+        return torch.default_generator
+    own: torch.Generator = torch.get_device_module(device).default_generators[device.index]
+    return own

@@ -55,9 +55,7 @@ def measured(world: World, wrap: Wrap, hidden: int) -> Footprint:
 
     What lies in reference cycles until the collector comes by is no state, and is collected first.
     """
-    if world.device.type == "cuda":
-        return _allocated(world, wrap, hidden)
-    live = LiveBytes()
+    live = Allocated(world.device) if world.device.type == "cuda" else LiveBytes()
     with live:
         training = Training(world, wrap, hidden)
         training.step()
@@ -73,17 +71,31 @@ def measured(world: World, wrap: Wrap, hidden: int) -> Footprint:
         return Footprint(live.peak, state, activations)
 
 
-def _allocated(world: World, wrap: Wrap, hidden: int) -> Footprint:
-    training = Training(world, wrap, hidden)
-    training.step()
-    torch.cuda.reset_peak_memory_stats(world.device)
-    before = torch.cuda.memory_allocated(world.device)
-    loss = training.loss()
-    activations = torch.cuda.memory_allocated(world.device) - before
-    loss.backward()  # type: ignore[no-untyped-call]
-    state = torch.cuda.memory_allocated(world.device)
-    training.finish()
-    return Footprint(torch.cuda.max_memory_allocated(world.device), state, activations)
+class Allocated:
+    """What CUDA's allocator has given since this was made, as LiveBytes says it of the CPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._before = device, torch.cuda.memory_allocated(device)
+
+    def __enter__(self) -> None:
+        """Nothing: the allocator always counts."""
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing."""
+
+    @property
+    def now(self) -> int:
+        """Bytes held at this moment."""
+        return torch.cuda.memory_allocated(self._device) - self._before
+
+    @property
+    def peak(self) -> int:
+        """The most since `reset`."""
+        return torch.cuda.max_memory_allocated(self._device) - self._before
+
+    def reset(self) -> None:
+        """Measure a new peak from here on."""
+        torch.cuda.reset_peak_memory_stats(self._device)
 
 
 def replicated(model: Model) -> int:
