@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +13,8 @@ from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.run import launch
 from costlab.run.launch import LaunchError
-from costlab.sections.collectives import carrier, collectives
+from costlab.sections import device_clock
+from costlab.sections.collectives import carrier, collectives, point
 from costlab.sections.collectives.operation import OPERATIONS
 from shardlab.comm import World
 
@@ -111,3 +114,38 @@ def test_more_ranks_than_cores_are_flagged(metrics: dict[str, Metric]) -> None:
     assert all(m.detail["oversubscribed"] for m in few.values())
     if collectives.cores() >= 2:
         assert not any(m.detail["oversubscribed"] for m in metrics.values())
+
+
+def test_enqueued_calls_are_timed_together_over_rotating_buffers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The device's clock says 40 s for all twenty."""
+    world: Any = SimpleNamespace(size=2, rank=0, device=torch.device("cpu"))
+    came: list[int] = []
+    call = {"all_reduce": lambda x, _: came.append(x.data_ptr())}
+    monkeypatch.setattr(carrier, "calls", lambda *_: call)
+    monkeypatch.setattr(carrier, "starts", lambda *_: call)
+    monkeypatch.setattr(device_clock, "seconds", lambda _, queue: queue() or 40.0)
+    operation = OPERATIONS["all_reduce"]
+    buffers = point.Buffers(1024, world.device)
+    points, _ = point.points_of(world, "nccl", operation, 1024, buffers)
+    (queued,) = (one for one in points if one.mode == "enqueued")
+    assert queued.step(0) == 2.0
+    assert len(came) == 20
+    assert len(set(came)) > 1
+
+
+@pytest.mark.parametrize("profile", ["quick", "full"])
+def test_small_calls_are_enqueued_on_a_gpu_and_nowhere_else(profile: Any) -> None:
+    def queued(device: str) -> list[int]:
+        modes = {
+            size: collectives._modes(
+                OPERATIONS["all_reduce"], size, Settings(profile=profile), torch.device(device)
+            )
+            for size in collectives.SIZES[profile]
+        }
+        assert all(one[0] == "blocking" for one in modes.values())
+        return [size for size, one in modes.items() if "enqueued" in one]
+
+    assert queued("cpu") == []
+    assert (min(queued("cuda")), max(queued("cuda"))) == (1 << 10, 1 << 20)

@@ -10,6 +10,9 @@ is verified once more.
     blocking      one call, and its result is there
     back-to-back  a train of calls started one after another, then waited for; a call's share
                   (at powers of two; in the quick profile, at every second one up to 4 MiB)
+    enqueued      on a GPU, up to 1 MiB: twenty calls queued one after another, timed by the
+                  device's own events; a call's share, without what the host takes. nccl-tests
+                  queues as many, and reads the host's clock
 
 Buffers are rotated, so that a call finds its input no warmer than the last one left it.
 """
@@ -31,7 +34,15 @@ from costlab.record.settings import Settings
 from costlab.record.statistic import middle, of_calls, percentile
 from costlab.sections.collectives import carrier
 from costlab.sections.collectives.operation import ITEM, OPERATIONS, Operation, elements
-from costlab.sections.collectives.point import MIDDLING, MODES, Buffers, Point, finishing, points_of
+from costlab.sections.collectives.point import (
+    MIDDLING,
+    MODES,
+    TIMED_BY_EVENTS,
+    Buffers,
+    Point,
+    finishing,
+    points_of,
+)
 from costlab.sections.plan import Plan
 from shardlab.comm import World
 
@@ -57,7 +68,7 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
         for operation in OPERATIONS.values():
             yield f"{link} {operation.name}: first calls"
             for size in sizes:
-                modes = _modes(operation, size, settings)
+                modes = _modes(operation, size, settings, world.device)
                 if modes:
                     made, check = points_of(world, link, operation, size, buffers)
                     check()
@@ -73,20 +84,24 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
     yield from (_metric(point, world, watch) for point in points)
 
 
-def _modes(operation: Operation, size: int, settings: Settings) -> tuple[str, ...]:
+def _modes(
+    operation: Operation, size: int, settings: Settings, device: torch.device
+) -> tuple[str, ...]:
     """Return the modes that a size is measured in; the quick profile leaves some out.
 
     Its largest sizes are the all-reduce's alone, and trains are short of them: their share of a
     large call's time is nothing.
     """
+    blocking, train, enqueued = ((mode,) for mode in MODES)
+    queued = enqueued if device.type in TIMED_BY_EVENTS and size <= MIDDLING else ()
     if settings.sizes:
-        return MODES
+        return blocking + train + queued
     if settings.profile == "full":
-        return MODES if size in _POWERS else MODES[:1]
+        return blocking + (train + queued if size in _POWERS else ())
     if size > LARGEST and operation.name != "all_reduce":
         return ()
     doubles = size.bit_length() % 2 == 1  # every second size
-    return MODES if doubles and size <= LARGEST_TRAINED else MODES[:1]
+    return blocking + (train + queued if doubles and size <= LARGEST_TRAINED else ())
 
 
 def _rounds(

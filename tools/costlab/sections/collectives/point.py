@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from costlab.sections import device_clock
 from costlab.sections.collectives import carrier
 from costlab.sections.collectives.operation import ITEM, Operation, Pattern, elements
 from shardlab.comm import World
 
-MODES = ("blocking", "back-to-back")
+MODES = ("blocking", "back-to-back", "enqueued")
+TIMED_BY_EVENTS = ("cuda",)  # devices with a queue that tell the time in it
+ENQUEUED = 20  # calls, as many as nccl-tests times
 TRAIN = 16 << 20  # bytes of a train, about; it has 2 to 8 calls
 SMALL, MIDDLING = 64 << 10, 1 << 20  # bytes: up to here a call is repeated within a visit
 
@@ -90,6 +93,13 @@ def points_of(
         finish()
         return (clock() - begin) / len(slots)
 
+    def enqueued(_: int) -> float:
+        def queue() -> None:
+            for turn in range(ENQUEUED):
+                call(*slots[turn % len(slots)])
+
+        return device_clock.seconds(world.device, queue) / ENQUEUED
+
     def check() -> None:
         x, y = slots[0]
         buffers.pattern.fill(x, world.rank)
@@ -97,7 +107,7 @@ def points_of(
         finish()
         _verify(x, y, operation, buffers.pattern, world, of=f"{size} bytes over {link}")
 
-    steps = zip(MODES, (blocking, back_to_back), strict=True)
+    steps = zip(MODES, (blocking, back_to_back, enqueued), strict=True)
     return [Point(link, operation, size, mode, step) for mode, step in steps], check
 
 

@@ -1,8 +1,7 @@
-"""What gloo's collectives put on the wire: the loopback interface's own counters.
+"""What gloo's collectives send: the kernel's count of the bytes that each rank's process wrote.
 
-The kernel counts what passes; so does everything else that speaks over loopback just then. The
-payload is large and the least of a few repeats is taken. Where there are no such counters (they are
-Linux's), nothing is yielded.
+That count is the process' own, so whatever else speaks on the machine is not in it. Sockets are all
+that a rank writes to meanwhile. Where there is no such count (it is Linux's), nothing is yielded.
 """
 
 from __future__ import annotations
@@ -20,12 +19,11 @@ from costlab.sections.counts.counted import counted
 if TYPE_CHECKING:
     from shardlab.comm import World
 
-COUNTER = Path("/sys/class/net/lo/statistics/tx_bytes")
+COUNTER = Path("/proc/self/io")
 PAYLOAD = 8 << 20
-REPEATS = 3
 
 
-def loopback(world: World) -> Iterator[Metric]:
+def written(world: World) -> Iterator[Metric]:
     """Bytes a rank sends, by payload: gloo's all-reduce, its reduce-scatter, and ours."""
     if not COUNTER.is_file():
         return
@@ -37,7 +35,7 @@ def loopback(world: World) -> Iterator[Metric]:
         "gloo.reduce_scatter": lambda: dist.reduce_scatter_tensor(piece, x, group=axis.group),
         "axis.reduce_scatter": lambda: axis.reduce_scatter(x),
     }
-    shares = {name: min(_sent(world, call) for _ in range(REPEATS)) for name, call in calls.items()}
+    shares = {name: _sent(world, call) for name, call in calls.items()}
     for name, share in shares.items():
         yield counted(f"wire.{name}.n{n}.sent", share, "ratio", how="measured", payload=PAYLOAD)
     for name in ("gloo", "axis"):
@@ -46,12 +44,16 @@ def loopback(world: World) -> Iterator[Metric]:
 
 
 def _sent(world: World, call: Callable[[], object]) -> float:
-    """Return the bytes on loopback during one call, a rank and a byte of payload."""
+    """Return the bytes that a rank writes during one call, the mean, by bytes of payload."""
     axis = world.whole
     axis.barrier()
-    before = int(COUNTER.read_text())
-    axis.barrier()
+    before = _wrote()
     call()
-    axis.barrier()
-    after = torch.tensor([int(COUNTER.read_text()) - before], dtype=torch.float64)
-    return float(axis.all_reduce(after, op="mean")) / (world.size * PAYLOAD)
+    axis.barrier()  # what others still fetched of it is written too
+    after = torch.tensor([_wrote() - before], dtype=torch.float64)
+    return float(axis.all_reduce(after, op="mean")) / PAYLOAD
+
+
+def _wrote() -> int:
+    fields = dict(line.split(": ") for line in COUNTER.read_text().splitlines())
+    return int(fields["wchar"])

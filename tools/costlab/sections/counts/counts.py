@@ -68,7 +68,7 @@ def _two(world: World) -> Iterator[Metric | str]:
     yield from count_source.facts()
     yield from count_ring.rings()
     yield "bytes on the wire"
-    yield from count_wire.loopback(world)
+    yield from count_wire.written(world)
 
 
 def _four(world: World) -> Iterator[Metric | str]:
@@ -81,7 +81,7 @@ def _four(world: World) -> Iterator[Metric | str]:
     yield "attention over sequences cut in four"
     yield from count_context.in_a_step(world)
     yield "bytes on the wire of four"
-    yield from count_wire.loopback(world)
+    yield from count_wire.written(world)
 
 
 # On the CPU: what is counted is the same on any, and two ranks are always to be had.
