@@ -7,11 +7,9 @@ runs a small part, once, and judges nothing. Both want a machine that does nothi
 from __future__ import annotations
 
 import statistics
-import time
 from typing import Any
 
 import pytest
-import torch
 
 from costlab.contestants import bubble, schedulers
 from shardlab.comm import World
@@ -50,6 +48,39 @@ def test_1f1b_takes_no_longer_than_torchs_and_megatrons(quick: bool) -> None:
     assert not missed, "\n".join(missed)
 
 
+ZERO_BUBBLE = {
+    "1f1b": {"en": "1F1B, ours", "es": "1F1B, lo nuestro"},
+    "zb-h1": {"en": "ZB-H1, ours", "es": "ZB-H1, lo nuestro"},
+    "torch, 1f1b": {"en": "1F1B, torch", "es": "1F1B, torch"},
+    "torch, zero bubble": {"en": "zero bubble, torch", "es": "zero bubble, torch"},
+}
+# Two stages that compute have a core each; four that wait in place of work measure the schedule and
+# its messages alone.
+ROW = {"en": "micro-batches", "es": "microlotes"}
+COMPUTING, WAITING = (
+    table.Layout(marker=marker, key="microbatches", row=ROW, columns=ZERO_BUBBLE)
+    for marker in ("zero-bubble", "zero-bubble-waiting")
+)
+TIMED = [(COMPUTING, schedulers.zero_bubble, 2), (WAITING, schedulers.waiting, 4)]
+
+
+@pytest.mark.parametrize(("layout", "build", "ranks"), TIMED)
+def test_zb_h1_takes_at_most_95_hundredths_of_1f1bs_step(
+    layout: table.Layout, build: Any, ranks: int, quick: bool
+) -> None:
+    plan = protocol.QUICK if quick else protocol.Plan()
+    counts = [ranks] if quick else sorted({ranks, 2 * ranks, 8})
+    settings = [{"microbatches": m} for m in counts]
+    cases = protocol.compare(build, settings, ranks=ranks, plan=plan)
+    result = protocol.record(layout.marker, "1f1b", cases, plan)
+    print(f"\n{ranks} stages\n{table.render(result, layout, 'en')}")
+    if quick:
+        return
+    table.publish(result, layout)
+    assert cases[0].ratio("zb-h1", "1f1b") <= 0.95  # 1F1B's bubble is a quarter or more
+    assert cases[0].ratio("zb-h1", "torch, 1f1b") <= 1.0
+
+
 def bubbles(world: World, settings: dict[str, Any]) -> list[float]:
     return bubble.bubbles(world, **settings)
 
@@ -85,34 +116,3 @@ def test_the_bubble_is_within_a_twentieth_of_theory(
     label = "computing" if kind == "compute" else "timed waits in place of work"
     print(f"\n{schedule}, {p} stages ({label}): bubble {found:.3f}, in theory {theory:.3f}")
     assert quick or abs(found - theory) <= 0.05
-
-
-def step_times(world: World, rounds: int, seconds: float) -> dict[str, list[float]]:
-    """The four schedulers' steps by turns; each as long as its slowest stage."""
-    steps = schedulers.waiting(world, microbatches=8, seconds=seconds)
-    took: dict[str, list[float]] = {name: [] for name in steps}
-    for turn in range(rounds + 1):
-        for name, step in steps.items():
-            world.whole.barrier()
-            begin = time.perf_counter()
-            step()
-            mine = torch.tensor([time.perf_counter() - begin], dtype=torch.float64)
-            slowest = float(world.whole.all_gather(mine).max())
-            took[name] += [slowest] * (turn > 0)
-    return took
-
-
-def test_zb_h1_takes_at_most_95_hundredths_of_1f1bs_step(pool: Any, quick: bool) -> None:
-    """Four stages that wait in place of work: what the schedule gains, and nothing of computing."""
-    took = pool(4).run(step_times, 3 if quick else 15, 0.02, timeout=300)[0]
-    base = took["1f1b"]
-    ratios = {
-        name: statistics.median(a / b for a, b in zip(mine, base, strict=True))
-        for name, mine in took.items()
-    }
-    print("\n4 stages (timed waits in place of work), steps in 1F1B's: " + ", ".join(
-        f"{name} {ratio:.3f}" for name, ratio in ratios.items()
-    ))  # fmt: skip
-    print(f"in theory zb-h1 {27 / 33:.3f}")  # m(F + B + W), and the bubble, of each
-    assert quick or ratios["zb-h1"] <= 0.95
-    assert quick or ratios["zb-h1"] <= ratios["torch, 1f1b"]

@@ -1,4 +1,4 @@
-"""1F1B beside torch.distributed.pipelining and megatron-core: the same stage, three schedulers.
+"""1F1B beside torch.distributed.pipelining and megatron-core, and zero bubble beside 1F1B.
 
 Each contestant runs forward and backward of all micro-batches over an untied GPT stage of ours with
 the same weights, so that what differs is the pipeline alone.
@@ -6,7 +6,7 @@ the same weights, so that what differs is the pipeline alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -56,36 +56,77 @@ def build(
         }
 
 
-def waiting(world: World, *, microbatches: int, seconds: float) -> dict[str, Callable[[], object]]:
-    """Steps of stages that wait in place of work, ours and torch's; as long for weights as for all.
+@contextmanager
+def zero_bubble(
+    world: World, *, microbatches: int, hidden: int = 512, batch: int = 1
+) -> Iterator[dict[str, Step]]:
+    """1F1B and zero bubble, ours and torch's, on stages that compute.
 
     torch has no ZB-H1: its ScheduleInterleavedZeroBubble is interleaved 1F1B in two, here with one
     chunk a stage.
     """
+    axis = world.axis("pipeline", range(world.size))
+    data = _data(world.device, microbatches, batch)
+    config = replace(tutor.config(hidden), tie_embeddings=False)
+
+    def stage() -> GPT:
+        return GPT(
+            config, tensor=Axis.alone(), stage=world.rank, stages=world.size, device=world.device
+        )
+
+    yield {
+        "1f1b": _ours(axis, stage(), data, batch),
+        "zb-h1": _ours(axis, stage(), data, batch, "zb-h1"),
+        "torch, 1f1b": _torchs(axis, stage(), data, world.device),
+        "torch, zero bubble": _torchs(
+            axis, stage(), data, world.device, ScheduleInterleavedZeroBubble
+        ),
+    }
+
+
+@contextmanager
+def waiting(world: World, *, microbatches: int, seconds: float = 0.01) -> Iterator[dict[str, Step]]:
+    """The same of stages that wait in place of work, as long for weights as for all."""
     axis, x_BH = world.axis("pipeline", range(world.size)), torch.ones(bubble.BATCH, bubble.HIDDEN)
 
     def loss(y: Tensor, _: Tensor) -> Tensor:
         return y.square().mean()
 
-    def ours(kind: str) -> Callable[[], object]:
+    def ours(kind: str) -> Step:
         stage = bubble.stage("wait apart", seconds)
         actions, data = by_name(kind, axis.size, microbatches), [(x_BH, x_BH)] * microbatches
-        return lambda: run(actions, stage, data, loss, axis=axis, shape=x_BH.shape)
+        return lambda: _mean(run(actions, stage, data, loss, axis=axis, shape=x_BH.shape))
 
-    def torchs(kind: Any, several: bool) -> Callable[[], object]:
+    def torchs(kind: Any) -> Step:
         stage = bubble.stage("wait apart", seconds)
         place = PipelineStage(stage, axis.rank, axis.size, world.device, group=axis.group)
-        schedule = kind([place] if several else place, microbatches, loss)
+        schedule = _of(kind, place, microbatches, loss)
         whole = x_BH.repeat(microbatches, 1)
         inputs, target = [whole] * (axis.rank == 0), whole if axis.rank == axis.size - 1 else None
-        return lambda: schedule.step(*inputs, target=target, return_outputs=False)
+        losses: list[Tensor] = []
 
-    return {
+        def step() -> float | None:
+            losses.clear()
+            schedule.step(*inputs, target=target, losses=losses, return_outputs=False)
+            return _mean(losses)
+
+        return step
+
+    yield {
         "1f1b": ours("1f1b"),
         "zb-h1": ours("zb-h1"),
-        "torch, 1f1b": torchs(Schedule1F1B, False),
-        "torch, zero bubble": torchs(ScheduleInterleavedZeroBubble, True),
+        "torch, 1f1b": torchs(Schedule1F1B),
+        "torch, zero bubble": torchs(ScheduleInterleavedZeroBubble),
     }
+
+
+def _mean(losses: list[Tensor]) -> float | None:
+    return float(torch.stack(losses).mean()) if losses else None
+
+
+def _of(kind: Any, place: PipelineStage, microbatches: int, loss: Any) -> Any:
+    """A scheduler of torch's; those made for several chunks a stage take a list."""
+    return kind(place if kind is Schedule1F1B else [place], microbatches, loss)
 
 
 def _data(device: torch.device, microbatches: int, batch: int) -> Data:
@@ -96,24 +137,25 @@ def _data(device: torch.device, microbatches: int, batch: int) -> Data:
     return list(zip(*tokens, strict=True))
 
 
-def _ours(axis: Axis, stage: GPT, data: Data, batch: int) -> Step:
-    schedule = by_name("1f1b", axis.size, len(data))
+def _ours(axis: Axis, stage: GPT, data: Data, batch: int, kind: str = "1f1b") -> Step:
+    schedule = by_name(kind, axis.size, len(data))
     shape = stage.hidden_shape(batch, tutor.SEQUENCE)
 
     def step() -> float | None:
         stage.zero_grad()
-        losses = run(schedule, stage, data, stage.loss, axis=axis, shape=shape)
-        return float(torch.stack(losses).mean()) if losses else None
+        return _mean(run(schedule, stage, data, stage.loss, axis=axis, shape=shape))
 
     return step
 
 
-def _torchs(axis: Axis, stage: GPT, data: Data, device: torch.device) -> Step:
+def _torchs(
+    axis: Axis, stage: GPT, data: Data, device: torch.device, kind: Any = Schedule1F1B
+) -> Step:
     def loss(logits_SBV: Tensor, targets_BS: Tensor) -> Tensor:
         return stage.loss(logits_SBV, targets_BS)
 
     place = PipelineStage(stage, axis.rank, axis.size, device, group=axis.group)
-    schedule = Schedule1F1B(place, len(data), loss)
+    schedule = _of(kind, place, len(data), loss)
     inputs, targets = (torch.cat(xs) for xs in zip(*data, strict=True))
     first, last = axis.rank == 0, axis.rank == axis.size - 1
 
@@ -126,7 +168,7 @@ def _torchs(axis: Axis, stage: GPT, data: Data, device: torch.device) -> Step:
             losses=losses if last else None,
             return_outputs=False,
         )
-        return float(torch.stack(losses).mean()) if losses else None
+        return _mean(losses)
 
     return step
 
