@@ -5,8 +5,11 @@ python -m tests.shardlab.context.long_pages
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from pathlib import Path
 
+from costlab.sections.fit.piecewise import Curve, piecewise
 from shardlab.proofs import causal_work, formulas
 from shardlab.proofs.formulas.context import kept
 from tests.shardlab.labs.lab_pages import LANGUAGES, ROOT, table, write
@@ -16,11 +19,54 @@ HEAD_ROW = {
     "en": ["G", "sent: ring, all-gather", "sent: Ulysses", "kept for backward"],
     "es": ["G", "enviado: anillo, all-gather", "enviado: Ulysses", "guardado"],
 }
+# What is predicted: a layer of 32 heads of 128 in bf16 on the published sweep's 8 A100, at the bf16
+# rate of their data sheet.
+SWEEP = ROOT / "tests" / "costlab" / "data" / "nccl-a100-8.json"
+RATE, A, D = 312e12, 32, 128
+PREDICTED = {
+    "en": ["S", "G", "products", "its block's way", "ring", "all-gather", "Ulysses"],
+    "es": ["S", "G", "productos", "viaje de su bloque", "anillo", "all-gather", "Ulysses"],
+}
 
 
 def page(language: str) -> Path:
     ending = "" if language == LANGUAGES[0] else f".{language}"
     return ROOT / "docs" / "theory" / f"06-long-sequences{ending}.md"
+
+
+@cache
+def fitted() -> tuple[int, Curve]:
+    """The ranks of the published sweep, and its lines: seconds of an all-reduce by bytes."""
+    sweep = json.loads(SWEEP.read_text("utf-8"))
+    sizes, microseconds = zip(*sweep["rows"], strict=True)
+    return sweep["ranks"], piecewise(sizes, [us * 1e-6 for us in microseconds])
+
+
+def predicted(tokens: int, groups: int) -> list[float]:
+    """Milliseconds forward: one piece's products, its block's way, and ring, all-gather, Ulysses.
+
+    A ring's all-reduce of n · m bytes is 2(n − 1) messages of m, one after the other; so a message
+    is taken to last as long, and an all-to-all or an all-gather to be n − 1 of them.
+    """
+    ranks, curve = fitted()
+    mine = tokens // ranks
+
+    def way(sent: float) -> float:
+        return float(curve.predict(ranks * sent)) / (2 * (ranks - 1))
+
+    products = 2 * mine * mine * A * D / RATE
+    queries, keys = 2 * mine * A * D, 2 * mine * groups * D
+    block, others = way(2 * keys), ranks - 1
+    return [
+        1000 * seconds
+        for seconds in (
+            products,
+            block,
+            products + others * max(products, block),
+            ranks * products + others * block,
+            ranks * products + others * 2 * (way(queries / ranks) + way(keys / ranks)),
+        )
+    ]
 
 
 def blocks(language: str) -> dict[str, str]:
@@ -36,9 +82,16 @@ def blocks(language: str) -> dict[str, str]:
             for name, kind in sent.items()
         ]
         rows.append([f"{groups}", *wires, f"{kept(ranks=RANKS, heads=HEADS, **sizes) / MIB:.2f}"])
+    times = [
+        [f"{tokens:,}".replace(",", "," if language == "en" else "\N{NO-BREAK SPACE}"), f"{groups}"]
+        + [f"{ms:.3g}" if ms < 10 else f"{ms:.1f}" for ms in predicted(tokens, groups)]
+        for groups in (32, 8)
+        for tokens in (4096, 8192, 16384, 32768, 131072)
+    ]
     return {
         "who computes what": f"```text\n{causal_work.text(RANKS)}\n```",
         "bytes": table(HEAD_ROW[language], ">>>>", rows),
+        "predicted": table(PREDICTED[language], ">>>>>>>", times),
     }
 
 
