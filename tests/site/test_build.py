@@ -112,7 +112,7 @@ def test_every_pages_foot_leads_to_what_has_changed_in_this_version(site: Path) 
         assert f"Shardbook {__version__}" in foot
         assert 'href="../../CHANGELOG/"' in foot
         changelog = (site / part / "CHANGELOG/index.html").read_text()
-        assert "Unreleased" in changelog
+        assert re.search(f"<h2 id=.*>{re.escape(__version__)} \\(", changelog)
         assert '<div lang="en">' in changelog
 
 

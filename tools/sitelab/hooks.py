@@ -28,7 +28,15 @@ from sitelab.drawing import formulas, inline_figures, mermaid_scripts
 from sitelab.figures import shown
 from sitelab.figures.makers import MAKERS
 from sitelab.katex import Formulas
-from sitelab.pages import allowed_html, edit_links, gate, plain_title, recall_cards, yours
+from sitelab.pages import (
+    allowed_html,
+    edit_links,
+    gate,
+    plain_title,
+    recall_cards,
+    whole_options,
+    yours,
+)
 from sitelab.pages.rendered import Renderings
 from sitelab.pages.repository_links import RepositoryLinks
 from sitelab.pages.site_pages import SitePages
@@ -163,7 +171,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
             "Doc file '%s' has a formula that can't be drawn: %s", page.file.src_uri, fault
         )
     html = shown.drawn(html, MAKERS, language=language, url=page.url, root=_root(config))
-    html = imprint.in_english(html, page.file.src_uri)
+    html = whole_options.kept(imprint.in_english(html, page.file.src_uri))
     place = Path(page.file.abs_src_path or "").resolve()
     html = recall_cards.told(html, _cards.get(place, []))
     citations = _citations.get(place)

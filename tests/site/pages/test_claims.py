@@ -15,6 +15,8 @@ CLAIMS = load(REPOSITORY / PAGE.replace("CLAIMS/", "claims.toml"))
 OPEN = "() => [...document.querySelectorAll('.claims tbody tr:not([hidden])')]" \
     ".filter(card => card.querySelector('.verdict').checkVisibility())" \
     ".map(card => card.querySelector('[id^=claim-]').id)"  # fmt: skip
+COLOURS = "() => [...document.querySelectorAll('.claims tr.folded')]" \
+    ".map(card => getComputedStyle(card).borderInlineStartColor)"  # fmt: skip
 SHOWN = ("ver el veredicto", "refutada", "todas")
 
 
@@ -34,6 +36,7 @@ def test_a_claims_verdict_is_folded_until_asked_for_and_one_verdict_can_be_chose
     free = {f"claim-{claim.number}" for claim in CLAIMS if not claim.lab}
     assert {*page.evaluate(OPEN)} == free | {"claim-7"}  # whoever follows a link to it wants it
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert len({*page.evaluate(COLOURS)}) == 1  # nor does a folded card's colour tell
     one = page.locator(".claims tr:has(#claim-2)")
     one.get_by_role("button", name=show).click()
     assert {*page.evaluate(OPEN)} == free | {"claim-7", "claim-2"}

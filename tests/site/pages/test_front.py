@@ -17,6 +17,7 @@ LETTERS = """svg => [...svg.querySelectorAll("text")].map(text => {
   const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
   return {text: text.textContent, size: size * scale, left: box.left, right: box.right};
 })"""
+HEAVY = "all => all.filter(a => getComputedStyle(a).fontWeight >= 600).map(a => a.innerText)"
 FILL = "svg => getComputedStyle(svg.querySelector('.fig-a')).fill"
 
 
@@ -73,6 +74,8 @@ def test_two_doors_four_rooms_and_the_way_on(
     assert page.url == f"{here}theory/02-tensor-parallelism/"
     page.locator(".md-footer__link--prev").click()
     assert page.url == f"{here}theory/01-collectives/"
+    page = reader.read(f"{language}labs/01-three-d/")  # with all its style
+    assert page.locator(".md-tabs__link").evaluate_all(HEAVY) == rooms[1:2]
     reader.context.close()
 
 

@@ -1,0 +1,41 @@
+"""An option of a command is kept whole: in code font, within a line, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from sitelab.pages.whole_options import kept
+
+
+@pytest.mark.parametrize(
+    ("code", "whole"),
+    [
+        ("--save-every", ["--save-every"]),
+        ("train.py --cp N --cp-kind ring", ["--cp", "--cp-kind"]),
+        ("pytest -m ci", ["-m"]),
+        ("--steps=50", ["--steps"]),
+        ("reduce-scatter", []),
+        ("a--b", []),
+        ("-1", []),
+    ],
+)
+def test_each_option_of_a_line_of_code_is_kept_whole(code: str, whole: list[str]) -> None:
+    html = kept(f"<p><code>{code}</code></p>")
+    assert html.count("<span") == len(whole)
+    for option in whole:
+        assert f'<span class="option">{option}</span>' in html
+    assert html.replace('<span class="option">', "").replace("</span>", "") == (
+        f"<p><code>{code}</code></p>"
+    )
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<p>not --code</p>",
+        "<pre><code>bench --out report</code></pre>",
+        "<pre><span></span><code>bench --out report</code></pre>",
+    ],
+)
+def test_prose_and_blocks_stay_as_they_are(html: str) -> None:
+    assert kept(html) == html
