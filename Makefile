@@ -8,6 +8,8 @@ KATEX ?= 0.19
 # What pip is told to install as torch. On Linux an index's own build may bring gigabytes of CUDA:
 #   make test TORCH='torch==2.13.0 --index-url ADDRESS'    takes the build you name.
 TORCH ?= torch==2.13.0
+# A clone's commands run its own code, also where PYTHONPATH names another clone's tools.
+unexport PYTHONPATH
 # What `make serve` builds: English, or with `ONLY=` both languages, which takes twice as long.
 ONLY ?= en
 

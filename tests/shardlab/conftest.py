@@ -36,6 +36,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    pool.preload()  # before the bench's launcher starts its own forkserver, which imports less
     if BESIDE not in item.config.stash:
         works = [work for test in item.session.items if (work := work_of(test))]
         beside = item.config.stash[BESIDE] = Beside(works) if works else None
