@@ -83,12 +83,15 @@ def render(result: Mapping[str, Any], layout: Layout, language: str) -> str:
 
 def publish(result: Mapping[str, Any], layout: Layout) -> None:
     """Keep the JSON and write its table into the page, in both languages."""
-    name = result["what"]
-    text = json.dumps(result, separators=(",", ":")) + "\n"
-    MEASURED.mkdir(exist_ok=True)
-    (MEASURED / f"{name}.json").write_text(text, "utf-8")
+    keep(result)
     for language, page in PAGES.items():
-        fill(page, layout, render(result, layout, language))
+        fill(page, layout.marker, render(result, layout, language))
+
+
+def keep(result: Mapping[str, Any]) -> None:
+    """Write the JSON, under the name of what it measured."""
+    text = json.dumps(result, separators=(",", ":")) + "\n"
+    (MEASURED / f"{result['what']}.json").write_text(text, "utf-8")
 
 
 def _cell(case: Case, name: str, base: str, language: str) -> str:
@@ -106,14 +109,14 @@ def _number(value: int, language: str) -> str:
     return f"{value:,}" if language == "en" else f"{value}"
 
 
-def fill(page: Path, layout: Layout, text: str) -> None:
+def fill(page: Path, marker: str, text: str) -> None:
     """Write `text` between the page's markers; everything else in it stays.
 
     Raises:
         ValueError: the page has no such markers.
     """
-    opening = f"<!-- measured: {layout.marker} -->"
-    closing = f"<!-- /measured: {layout.marker} -->"
+    opening = f"<!-- measured: {marker} -->"
+    closing = f"<!-- /measured: {marker} -->"
     before = page.read_text("utf-8")
     block = re.compile(re.escape(opening) + r".*?" + re.escape(closing), re.DOTALL)
     if not block.search(before):

@@ -18,7 +18,10 @@ from tests.shardlab.benchmark import (
     protocol,
     table,
     test_benchmark_collectives,
+    test_benchmark_context,
+    test_benchmark_data,
     test_benchmark_ddp,
+    test_benchmark_experts,
     test_benchmark_fsdp,
     test_benchmark_pipeline,
     test_benchmark_tp,
@@ -86,18 +89,19 @@ def test_what_is_measured_comes_with_what_else_ran() -> None:
 def test_a_table_goes_between_its_markers_and_nowhere_else(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
-    table.fill(page, LAYOUT, "new")
+    table.fill(page, LAYOUT.marker, "new")
     assert page.read_text().split() == PAGE.replace("old", "new").split()
     page.write_text("no block")
     with pytest.raises(ValueError, match="add it where the table goes"):
-        table.fill(page, LAYOUT, "new")
+        table.fill(page, LAYOUT.marker, "new")
 
 
 LAYOUTS = [
     one
     for module in (
-        test_benchmark_collectives, test_benchmark_ddp, test_benchmark_fsdp,
-        test_benchmark_pipeline, test_benchmark_tp,
+        test_benchmark_collectives, test_benchmark_context, test_benchmark_ddp,
+        test_benchmark_experts, test_benchmark_fsdp, test_benchmark_pipeline,
+        test_benchmark_tp,
     )
     for one in vars(module).values()
     if isinstance(one, table.Layout)
@@ -112,3 +116,10 @@ def test_each_table_of_the_page_is_what_was_measured(language: str) -> None:
     for layout in LAYOUTS:
         result = json.loads((table.MEASURED / f"{layout.marker}.json").read_text("utf-8"))
         assert f"\n{table.render(result, layout, language)}\n" in page, layout.marker
+
+
+@pytest.mark.parametrize("language", test_benchmark_data.PAGES)
+def test_the_corpora_table_is_what_was_measured(language: str) -> None:
+    page = test_benchmark_data.PAGES[language].read_text("utf-8")
+    result = json.loads((table.MEASURED / "corpora.json").read_text("utf-8"))
+    assert f"\n{test_benchmark_data.render(result, language)}\n" in page
