@@ -23,7 +23,8 @@ from notelab.book.workbook import Bench, Workbook, open_lab
 from notelab.cited.fitting import ends_well
 from notelab.cited.outline import FUNCTION
 from notelab.lab import lock as lock_file
-from notelab.page.citation import Citation, Span, looks_like_citation, parse, written
+from notelab.page.citation import Citation, Span, written
+from notelab.page.spelling import looks_like_citation, parse
 from notelab.report.outcome import Report
 from tests.notelab.scratch import check_lab
 

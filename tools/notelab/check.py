@@ -93,7 +93,7 @@ class _Rules:
         shelf = bench.memo.shelf(book.lab.root)
         self._pinned = constraints.Pinned(proved, shelf)
         self.citations = Judge(book, shelf)
-        self.numbers = Numbers(book.lab)
+        self.numbers = Numbers(book.lab, shelf)
 
     def findings(self, one: View) -> Iterator[Finding]:
         """Judge all of a page but its citations."""

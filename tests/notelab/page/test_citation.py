@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notelab.page.citation import Span, looks_like_citation, parse, written
+from notelab.page.citation import Span, written
+from notelab.page.spelling import looks_like_citation, parse
 
 HERE = Span(1, 1, 1, 1)
 

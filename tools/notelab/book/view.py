@@ -8,7 +8,6 @@ import msgspec
 from notelab.lab import pages
 from notelab.lab.pages import Page
 from notelab.memo import Shelf, key_of, remembered
-from notelab.page import reading
 from notelab.page.citation import Span
 from notelab.page.note import Note
 from notelab.report.finding import Finding
@@ -63,5 +62,11 @@ def of_page(page: Page, shelf: Shelf) -> View:
     if text.problem:
         return View(page, filename, "", text.problem, None)
     said = text.text
-    note = remembered(shelf, "note", key_of(said), Note, lambda: reading.read(said))
+    note = remembered(shelf, "note", key_of(said), Note, lambda: _read(said))
     return View(page, filename, said, "", note)
+
+
+def _read(text: str) -> Note:
+    from notelab.page import reading  # whose patterns a page that is remembered doesn't need
+
+    return reading.read(text)

@@ -7,7 +7,8 @@ import msgspec
 from notelab.book.evidence import CitedFile, State
 from notelab.book.workbook import Bench, open_lab
 from notelab.errors import NotelabError, plain
-from notelab.page.citation import Citation, Span, looks_like_citation, parse
+from notelab.page.citation import Citation, Span
+from notelab.page.spelling import looks_like_citation, parse
 
 
 class Shown(msgspec.Struct):

@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING
 
 from notelab.cited.names import names_in
 from notelab.page import embedded_html, permalink
-from notelab.page.citation import (
-    Citation,
-    Span,
-    in_plain_text,
-    looks_like_citation,
-    parse,
-    split_in_two,
-)
+from notelab.page.citation import Citation, Span
 from notelab.page.note import Image, NumberLink
+from notelab.page.spelling import in_plain_text, looks_like_citation, parse, split_in_two
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from notelab.page import admonition, embedded_html, front_matter, hidden, waiver
-from notelab.page.citation import Citation, Span, in_plain_text
+from notelab.page.citation import Citation, Span
 from notelab.page.inline import (
     Inline,
     Places,
@@ -14,6 +14,7 @@ from notelab.page.inline import (
     number_link,
 )
 from notelab.page.note import Cell, Diagram, Heading, Image, Note, NumberLink, Unread
+from notelab.page.spelling import in_plain_text
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

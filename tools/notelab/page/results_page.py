@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from notelab.lab import pages
+from notelab.memo import Shelf, key_of, remembered
 
 _ROW = re.compile(r"""<a\s+id=["']([A-Za-z0-9_.-]+)["']\s*>""")
 _VALUE = re.compile(r"\*\*(.+?)\*\*")
@@ -27,31 +28,39 @@ class Results(msgspec.Struct):
 
     Args:
         values: of each row's id (one where the page is right).
-        stale: the inputs that are others now, each with the line that names it.
+        made_from: the inputs that it names, each with its SHA-256 and the line that says so.
+        stale: those that are others now, each with its line.
         generated: whether it says what it was generated from.
         edited: whether it is another text than the one that was generated.
         problem: why it can't be read.
     """
 
     values: dict[str, list[str]] = {}
+    made_from: list[tuple[str, str, int]] = []
     stale: list[tuple[str, int]] = []
     generated: bool = False
     edited: bool = False
     problem: str = ""
 
 
-def read(path: Path) -> Results:
+def read(path: Path, shelf: Shelf) -> Results:
     """Read a results page; what is wrong with it is in the answer, never raised."""
     text = pages.read(path)
     if text.problem:
         return Results(problem=text.problem)
-    return of_text(text.text, path.parent)
+    return of_text(text.text, path.parent, shelf)
 
 
-def of_text(text: str, folder: Path) -> Results:
+def of_text(text: str, folder: Path, shelf: Shelf) -> Results:
     """Read the text of a results page that lies in `folder`."""
+    found = remembered(shelf, "results", key_of(text), Results, lambda: _said(text))
+    found.stale = [(name, row) for name, sha, row in found.made_from if _differs(folder, name, sha)]
+    return found
+
+
+def _said(text: str) -> Results:
     values: dict[str, list[str]] = {}
-    stale, seals, rest = [], [], []
+    made_from, seals, rest = [], [], []
     for row, line in enumerate(text.split("\n"), start=1):
         if "<a" in line:
             for found in _ROW.finditer(line):
@@ -61,11 +70,11 @@ def of_text(text: str, folder: Path) -> Results:
             seals.append(seal[1])
         else:
             rest.append(line)
-        if comment and (made := _INPUT.match(line)) and not _matches(folder, made[1], made[2]):
-            stale.append((made[1], row))
+        if comment and (made := _INPUT.match(line)):
+            made_from.append((made[1], made[2], row))
     generated = is_generated(text)
     edited = generated and seals != [sha256("\n".join(rest).encode()).hexdigest()]
-    return Results(values, stale, generated, edited)
+    return Results(values, made_from, generated=generated, edited=edited)
 
 
 def inputs(path: Path) -> set[Path]:
@@ -82,11 +91,11 @@ def is_generated(text: str) -> bool:
     return "generated from" in text and _OPENING.match(text) is not None
 
 
-def _matches(folder: Path, name: str, digest: str) -> bool:
+def _differs(folder: Path, name: str, digest: str) -> bool:
     try:
         source = (folder / name).resolve()
         if not source.is_relative_to(folder.resolve()):
-            return False
-        return sha256(source.read_bytes()).hexdigest() == digest
+            return True
+        return sha256(source.read_bytes()).hexdigest() != digest
     except (OSError, ValueError):  # a NUL in the name is a ValueError
-        return False
+        return True

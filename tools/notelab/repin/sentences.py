@@ -9,8 +9,9 @@ import msgspec
 
 from notelab.book.workbook import Workbook, usable
 from notelab.cited.names import is_anchor, names_in
-from notelab.page.citation import Citation, looks_like_citation
+from notelab.page.citation import Citation
 from notelab.page.note import Cell
+from notelab.page.spelling import looks_like_citation
 from notelab.repin.carried import Place
 
 _CODE = re.compile(r"`+([^`]+)`+")

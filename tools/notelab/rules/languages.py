@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from notelab.book.view import View
 from notelab.page.citation import Span
-from notelab.page.inline import count_words
 from notelab.page.note import Cell, Note
 from notelab.report.finding import TOP, Finding
 
@@ -121,7 +120,7 @@ def _same_text(view: View, original: Note, translation: Note) -> Iterator[Findin
     said = {" ".join(cell.prose.split()) for cell in original.cells if cell.words >= 8}
     for cell in translation.cells:
         prose = " ".join(cell.prose.split())
-        if prose in said and count_words(_QUANTITY.sub(" ", prose)) >= 8:
+        if prose in said and _words(_QUANTITY.sub(" ", prose)) >= 8:
             yield view.finding(
                 "N506",
                 cell.span,
@@ -129,3 +128,9 @@ def _same_text(view: View, original: Note, translation: Note) -> Iterator[Findin
                 expected=f"it in `{view.page.language}`",
                 found=f"“{prose[:50]}…”",
             )
+
+
+def _words(prose: str) -> int:
+    from notelab.page.inline import count_words  # with all the patterns that reading a page needs
+
+    return count_words(prose)
