@@ -21,6 +21,7 @@ from costlab.record.result import Load, Metric, Result, Section, save
 from costlab.record.result import load as load_result
 from notelab.book.workbook import Bench
 from notelab.memo import Memo
+from notelab.memo import Shelf
 from notelab.page import results_page as rows
 from notelab.sources.library import Library
 from notelab.sources.store import Store
@@ -114,7 +115,7 @@ def test_a_changed_reference_or_claims_file_makes_the_pages_stale(book: Path) ->
 def test_every_metric_has_one_row_with_its_value_in_every_language(
     book: Path, language: str
 ) -> None:
-    found = rows.read(book / page.name("RESULTS", language)).values
+    found = rows.read(book / page.name("RESULTS", language), Shelf(None)).values
     metrics = load_result(book / results_page.REFERENCE).metrics()
     quotable = {name: one for name, one in metrics.items() if not name.startswith("timeline.")}
     assert found == {page.row_of(name): [quantity.shown(one)] for name, one in quotable.items()}
@@ -170,7 +171,7 @@ def test_the_first_lines_and_the_wide_tables_give_each_number_as_its_row_has_it(
 ) -> None:
     path = LAB / page.name("RESULTS", language)
     text = path.read_text("utf-8")
-    found = rows.read(path).values
+    found = rows.read(path, Shelf(None)).values
     top = text[text.index("\n## ") : text.index("CSV")]
     assert top.count("\n- ") == 10
     assert top.count(" – ") > 12  # intervals
