@@ -40,7 +40,7 @@ check: check-env ## prove the workbook's notes (the main job)
 	@$(IN) notelab check
 
 test: test-env ## run the tests
-	@$(IN) pytest -n 2 --durations 12 --durations-min 2
+	@$(IN) pytest -n 3 --durations 12 --durations-min 2
 
 bench: ## measure this machine, judge the claims (tools/bench)
 	@tools/bench

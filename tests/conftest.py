@@ -34,7 +34,7 @@ COUNTED = tuple(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Under `pytest -n 2`, keep together what shares slow things; other files go one by one.
+    """Under `pytest -n 3`, keep together what shares slow things; other files go one by one.
 
     shardlab's tests share their pools of workers, the site's its build and the browser, the judge's
     and the pages' what two and four ranks count. (xdist's own groups, `--dist loadgroup`, are

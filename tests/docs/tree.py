@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import PurePosixPath
 from textwrap import shorten
 
@@ -132,6 +133,7 @@ def sentence(text: str) -> str:
     return re.split(r"(?<=[.!?])\s+(?=[A-Z`])", first)[0]
 
 
+@cache
 def tree() -> str:
     """Return the whole tree as the pages have it."""
     rows = [

@@ -20,8 +20,7 @@ from costlab.record import quantity
 from costlab.record.result import Load, Metric, Result, Section, save
 from costlab.record.result import load as load_result
 from notelab.book.workbook import Bench
-from notelab.memo import Memo
-from notelab.memo import Shelf
+from notelab.memo import Memo, Shelf
 from notelab.page import results_page as rows
 from notelab.sources.library import Library
 from notelab.sources.store import Store
