@@ -33,7 +33,7 @@ def side_by_side(world: World, settings: Settings) -> Iterator[Metric | str]:
     order = random.Random(settings.seed)
     for size in settings.sizes:
         buffers = Buffers(elements(size, world.size), world.device)
-        (point, _), check = points_of(world, "gloo", operation, size, buffers)
+        (point, *_), check = points_of(world, "gloo", operation, size, buffers)
         check()
         slots = buffers.slots(operation, elements(size, world.size), world.size)
         inputs = [x for x, _ in slots]

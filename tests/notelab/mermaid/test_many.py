@@ -7,6 +7,7 @@ import pytest
 from notelab.memo import Shelf
 from notelab.mermaid import diagrams, many
 from notelab.mermaid.diagrams import Diagrams
+from notelab.mermaid.parsed import Parsed
 from tests.notelab.mermaid.diagram_corpus import BROKEN, VALID
 
 TEXTS = [text for text, *_ in (*VALID.values(), *BROKEN.values())]
@@ -48,9 +49,22 @@ def test_a_process_that_dies_leaves_its_diagrams_to_whoever_asks_for_them(
 
 def test_processes_stop_where_the_budget_of_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagrams, "_ALTOGETHER", 0.0)
+    monkeypatch.setattr(diagrams, "_OF_MANY", 0.0)
     told: list[int] = []
     shared = Diagrams(Shelf(None))
     shared.ahead(TEXTS, lambda _, done, of: told.append(done))
     assert len(told) == 1
     assert sum(shared.parse(text) is None for text in TEXTS) == len(TEXTS) - told[0]
     assert "on diagrams" in shared.missing
+
+
+@pytest.mark.parametrize(("each", "stops"), [(0.05, False), (0.2, True)])
+def test_very_many_are_parsed_also_where_one_costs_twice_as_much(
+    monkeypatch: pytest.MonkeyPatch, each: float, stops: bool
+) -> None:
+    settled = Parsed(ok=True)
+    batches = ([(f"{at}-{n}", settled, each) for n in range(100)] for at in range(20))
+    monkeypatch.setattr(many, "parse", lambda texts: batches)
+    told: list[int] = []
+    Diagrams(Shelf(None)).ahead([*map(str, range(2000))], lambda _, done, of: told.append(done))
+    assert (told[-1] < 2000) is stops

@@ -177,7 +177,7 @@ def test_corpora_and_samples_beside_megatrons(tmp_path: Path, quick: bool) -> No
 def render(result: Mapping[str, Any], language: str) -> str:
     """The table and, under it, what it was measured on."""
     cases = result["cases"]
-    heads = [TOKENS[language], *(f"{case['tokens']:.0e}" for case in cases)]
+    heads = [TOKENS[language], *(_power(case["tokens"]) for case in cases)]
     lines = [f"| {' | '.join(heads)} |", "|---" + "|--:" * len(cases) + "|"]
     for act, words in ACTS.items():
         cells = [
@@ -187,6 +187,10 @@ def render(result: Mapping[str, Any], language: str) -> str:
         lines.append(f"| {words[language]} | {' | '.join(cells)} |")
     about = result["provenance"] | {"date": result["provenance"]["date"][:10]}
     return "\n".join([*lines, "", ABOUT[language].format(**about)])
+
+
+def _power(tokens: int) -> str:
+    return "10" + str(len(str(tokens)) - 1).translate(str.maketrans("678", "⁶⁷⁸"))
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def built(folder: Path) -> float:
 def chosen() -> dict[str, Place]:
     """Of each kind of page the heaviest in diagrams and formulas, where there is one."""
     kinds: dict[str, Place] = {}
-    for place in sorted(places(), key=lambda place: (place.diagrams, place.formulas)):
+    for place in sorted(places(), key=lambda place: (len(place.diagrams), place.formulas)):
         if place.address.startswith("es/"):
             continue
         kind = {
@@ -107,12 +107,14 @@ def spread(seconds: list[float]) -> str:
     return f"{middle:.1f} s ({min(seconds):.1f}–{max(seconds):.1f})"
 
 
-def test_build_reload_and_weight(browser: Any, served: str, tmp_path: Path) -> None:
+def test_build_reload_and_weight(browser: Any, searched: str, tmp_path: Path) -> None:
     builds = [built(tmp_path / str(number)) for number in range(ROUNDS)]
     book = copied(tmp_path / "book")
     with live(book) as address:
         saves = [seconds_to_page(book, address, f"Saved {number}.") for number in range(ROUNDS)]
-    weights = {kind: (place, *weighed(browser, served, place)) for kind, place in chosen().items()}
+    weights = {
+        kind: (place, *weighed(browser, searched, place)) for kind, place in chosen().items()
+    }
     facts = provenance(Settings(), [], ranks=None) | {
         "rounds": ROUNDS,
         "date": datetime.now(UTC).date().isoformat(),
@@ -127,7 +129,7 @@ def test_build_reload_and_weight(browser: Any, served: str, tmp_path: Path) -> N
             "|---|--:|--:|--:|",
         ]
         for kind, (place, requests, size, small) in weights.items():
-            what = words[kind].format(**place._asdict())
+            what = words[kind].format(diagrams=len(place.diagrams), formulas=place.formulas)
             lines.append(f"| {what} | {requests} | {size / 1e6:.2f} MB | {small / 1e6:.2f} MB |")
         lines += ["", words["about"].format(**facts)]
         fill(REPOSITORY / f"docs/reference/site{suffix}.md", "\n".join(lines))

@@ -35,3 +35,17 @@ def test_a_copied_block_is_its_commands_and_output_has_no_button(
     assert output.count() >= 1
     assert not any(button.is_visible() for button in output.all())
     assert not copying.wrong
+
+
+def test_a_long_command_is_read_whole_and_copied_as_one_line(copying: Reader) -> None:
+    page = copying.read("labs/01-three-d/")
+    page.set_viewport_size({"width": 390, "height": 844})
+    beyond = "all => all.filter(code => code.scrollWidth > code.clientWidth).length"
+    commands = page.locator(".language-bash code")
+    assert commands.count() > 3
+    assert commands.evaluate_all(beyond) == 0
+    block = page.locator(".language-bash").nth(1)
+    block.hover()
+    block.locator("button").click()
+    copied = page.evaluate("navigator.clipboard.readText()").split("\n")
+    assert [line.split()[0] for line in copied] == ["torchrun"] * 3

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from notelab.mermaid.engine import Engine
 
 # What a run may spend on diagrams that it parses for the first time: so many seconds of a
-# processor, a little more for each diagram (one costs about a fiftieth of a second), and never more
-# than the last.
-_AT_ONCE, _EACH, _ALTOGETHER = 4.0, 0.25, 60.0
+# processor, a little more for each diagram, and altogether a minute, or where there are very many
+# three times what one costs (a fiftieth of a second, on some machines half as much again).
+_AT_ONCE, _EACH, _ALTOGETHER, _OF_MANY = 4.0, 0.25, 60.0, 0.06
 WORTH_IT = 60  # new diagrams; processes start in half a second, in which one parses thirty
 # Told what is counted, how many are done and how many there are.
 Progress = Callable[[str, int, int], None]
@@ -74,7 +74,8 @@ class Diagrams:
         return parsed
 
     def _is_spent(self) -> bool:
-        return self._spent > min(_AT_ONCE + _EACH * len(self._known), _ALTOGETHER)
+        count = len(self._known)
+        return self._spent > min(_AT_ONCE + _EACH * count, max(_ALTOGETHER, _OF_MANY * count))
 
     def _remembered(self, text: str) -> Parsed | None:
         found = self._known.get(text)
