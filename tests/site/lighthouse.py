@@ -45,7 +45,7 @@ WORDS = {
         "| blocked | layout shift | score |",
         "front": "the front page",
         "theory": "a theory page, 3",
-        "note": "a note, with diagrams",
+        "note": "a note",
         "results": "RESULTS",
         "about": "Median of {loads} first loads each, {tool} as on a desktop, {date}; {processor}, "
         "{cores} cores, load {load-before} before.",
@@ -55,7 +55,7 @@ WORDS = {
         "pintado mayor | bloqueo | desplazamiento | nota |",
         "front": "la portada",
         "theory": "una página de teoría, la 3",
-        "note": "una nota, con diagramas",
+        "note": "una nota",
         "results": "RESULTS",
         "about": "Mediana de {loads} primeras cargas de cada una, {tool} como en un ordenador de "
         "mesa, {date}; {processor}, {cores} núcleos, carga {load-before} antes.",
