@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.site.pages.places import places
+from tests.site.places import places
 from tests.site.reader import Reader
 
 FACTS = Path(__file__).with_name("drawn.js").read_text("utf-8")

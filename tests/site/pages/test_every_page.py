@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.site.pages.places import Place, places
+from tests.site.places import Place, places
 from tests.site.reader import Reader
 
 # What axe calls serious or critical, a reader with a screen reader or poor sight calls a wall. Of
