@@ -39,3 +39,16 @@ def test_each_option_of_a_line_of_code_is_kept_whole(code: str, whole: list[str]
 )
 def test_prose_and_blocks_stay_as_they_are(html: str) -> None:
     assert kept(html) == html
+
+
+def test_so_is_each_in_a_block_of_commands_and_none_in_output() -> None:
+    commands = (
+        '<div class="language-bash highlight"><pre><span></span><code>torchrun<span class="w"> '
+        '</span>--nproc-per-node<span class="o">=</span><span class="m">2</span> --pp'
+        "</code></pre></div>"
+    )
+    output = '<div class="language-text highlight"><pre><code>--pp</code></pre></div>'
+    html = kept(commands + output)
+    assert html.count('<span class="option">') == 2
+    assert '</span><span class="option">--nproc-per-node</span><span class="o">' in html
+    assert html.endswith(output)
