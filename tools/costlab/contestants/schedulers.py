@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,14 +36,8 @@ def build(
     world: World, *, hidden: int, microbatches: int = 8, batch: int = 1
 ) -> Iterator[dict[str, Step]]:
     """The contestants on a pipeline over all ranks; `batch` sequences a micro-batch."""
-    axis = world.axis("pipeline", range(world.size))
-    data = _data(world.device, microbatches, batch)
-    config = replace(tutor.config(hidden), tie_embeddings=False)
-
-    def stage() -> GPT:
-        return GPT(
-            config, tensor=Axis.alone(), stage=world.rank, stages=world.size, device=world.device
-        )
+    axis, data = world.axis("pipeline", range(world.size)), _data(world.device, microbatches, batch)
+    stage = partial(_stage, world, hidden)
 
     from costlab.contestants import megatron as mcore  # here, since it takes seconds
 
@@ -65,14 +60,8 @@ def zero_bubble(
     torch has no ZB-H1: its ScheduleInterleavedZeroBubble is interleaved 1F1B in two, here with one
     chunk a stage.
     """
-    axis = world.axis("pipeline", range(world.size))
-    data = _data(world.device, microbatches, batch)
-    config = replace(tutor.config(hidden), tie_embeddings=False)
-
-    def stage() -> GPT:
-        return GPT(
-            config, tensor=Axis.alone(), stage=world.rank, stages=world.size, device=world.device
-        )
+    axis, data = world.axis("pipeline", range(world.size)), _data(world.device, microbatches, batch)
+    stage = partial(_stage, world, hidden)
 
     yield {
         "1f1b": _ours(axis, stage(), data, batch),
@@ -127,6 +116,13 @@ def _mean(losses: list[Tensor]) -> float | None:
 def _of(kind: Any, place: PipelineStage, microbatches: int, loss: Any) -> Any:
     """A scheduler of torch's; those made for several chunks a stage take a list."""
     return kind(place if kind is Schedule1F1B else [place], microbatches, loss)
+
+
+def _stage(world: World, hidden: int) -> GPT:
+    config = replace(tutor.config(hidden), tie_embeddings=False)
+    return GPT(
+        config, tensor=Axis.alone(), stage=world.rank, stages=world.size, device=world.device
+    )
 
 
 def _data(device: torch.device, microbatches: int, batch: int) -> Data:
