@@ -22,7 +22,6 @@ from notelab.mermaid import BUNDLE
 from notelab.recall.cards import Card
 from sitelab import katex
 from sitelab.citations import cited, live_citations
-from sitelab.citations.card import Highlighted
 from sitelab.citations.cited import Cited
 from sitelab.drawing import formulas, inline_figures, mermaid_scripts
 from sitelab.figures import shown
@@ -49,7 +48,6 @@ _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict cou
 _links = RepositoryLinks()
 _citations: dict[Path, dict[str, Cited]] = {}
 _formulas = Formulas()
-_highlighted = Highlighted()
 _renderings = Renderings()
 _templates = CompiledTemplates()
 _search_entries = SearchEntries()
@@ -183,7 +181,6 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         language=language,
         url=page.url,
         site=Path(config.site_dir),
-        highlighted=_highlighted,
     )
 
 

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
 
+from notelab.cited.outline import of_file
 from sitelab.citations import card, live_citations
-from sitelab.citations.card import Highlighted
-from sitelab.citations.cited import Cited, by_page, permalink
+from sitelab.citations.cited import Cited, by_page, permalink, within
 
 REPOSITORY = Path(__file__).parents[3]
 CITED = Cited(
@@ -24,6 +27,7 @@ CITED = Cited(
     release="core_v0.16.1",
     licence="BSD-3-Clause",
     permalink="https://github.com/NVIDIA/Megatron-LM/blob/55ac/megatron/core/a.py#L2-L3",
+    within=(1, 4),
     text=("def f():", '    """A string', "    of two lines.", '    """'),
 )
 TEXT = "megatron/core/a.py:L2-L3"
@@ -36,7 +40,6 @@ def link(html: str, cited: Cited, folder: Path, language: str = "en") -> str:
         language=language,
         url="es/experiments/lab/note/",
         site=folder,
-        highlighted=Highlighted(),
     )
 
 
@@ -65,7 +68,7 @@ def test_the_screen_has_file_and_lines_and_the_title_the_whole_path(
 
 def test_three_lines_either_way_stand_around_the_cited_ones() -> None:
     text = tuple(f"line_{number}" for number in range(1, 21))
-    html = card.of(msgspec.structs.replace(CITED, text=text, first=2, last=9), "en", Highlighted())
+    html = card.of(msgspec.structs.replace(CITED, text=text, first=2, last=9, within=(1, 20)), "en")
     around = [int(n) for n in re.findall(r'citation-around" data-line="(\d+)"', html)]
     cited = [int(n) for n in re.findall(r'citation-line" data-line="(\d+)"', html)]
     assert around == [1, 10, 11, 12]  # none before the file's first line
@@ -91,7 +94,22 @@ def test_a_card_speaks_the_language_of_its_page(tmp_path: Path) -> None:
 
 def test_lines_are_highlighted_as_part_of_their_file() -> None:
     # Line 2 begins a string that ends beyond the citation: alone it would not even be Python.
-    assert '<span class="sd">' in card.of(CITED, "en", Highlighted())
+    assert '<span class="sd">' in card.of(CITED, "en")
+
+
+def test_lines_look_as_they_do_in_the_whole_file(tmp_path: Path) -> None:
+    source = REPOSITORY / "tests/site/reader.py"  # with docstrings, comments, strings, decorators
+    outline, text = of_file(source.name, source.read_bytes()), source.read_text().splitlines()
+    whole = highlight("\n".join(text), PythonLexer(ensurenl=False), HtmlFormatter(nowrap=True))
+    begun = set()
+    for row, line in enumerate(whole.rstrip("\n").split("\n"), 1):
+        rows = within(outline, len(text), row, row)
+        begun.add(rows[0])
+        here = msgspec.structs.replace(
+            CITED, path=source.name, text=tuple(text), first=row, last=row, within=rows
+        )
+        assert f'data-line="{row}">{line}\n</span>' in card.of(here, "en"), row
+    assert len(begun) > 20  # none is lexed from the file's beginning
 
 
 @pytest.mark.parametrize(
@@ -128,11 +146,12 @@ def test_nothing_that_is_cited_can_run(path: str) -> None:
     evil = '<script>alert(1)</script>"><img src=x onerror=alert(1)>'
     hostile = Cited(
         source=evil, path=evil + path, first=1, last=1, symbol=evil, commit=evil, release=evil,
-        licence=evil, permalink="https://example.org/" + evil, text=(evil, "</span></code>"),
+        licence=evil, permalink="https://example.org/" + evil, within=(1, 2),
+        text=(evil, "</span></code>"),
     )  # fmt: skip
     for language in ("en", "es"):
         tags = Tags()
-        tags.feed(card.of(hostile, language, Highlighted()))
+        tags.feed(card.of(hostile, language))
         assert not {"script", "img", "onerror", "src"} & set(tags.seen)
 
 

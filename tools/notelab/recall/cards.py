@@ -13,6 +13,7 @@ bold, which what the learner types is held to.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from textwrap import dedent
@@ -56,8 +57,9 @@ class Card(msgspec.Struct, frozen=True):
     page: Path = Path()
 
 
-def of_page(text: str, place: str) -> Iterator[Card]:
-    """Yield a page's cards in order.
+@lru_cache(maxsize=512)  # a served site asks at every save, and one page has changed
+def of_page(text: str, place: str) -> tuple[Card, ...]:
+    """Return a page's cards in order.
 
     Args:
         text: of the page.
@@ -66,10 +68,12 @@ def of_page(text: str, place: str) -> Iterator[Card]:
     Raises:
         NotelabError: a `number` card's answer doesn't begin with one.
     """
+    return tuple(_cards(text, place)) if "??? question" in text else ()
+
+
+def _cards(text: str, place: str) -> Iterator[Card]:
     from markdown_it import MarkdownIt
 
-    if "??? question" not in text:
-        return
     taken = front_matter.split(text)[1]
     lines = [""] * taken + text.split("\n")[taken:]
     parsed = MarkdownIt("commonmark").use(admonition.plugin).parse("\n".join(lines))

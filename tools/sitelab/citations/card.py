@@ -4,6 +4,7 @@ Each card is a file of its own, fetched when a reader points at the citation. Th
 untrusted: pygments escapes it, and everything else goes through `escape`.
 """
 
+from functools import lru_cache
 from hashlib import sha256
 from html import escape
 
@@ -13,7 +14,7 @@ from pygments.lexers import get_lexer_for_filename
 from pygments.lexers.special import TextLexer
 from pygments.util import ClassNotFound
 
-from sitelab.citations.cited import Cited
+from sitelab.citations.cited import AROUND, Cited
 
 WORDS = {
     "en": {
@@ -38,8 +39,6 @@ WORDS = {
     },
 }
 
-AROUND = 3  # lines of context, either way
-
 
 def shown(cited: Cited) -> range:
     """Return the numbers of the lines that a card shows: those cited, and what is around them."""
@@ -61,25 +60,7 @@ def lines_of(cited: Cited, language: str) -> str:
     return WORDS[language][key].format(cited.first, cited.last)
 
 
-class Highlighted:
-    """The lines of cited files as HTML, each file highlighted once."""
-
-    def __init__(self) -> None:
-        self._files: dict[tuple[str, str, str], list[str]] = {}
-
-    def lines(self, cited: Cited) -> dict[int, str]:
-        """Return the lines that its card shows, by number; `cited.text` must be there.
-
-        A file is lexed from its beginning, for a slice may begin within a string.
-        """
-        assert cited.text is not None
-        key = (cited.source, cited.commit, cited.path)  # a path at a commit is one text
-        if key not in self._files:
-            self._files[key] = _highlighted(cited.path, cited.text)
-        return {number: self._files[key][number - 1] for number in shown(cited)}
-
-
-def of(cited: Cited, language: str, highlighted: Highlighted) -> str:
+def of(cited: Cited, language: str) -> str:
     """Return the card's HTML; `cited.text` must be there."""
     words = WORDS[language]
     lines = lines_of(cited, language)
@@ -91,7 +72,7 @@ def of(cited: Cited, language: str, highlighted: Highlighted) -> str:
     licence = f", {words['licence'].format(escape(cited.licence))}" if cited.licence else ""
     numbered = "".join(
         _line(number, line, cited=cited.first <= number <= cited.last)
-        for number, line in highlighted.lines(cited).items()
+        for number, line in _highlighted(cited).items()
     )
     return (
         f'<p class="citation-place"><b>{escape(cited.path)}</b> · {lines}{symbol}</p>'
@@ -117,11 +98,23 @@ def _links(permalink: str, words: dict[str, str]) -> str:
     )
 
 
-def _highlighted(path: str, text: tuple[str, ...]) -> list[str]:
+def _highlighted(cited: Cited) -> dict[int, str]:
+    """Return the lines that a card shows as HTML, by number.
+
+    They are lexed with all of their statements: the first or the last may stand within a string.
+    """
+    assert cited.text is not None
+    begin, end = cited.within
+    lines = _lexed(cited.path, "\n".join(cited.text[begin - 1 : end]))
+    return {number: lines[number - begin] for number in shown(cited)}
+
+
+@lru_cache(maxsize=4096)  # either language shows the same lines, and so does a page saved again
+def _lexed(path: str, text: str) -> list[str]:
     try:
         lexer = get_lexer_for_filename(path, stripnl=False, ensurenl=False)
     except ClassNotFound:
         lexer = TextLexer(stripnl=False, ensurenl=False)
-    html: str = highlight("\n".join(text), lexer, HtmlFormatter(nowrap=True))
+    html: str = highlight(text, lexer, HtmlFormatter(nowrap=True))
     lines = html.split("\n")
-    return lines if len(lines) >= len(text) else [escape(line) for line in text]
+    return lines if len(lines) > text.count("\n") else escape(text).split("\n")

@@ -14,12 +14,14 @@ import msgspec
 from notelab.book.evidence import CitedFile
 from notelab.book.finding_labs import labs_below
 from notelab.book.workbook import Bench, Workbook, open_lab, usable
+from notelab.cited.outline import Outline
 from notelab.memo import Memo
 from notelab.page.note import Note
 from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
 
 Text = tuple[str, ...]  # a file's lines
+AROUND = 3  # lines of context that a card shows, either way
 
 
 class Cited(msgspec.Struct, frozen=True):
@@ -34,6 +36,7 @@ class Cited(msgspec.Struct, frozen=True):
         release: its name, or "".
         licence: of the source, or "".
         permalink: to the lines at the commit on the source's host, or "" for an unknown host.
+        within: the lines from where a statement begins to where one ends, around what a card shows.
         text: the file's lines, or None where they aren't at hand.
     """
 
@@ -46,6 +49,7 @@ class Cited(msgspec.Struct, frozen=True):
     release: str
     licence: str
     permalink: str
+    within: tuple[int, int]
     text: Text | None
 
 
@@ -96,6 +100,7 @@ def _cited(book: Workbook, note: Note, texts: dict[str, Text]) -> Iterator[tuple
                 release=table.release,
                 licence=table.licence,
                 permalink=permalink(table.url, commit, citation.path, first, last),
+                within=within(file.outline, len(file.lines), first, last),
                 text=_text(file, last, texts),
             ),
         )
@@ -107,6 +112,13 @@ def _text(file: CitedFile, last: int, texts: dict[str, Text]) -> Text | None:
     if file.blob not in texts:
         texts[file.blob] = tuple(line.decode("utf-8", "replace") for line in file.lines)
     return texts[file.blob]
+
+
+def within(outline: Outline | None, length: int, first: int, last: int) -> tuple[int, int]:
+    """Return whole statements' first and last line, around lines of a file and their context."""
+    rows = outline.statements if outline else []
+    begin = max((top for top, _ in rows if top <= first - AROUND), default=1)
+    return begin, min((end for _, end in rows if end >= last + AROUND), default=length)
 
 
 def _symbol(file: CitedFile, first: int, last: int) -> str:

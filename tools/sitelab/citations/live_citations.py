@@ -12,7 +12,6 @@ from pathlib import Path
 from mkdocs.utils import get_relative_url
 
 from sitelab.citations import card
-from sitelab.citations.card import Highlighted
 from sitelab.citations.cited import Cited
 
 FOLDER = "assets/citations"
@@ -30,7 +29,6 @@ def linked(
     language: str,
     url: str,
     site: Path,
-    highlighted: Highlighted,
 ) -> str:
     """Return a page's HTML with its citations alive; writes the cards that it needs.
 
@@ -40,7 +38,6 @@ def linked(
         language: of the page: "en" or "es".
         url: of the page, relative to the site's root.
         site: the folder that the site is built into.
-        highlighted: the cited files' lines as HTML, kept from page to page.
     """
 
     def card_of(cited: Cited) -> str:
@@ -48,7 +45,7 @@ def linked(
         target = site / FOLDER / name
         if not target.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(card.of(cited, language, highlighted), encoding="utf-8")
+            target.write_text(card.of(cited, language), encoding="utf-8")
         return escape(get_relative_url(f"{FOLDER}/{name}", url))
 
     def replaced(match: re.Match[str]) -> str:
@@ -59,7 +56,7 @@ def linked(
         told = [c for text in _CODE.findall(match[0]) if (c := citations.get(unescape(text)))]
         if not told or told[-1].text is None:
             return match[0]
-        inner = card.of(told[-1], language, highlighted)
+        inner = card.of(told[-1], language)
         return f'{match[0]}<div class="citation-card citation-card--open">{inner}</div>'
 
     pieces = _ASIDE.split(_SHOWN.sub(opened, html))
