@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from notelab.memo import Memo, key_of
 from sitelab.pages import workbook_pages
 from sitelab.pages.repository_links import in_site
 from tests.notelab.scratch import Scratch
@@ -65,6 +66,9 @@ def test_a_readers_own_lab_in_one_language_does_not_stop_a_strict_build(tmp_path
     assert built.returncode == 0, built.stderr
     assert "experiments/my-reading is not in mkdocs.yml's nav" in built.stderr
     assert (book / "site/experiments/my-reading/note/index.html").is_file()
+    said = (book / "experiments/01-scratch/note.md").read_text("utf-8")
+    shelf = Memo(scratch.root / "cache/memo").shelf(book)
+    assert shelf.get("note", key_of(said))  # the next build reads no page that hasn't changed
     (book / "experiments/01-scratch/more.md").write_text("# More\n")
     built = build(scratch, "--strict")
     assert built.returncode != 0
