@@ -85,7 +85,8 @@ class _Launch:
         self._held: list[Metric | str] = []  # read, and not yet taken by whoever iterates
         self._faults: dict[int, tuple[str, str]] = {}
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch", "torch.distributed", "shardlab.comm"])
+        # Imported once for all ranks, with what the first section needs: they fork from there.
+        context.set_forkserver_preload(["torch", "shardlab.comm", measure.__module__])
         for rank in range(ranks):
             ours, theirs = context.Pipe(duplex=False)
             worker = context.Process(
