@@ -1,10 +1,14 @@
 """A small lab in a scratch repository, citing a real git repository beside it."""
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from notelab.book.relock import Relocked, relock
 from notelab.book.workbook import Bench, open_lab
@@ -127,6 +131,32 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+@cache
+def _made(make: Callable[[Path], object]) -> TemporaryDirectory[str]:
+    """A folder that `make` filled; it goes when this process does."""
+    folder = TemporaryDirectory(prefix="scratch-")
+    make(Path(folder.name))
+    return folder
+
+
+def copied(make: Callable[[Path], object], folder: Path) -> None:
+    """Fill `folder` as `make` does, from where it did before: git's commands take longer."""
+    shutil.copytree(_made(make).name, folder, symlinks=True)
+
+
+def _cited(folder: Path) -> None:
+    (folder / "pkg").mkdir()
+    (folder / "pkg/scaler.py").write_text(UPSTREAM)
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "one")
+    git(folder, "tag", "v1")
+
+
+def _empty(folder: Path) -> None:
+    git(folder, "init", "-q", "-b", "main")
+
+
 @dataclass
 class Scratch:
     """The lab's repository, the repository it cites, and a cache of its own."""
@@ -136,15 +166,10 @@ class Scratch:
 
     def __post_init__(self) -> None:
         """Make both repositories, the two notes, the pin and the lock."""
-        self.upstream.joinpath("pkg").mkdir(parents=True)
-        self.upstream.joinpath("pkg/scaler.py").write_text(UPSTREAM)
-        git(self.upstream, "init", "-q", "-b", "main")
-        git(self.upstream, "add", ".")
-        git(self.upstream, "commit", "-q", "-m", "one")
-        git(self.upstream, "tag", "v1")
-        self.commit = git(self.upstream, "rev-parse", "HEAD")
+        copied(_cited, self.upstream)
+        self.commit = self.upstream.joinpath(".git/refs/heads/main").read_text().strip()
+        copied(_empty, self.book)
         self.lab.mkdir(parents=True)
-        git(self.book, "init", "-q", "-b", "main")
         self.write("lab.toml", LAB)
         self.write("up-sha.txt", f"{self.commit}\n")
         self.write("note.md", NOTE.format(commit=self.commit[:12]))

@@ -43,6 +43,6 @@ def serving(folder: Path, instead: dict[str, bytes] | None = None) -> Iterator[s
     """
     handler = functools.partial(_Silent, directory=str(folder), instead=instead or {})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}/"
         server.shutdown()

@@ -120,7 +120,8 @@ def serving(*wheels: Path, **settings: Any) -> Iterator[Index]:
     index = Index(named, **settings)
     server = _Server(("127.0.0.1", 0), _handler(index))
     index.url = f"http://127.0.0.1:{server.server_port}/simple"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    # Looked at this often, whether it shall end: by default that takes up to half a second.
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield index

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from notelab.sources.answers import Source
-from tests.notelab.scratch import git
+from tests.notelab.scratch import copied, git
 
 ONE = "pkg/deep/one.py"
 TWO = "pkg/deep/two.py"
@@ -11,6 +11,13 @@ TWO = "pkg/deep/two.py"
 
 def make_upstream(folder: Path, *, filters: bool = True) -> Source:
     """Make a repository of two commits and return it as a source pinned to the first."""
+    copied(_repository, folder)
+    for setting in ("allowFilter", "allowAnySHA1InWant"):
+        git(folder, "config", f"uploadpack.{setting}", str(filters).lower())
+    return Source(name="up", url=folder.as_uri(), commit=git(folder, "rev-parse", "v1^{}"))
+
+
+def _repository(folder: Path) -> None:
     (folder / "pkg/deep").mkdir(parents=True)
     (folder / ONE).write_text("def one():\n    return 1\n")
     (folder / TWO).write_text("def two():\n    return 2\n")
@@ -21,10 +28,6 @@ def make_upstream(folder: Path, *, filters: bool = True) -> Source:
     git(folder, "add", ".")
     git(folder, "commit", "-q", "-m", "first")
     git(folder, "tag", "-a", "v1", "-m", "one")
-    commit = git(folder, "rev-parse", "HEAD")
     (folder / ONE).write_text("def one():\n    return 'changed'\n")
     git(folder, "commit", "-q", "-a", "-m", "second")
     git(folder, "branch", "side")
-    for setting in ("allowFilter", "allowAnySHA1InWant"):
-        git(folder, "config", f"uploadpack.{setting}", str(filters).lower())
-    return Source(name="up", url=folder.as_uri(), commit=commit)
