@@ -25,7 +25,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave to CI what eight ranks do as four did: they take a laptop's two cores turn by turn."""
     call = getattr(item, "callspec", None)
     params = call.params if call else {}
-    eight = 8 in (params.get("size"), params.get("ranks"))
+    eight = 8 in (params.get("size"), params.get("ranks"), params.get("p"))
     if eight and not item.get_closest_marker("benchmark"):
         item.add_marker("ci")
 

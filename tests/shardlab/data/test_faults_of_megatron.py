@@ -103,7 +103,7 @@ def test_a_bin_that_was_cut_short_is_refused(tmp_path: Path) -> None:
         Corpus(prefix)
 
 
-@pytest.mark.parametrize("tokens", [2**24 + 2, 2**25 + 3])
+@pytest.mark.parametrize("tokens", [2**24 + 2, pytest.param(2**25 + 3, marks=pytest.mark.ci)])
 def test_the_number_of_samples_is_counted_in_integers(tokens: int) -> None:
     # ceil(float(tokens - extra) / sequence), in single precision: helpers.cpp, build_sample_idx
     lengths = np.array([tokens], np.int32)

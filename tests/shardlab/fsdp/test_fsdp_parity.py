@@ -100,7 +100,7 @@ def compare(
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
-@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+@pytest.mark.parametrize("kind", [pytest.param("sgd", marks=pytest.mark.ci), "adamw"])
 def test_training_equals_the_unsharded_models_under_every_policy(
     pool: Callable[[int], Any], whole: Callable[[int, str, int], Whole], size: int, kind: str
 ) -> None:

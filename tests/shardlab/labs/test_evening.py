@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import torch.distributed as dist
 
 from shardlab.layers.linear import RowParallelLinear
 from tests.shardlab.fake_world import alone
-from tests.shardlab.labs.lab_pages import LANGUAGES, ROOT, TRAIN, shown, table, write
+from tests.shardlab.labs.lab_pages import LANGUAGES, ROOT, shown, table, write
 
 SHARDLAB = ROOT / "tools" / "shardlab"
 CORE = ("comm", "grid", "layers", "gpt", "data_parallel", "fsdp", "pipeline", "training")
@@ -65,25 +66,36 @@ def lines_of_code(path: Path) -> int:
     return len(held - documented)
 
 
-RUN = """
+STEPS = """
+import sys
+
+def say():
+    files = [getattr(module, "__file__", None) for name, module in sys.modules.items()
+             if name.split(".")[0] == "shardlab"]
+    print("loaded", *filter(None, files), sep="\\t")
+
+import shardlab.layers.linear
+say()
+sys.path.insert(0, "experiments/35-three-d")
+import train
+say()
 from tests.shardlab.fake_world import alone
 with alone(0, 1) as world:
     train.train(train.Settings(steps=1, layers=1, hidden=8, heads=2, every=9), world)
+say()
 """
 
 
-def loaded(name: str, folder: Path, then: str = "") -> list[Path]:
-    """The files of ours that importing `name`, which lies in `folder`, and what follows loads."""
-    program = (
-        f"import sys; sys.path.insert(0, {str(folder)!r}); import {name}\n{then}\n"
-        "for name, module in sys.modules.items():\n"
-        "    if name.split('.')[0] == 'shardlab' and getattr(module, '__file__', None):\n"
-        "        print(module.__file__)"
+def loaded() -> list[list[Path]]:
+    """The files of ours that are loaded by a linear, by `train`, and by a run."""
+    command = [sys.executable, "-c", STEPS]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tools")}
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, cwd=ROOT, env=environment
     )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    return [Path(line) for line in done.stdout.splitlines() if line.endswith(".py")]
+    said = [line.split("\t")[1:] for line in done.stdout.splitlines() if line.startswith("loaded")]
+    return [[Path(file) for file in files] for files in said]
 
 
 def frames_to_a_collective() -> int:
@@ -103,7 +115,7 @@ def frames_to_a_collective() -> int:
 
 def numbers() -> dict[str, int]:
     """All that the page prints."""
-    linear = loaded("shardlab.layers.linear", ROOT / "tools")
+    linear, train, ran = loaded()
     core = [
         path
         for room in CORE
@@ -114,8 +126,8 @@ def numbers() -> dict[str, int]:
         "modules": len(linear),
         "lines": sum(map(lines_of_code, linear)),
         "frames": frames_to_a_collective(),
-        "train": len(loaded("train", TRAIN.parent)),
-        "ran": len(loaded("train", TRAIN.parent, RUN)),
+        "train": len(train),
+        "ran": len(ran),
         "core": sum(map(lines_of_code, core)),
     }
 
