@@ -71,7 +71,7 @@ def taken(browser: Any, served: str, name: str, scheme: str, width: int, folder:
     view.prepare(page)
     file = folder / f"{name}-{scheme}-{width}.png"
     page.screenshot(path=file, animations="disabled")
-    reader.context.close()
+    reader.close()
     with Image.open(file) as picture:  # a page of text has few colours: a third of the bytes
         picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
     return file

@@ -18,7 +18,7 @@ SYNTHESIS = "experiments/35-reading-notes/synthesis/"
 def laptop(browser: Any, served: str) -> Iterator[Reader]:
     reader = Reader(browser, served, viewport={"width": 1440, "height": 900})
     yield reader
-    reader.context.close()
+    reader.close()
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def narrow(browser: Any, served: str) -> Iterator[Reader]:
         is_mobile=True,
     )
     yield reader
-    reader.context.close()
+    reader.close()
 
 
 def test_a_mouse_opens_a_card_and_leaving_closes_it(wide: Reader) -> None:
@@ -90,7 +90,9 @@ def test_the_language_switch_stays_on_the_page(wide: Reader) -> None:
     assert page.locator("html").get_attribute("lang") == "es"
 
 
-@pytest.mark.parametrize(("language", "word"), [("", "citation"), ("es/", "cita")])
+@pytest.mark.parametrize(
+    ("language", "word"), [pytest.param("", "citation", marks=pytest.mark.ci), ("es/", "cita")]
+)
 def test_search_finds_a_word_in_its_own_language(
     browser: Any, searched: str, language: str, word: str
 ) -> None:
@@ -102,7 +104,7 @@ def test_search_finds_a_word_in_its_own_language(
         assert address.startswith(searched + language), address
         assert language or not address.startswith(searched + "es/"), address
     assert not reader.wrong
-    reader.context.close()
+    reader.close()
 
 
 def test_the_page_and_its_diagrams_follow_the_systems_palette(wide: Reader) -> None:
@@ -118,7 +120,7 @@ def test_the_page_and_its_diagrams_follow_the_systems_palette(wide: Reader) -> N
 @pytest.mark.parametrize(
     ("language", "choices"),
     [
-        ("", ["Always light", "Always dark", "As the system is"]),
+        pytest.param("", ["Always light", "Always dark", "As the system is"], marks=pytest.mark.ci),
         ("es/", ["Siempre claro", "Siempre oscuro", "Como el sistema"]),
     ],
 )
@@ -133,11 +135,13 @@ def test_a_reader_may_choose_a_palette_and_keeps_it(
         assert page.evaluate("document.body.dataset.mdColorScheme") == scheme
 
 
-@pytest.mark.parametrize("place", ["", "es/labs/03-annotated-reading/"])
+@pytest.mark.parametrize(
+    "place", ["", pytest.param("es/labs/03-annotated-reading/", marks=pytest.mark.ci)]
+)
 def test_a_first_load_asks_nobody_else_and_is_half_a_megabyte_at_most(
     browser: Any, searched: str, place: str
 ) -> None:
-    reader = Reader(browser, searched)
+    reader = Reader(browser, searched, first_visit=True)
     answers: list[Any] = []
     # Playwright wants a function that it can mark, which a built-in method is not.
     reader.page.on("response", lambda one: answers.append(one))  # noqa: PLW0108
@@ -147,4 +151,4 @@ def test_a_first_load_asks_nobody_else_and_is_half_a_megabyte_at_most(
     assert any(answer.url.endswith("search_index.json") for answer in answers)
     assert sum(len(gzip.compress(body)) for body in bodies) <= 500_000
     assert not reader.wrong
-    reader.context.close()
+    reader.close()

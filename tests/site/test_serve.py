@@ -1,6 +1,6 @@
-"""`mkdocs serve` shows a saved change to a page, on the whole workbook, and finds it too.
+"""`mkdocs serve` shows a saved change to a page, and finds it too.
 
-How long that takes stands in docs/reference/site.md (`make benchmark`).
+How long that takes on the whole workbook stands in docs/reference/site.md (`make benchmark`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from tests.notelab.scratch import Scratch
 from tests.site.live_server import copied, get, live, seconds_to_page
+from tests.site.scratch_site import furnish
+
+SENTENCE = "A sentence that was saved just now."
 
 
 def found(address: str, words: str) -> list[str]:
@@ -17,10 +23,18 @@ def found(address: str, words: str) -> list[str]:
     return [entry["location"].partition("#")[0] for entry in entries if words in entry["text"]]
 
 
-def test_a_saved_change_is_on_the_page_and_is_found(tmp_path: Path) -> None:
-    sentence = "A sentence that was saved just now."
-    with live(copied(tmp_path)) as address:
+def a_saved_change_is_shown_and_found(book: Path, source: str) -> None:
+    with live(book) as address:
         before = found(address, "")
-        seconds_to_page(tmp_path, address, sentence, "docs/theory/01-collectives")
-        assert found(address, sentence) == ["theory/01-collectives/"]
+        seconds_to_page(book, address, SENTENCE, source)
+        assert found(address, SENTENCE) == [f"{source.removeprefix('docs/')}/"]
         assert found(address, "") == before  # the pages that didn't change are still found
+
+
+def test_a_saved_change_is_on_the_page_and_is_found(tmp_path: Path) -> None:
+    a_saved_change_is_shown_and_found(furnish(Scratch(tmp_path)), "experiments/01-scratch/note")
+
+
+@pytest.mark.ci
+def test_so_it_is_in_the_whole_workbook(tmp_path: Path) -> None:
+    a_saved_change_is_shown_and_found(copied(tmp_path), "docs/theory/01-collectives")

@@ -83,7 +83,7 @@ def chosen() -> dict[str, Place]:
 
 def weighed(browser: Any, served: str, place: Place) -> tuple[int, int, int]:
     """Requests, bytes and compressed bytes of a first load, with everything that it draws."""
-    reader = Reader(browser, served)
+    reader = Reader(browser, served, first_visit=True)
     answers: list[Any] = []
     # Playwright wants a function that it can mark, which a built-in method is not.
     reader.page.on("response", lambda one: answers.append(one))  # noqa: PLW0108
@@ -92,7 +92,7 @@ def weighed(browser: Any, served: str, place: Place) -> tuple[int, int, int]:
         reader.drawn()
     reader.page.wait_for_load_state("networkidle")
     bodies = [answer.body() for answer in answers if answer.url.startswith(served)]
-    reader.context.close()
+    reader.close()
     return len(bodies), sum(map(len, bodies)), sum(len(gzip.compress(body)) for body in bodies)
 
 

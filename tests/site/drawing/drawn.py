@@ -56,6 +56,6 @@ def look(browser: Any, served: str, language: str, width: int) -> dict[str, list
             elements = page.locator("div.mermaid").element_handles()
             for element, text in zip(elements, wanted, strict=True):
                 drawings.append(Drawn(address, text, page.evaluate(FACTS, element)))
-    reader.context.close()
+    reader.close()
     assert not reader.wrong, reader.wrong
     return seen

@@ -54,7 +54,7 @@ def pocket(browser: Any, served: str) -> Any:
     """A window that is made narrow while one looks, narrower than any telephone of today."""
     reader = Reader(browser, served, viewport={"width": 1440, "height": 900})
     yield reader
-    reader.context.close()
+    reader.close()
 
 
 def test_in_a_window_made_narrow_a_diagram_is_drawn_anew_and_scrolls_before_it_is_too_small(

@@ -29,4 +29,4 @@ def test_the_two_all_reduces_of_a_block_are_marked(browser: Any, served: str, sc
     fills = {part["kind"]: part["fill"] for part in parts}
     assert len(set(fills.values())) == 3  # own, sent, and what every rank has alike
     assert page.evaluate(TIMES) == {"task0": fills["own"], "task1": fills["sent"]}
-    reader.context.close()
+    reader.close()

@@ -62,7 +62,7 @@ Turns = list[list[tuple[str, Any]]]
 def reader(browser: Any, served: str) -> Iterator[Reader]:
     one = Reader(browser, served, viewport={"width": 390, "height": 844})
     yield one
-    one.context.close()
+    one.close()
 
 
 def turned(reader: Reader, name: str, turns: Turns) -> list[Any]:

@@ -46,7 +46,7 @@ def test_a_claims_verdict_is_folded_until_asked_for_and_one_verdict_can_be_chose
     page.locator(".claims-chosen").get_by_role("button", name=everything).click()
     assert page.locator(".claims tbody tr:not([hidden])").count() == len(CLAIMS)
     assert not reader.wrong
-    reader.context.close()
+    reader.close()
 
 
 def test_every_lab_that_claims_answer_is_there() -> None:

@@ -14,7 +14,7 @@ from tests.site.reader import Reader
 def copying(browser: Any, served: str) -> Iterator[Reader]:
     reader = Reader(browser, served, permissions=["clipboard-read", "clipboard-write"])
     yield reader
-    reader.context.close()
+    reader.close()
 
 
 @pytest.mark.parametrize("language", ["", pytest.param("es/", marks=pytest.mark.ci)])

@@ -54,7 +54,7 @@ def telephone(browser: Any, served: str) -> Iterator[Reader]:
         browser, served, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
     )
     yield reader
-    reader.context.close()
+    reader.close()
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +71,9 @@ LOOKED_AT = (
     "experiments/35-reading-notes/megatron-tp-layers/",
     "experiments/35-reading-notes/synthesis/",
     "experiments/36-compositions/MUSEUM/",
-    "labs/01-three-d/",
     "labs/02-allreduce-costs/",
     "reference/notes/",
     "reference/rules/N201/",
-    "theory/01-collectives/",
     "theory/08-memory/",
 )
 

@@ -40,4 +40,4 @@ def test_what_is_printed_from_the_dark_palette_is_dark_on_white(
     reader.until("() => document.getAnimations().length === 0")  # colours fade over
     assert page.evaluate(BRIGHT) == []
     assert not reader.wrong
-    reader.context.close()
+    reader.close()

@@ -17,7 +17,7 @@ PAGE = "theory/01-collectives/"
 def touched(browser: Any, served: str) -> Iterator[Reader]:
     reader = Reader(browser, served, viewport={"width": 1440, "height": 900}, has_touch=True)
     yield reader
-    reader.context.close()
+    reader.close()
 
 
 @pytest.fixture(params=["", pytest.param("es/", marks=pytest.mark.ci)])
@@ -78,7 +78,7 @@ def screen(
     language, width = request.param
     reader = Reader(browser, served, viewport={"width": width, "height": 844})
     yield reader, language
-    reader.context.close()
+    reader.close()
 
 
 @pytest.fixture

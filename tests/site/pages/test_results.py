@@ -33,7 +33,7 @@ def test_a_link_to_a_row_opens_its_fold_marks_it_and_shows_its_columns_heads(
     printed = page.pdf()
     assert 4 < len(re.findall(rb"/Type\s*/Page[^s]", printed)) < 12
     assert not reader.wrong
-    reader.context.close()
+    reader.close()
 
 
 def _json(of: dict[str, bool]) -> str:
