@@ -260,6 +260,7 @@ def test_no_table_takes_what_another_is_for(book: Path) -> None:
     assert len(taken) == len(set(taken))
 
 
+@pytest.mark.ci
 def test_what_is_generated_twice_is_the_same(book: Path) -> None:
     first = {path: path.read_bytes() for path in generate(book)}
     assert {path: path.read_bytes() for path in generate(book)} == first

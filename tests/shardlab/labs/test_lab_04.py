@@ -58,6 +58,7 @@ def verdicts(pool: Pools) -> str:
     return "\n".join(rows)
 
 
+@pytest.mark.ci
 def test_the_pages_show_what_a_run_prints(pool: Pools) -> None:
     for name, text in blocks(pool).items():
         for language in LANGUAGES:
