@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -31,6 +32,7 @@ def spanish(page: Path) -> Path:
     return page.with_name(f"{page.stem}.es.md")
 
 
+@cache
 def fences(page: Path) -> list[Token]:
     """Return the fenced blocks, those in an indented hint too."""
     text = re.sub(r"\A---\n.*?\n---\n", lambda m: "\n" * m[0].count("\n"), _of(page), flags=re.S)

@@ -1,10 +1,15 @@
 """Fixtures of the checker's tests."""
 
 import os
+import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from notelab.sources.index import settings
 from tests.notelab.scratch import Scratch
 
 
@@ -12,6 +17,22 @@ from tests.notelab.scratch import Scratch
 def scratch(tmp_path: Path) -> Scratch:
     """Return a small lab that has nothing to report."""
     return Scratch(tmp_path)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def pip_asked_once() -> Iterator[None]:
+    """Ask pip what its files hold once for each place they are in: it takes it a quarter second."""
+    asked, where = settings._told_by_pip, ("PIP_CONFIG_FILE", "HOME", "XDG_CONFIG_HOME")
+
+    @cache
+    def told(*_: str | None) -> Any:
+        return asked()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            settings, "_told_by_pip", lambda: told(sys.executable, *map(os.environ.get, where))
+        )
+        yield
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from notelab.page import reading
 from tests.site.test_build import sources
@@ -15,16 +15,33 @@ _CODE = re.compile(r"(`+).+?\1", re.DOTALL)
 _MATH = re.compile(r"\$\$.+?\$\$|(?<![\\$])\$(?=[^\s$]).+?(?<=[^\s\\])\$", re.DOTALL)
 
 
-class Place(NamedTuple):
-    """A page's address below the site's root, and what its source has for a reader.
-
-    `diagrams` are their texts.
-    """
+@dataclass(frozen=True, order=True)
+class Place:
+    """A page's address below the site's root, and what its source has for a reader."""
 
     address: str
-    diagrams: list[str]
-    formulas: int
-    questions: int
+    source: Path
+
+    @cached_property
+    def _text(self) -> str:
+        return self.source.read_text("utf-8")
+
+    @cached_property
+    def _prose(self) -> str:
+        return _CODE.sub("", _FENCE.sub("", self._text))
+
+    @cached_property
+    def diagrams(self) -> list[str]:
+        """Their texts."""
+        return [diagram.text for diagram in reading.read(self._text).diagrams]
+
+    @cached_property
+    def formulas(self) -> int:
+        return len(_MATH.findall(self._prose))
+
+    @cached_property
+    def questions(self) -> int:
+        return len(re.findall(r"^\?\?\?\+? question", self._prose, re.MULTILINE))
 
 
 @cache
@@ -36,14 +53,5 @@ def places() -> list[Place]:
         name = uri.name.removesuffix(".md").removesuffix(".es")
         folder = "" if uri.parent == Path() else f"{uri.parent.as_posix()}/"
         place = folder if name == "index" else f"{folder}{name}/"
-        text = source.read_text()
-        prose = _CODE.sub("", _FENCE.sub("", text))
-        found.append(
-            Place(
-                f"es/{place}" if spanish else place,
-                [diagram.text for diagram in reading.read(text).diagrams],
-                len(_MATH.findall(prose)),
-                len(re.findall(r"^\?\?\?\+? question", prose, re.MULTILINE)),
-            )
-        )
+        found.append(Place(f"es/{place}" if spanish else place, source))
     return sorted(found)

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from megatron.core.datasets.gpt_dataset import _build_document_index, _build_shuffle_index
 
 from costlab.record.provenance import provenance
 from costlab.record.settings import Settings
@@ -35,6 +34,7 @@ from tests.shardlab.data.megatron_data import (
     IndexedDatasetBuilder,
     Split,
     config,
+    gpt_dataset,
     helpers,
 )
 
@@ -119,11 +119,11 @@ def beside(tmp_path: Path, tokens: int) -> dict[str, list[float]]:
 
     def build_theirs() -> None:
         state = np.random.RandomState(1234)
-        order = _build_document_index(chosen, 1, state, False)
+        order = gpt_dataset._build_document_index(chosen, 1, state, False)
         epoch = int(np.sum(dataset.sequence_lengths[chosen]))
         whole = dataset.sequence_lengths.copy()
         begins = helpers.build_sample_idx(whole, order, SEQUENCE, 1, epoch, True, True)
-        _build_shuffle_index(len(begins) - 1, len(begins) - 1, state)
+        gpt_dataset._build_shuffle_index(len(begins) - 1, len(begins) - 1, state)
 
     found["build"] = ratios(build_theirs, build)
     settings = config(SEQUENCE, split="1", path_to_cache=f"{tmp_path}/cache")

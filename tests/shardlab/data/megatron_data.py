@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from costlab.contestants import megatron  # noqa: F401  (loads Megatron without inductor)
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed
     try:
-        from megatron.core.datasets import helpers
+        from megatron.core.datasets import gpt_dataset, helpers
         from megatron.core.datasets.blended_dataset import BlendedDataset
         from megatron.core.datasets.blended_megatron_dataset_builder import (
             BlendedMegatronDatasetBuilder,
@@ -27,7 +29,7 @@ with warnings.catch_warnings():
 
 __all__ = [
     "BlendedDataset", "BlendedMegatronDatasetBuilder", "GPTDataset", "IndexedDataset",
-    "IndexedDatasetBuilder", "Split", "Tokenizer", "config", "helpers", "written",
+    "IndexedDatasetBuilder", "Split", "Tokenizer", "config", "gpt_dataset", "helpers", "written",
 ]  # fmt: skip
 
 

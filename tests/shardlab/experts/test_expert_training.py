@@ -190,7 +190,16 @@ ON = [
 ]
 
 
-@pytest.mark.parametrize("kind", [*BY_PIECE, *BY_RANK])
+ALONE = ("losses", "bias and shared", "padded")  # each of what a router has, at least once
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.ci] * (kind not in ALONE))
+        for kind in [*BY_PIECE, *BY_RANK]
+    ],
+)
 def test_what_steers_a_router_weighs_the_same_on_every_grid(
     pool: Any, reference: Any, kind: str
 ) -> None:

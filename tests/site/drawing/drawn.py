@@ -44,7 +44,8 @@ def look(browser: Any, served: str, language: str, width: int) -> dict[str, list
     # What stays above the page while it scrolls would be what a look at a letter's paper meets.
     quiet = ".md-header, .md-top, .md-skip { display: none !important; }"
     seen: dict[str, list[Drawn]] = {scheme: [] for scheme in SCHEMES}
-    for address, wanted, *_ in places():
+    for place in places():
+        address, wanted = place.address, place.diagrams
         if not wanted or address.startswith("es/") is not (language == "es"):
             continue
         reader.page.emulate_media(color_scheme=SCHEMES[0])

@@ -48,6 +48,7 @@ def test_a_card_shows_its_answer_when_asked_and_hides_it_again(card: Any) -> Non
         assert not answer.is_visible(), way
 
 
+@pytest.mark.ci
 def test_a_card_can_be_reached_with_the_tab_key(card: Any) -> None:
     page = card.page
     card.evaluate("card => card.previousElementSibling.setAttribute('tabindex', '-1')")
@@ -59,6 +60,7 @@ def test_a_card_can_be_reached_with_the_tab_key(card: Any) -> None:
     assert card.evaluate(focused)
 
 
+@pytest.mark.ci
 def test_an_answer_is_tied_to_a_line_that_opens(card: Any) -> None:
     card.locator("summary").click()
     card.locator("a.citation[data-card]").first.focus()
@@ -141,6 +143,7 @@ def test_a_grade_is_remembered_until_the_card_is_due(reader: Reader) -> None:
     assert said.startswith(("stale", "caducada"))
 
 
+@pytest.mark.ci
 def test_a_history_that_is_none_is_set_aside_and_the_cards_work(reader: Reader) -> None:
     reader.page.evaluate("localStorage.setItem('shardbook.recall', '[torn')")
     reader.page.reload(wait_until="load")
