@@ -36,9 +36,9 @@ COUNTED = tuple(
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Under `pytest -n 3`, keep together what shares slow things; other files go one by one.
 
-    shardlab's tests share their pools of workers, the site's its build and the browser, the judge's
-    and the pages' what two and four ranks count. (xdist's own groups, `--dist loadgroup`, are
-    lost on pytest 9.2.)
+    shardlab's tests share their pools of workers, the site's a browser (but for the look at each of
+    its pages, half of that work), the judge's and the pages' what two and four ranks count.
+    (xdist's own groups, `--dist loadgroup`, are lost on pytest 9.2.)
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -47,6 +47,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = nodeid.partition("::")[0]
             if file.startswith(COUNTED):
                 return "counted"
+            if file.endswith("/test_every_page.py"):
+                return file
             room = file.split("/")[1]
             return room if room in ("shardlab", "site") else file
 

@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 import pytest
+import torch
 
 from tests.shardlab import pool
 from tests.shardlab.beside import Beside, work_of
@@ -42,6 +43,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         beside = item.config.stash[BESIDE] = Beside(works) if works else None
         if beside:
             item.config.add_cleanup(beside.stop)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """One, as a rank has: of two, on tensors this small, one would spin and wait."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ shared memory: what is asked for must not depend on who carries it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import product
 from math import prod
@@ -41,15 +41,6 @@ from tests.shardlab.fake_world import alone
 S, B, H, F, V = 8, 2, 16, 24, 26
 TOKENS = S * B
 FP64 = Init(dtype=torch.float64)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tensors this small gain nothing from threads, and lose much where cores are few."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def assert_equal(ledger: Ledger, expected: Traffic) -> None:

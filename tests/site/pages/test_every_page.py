@@ -1,4 +1,5 @@
-"""Every page of the built site, in both languages, in a real browser, at a telephone's width."""
+"""Every page of the built site, in both languages, in a real browser, at a telephone's width and a
+desk's, in light and dark."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ CONTENT = {"include": [".md-content"]}
 EVERYTHING = {"exclude": [".nothing"]}
 SHAPE = {"rules": {"color-contrast": {"enabled": False}}}
 COLOUR = {"runOnly": ["color-contrast"]}
+SIZES = {390: 844, 1440: 900}
 # What is on a page; and how elements are nested, by tag and class: what their colours depend on.
 SHOWN = r"""() => {
   const seen = new Set();
@@ -49,17 +51,15 @@ SHOWN = r"""() => {
 
 
 @pytest.fixture(scope="module")
-def telephone(browser: Any, served: str) -> Iterator[Reader]:
-    reader = Reader(
-        browser, served, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
-    )
+def reader(browser: Any, served: str) -> Iterator[Reader]:
+    reader = Reader(browser, served, has_touch=True, is_mobile=True)
     yield reader
     reader.close()
 
 
 @pytest.fixture(scope="module")
-def seen() -> set[str]:
-    """How elements are nested whose colours were looked at, on whatever page."""
+def seen() -> set[tuple[int, str]]:
+    """At which width, how elements are nested whose colours were looked at, on whatever page."""
     return set()
 
 
@@ -86,29 +86,33 @@ def looked_at() -> list[Any]:
 
 
 @pytest.mark.parametrize("place", looked_at())
-def test_a_page_is_quiet_drawn_accessible_and_fits_a_telephone(
-    telephone: Reader, axe: str, seen: set[str], place: Place
+def test_a_page_is_quiet_drawn_accessible_and_fits_telephone_and_desk(
+    reader: Reader, axe: str, seen: set[tuple[int, str]], place: Place
 ) -> None:
-    telephone.wrong.clear()
-    telephone.page.emulate_media(color_scheme="light")
-    page = telephone.read(place.address)
-    if place.diagrams:
-        assert telephone.drawn() == len(place.diagrams)
-    shown = page.evaluate(SHOWN)
-    assert shown["broken"] == 0
-    assert shown["formulas"] == place.formulas
-    assert shown["questions"] == place.questions
-    assert shown["width"] <= 390
-    assert shown["cut"] == shown["options"] == []
-    page.evaluate(axe)
-    assert page.evaluate(AXE, [CONTENT, SHAPE]) == []
-    nested = set(shown["nested"])
-    if place.diagrams or not nested <= seen:  # something whose colours weren't looked at yet
-        seen |= nested
-        for scheme in ("light", "dark"):
-            telephone.painted(scheme)
-            assert page.evaluate(AXE, [CONTENT, COLOUR]) == [], scheme
-    assert telephone.wrong == []
+    reader.wrong.clear()
+    page = reader.page
+    for width, height in SIZES.items():
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme="light")
+        if width == min(SIZES) or place.diagrams:  # or they would be drawn anew while one looks
+            reader.read(place.address)
+            page.evaluate(axe)
+        if place.diagrams:
+            assert reader.drawn() == len(place.diagrams)
+        shown = page.evaluate(SHOWN)
+        assert shown["broken"] == 0
+        assert shown["formulas"] == place.formulas
+        assert shown["questions"] == place.questions
+        assert shown["width"] <= width
+        assert shown["cut"] == shown["options"] == []
+        assert page.evaluate(AXE, [CONTENT, SHAPE]) == [], width
+        nested = {(width, path) for path in shown["nested"]}
+        if place.diagrams or not nested <= seen:  # something whose colours weren't looked at yet
+            seen |= nested
+            for scheme in ("light", "dark"):
+                reader.painted(scheme)
+                assert page.evaluate(AXE, [CONTENT, COLOUR]) == [], (width, scheme)
+    assert reader.wrong == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -117,12 +121,14 @@ def test_a_page_is_quiet_drawn_accessible_and_fits_a_telephone(
     ["", *(pytest.param(one, marks=pytest.mark.ci) for one in ("es/", "reference/rules/N101/"))],
 )
 def test_what_stands_around_the_content_is_readable_too(
-    telephone: Reader, axe: str, address: str, scheme: str
+    reader: Reader, axe: str, address: str, scheme: str
 ) -> None:
-    page = telephone.read(address)
-    telephone.painted(scheme)
-    page.evaluate(axe)
-    assert page.evaluate(AXE, [EVERYTHING, {}]) == []
+    for width, height in SIZES.items():
+        reader.page.set_viewport_size({"width": width, "height": height})
+        page = reader.read(address)
+        page.evaluate(axe)
+        reader.painted(scheme)
+        assert page.evaluate(AXE, [EVERYTHING, {}]) == [], width
 
 
 def test_the_workbook_has_diagrams_formulas_and_questions_to_look_at() -> None:
