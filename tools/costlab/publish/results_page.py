@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ FACTS = texts("facts")
 PARTIAL = words("results.partial")
 REST = words("results.rest")
 EVERY = words("results.every")
+EVERY_ROW = words("results.every-row")
 MACHINE = words("results.machine")
 DOWNLOAD = words("results.download")
 FIELDS = texts("fields")
@@ -67,14 +69,14 @@ def text(result: Result, lab: Path, language: str, source: str = REFERENCE) -> s
     }
     sections = [_section(section, result, left, drawn, language) for section in SECTIONS]
     found = [([f"`{one.id}`"], one) for one in left.values()]
-    rest = _rows([METRIC.of(language)], "<", found, language)
+    rest = _rows([METRIC.of(language)], "<", found, language) if left else ""
     return page.rendered(
         "results", lab, [source, *files], language,
         headlines=headlines.text(result.metrics(), language),
         download=DOWNLOAD.of(language).format(csv=downloads.name(source), json=source),
         machine=page.folded(MACHINE.of(language), _machine(result, language)),
         sections=[one for one in sections if one["figures"] or one["tables"]],
-        rest=page.folded(REST.of(language), rest) if left else "",
+        rest=page.folded(REST.of(language), rest) if rest else "",
     )  # fmt: skip
 
 
@@ -163,7 +165,10 @@ def _rows(
     titles: Sequence[str], align: str, found: Sequence[tuple[Sequence[str], Metric]],
     language: str,
 ) -> str:  # fmt: skip
-    """Return a table: given cells, whose each number is, the number, its spread, how it was had."""
+    """Return a table: given cells, whose each number is, the number, its spread, how it was had.
+
+    What is the same in every row is said once, above it.
+    """
     whose = [belongs(one) for _, one in found]
     kept = [place for place in range(len(OWNERS)) if any(cells[place] for cells in whose)]
     columns = [*titles, *(OWNERS[place].of(language) for place in kept)]
@@ -173,7 +178,14 @@ def _rows(
         _row([*cells, *(mine[place] for place in kept)], metric, language)
         for (cells, metric), mine in zip(found, whose, strict=True)
     ]
-    return page.table(columns, align, rows)
+    alike = [len(rows) > 1 and len(set(column)) == 1 for column in zip(*rows, strict=True)]
+    titled = [*(f"{title} " for title in columns[:-1]), ""]  # how it was had needs no title
+    same = [title + cell for title, cell in compress(zip(titled, rows[0], strict=True), alike)]
+    once = [said for said in same if not said.endswith((" ", "–"))]
+    above = f"{EVERY_ROW.of(language).format(said=', '.join(once))}\n\n" if once else ""
+    differ = [not one for one in alike]
+    columns, sides, *rows = [[*compress(row, differ)] for row in (columns, align, *rows)]
+    return above + page.table(columns, "".join(sides), rows)
 
 
 def _row(cells: Sequence[str], metric: Metric, language: str) -> list[str]:
