@@ -107,7 +107,10 @@ def test_code_spans_that_never_close_cost_a_look_each() -> None:
         "\U000e0041",
     ],
 )
-@pytest.mark.parametrize("place", ["uses", "counts", "```mermaid\ngantt"])
+@pytest.mark.parametrize(
+    "place",
+    ["uses", *(pytest.param(one, marks=pytest.mark.ci) for one in ("counts", "```mermaid\ngantt"))],
+)
 def test_a_character_that_nobody_sees_is_a_finding_at_its_place(
     scratch: Scratch, hidden: str, place: str
 ) -> None:

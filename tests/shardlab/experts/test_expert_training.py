@@ -158,10 +158,20 @@ GRIDS = {
     ],
     8: [Case(2, 2, 2, 1, 2), Case(2, 2, 2, 2, 2), Case(1, 2, 4, 1, 2)],
 }
+LEFT = [
+    (1, "all-gather"), (2, "all-to-all"), (4, "all-gather"), (8, "all-to-all"), (8, "all-gather"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("dispatch", ["all-to-all", "all-gather"])
-@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+@pytest.mark.parametrize(
+    ("ranks", "dispatch"),
+    [
+        (1, "all-to-all"),
+        (2, "all-gather"),
+        (4, "all-to-all"),
+        *(pytest.param(*left, marks=pytest.mark.ci) for left in LEFT),
+    ],
+)
 def test_experts_train_on_every_grid_as_in_one_process(
     pool: Any, reference: Any, ranks: int, dispatch: str
 ) -> None:

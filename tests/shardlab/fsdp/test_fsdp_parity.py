@@ -110,7 +110,8 @@ def test_training_equals_the_unsharded_models_under_every_policy(
         assert [(p, e) for p, e in rank if e > TOLERANCE] == []
 
 
-@pytest.mark.parametrize("no_sync", [pytest.param(True, marks=pytest.mark.ci), False])
+@pytest.mark.ci
+@pytest.mark.parametrize("no_sync", [True, False])
 def test_three_micro_batches_equal_one_batch_with_and_without_sync(
     pool: Callable[[int], Any], whole: Callable[[int, str, int], Whole], no_sync: bool
 ) -> None:

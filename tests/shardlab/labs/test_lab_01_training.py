@@ -123,6 +123,7 @@ def read_text(world: World, settings: dict[str, Any]) -> tuple[list[Any], list[A
     return trained, looked_at
 
 
+@pytest.mark.ci
 def test_every_grid_looks_at_the_same_text_and_trains_on_none_of_it(
     pool: Pools, tmp_path: Path
 ) -> None:

@@ -105,8 +105,8 @@ def resumed_sharded(world: World, folder: str, tensor: int, strategy: S) -> Any:
     [
         (2, 1, S.FULL_SHARD),
         (4, 2, S.SHARD_GRAD_OP),
-        (4, 1, S.HYBRID_SHARD),
-        (2, 1, S.NO_SHARD),
+        pytest.param(4, 1, S.HYBRID_SHARD, marks=pytest.mark.ci),
+        pytest.param(2, 1, S.NO_SHARD, marks=pytest.mark.ci),
         (1, 1, S.FULL_SHARD),
     ],
 )

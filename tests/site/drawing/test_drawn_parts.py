@@ -17,7 +17,7 @@ TIMES = """() => Object.fromEntries(["task0", "task1"].map(kind =>
   [kind, getComputedStyle(document.querySelector(`div.mermaid rect.${kind}`)).fill]))"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.ci), "dark"])
 def test_the_two_all_reduces_of_a_block_are_marked(browser: Any, served: str, scheme: str) -> None:
     reader = Reader(browser, served)
     page = reader.read("experiments/35-reading-notes/synthesis/")

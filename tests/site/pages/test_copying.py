@@ -37,6 +37,7 @@ def test_a_copied_block_is_its_commands_and_output_has_no_button(
     assert not copying.wrong
 
 
+@pytest.mark.ci
 def test_a_long_command_is_read_whole_and_copied_as_one_line(copying: Reader) -> None:
     page = copying.read("labs/01-three-d/")
     page.set_viewport_size({"width": 390, "height": 844})

@@ -154,6 +154,7 @@ def test_a_history_that_is_none_is_set_aside_and_the_cards_work(reader: Reader) 
     assert reader.page.evaluate("localStorage.getItem('shardbook.recall.corrupt')") == "[torn"
 
 
+@pytest.mark.ci
 def test_an_open_card_can_be_read_and_fits_the_screen(reader: Reader, axe: str) -> None:
     page = reader.page
     for name in ("latency", "gathered"):
