@@ -24,6 +24,7 @@ from notelab.memo import Memo, Shelf
 from notelab.page import results_page as rows
 from notelab.sources.library import Library
 from notelab.sources.store import Store
+from tests.costlab.publish.shown import shown
 from tests.costlab.tiny_run import LAB, ROOT, counted, lab, step
 from tests.notelab.scratch import check_lab
 
@@ -122,19 +123,12 @@ def test_every_metric_has_one_row_with_its_value_in_every_language(
 
 def test_derived_and_modelled_values_say_so_in_their_row(book: Path) -> None:
     for language, words in (("en", ("derived", "modelled")), ("es", ("derivado", "modelado"))):
-        lines = (book / page.name("RESULTS", language)).read_text("utf-8").splitlines()
-        for row, word in zip(
+        text = (book / page.name("RESULTS", language)).read_text("utf-8")
+        for name, word in zip(
             ("tp-h128-speedup-shardlab-gloo", "some-thing-new"), words, strict=True
         ):
-            (at,) = [at for at, line in enumerate(lines) if f'id="{row}"' in line]
-            assert f"| {word} |" in lines[at] or f", {word}." in said_above(lines, at)
-
-
-def said_above(lines: list[str], at: int) -> str:
-    """What the table that line `at` stands in has said once, of all its rows."""
-    while lines[at].startswith("|"):
-        at -= 1
-    return lines[at - 1]
+            row = shown(text, name)
+            assert word in (*row.cells.values(), *row.said)
 
 
 def test_the_machine_is_said_and_a_section_that_broke_off_is_too(tmp_path: Path) -> None:
@@ -212,22 +206,23 @@ def test_every_value_of_the_committed_reference_lies_within_its_spread() -> None
 
 
 def test_every_row_says_its_n(book: Path) -> None:
-    metrics = load_result(book / results_page.REFERENCE).metrics().values()
-    counts = {page.row_of(one.id): quantity.count(one) for one in metrics}
+    metrics = load_result(book / results_page.REFERENCE).metrics()
+    counts = {page.row_of(one.id): quantity.count(one) for one in metrics.values()}
     assert len(set(counts.values())) > 1
     for language in page.LANGUAGES:
-        lines = (book / page.name("RESULTS", language)).read_text("utf-8").splitlines()
-        for at, line in enumerate(lines):
-            if row := re.search(r'<a id="([^"]+)"', line):
-                count, above = counts[row[1]], said_above(lines, at)
-                assert f" | {count} |" in line or count == "–" or f", n {count}" in above, line
+        text = (book / page.name("RESULTS", language)).read_text("utf-8")
+        anchors = re.findall(r'<a id="([^"]+)"', text)
+        assert anchors
+        for anchor in anchors:
+            row = shown(text, anchor)
+            assert row.says(results_page.N, counts[anchor]) or counts[anchor] == "–", anchor
 
 
 def test_figures_stand_in_light_and_dark_where_the_result_has_them(book: Path) -> None:
     pages = ("RESULTS.md", "RESULTS.es.md")
-    for page_name, shown in product(pages, ("all-reduce", "speed-up", "shares", "overlap")):
+    for page_name, figure in product(pages, ("all-reduce", "speed-up", "shares", "overlap")):
         text = (book / page_name).read_text("utf-8")
-        stem = f"{shown}-es" if ".es." in page_name else shown
+        stem = f"{figure}-es" if ".es." in page_name else figure
         assert f"(figures/{stem}-light.svg#gh-light-mode-only)" in text
         assert f"(figures/{stem}-dark.svg#gh-dark-mode-only)" in text
         assert (book / "figures" / f"{stem}-dark.svg").is_file()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import takewhile
 
 import pytest
 
@@ -12,6 +11,7 @@ from costlab.record import quantity
 from costlab.record.result import Metric, load
 from costlab.record.statistic import over_launches
 from costlab.record.whose import Whose, whose
+from tests.costlab.publish.shown import shown
 from tests.costlab.tiny_run import LAB, ROOT
 
 REFERENCE = load(LAB / results_page.REFERENCE).metrics()
@@ -66,20 +66,16 @@ def test_every_measured_number_of_the_reference_has_an_owner_and_a_device() -> N
 @pytest.mark.parametrize("language", page.LANGUAGES)
 def test_every_row_that_was_timed_shows_code_link_device_and_n(language: str) -> None:
     text = (LAB / page.name("RESULTS", language)).read_text("utf-8")
-    lines = text.splitlines()
     for name in (
         "fsdp.h128.step.torch-fsdp1.gloo", "tp.h128.speedup.shardlab.gloo",
         "pipeline.ratio.shardlab.megatron-core.gloo", "collective.gloo.broadcast.n2.1024.blocking",
     ):  # fmt: skip
-        (row,) = [line for line in lines if f'id="{page.row_of(name)}"' in line]
-        cells = [cell.strip() for cell in row.strip("|").split(" | ")]
         one = REFERENCE[name]
-        assert cells[-7:-4] == list(whose(one)), row
-        assert cells[-2] == quantity.count(one)
-        before = lines[: lines.index(row)]
-        head = list(takewhile(lambda line: line.startswith("|"), reversed(before)))[-1]
-        named = [title.of(language) for title in results_page.OWNERS]
-        assert [cell.strip() for cell in head.strip("|").split(" | ")][-7:-4] == named
+        row = shown(text, page.row_of(name))
+        owners = [title.of(language) for title in results_page.OWNERS]
+        for title, value in zip(owners, whose(one), strict=True):
+            assert row.says(title, value), (name, title)
+        assert row.says(results_page.N, quantity.count(one)), name
 
 
 def quoting() -> list[tuple[str, str, str]]:
