@@ -45,8 +45,8 @@ def filled(piece: str, before: str = "") -> str:
 def test_the_worst_page_is_read_in_seconds(page: str) -> None:
     start = time.process_time()
     reading.read(page)
-    # Measured: 0.1 to 1.5 s; each took minutes, or raised, before it was mended.
-    assert time.process_time() - start < 10
+    # Measured: 0.01 to 3 s; each took minutes, or raised, before it was mended.
+    assert time.process_time() - start < 20
 
 
 def test_a_paragraph_too_long_to_read_is_a_finding_and_not_passed_by(scratch: Scratch) -> None:

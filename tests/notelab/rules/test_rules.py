@@ -46,9 +46,9 @@ def gantt(form: str, *tasks: str) -> str:
     ("form", "task", "said"),
     [
         ("X", "late :active, l, 2, 4", "its start, 2, as milliseconds"),
-        ("X", "late : 2, 3s", "its start, 2, as milliseconds"),
+        pytest.param("X", "late : 2, 3s", "its start, 2, as milliseconds", marks=pytest.mark.ci),
         ("x", "late :l, 1.5, 4", "not 1.5"),
-        ("x", "late : 1, .5", "not .5"),
+        pytest.param("x", "late : 1, .5", "not .5", marks=pytest.mark.ci),
         ("X", "late : 0, 2.5", "not 2.5"),
     ],
 )
