@@ -41,6 +41,9 @@ class Judge:
         self._lab, self._pins, self._shelf = book.lab, book.pins, shelf
         self._evidence, self._resolver = book.evidence, book.resolver
         self._lock = book.lock or Lock()
+        # Sources of which a repin left something behind: of most labs none, so nobody asks.
+        known = self._lock.citations.items()
+        self._late = [name for name, all_ in known if any(one.commit for one in all_.values())]
         self.lock = LockJudge(book.lab, book.pins, book.lock, book.evidence)
 
     def verdicts(self, view: View) -> Iterator[Verdict]:
@@ -98,7 +101,9 @@ class Judge:
 
     def _behind(self, case: Case) -> Verdict | None:
         """Say that a repin left a citation at an older commit: no other rule judges it there."""
-        found = self._lock.behind({name: case.citation.key_in(name) for name in self._pins})
+        found = self._lock.behind(
+            {name: case.citation.key_in(name) for name in self._pins if name in self._late}
+        )
         if found is None or self._pins[found[0]].commit == found[1].commit:
             return None
         source, known = found
