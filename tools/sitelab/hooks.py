@@ -192,7 +192,7 @@ def on_page_context(
     root = _root(config)
     base = edit_links.base(root, str(config.extra.get("edit") or ""))
     config.copyright = imprint.of(page.url, _root(config), str(config.theme["language"]))
-    if page.is_homepage:  # a door: its menu is the tabs
+    if page.is_homepage or page.url == "es/":  # a door: its menu is the tabs
         page.meta["hide"] = ["navigation", "toc"]
     page.edit_url = edit_links.address(base, root, Path(page.file.abs_src_path or ""))
     return context

@@ -65,6 +65,7 @@ def test_two_doors_four_rooms_and_the_way_on(
     page = reader.read(language)
     assert page.locator(".md-tabs__link:visible").all_inner_texts() == rooms
     doors = [link.evaluate("a => a.href") for link in page.locator(".md-button").all()]
+    assert not page.locator(".md-sidebar:visible").count()  # no menu but the tabs
     here = served + language
     assert doors == [f"{here}labs/00-ffn-by-hand/", f"{here}theory/01-collectives/"]
     card = page.locator(".with-card + .citation-card--open")
