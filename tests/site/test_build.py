@@ -135,3 +135,13 @@ def test_diagrams_reach_the_page_as_diagrams(site: Path) -> None:
         name = uri.name.removesuffix(".md").removesuffix(".es")
         html = (folder / uri.parent / name / "index.html").read_text()
         assert html.count('<div class="mermaid"') == wanted, uri
+
+
+def test_no_mark_of_the_source_is_left_on_a_page(site: Path) -> None:
+    """A list that its paragraph swallowed, a bar that was escaped for a table."""
+    left = re.compile(
+        r"<p>(?:(?!</p>|<code>).)*\n- |(?<!</span>)<code>(?:(?!</code>).)*\\\|", re.DOTALL
+    )
+    for page in sorted(site.rglob("index.html")):
+        found = left.search(page.read_text("utf-8"))
+        assert not found, (page, found)
