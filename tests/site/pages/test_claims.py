@@ -17,6 +17,12 @@ OPEN = "() => [...document.querySelectorAll('.claims tbody tr:not([hidden])')]" 
     ".map(card => card.querySelector('[id^=claim-]').id)"  # fmt: skip
 COLOURS = "() => [...document.querySelectorAll('.claims tr.folded')]" \
     ".map(card => getComputedStyle(card).borderInlineStartColor)"  # fmt: skip
+WITHIN = """() => [...document.querySelectorAll('.claims tbody tr:not([hidden])')].every(card => {
+  const {right, bottom} = card.getBoundingClientRect();
+  const boxes = [...card.querySelectorAll('td, code')].map(part => part.getBoundingClientRect());
+  const lowest = Math.max(...boxes.map(box => box.bottom));
+  return boxes.every(box => box.right < right) && bottom - lowest < 20;
+})"""
 SHOWN = ("ver el veredicto", "refutada", "todas")
 
 
@@ -36,6 +42,7 @@ def test_a_claims_verdict_is_folded_until_asked_for_and_one_verdict_can_be_chose
     free = {f"claim-{claim.number}" for claim in CLAIMS if not claim.lab}
     assert {*page.evaluate(OPEN)} == free | {"claim-7"}  # whoever follows a link to it wants it
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate(WITHIN)  # nothing beside a card, and no empty space in it
     assert len({*page.evaluate(COLOURS)}) == 1  # nor does a folded card's colour tell
     one = page.locator(".claims tr:has(#claim-2)")
     one.get_by_role("button", name=show).click()
