@@ -18,6 +18,7 @@ LETTERS = """svg => [...svg.querySelectorAll("text")].map(text => {
   return {text: text.textContent, size: size * scale, left: box.left, right: box.right};
 })"""
 HEAVY = "all => all.filter(a => getComputedStyle(a).fontWeight >= 600).map(a => a.innerText)"
+HEIGHTS = "all => all.map(step => step.offsetHeight)"  # a number's circle is 34 px
 FILL = "svg => getComputedStyle(svg.querySelector('.fig-a')).fill"
 
 
@@ -64,10 +65,11 @@ def test_two_doors_four_rooms_and_the_way_on(
     reader = Reader(browser, served, viewport={"width": 1440, "height": 900})
     page = reader.read(language)
     assert page.locator(".md-tabs__link:visible").all_inner_texts() == rooms
-    doors = [link.evaluate("a => a.href") for link in page.locator(".md-button").all()]
     assert not page.locator(".md-sidebar:visible").count()  # no menu but the tabs
+    doors = [link.evaluate("a => a.href") for link in page.locator(".md-button").all()]
     here = served + language
     assert doors == [f"{here}labs/00-ffn-by-hand/", f"{here}theory/01-collectives/"]
+    assert all(height >= 34 for height in page.locator(".path li").evaluate_all(HEIGHTS))
     card = page.locator(".with-card + .citation-card--open")
     assert card.locator(".citation-line:not(.citation-around)").count() == 4
     for button in (page.locator(".md-footer__link--next"),) * 2:  # through the path, page by page
