@@ -81,11 +81,10 @@ def _table(record: dict[str, Any], said: dict[str, str]) -> str:
         + "</tr>"
         for name, cells in rows
     )
-    facts = record["provenance"] | {
-        "step": quantities.time(end / 1e6),
-        "command": record["command"],
-    }
-    made = escape(said["made"].format(**facts))
+    told = record["provenance"] | {"step": quantities.time(end / 1e6)}
+    facts = {name: escape(str(fact)) for name, fact in told.items()}
+    facts["command"] = f"<code>{escape(record['command'])}</code>"
+    made = escape(said["made"]).format(**facts)
     return (
         f'<div class="play-scroll" tabindex="0" role="group" aria-label="{escape(said["table"])}">'
         f"<table><thead><tr><td></td>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
