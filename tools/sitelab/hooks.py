@@ -33,6 +33,7 @@ from sitelab.pages import (
     gate,
     plain_title,
     recall_cards,
+    whole_numbers,
     whole_options,
     yours,
 )
@@ -169,6 +170,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         _log.warning(
             "Doc file '%s' has a formula that can't be drawn: %s", page.file.src_uri, fault
         )
+    html = whole_numbers.kept(html)
     html = shown.drawn(html, MAKERS, language=language, url=page.url, root=_root(config))
     html = whole_options.kept(imprint.in_english(html, page.file.src_uri))
     place = Path(page.file.abs_src_path or "").resolve()
