@@ -27,8 +27,12 @@
     .node.sent :is(rect, path, polygon) { fill: var(--sum-soft); stroke: var(--sum); stroke-width: 2px; }
     .node:is(.own, .sent) .nodeLabel { color: var(--md-default-fg-color); }
     .node.sent .nodeLabel { font-weight: 700; }`;
-  // What lies below words in the dark; mermaid's own is too pale for WCAG's 4.5 : 1.
-  const DARKER = { edgeLabelBackground: "#303238", noteBkgColor: "#303238" };
+  // What lies below words in the dark, in the page's own blue; of mermaid's, two are too pale for
+  // WCAG's 4.5 : 1, and the others are olive.
+  const DARKER = {
+    edgeLabelBackground: "#303238", noteBkgColor: "#303238", mainBkg: "#1b222d",
+    actorBkg: "#1b222d", clusterBkg: "#161c25", sectionBkgColor: "#232b38", altSectionBkgColor: "#161c25",
+  };
   const diagrams = [];
   let drawing = Promise.resolve();
 
