@@ -192,18 +192,19 @@ def _devices(cases: Iterable[Judged]) -> set[str]:
     return {metric.device for metric in metrics if metric.device}
 
 
-def machine(provenance: Provenance, devices: Iterable[str] = ()) -> str:
+def machine(provenance: Provenance, devices: Iterable[str] = (), cores: str = "cores") -> str:
     """Return the names of the devices that numbers are from: GPUs, processor and cores, or both.
 
     Args:
         provenance: of the run.
         devices: "cpu", "cuda"; where none is said, the run's GPUs if it has any.
+        cores: what they are called.
     """
     gpus = provenance.get("gpus")
     gpus = gpus if isinstance(gpus, list) else []
     name = provenance.get("processor", "an unnamed processor")
     names = {
-        "cpu": f"{name}, {provenance.get('cores', '?')} cores",
+        "cpu": f"{name}, {provenance.get('cores', '?')} {cores}",
         "cuda": f"{len(gpus)} × {gpus[0]}" if gpus else "GPUs unnamed",
     }
     wanted = set(devices) or {"cuda" if gpus else "cpu"}

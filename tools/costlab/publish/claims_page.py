@@ -27,6 +27,7 @@ MARKS = {True: "✓", False: "✗", None: "·"}
 SIGNS = {"==": "", "!=": "≠ ", "<=": "≤ ", ">=": "≥ ", "<": "< ", ">": "> "}
 
 VERDICTS = texts("verdicts")
+CORES = words("facts.cores")
 COLUMNS = (
     words("claims.no"), words("claims.claim"), words("claims.verdict"), words("claims.how"),
     words("claims.evidence"), words("claims.true"),
@@ -60,7 +61,7 @@ def text(claims: tuple[Claim, ...], result: Result, lab: Path, language: str) ->
     return page.rendered(
         "claims", lab, [CLAIMS, results_page.REFERENCE], language,
         results=page.name(results_page.STEM, language),
-        machine=machine(result.provenance, devices),
+        machine=machine(result.provenance, devices, CORES.of(language)),
         tally=page.folded(BY_VERDICT.of(language), _tally(claims, verdicts, language)),
         ways=page.folded(BY_WAY.of(language), _ways(claims, metrics, language)),
         claims=page.table([column.of(language) for column in COLUMNS], "><<<<<", rows),
