@@ -3,7 +3,8 @@
   "use strict";
 
   const WIDE =
-    ".md-typeset pre > code, .md-typeset__scrollwrap, div.mermaid, div.formula, .md-typeset p:has(> img)";
+    ".md-typeset pre > code, .md-typeset__scrollwrap:not(.play-scroll *), div.mermaid, div.formula, " +
+    ".md-typeset p:has(> img)";
 
   function mark() {
     for (const element of document.querySelectorAll(WIDE)) {
