@@ -9,6 +9,9 @@ from tests.site.reader import Reader
 
 PAGE = "experiments/35-allreduce-costs/RESULTS/"
 ROW = "tp-h128-share-volume-shardlab-gloo"  # deep in a folded table
+TOO_WIDE = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")]
+  .filter(wrap => !wrap.closest("details") && wrap.scrollWidth > wrap.clientWidth)
+  .map(wrap => wrap.innerText)"""
 IN_SIGHT = """id => {
   const row = document.getElementById(id).closest("tr");
   const heads = row.closest("table").querySelector("thead");
@@ -30,6 +33,7 @@ def test_a_link_to_a_row_opens_its_fold_marks_it_and_shows_its_columns_heads(
     page = reader.read(f"{PAGE}#{ROW}")
     wanted = {"row": True, "heads": True, "marked": True}
     reader.until(f"id => JSON.stringify(({IN_SIGHT})(id)) === '{_json(wanted)}'", ROW)
+    assert page.evaluate(TOO_WIDE) == []
     printed = page.pdf()
     assert 4 < len(re.findall(rb"/Type\s*/Page[^s]", printed)) < 12
     assert not reader.wrong
