@@ -59,10 +59,9 @@ def evaluate(source: str, ref: str) -> None:
     made = carry.carried(journey)
     pairs = [(one.old, one.new) for one in made.citations if one.new]
     wrong = []
-    befores = {was.path: journey.old(was.path) for was, _ in pairs}
     afters = {now.path: journey.new(now.path) for _, now in pairs}
     for was, now in pairs:
-        old, new = befores[was.path], afters[now.path]
+        old, new = journey.old(was), afters[now.path]
         if old is None or new is None or not judge(old, was, new, now):
             wrong.append(was)
     share = len(pairs) / len(made.citations)

@@ -121,6 +121,16 @@ def test_what_waits_is_a_finding_until_it_is_accepted(scratch: Scratch) -> None:
     assert scratch.codes() == []
 
 
+def test_what_waits_is_shown_as_it_stood_where_it_waits(scratch: Scratch) -> None:
+    scratch.replace("note.md", "a Euclidean length", "a Euclidean length, `hypot`,")
+    committed(scratch)
+    release(scratch, EDITED, "v2")
+    runs = [scratch.run("repin", "up", "v2", *more, "--offline") for more in (["--write"], [])]
+    # By the second run another citation of the file stands at the new commit already.
+    for ran in runs:
+        assert "total = math.hypot(left, right)" in ran.stdout
+
+
 def test_a_killed_repin_is_finished_by_the_next(
     scratch: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,10 +42,10 @@ class Journey(msgspec.Struct):
     ahead: Evidence
     clone: GitCommand | None
 
-    def old(self, path: str) -> Version | None:
-        """Return a cited file as it stands at the pin, if its text is at hand."""
-        found = next((use.file for place, use in self.uses.items() if place.path == path), None)
-        return _version(found)
+    def old(self, place: Place) -> Version | None:
+        """Return the file of a citation where that stands: at the pin, or where it waits."""
+        use = self.uses.get(place)
+        return _version(use.file) if use else None
 
     def new(self, path: str) -> Version | None:
         """Return a file at the commit that is carried to, None where it has none."""

@@ -63,7 +63,7 @@ class Reread(msgspec.Struct):
 def for_journey(journey: Journey, repin: Repin, bench: Bench) -> tuple[list[Reread], Both, str]:
     """Raise the alarm of a carried source; return the list, the lines, and why no names."""
     sources = journey.books[0].evidence.source(repin.source), journey.ahead.source(repin.source)
-    lines = _lines(journey.old), _lines(journey.new)
+    lines = _lines(journey.old), _lines(lambda place: journey.new(place.path))
     reread, why = raise_alarm(repin, journey.books, bench, sources, lines)
     return reread, lines, why
 
@@ -103,9 +103,9 @@ def raise_alarm(
     return to_read_again(repin, said, *lines), why
 
 
-def _lines(version: Callable[[str], Version | None]) -> Lines:
+def _lines(version: Callable[[Place], Version | None]) -> Lines:
     def at(place: Place) -> list[str]:
-        found = version(place.path)
+        found = version(place)
         return found.lines[place.start - 1 : place.end] if found else []
 
     return at
