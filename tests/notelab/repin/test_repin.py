@@ -131,6 +131,26 @@ def test_what_waits_is_shown_as_it_stood_where_it_waits(scratch: Scratch) -> Non
         assert "total = math.hypot(left, right)" in ran.stdout
 
 
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ("L24-L270", "expected lines 1 to 27 of pkg/scaler.py"),
+        ("L27-L24", "expected lines 1 to 27 of pkg/scaler.py"),
+        ("L0-L24", "expected lines 1 to 27 of pkg/scaler.py"),
+        ("pkg/none.py:L1", "pkg/none.py can't be read"),
+        ("../book/none.py:L1", "../book/none.py can't be read"),
+    ],
+)
+def test_lines_that_the_new_commit_does_not_have_are_not_accepted(
+    scratch: Scratch, new: str, said: str
+) -> None:
+    committed(scratch)
+    release(scratch, EDITED, "v2")
+    done = scratch.run("repin", "up", "v2", "--accept", f"pkg/scaler.py:L22-L25={new}", "--offline")
+    assert done.returncode == 2 and said in done.stderr, done
+    assert git(scratch.book, "status", "--short") == ""
+
+
 def test_a_killed_repin_is_finished_by_the_next(
     scratch: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

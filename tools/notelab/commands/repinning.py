@@ -40,7 +40,7 @@ def write(journey: Journey, made: Repin, accepting: Accepting, bench: Bench) -> 
         NotelabError: something accepted is no such citation, the files to be written have changes
             that are not committed, or one can't be written.
     """
-    accepted = _accepted(made, accepting)
+    accepted = _accepted(journey, made, accepting)
     to = going(made, accepted)
     changed = contents(journey, to, bench)
     root = bench.lab(journey.pin.path.parent).root
@@ -59,7 +59,7 @@ def write(journey: Journey, made: Repin, accepting: Accepting, bench: Bench) -> 
     return [*lines, f"{len(to)} citations carried, {left}"]
 
 
-def _accepted(made: Repin, accepting: Accepting) -> dict[Place, Place]:
+def _accepted(journey: Journey, made: Repin, accepting: Accepting) -> dict[Place, Place]:
     found: dict[Place, Place] = {}
     if accepting.reformatted:
         kinds = (one for one in made.citations if one.kind == "reformatted")
@@ -73,6 +73,13 @@ def _accepted(made: Repin, accepting: Accepting) -> dict[Place, Place]:
         new = _lines(matched["to"] or matched["path"], matched["new_first"], matched["new_last"])
         if old not in known:
             raise NotelabError(f"--accept {text}: nothing cites {old}")
+        # What is written is no longer on the list, so lines that don't exist would be lost there.
+        version = journey.new(new.path)
+        if version is None:
+            raise NotelabError(f"--accept {text}: {new.path} can't be read at the new commit")
+        if not 0 < new.start <= new.end <= version.outline.lines:
+            lines = f"lines 1 to {version.outline.lines} of {new.path}"
+            raise NotelabError(f"--accept {text}: expected {lines}, the first before the last")
         found[old] = new
     return found
 
