@@ -52,6 +52,15 @@ def test_a_bare_name_goes_beside_the_other_labs_and_the_next_command_is_said(
     assert not list(scratch.book.glob("experiments/.*"))
 
 
+def test_a_lab_beside_the_repository_starts_without_what_it_cannot_reach(
+    scratch: Scratch,
+) -> None:
+    done = scratch.run("new", "../mine", "--from", "01-scratch")
+    assert done.returncode == 0, done
+    assert "solution" not in (scratch.root / "mine/lab.toml").read_text("utf-8")
+    assert scratch.run("check", "../mine").returncode == 1
+
+
 @pytest.mark.parametrize("taken", ["folder", "file", "link"])
 def test_what_is_there_already_is_never_written_over(scratch: Scratch, taken: str) -> None:
     place = scratch.book / "experiments/mine"

@@ -103,7 +103,7 @@ def _origin(wanted: str, here: Path) -> Path:
 
 def _solution(origin: Path, file: LabFile, own: list[str], target: Path) -> list[str]:
     """Return what a lab is compared with, as paths from `target`: a reference, or its notes."""
-    root = repository_root(target.parent)
+    root = repository_root(target)  # of a folder that is in none, itself
     places = [(origin / name).resolve() for name in file.lab.solution or own]
     there = [place for place in places if place.is_file() and place.is_relative_to(root)]
     return [Path(os.path.relpath(place, target)).as_posix() for place in there]
