@@ -130,6 +130,14 @@ def test_a_long_difference_is_cut_and_says_so() -> None:
     assert shown[-1] == "… 6 lines more"
 
 
+def test_a_citation_stays_whole_where_it_is_wider_than_the_terminal() -> None:
+    wide = f"{'megatron_core/' * 7}layers.py"
+    one = Carried("up", place(wide), "gone", reason="the lines are gone")
+    for why in (Why.GONE, Why.CHANGED):
+        shown = told([Reread(one, [], why, [], 0)], lambda _: [], lambda _: [])
+        assert any(f"{wide}:L1-L2" in line for line in shown)
+
+
 def test_the_terminal_tells_in_80_columns_what_is_not_folded_with_sentence_and_lines() -> None:
     claim = says("left.py", "option", anchor="claim-7")
     shown = list(told(order(ALL, [*SAID, claim], TWIN), lines("old"), lines("new")))

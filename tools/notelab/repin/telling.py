@@ -36,18 +36,20 @@ def _in_full(one: Reread, old: Lines, new: Lines) -> Iterator[str]:
     there = place if place and carried.kind != "gone" else None
     arrow = f" -> {there}" if there else ""
     yield from _wrapped(f"{carried.alarm}. {carried.old}{arrow}")
-    yield from wrap(
-        f"{carried.kind}: {carried.reason}", _WIDTH, initial_indent="   ", subsequent_indent="   "
-    )
+    yield from _wrapped(f"{carried.kind}: {carried.reason}", "   ", "   ")
     for said in one.sentences:
         yield f"   {said.page}:{said.row}"
-        yield from wrap(said.text, _WIDTH, initial_indent="   > ", subsequent_indent="   > ")
+        yield from _wrapped(said.text, "   > ", "   > ")
     yield from side_by_side(old(carried.old), new(there) if there else [])
     yield ""
 
 
-def _wrapped(text: str) -> list[str]:
-    return wrap(text, _WIDTH, subsequent_indent="   ", break_on_hyphens=False)
+def _wrapped(text: str, first: str = "", rest: str = "   ") -> list[str]:
+    # A citation is copied, so one that is wider than a line stays whole.
+    return wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=rest,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def side_by_side(before: list[str], after: list[str]) -> list[str]:
