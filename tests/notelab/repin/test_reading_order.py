@@ -125,6 +125,11 @@ def test_what_both_texts_are_indented_by_takes_no_room() -> None:
     assert shown == f"{'one':38} | two"
 
 
+def test_lines_of_which_nothing_is_left_have_the_whole_width() -> None:
+    gone = "async_tensor_model_parallel_allreduce: bool = True"
+    assert side_by_side([gone], []) == [f"{gone:78} |"]
+
+
 def test_a_long_difference_is_cut_and_says_so() -> None:
     shown = side_by_side([], [f"line {at}" for at in range(30)])
     assert shown[-1] == "… 6 lines more"

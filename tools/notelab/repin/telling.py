@@ -53,7 +53,7 @@ def _wrapped(text: str, first: str = "", rest: str = "   ") -> list[str]:
 
 
 def side_by_side(before: list[str], after: list[str]) -> list[str]:
-    """Return two texts in 80 columns, what differs with a line around it."""
+    """Return two texts in 80 columns, what differs with a line around it; one alone has all."""
     before, after = (
         dedent("\n".join(lines)).split("\n") if lines else [] for lines in (before, after)
     )
@@ -67,11 +67,15 @@ def side_by_side(before: list[str], after: list[str]) -> list[str]:
         ]
     near = {at + step for at, row in enumerate(rows) if row[1] == "|" for step in (-1, 0, 1)}
     shown = [row for at, row in enumerate(rows) if at in near]
-    lines = [f"{_cut(left)} {mark} {_cut(right)}".rstrip() for left, mark, right in shown[:_MOST]]
+    half = _HALF if after else _WIDTH - 2
+    lines = [
+        f"{_cut(left, half)} {mark} {_cut(right, half)}".rstrip()
+        for left, mark, right in shown[:_MOST]
+    ]
     more = len(shown) - _MOST
     return [*lines, f"… {more} lines more"] if more > 0 else lines
 
 
-def _cut(line: str) -> str:
+def _cut(line: str, width: int) -> str:
     line = line.expandtabs(4)
-    return f"{line[: _HALF - 1]}…" if len(line) > _HALF else line.ljust(_HALF)
+    return f"{line[: width - 1]}…" if len(line) > width else line.ljust(width)
