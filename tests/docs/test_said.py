@@ -27,6 +27,21 @@ def test_the_readme_shows_how_make_check_ends() -> None:
         assert NUMBER.sub("n", shown[1]) == NUMBER.sub("n", last)
 
 
+COUNTED = re.compile(r"^    (\S+\.md) +(\d+) +(\d+) +(\d+)", re.M)  # words, choices, cited
+
+
+@pytest.mark.parametrize("page", ["commands.md", "commands.es.md"])
+def test_the_commands_page_shows_what_check_counts(page: str) -> None:
+    lab = "experiments/35-ffn-by-hand"
+    text = (ROOT / "docs/reference" / page).read_text("utf-8")
+    shown = text.partition(f"shardbook check {lab}\n")[2].partition("\n```\n\n*")[0]
+    done = subprocess.run(
+        [sys.executable, "-m", "notelab", "check", "--offline", lab],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert COUNTED.findall(shown) == COUNTED.findall(done.stdout) != [], done.stderr
+
+
 @pytest.mark.parametrize(
     ("script", "module"),
     [

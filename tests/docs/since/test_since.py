@@ -24,6 +24,30 @@ def test_the_page_is_what_its_data_and_the_judgements_make(language: str) -> Non
     )
 
 
+@pytest.mark.parametrize("page", ["commands.md", "commands.es.md"])
+def test_what_repin_is_shown_to_answer_is_what_it_answered(page: str) -> None:
+    text = (ROOT / "docs/reference" / page).read_text("utf-8")
+    counts = []
+    for one in pages.data():
+        kinds, total = one.kinds, sum(one.kinds.values())
+        again = sum(read.kind == "edited" and not read.share for read in one.reread)
+        carried = kinds["same"] + kinds["moved"]
+        counts.append((total, carried, kinds["gone"], kinds["edited"] - again, again))
+    megatron = pages.data()[0].kinds
+    total, carried, gone, edited, again = counts[0]
+    same, moved = megatron["same"], megatron["moved"]
+    shown = f"{total} distinct citations: {carried} carried ({same} same, {moved} moved)\n"
+    shown += (
+        f"\n{megatron['reformatted']} reformatted: the same in another layout\n…\n{gone} gone: "
+    )
+    assert shown in text
+    reach = round(100 * (total - gone - edited) / total)
+    (said,) = re.findall(rf"^.*\b{total} cita[^`]*?2\.15\.0[^`]*?\n\n", text, re.M)
+    numbers = [int(one) for one in re.findall(r"\d+", said.replace("2.15.0", ""))]
+    torch = counts[1]
+    assert numbers == [total, gone, edited, again, reach, torch[1], torch[0], *torch[2:]]
+
+
 @pytest.mark.parametrize("language", pages.PAGES)
 def test_every_sentence_quoted_still_stands_on_its_page(language: str) -> None:
     lost = []
