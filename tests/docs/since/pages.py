@@ -148,6 +148,8 @@ def _why(one: Read, since: Since, language: str) -> str:
         return ", ".join(told)
     if one.why is Why.GONE and not names:
         return words["gone lines"]
+    if one.why is Why.CHANGED and not one.share:
+        return words["same words"]
     return words[one.why.name].format(names=names, share=round(100 * one.share))
 
 

@@ -40,6 +40,7 @@ no more. The rest is folded: its lines changed, and nothing that the sentence na
     "GONE": "the lines are gone, and with them {names}",
     "LEFT": "{names} left the lines",
     "LEFT_AROUND": "{names}, which the text around it names, left the lines",
+    "same words": "the same words, under another condition or in another function",
     "CHANGED": "{share} % of the lines differs",
 }
 _ES = {
@@ -83,6 +84,7 @@ cambiaron, pero no ha salido de ellas nada de lo que nombra la frase.""",
     "GONE": "las líneas ya no están, ni con ellas {names}",
     "LEFT": "{names} ya no está en las líneas",
     "LEFT_AROUND": "{names}, que nombra el texto de alrededor, ya no está en las líneas",
+    "same words": "las mismas palabras, bajo otra condición o en otra función",
     "CHANGED": "difiere el {share} % de las líneas",
 }
 WORDS = {"en": _EN, "es": _ES}

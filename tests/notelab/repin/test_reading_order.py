@@ -89,6 +89,11 @@ def test_each_says_why_in_words() -> None:
     assert reasons["comma.py"].endswith("% of the lines changed, and no name left them")
 
 
+def test_the_same_words_elsewhere_are_not_a_change_of_nought_per_cent() -> None:
+    (found,) = order([cited("same.py", "edited")], [says("same.py", "never")])
+    assert found.carried.reason == "the same words, under another condition or in another function"
+
+
 def test_what_only_moved_needs_no_reading_where_its_names_stand() -> None:
     assert order([cited("same.py", "moved")], [says("same.py", "never")]) == []
 

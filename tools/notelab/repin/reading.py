@@ -194,7 +194,9 @@ def in_words(one: Reread, changed: dict[str, ChangedName]) -> str:
         case Why.LEFT_AROUND:
             return f"{names}, which the text around it names, left the lines"
         case Why.CHANGED:
-            return f"{round(100 * one.share)} % of the lines changed, and no name left them"
+            changes = f"{round(100 * one.share)} % of the lines changed, and no name left them"
+            elsewhere = "the same words, under another condition or in another function"
+            return changes if one.share else elsewhere
 
 
 def _words(lines: list[str]) -> list[str]:
