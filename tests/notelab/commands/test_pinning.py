@@ -2,7 +2,7 @@
 
 import shutil
 
-from tests.notelab.scratch import Scratch
+from tests.notelab.scratch import Scratch, git
 
 
 def with_a_second_lab(scratch: Scratch) -> None:
@@ -38,6 +38,16 @@ def test_the_help_of_a_missing_pin_is_the_command_that_writes_that_very_pin(
     mine = scratch.book / "experiments/mine/up-sha.txt"
     assert mine.read_text("utf-8") == f"{scratch.commit}\n"
     assert scratch.read("up-sha.txt") == before
+
+
+def test_a_release_and_a_wheel_that_another_pin_leaves_behind_are_named(scratch: Scratch) -> None:
+    named = 'pin = "up-sha.txt"\nrelease = "v1"\nwheel = "up==1"'
+    scratch.replace("lab.toml", 'pin = "up-sha.txt"', named)
+    git(scratch.upstream, "commit", "-q", "--allow-empty", "-m", "two")
+    git(scratch.upstream, "tag", "v2")
+    there, back = scratch.run("pin", "up", "v2").stdout, scratch.run("pin", "up", "v1").stdout
+    said = "experiments/01-scratch/lab.toml still names v1 and up==1: write what v2 has\n"
+    assert said in there and "still names" not in back
 
 
 def test_a_source_shared_by_two_labs_has_one_owner_and_is_pinned_without_asking(

@@ -11,6 +11,7 @@ from notelab.book.workbook import Bench, Workbook, evidence_at, open_lab, open_l
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
+from notelab.lab.lab import LAB_FILE, Lab
 from notelab.lab.lock import Lock
 from notelab.whole_files import write_together
 
@@ -49,7 +50,15 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     lines += [f"wrote {shown(path)}" for path in contents]
     if before.commit != commit:
         lines.append("now read the notes again: `shardbook check` says what no longer fits")
-    return lines
+    return [*lines, *(_left_behind(lab, source, ref) if was else [])]
+
+
+def _left_behind(lab: Lab, source: str, ref: str) -> list[str]:
+    """Say which release and wheel the lab file still names, of which only its author knows."""
+    table = lab.sources[source]
+    named = [one for one in (table.release, table.wheel) if one and table.release != ref]
+    file = shown(lab.pins_folder / LAB_FILE)
+    return [f"{file} still names {' and '.join(named)}: write what {ref} has"] if named else []
 
 
 def lock(folders: list[Path], bench: Bench) -> tuple[list[str], bool]:
