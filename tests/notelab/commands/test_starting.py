@@ -38,6 +38,14 @@ def test_its_blank_notes_lack_what_is_to_be_written_and_break_nothing(
     assert sum(note.words + note.choices for note in report.notes) == 0
 
 
+@pytest.mark.parametrize(("language", "said"), [("en", "Communication"), ("es", "Comunicación")])
+def test_a_blank_diagram_speaks_the_language_of_its_note(
+    tmp_path: Path, language: str, said: str
+) -> None:
+    starting.from_lab("mine", str(FINISHED), language, tmp_path)
+    assert f"section {said}" in (tmp_path / "mine/synthesis.md").read_text("utf-8")
+
+
 def test_a_bare_name_goes_beside_the_other_labs_and_the_next_command_is_said(
     scratch: Scratch,
 ) -> None:

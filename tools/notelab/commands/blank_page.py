@@ -51,7 +51,7 @@ def blank_page(lab: Lab, name: str, title: str, pins: dict[str, str], place: str
     if note.min_choices or note.choice_words:
         text += filled(f"choices.{language}", source=sources[0], lab=place)
     for diagram in diagrams:
-        wanted, drawing = _wanted(diagram, language), _drawing(diagram.type)
+        wanted, drawing = _wanted(diagram, language), _drawing(diagram.type, language)
         text += filled(f"diagram.{language}", id=diagram.id, wanted=wanted, drawing=drawing)
     mentions = ", ".join(note.closing_mentions.get(language, []))
     if mentions:
@@ -79,7 +79,7 @@ def _wanted(diagram: ExpectedDiagram, language: str) -> str:
     return " ".join(filter(None, said))
 
 
-def _drawing(type: str) -> str:
+def _drawing(type: str, language: str) -> str:
     """Return a diagram of a type that mermaid draws as it is written, where one is at hand."""
-    known = (TEMPLATES / f"{type or 'flowchart'}.txt").is_file()
-    return filled(type or "flowchart") if known else f"{type}\n"
+    template = f"{type or 'flowchart'}.{language}"
+    return filled(template) if (TEMPLATES / f"{template}.txt").is_file() else f"{type}\n"
