@@ -2,7 +2,7 @@
 
 import shutil
 
-from tests.notelab.scratch import Scratch, git
+from tests.notelab.scratch import UPSTREAM, Scratch, git
 
 
 def with_a_second_lab(scratch: Scratch) -> None:
@@ -38,6 +38,20 @@ def test_the_help_of_a_missing_pin_is_the_command_that_writes_that_very_pin(
     mine = scratch.book / "experiments/mine/up-sha.txt"
     assert mine.read_text("utf-8") == f"{scratch.commit}\n"
     assert scratch.read("up-sha.txt") == before
+
+
+def test_the_help_of_a_citation_that_waits_is_a_command_that_runs(scratch: Scratch) -> None:
+    with_a_second_lab(scratch)
+    git(scratch.book, "add", ".")
+    git(scratch.book, "commit", "-q", "-m", "notes")
+    scratch.upstream.joinpath("pkg/scaler.py").write_text(UPSTREAM.replace("math.hypot", "max"))
+    git(scratch.upstream, "commit", "-q", "-a", "-m", "two")
+    lab = "experiments/01-scratch"
+    scratch.run("repin", "up", git(scratch.upstream, "rev-parse", "HEAD"), "--lab", lab, "--write")
+    said = scratch.run("check", lab).stdout
+    told = next(line for line in said.splitlines() if "`shardbook repin" in line)
+    again = scratch.run(*told.partition("`shardbook ")[2].partition("`")[0].split())
+    assert again.returncode == 0 and "1 edited" in again.stdout, again
 
 
 def test_a_release_and_a_wheel_that_another_pin_leaves_behind_are_named(scratch: Scratch) -> None:

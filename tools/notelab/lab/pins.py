@@ -55,6 +55,7 @@ def text_of(commit: str) -> str:
     return f"{commit}\n"
 
 
-def command_for(pin: Pin, ref: str = "REF") -> str:
+def command_for(pin: Pin, ref: str = "REF", command: str = "pin") -> str:
     """Return the command that writes a pin, with its lab: others may own a source of that name."""
-    return f"shardbook pin {pin.source} {ref} --lab {shlex.quote(place_of(pin.path.parent))}"
+    lab = shlex.quote(place_of(pin.path.parent))
+    return f"shardbook {command} {pin.source} {ref} --lab {lab}"

@@ -73,7 +73,7 @@ def set_out(folder: Path, source: str, ref: str, bench: Bench) -> Journey:
     table = lab.sources[source]
     pin = pins.read(source, lab.pins_folder / table.pin)
     if not pin.commit:
-        raise NotelabError(pin.problem, hint=f"write it with `shardbook pin {source} REF`")
+        raise NotelabError(pin.problem, hint=f"write it with `{pins.command_for(pin)}`")
     target = find(source, table, pin.commit, ref, bench.library)
     labs = labs_below(repository_root(folder))
     sharing = [one for one in labs if bench.lab(one).pins_folder == lab.pins_folder]

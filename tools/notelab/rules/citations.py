@@ -8,6 +8,7 @@ import msgspec
 from notelab.book.evidence import CitedFile, State
 from notelab.book.view import View
 from notelab.book.workbook import Workbook
+from notelab.lab import pins
 from notelab.lab.lock import Lock
 from notelab.memo import Shelf
 from notelab.page.citation import written
@@ -107,13 +108,14 @@ class Judge:
         if found is None or self._pins[found[0]].commit == found[1].commit:
             return None
         source, known = found
-        pin = self._pins[source].commit
+        pin = self._pins[source]
+        typed = pins.command_for(pin, pin.commit[:12], "repin")
         finding = case.finding(
             "N217",
             f"`{case.citation.text}` still stands at an older commit than the pin",
-            expected=f"lines of `{source}` at {pin[:12]}",
+            expected=f"lines of `{source}` at {pin.commit[:12]}",
             found=f"lines at {known.commit[:12]}",
-            help=f"`shardbook repin {source} {pin[:12]}` proposes new ones; `--accept OLD=NEW`",
+            help=f"`{typed}` proposes new ones; with `--accept OLD=NEW` it takes those you name",
         )
         return Verdict([finding], source)
 
