@@ -92,7 +92,7 @@ def test_a_workflow_command_cannot_be_smuggled_in_by_a_note(scratch: Scratch) ->
         (["show", "pkg/nothing.py:L1"], "not at hand"),
         (["pin", "pu", "v1"], "no lab has a source called 'pu'"),
         (["cite", "pu", "x"], "did you mean `up`?"),
-        (["fetch", "--worktree", "x", "--source", "no"], "which source"),
+        (["fetch", "--worktree", "x", "--source", "no"], "no lab has a source called 'no'"),
         (["nonsense"], "nonsense"),
     ],
 )

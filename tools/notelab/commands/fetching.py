@@ -41,7 +41,8 @@ def lay_out(labs: list[Path], source: str | None, directory: Path, bench: Bench)
         source = next(iter(known))
     if source is None or source not in known:
         names = ", ".join(known)
-        raise NotelabError("which source to lay out?", hint=f"--source, one of: {names}")
+        what = f"no lab has a source called {source!r}" if source else "which source to lay out?"
+        raise NotelabError(what, hint=f"--source, one of: {names}")
     book = open_lab(known[source], bench, only=set())
     pin = book.pins[source]
     if not pin.commit:

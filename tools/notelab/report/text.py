@@ -81,12 +81,9 @@ def _lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list[str]:
     if lab.lock_only:
         lines += ["", *_lock_only(lab, paint)]
     if lab.unread_for_paste:
+        unread = _count(lab.unread_for_paste, "file")
         lines.append(
-            paint(
-                "dim",
-                f"  pasted source was not looked for in {lab.unread_for_paste} files "
-                "whose text was not at hand",
-            )
+            paint("dim", f"  pasted source was not looked for in {unread}, whose text nobody had")
         )
     lines.append("")
     return lines
@@ -99,7 +96,7 @@ def _lock_only(lab: LabReport, paint: Painter) -> list[str]:
         said = f"    {name}  {_count(count, 'citation')}"
         lines.append(paint("dim", plain(said)))
     if len(files) > 10:
-        lines.append(paint("dim", f"    and {len(files) - 10} files more"))
+        lines.append(paint("dim", f"    and {_count(len(files) - 10, 'file')} more"))
     return lines
 
 
