@@ -131,6 +131,18 @@ def test_what_waits_is_shown_as_it_stood_where_it_waits(scratch: Scratch) -> Non
         assert "total = math.hypot(left, right)" in ran.stdout
 
 
+def test_names_that_left_the_tree_are_told_while_anything_waits(scratch: Scratch) -> None:
+    scratch.replace("note.md", "a Euclidean length", "a Euclidean length, `hypot`,")
+    committed(scratch)
+    release(scratch, EDITED, "v2")
+    as_json = ("--output-format", "json", "--offline")
+    first, _, second = (
+        scratch.run("repin", "up", "v2", *more, *as_json) for more in ([], ["--write"], [])
+    )
+    assert [one["name"] for one in json.loads(first.stdout)["names"]] == ["hypot"]
+    assert json.loads(second.stdout)["names"] == json.loads(first.stdout)["names"]
+
+
 @pytest.mark.parametrize(
     ("new", "said"),
     [

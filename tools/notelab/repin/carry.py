@@ -39,6 +39,7 @@ class Journey(msgspec.Struct):
     pin: pins.Pin
     target: Target
     uses: dict[Place, Use]
+    began: Evidence  # at the pin; if that stands at the target already, where the first waits
     ahead: Evidence
     clone: GitCommand | None
 
@@ -78,7 +79,8 @@ def set_out(folder: Path, source: str, ref: str, bench: Bench) -> Journey:
     labs = labs_below(repository_root(folder))
     sharing = [one for one in labs if bench.lab(one).pins_folder == lab.pins_folder]
     books = open_labs(dict.fromkeys(sharing), bench)
-    uses = _uses(books, source, _Behind(lab, bench))
+    behind = _Behind(lab, bench)
+    uses = _uses(books, source, behind)
     sources = {**lab.sources, source: target.table}
     pinned = {name: pins.read(name, lab.pins_folder / one.pin) for name, one in sources.items()}
     pinned[source] = msgspec.structs.replace(pin, commit=target.commit)
@@ -86,7 +88,9 @@ def set_out(folder: Path, source: str, ref: str, bench: Bench) -> Journey:
     paths = dict.fromkeys(place.path for place in uses)
     ahead.gather((source, path) for path in paths)
     clone = bench.library.clone(ahead.source(source))
-    journey = Journey(source, books, pin, target, uses, ahead, clone)
+    began = behind.first if pin.commit == target.commit else None
+    began = began or books[0].evidence
+    journey = Journey(source, books, pin, target, uses, began, ahead, clone)
     _refuse_strangers(journey, list(paths), ref)
     return journey
 
@@ -124,6 +128,11 @@ class _Behind:
     def __init__(self, lab: Lab, bench: Bench) -> None:
         self._lab, self._bench = lab, bench
         self._evidence: dict[tuple[Path, str], Evidence] = {}
+
+    @property
+    def first(self) -> Evidence | None:
+        """Return what was asked of the commit at which the first citation waits, if any does."""
+        return next(iter(self._evidence.values()), None)
 
     def file(self, book: Workbook, source: str, citation: Citation) -> CitedFile | None:
         """Return the file that a waiting citation stands in; None where it doesn't wait."""

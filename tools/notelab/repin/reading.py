@@ -62,7 +62,7 @@ class Reread(msgspec.Struct):
 
 def for_journey(journey: Journey, repin: Repin, bench: Bench) -> tuple[list[Reread], Both, str]:
     """Raise the alarm of a carried source; return the list, the lines, and why no names."""
-    sources = journey.books[0].evidence.source(repin.source), journey.ahead.source(repin.source)
+    sources = journey.began.source(repin.source), journey.ahead.source(repin.source)
     lines = _lines(journey.old), _lines(lambda place: journey.new(place.path))
     reread, why = raise_alarm(repin, journey.books, bench, sources, lines)
     return reread, lines, why
