@@ -183,6 +183,27 @@ def test_experts_that_nobody_chooses_learn_nothing_and_hold_nobody_up(pool: Any,
     assert second == [0] * 4
 
 
+def one_trained(world: World, kind: str) -> float:
+    """Only an expert of the last rank is trained: the first has nothing to train."""
+    config = replace(CONFIG, experts=ExpertConfig(count=E, ffn=8, dispatch=kind))
+    axes = ExpertAxes.of(Grid(world=world, expert=2))
+    layer = ExpertLayer(config, "x", axis=Axis.alone(), axes=axes, init=INIT)
+    whole = ExpertLayer(config, "x", axis=Axis.alone(), init=INIT)
+    x = random_like(4, 2, H, seed=0)
+    for made, rows in ((layer, x.chunk(2, 1)[world.rank]), (whole, x)):
+        for name, parameter in made.named_parameters():
+            parameter.requires_grad_(name.startswith("experts.2."))
+        made(rows).square().sum().backward()
+    mine = {name: p.grad for name, p in layer.named_parameters() if p.requires_grad}
+    assert len(mine) == 2 * world.rank
+    return max((difference(g, whole.get_parameter(n).grad) for n, g in mine.items()), default=0.0)
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "all-to-all"])
+def test_a_rank_whose_experts_are_all_frozen_holds_no_other_up(pool: Any, kind: str) -> None:
+    assert max(pool(2).run(one_trained, kind)) <= 1e-15
+
+
 def tied(world: World) -> float:
     """A router of zeros: all experts tie, for every token, on every rank."""
     grid = Grid(world=world, expert=2)

@@ -200,7 +200,13 @@ class ExpertLayer(nn.Module):
         rows_NH, probs_N = dispatch(x_sBH.flatten(0, 1), probs_TE, places)
         shares = (torch.split(x, places.counts) for x in (rows_NH, probs_N))
         made = [e(x, p) for e, x, p in zip(self.experts.values(), *shares, strict=True)]
-        y_sBH = combine(torch.cat(made), places).view_as(x_sBH)
+        y_NH = torch.cat(made)
+        if torch.is_grad_enabled() and not rows_NH.requires_grad:
+            # What comes in is frozen on every rank, experts perhaps on this one alone: backward
+            # must reach it all the same, or the others wait for it there.
+            trained = torch.tensor(float(y_NH.requires_grad), device=y_NH.device)
+            y_NH.requires_grad_(bool(joint.all_reduce(trained)))
+        y_sBH = combine(y_NH, places).view_as(x_sBH)
         return y_sBH if beside_sBH is None else y_sBH + beside_sBH
 
 
