@@ -153,9 +153,11 @@ def on(seed: int) -> int:
 def _with_experts(base: Composition, dice: random.Random) -> Composition:
     if dice.random() < 0.5:
         return base
+    top_k, before = dice.choice([1, 2, 3]), dice.random() < 0.5
+    scores = dice.choice(["softmax", "sigmoid"])
     chosen = ExpertConfig(
-        count=4, top_k=dice.choice([1, 2, 3]), ffn=8, pre_softmax=dice.random() < 0.5,
-        scores=dice.choice(["softmax", "sigmoid"]), shared=dice.choice([None, 8]),
+        count=4, top_k=top_k, ffn=8, scores=scores, shared=dice.choice([None, 8]),
+        pre_softmax=before or (top_k == 1 and scores == "softmax"),
         aux_loss=dice.choice([0.0, 0.3]), sequence_aux_loss=dice.choice([0.0, 0.2]),
         z_loss=dice.choice([0.0, 0.1]), dispatch=dice.choice(["all-to-all", "all-gather"]),
     )  # fmt: skip

@@ -61,7 +61,10 @@ CUT = [
         context=2, tensor=2, sequence_parallel=True, bias=False, expert=2, expert_tensor=2,
         experts=ExpertConfig(count=4, ffn=8, capacity=1.0, pad=True), reduction="sum",
     ),
-    Composition(context=2, experts=ExpertConfig(count=1, top_k=1, ffn=8, aux_loss=0.3)),
+    Composition(
+        context=2,
+        experts=ExpertConfig(count=1, top_k=1, pre_softmax=True, ffn=8, aux_loss=0.3),
+    ),
     pytest.param(  # most experts get nobody, and take one
         Composition(
             context=2, expert=2, experts=ExpertConfig(count=8, ffn=8, capacity=0.01, pad=True)

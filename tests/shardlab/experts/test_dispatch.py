@@ -164,7 +164,9 @@ def test_a_checked_world_refuses_to_gather_unequal_tokens_and_says_who_has_how_m
 def all_to_one(world: World, kind: str) -> list[float]:
     """Every token wants expert 0: the others have a gradient, and it is zero."""
     grid = Grid(world=world, expert=2)
-    config = replace(CONFIG, experts=ExpertConfig(count=E, top_k=1, ffn=8, dispatch=kind))
+    config = replace(
+        CONFIG, experts=ExpertConfig(count=E, top_k=1, pre_softmax=True, ffn=8, dispatch=kind)
+    )
     layer = ExpertLayer(config, "x", axis=Axis.alone(), axes=ExpertAxes.of(grid), init=INIT)
     with torch.no_grad():
         layer.router.weight.zero_()
@@ -221,7 +223,7 @@ def test_experts_that_tie_give_on_two_ranks_what_they_give_on_one(pool: Any) -> 
 
 
 def test_one_expert_is_a_feed_forward_pair() -> None:
-    config = replace(CONFIG, experts=ExpertConfig(count=1, top_k=1, ffn=8))
+    config = replace(CONFIG, experts=ExpertConfig(count=1, top_k=1, pre_softmax=True, ffn=8))
     layer = ExpertLayer(config, "x", axis=Axis.alone(), init=INIT)
     pair = MLP(config, "y", axis=Axis.alone(), init=INIT)
     expert = layer.experts["0"]
@@ -231,7 +233,9 @@ def test_one_expert_is_a_feed_forward_pair() -> None:
 
 
 def test_a_token_that_all_its_experts_dropped_leaves_as_zero() -> None:
-    config = replace(CONFIG, experts=ExpertConfig(count=E, top_k=1, ffn=8, capacity=0.01))
+    config = replace(
+        CONFIG, experts=ExpertConfig(count=E, top_k=1, scores="sigmoid", ffn=8, capacity=0.01)
+    )
     layer = ExpertLayer(config, "x", axis=Axis.alone(), init=INIT)
     y_TH = layer(random_like(16, 1, H, seed=0)).flatten(0, 1)
     chosen_TE = layer.router(random_like(16, 1, H, seed=0))[1]

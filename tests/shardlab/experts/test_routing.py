@@ -30,7 +30,7 @@ configs = st.sampled_from(
         EIGHT,
         replace(EIGHT, pre_softmax=True),
         replace(EIGHT, scores="sigmoid"),
-        replace(EIGHT, top_k=1),
+        replace(EIGHT, top_k=1, pre_softmax=True),
         replace(EIGHT, groups=4, top_groups=2, top_k=4),
         replace(EIGHT, groups=2, top_groups=1, scaling=2.0),
     ]

@@ -29,7 +29,9 @@ from tests.shardlab.difference import beyond, differences
 CONFIG = GPTConfig(
     layers=4, hidden=16, heads=4, ffn=16, vocab=21, sequence=8, init_std=0.2, dtype=torch.float64
 )
-EXPERTS = replace(CONFIG, experts=ExpertConfig(count=3, top_k=1, ffn=8, capacity=1.0))
+EXPERTS = replace(
+    CONFIG, experts=ExpertConfig(count=3, top_k=1, pre_softmax=True, ffn=8, capacity=1.0)
+)
 
 
 def stage_of(world: World, axis: Axis, config: GPTConfig = CONFIG) -> GPT:

@@ -6,6 +6,7 @@ The rules are Megatron's (`TransformerConfig.__post_init__`), and a few that it 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from shardlab.grid.rules import check_divides
 
@@ -73,17 +74,23 @@ class ExpertConfig:
         for refused, why in (
             (not 1 <= k <= self.count, f"top_k = {k} of {self.count} experts: choose at least one "
              f"expert, and top_k from 1 to {max(1, self.count)}"),
+            (k == 1 and self.scores == "softmax" and not (self.pre_softmax or self.sinkhorn),
+             "top_k = 1 with a softmax over the chosen one: its weight is 1 whatever its score, "
+             "and the loss teaches the router nothing; choose pre_softmax = True or scores = "
+             "'sigmoid'"),
             *((getattr(self, name) not in known, f"{name} = {getattr(self, name)!r}: choose "
                f"{known[0]!r} or {known[1]!r}") for name, known in CHOICES.items()),
-            (self.capacity is not None and not self.capacity > 0, f"capacity = {self.capacity}: "
-             "every token would be dropped; choose a factor above 0 (1 is an even share), or None "
-             "to drop none"),
+            (self.capacity is not None and not 0 < self.capacity < inf, f"capacity = "
+             f"{self.capacity}: choose a finite factor above 0 (1 is an even share), with which "
+             "not every token is dropped, or None to drop none"),
             (self.pad and self.capacity is None, "pad = True fills up to a capacity: give one"),
             (self.bias_rate is not None and self.scores != "sigmoid", "bias_rate goes with scores"
              " = 'sigmoid': a bias would change what softmax scores mean"),
-            (self.sinkhorn and (self.balanced or self.capacity is not None), "sinkhorn = True "
-             "evens the load by itself: leave auxiliary losses and capacity out"),
-            (self.shared_gate and self.shared is None, "shared_gate = True has nothing to scale: "
+            (self.sinkhorn and any((self.balanced, self.capacity, self.groups, self.bias_rate,
+             self.scaling, self.pre_softmax, self.scores != "softmax")), "sinkhorn = True chooses "
+             "and evens the load by itself: leave auxiliary losses, capacity, groups, a bias, "
+             "scaling and other scores out"),
+            (self.shared_gate and not self.shared, "shared_gate = True has nothing to scale: "
              "give shared a width"),
             ((self.groups is None) != (self.top_groups is None) or groups < 1, "groups and "
              "top_groups go together: give both, from 1 up, or neither"),
