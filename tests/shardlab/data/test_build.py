@@ -76,6 +76,21 @@ def test_all_ranks_learn_why_the_builder_failed(pool: Any, corpus: Corpus) -> No
     assert others == [first] * 3
 
 
+def unequal(world: World, prefix: str, folder: str) -> str:
+    """Every rank has a disk of its own, and the second's refuses."""
+    kept = Path(folder, "kept") if world.rank == 0 else Path(f"{prefix}.idx", "under a file")
+    disk = world.axis("own disk", [world.rank])
+    with pytest.raises(DataError) as error:
+        Builder(kept, world=world, disk=disk).samples(Corpus(prefix), RECIPE)
+    return str(error.value)
+
+
+def test_all_ranks_learn_why_the_builder_of_another_disk_failed(pool: Any, corpus: Corpus) -> None:
+    first, second = pool(2).run(unequal, corpus.prefix, str(Path(corpus.prefix).parent))
+    assert first == second
+    assert first.startswith("rank 1: cannot keep indices in")
+
+
 def _dying(rank: int, store: str, prefix: str, folder: str, said: Any) -> None:
     shared = torch.distributed.FileStore(store, 2)
     world = World.join(backend="gloo", store=shared, rank=rank, size=2, timeout=20.0)

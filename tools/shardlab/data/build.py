@@ -56,7 +56,8 @@ class Builder:
     ) -> None:  # fmt: skip
         self._cache = None if cache is None else Path(cache)
         self._device = world.device if world else torch.device("cpu")
-        self._disk = disk or (world.whole if world else Axis.alone("disk"))
+        self._ranks = world.whole if world else Axis.alone("disk")
+        self._disk = disk or self._ranks
 
     def samples(self, corpus: Corpus, recipe: Recipe, part: Part = (0.0, 1.0)) -> Samples:
         """Return the samples of a part of a corpus: of its sequences, as Megatron splits them.
@@ -131,10 +132,8 @@ class Builder:
             said = str(error) or type(error).__name__
         content = said.encode()[:_MESSAGE].ljust(_MESSAGE, b"\0")
         mine = torch.frombuffer(bytearray(content), dtype=torch.uint8).to(self._device)
-        rows = self._disk.all_gather(mine).view(self._disk.size, -1).cpu()
+        rows = self._ranks.all_gather(mine).view(self._ranks.size, -1).cpu()
         words = [bytes(row.numpy()).rstrip(b"\0").decode(errors="replace") for row in rows]
         if any(words):
-            who = [str(rank) for rank, word in zip(self._disk.ranks, words, strict=True) if word]
-            disk = "; give a cache on a disk that all ranks share, or `disk`, those that do"
-            hint = "" if words[0] else disk
-            raise DataError(f"rank {', '.join(who)}: {next(filter(None, words))}{hint}")
+            who = [str(rank) for rank, word in enumerate(words) if word]
+            raise DataError(f"rank {', '.join(who)}: {next(filter(None, words))}")

@@ -84,7 +84,10 @@ def load(path: Path) -> dict[str, Array]:
             found[name] = np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape)
             at += found[name].nbytes
     except FileNotFoundError:
-        raise DataError(f"{path} was made, but cannot be seen from here") from None
+        raise DataError(
+            f"{path} was made, but cannot be seen from here; give a cache on a disk that all ranks "
+            "share, or `disk`, those that do"
+        ) from None
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged: remove it, and it is made anew") from error
     return found
