@@ -21,6 +21,7 @@ from shardlab.data.loader import Loader
 from shardlab.data.samples import PAD, Recipe, Samples
 from shardlab.data.writer import Writer
 from shardlab.grid.grid import Grid
+from shardlab.layers.cross_entropy import IGNORED
 
 RECIPE = Recipe(sequence=4, samples=30)
 
@@ -297,3 +298,23 @@ def test_a_batch_that_the_ranks_do_not_divide_or_that_is_not_there_is_refused(
         Loader(samples, 4, data=place(3, 0))
     with pytest.raises(DataError, match=f"after {len(samples)} samples"):
         Loader(samples, 4).read(len(samples))
+
+
+def test_a_padded_sample_is_one_that_a_model_can_read(corpus: Corpus) -> None:
+    samples = Builder().samples(corpus, Recipe(sequence=16, drop_last=False))
+    tokens, labels = Loader(samples, len(samples)).read(0)
+    assert tokens is not None and labels is not None
+    padded = torch.from_numpy(samples.read(range(len(samples)))) == PAD
+    assert padded.any()
+    assert (tokens[padded[:, :-1]] == 0).all()
+    assert torch.equal(labels == IGNORED, padded[:, 1:])
+
+
+def test_samples_without_a_last_label_are_refused(corpus: Corpus) -> None:
+    samples = Builder().samples(corpus, Recipe(sequence=4, extra=False))
+    both = Builder().blend([corpus, corpus], Recipe(sequence=4, extra=False))
+    for found in (samples, both):
+        with pytest.raises(
+            DataError, match=r"without a last label: make them by Recipe.extra=True"
+        ):
+            Loader(found, 4)

@@ -128,6 +128,7 @@ class Blend:
 
     def __init__(self, parts: Sequence[Samples], corpora: Array, samples: Array) -> None:
         self.parts = parts
+        self.extra = parts[0].extra
         self.corpora = corpora
         self.samples = samples
         self.counts = np.bincount(corpora, minlength=len(parts)).tolist()

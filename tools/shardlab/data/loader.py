@@ -11,7 +11,8 @@ from torch import Tensor
 from shardlab.comm import Axis
 from shardlab.data.blend import Blend
 from shardlab.data.corpus import DataError
-from shardlab.data.samples import Samples
+from shardlab.data.samples import PAD, Samples
+from shardlab.layers.cross_entropy import IGNORED
 
 
 class Loader:
@@ -36,6 +37,8 @@ class Loader:
             raise DataError(
                 f"{ranks} data ranks do not divide a batch of {batch}; choose a multiple"
             )
+        if not samples.extra:
+            raise DataError("samples end without a last label: make them by Recipe(extra=True)")
         self.samples = samples
         self.batch = batch
         self._share = range(rank * batch // ranks, (rank + 1) * batch // ranks)
@@ -45,6 +48,7 @@ class Loader:
     def read(self, consumed: int) -> tuple[Tensor | None, Tensor | None]:
         """Return (tokens, labels) [B, S] of the batch that comes after `consumed` samples.
 
+        Where a last sample is padded, tokens are 0 and labels IGNORED.
         To resume is to ask for what comes after those consumed, with this batch size or another.
 
         Raises:
@@ -59,4 +63,5 @@ class Loader:
             return None, None
         text = torch.from_numpy(self.samples.read([consumed + place for place in self._share]))
         tokens, labels = text[:, :-1].contiguous(), text[:, 1:].contiguous()
+        tokens[tokens == PAD], labels[labels == PAD] = 0, IGNORED
         return (tokens if self._first else None), (labels if self._last else None)
