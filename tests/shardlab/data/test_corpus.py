@@ -151,6 +151,9 @@ WRONG: dict[str, tuple[Callable[[Writer], None], str]] = {
     "lengths that lie": (lambda w: w.extend([1, 2, 3], [2]), r"lengths add up to 2 .*\(3,\)"),
     "a negative length": (lambda w: w.extend([1, 2], [3, -1]), "lengths add up to 2 .least -1"),
     "documents": (lambda w: w.extend([1, 2], [1, 1], [0, 3]), "go in order from 0 to the 2"),
+    "no documents": (lambda w: w.extend([1], [1], []), "documents must go in order from 0 to"),
+    "a mode too large": (lambda w: w.extend([1], [1], None, [300]), "one int8 each"),
+    "after the end": (lambda w: (w.discard(), w.add([1]), w.finish()), "has ended: begin another"),
     "modes that nobody keeps": (lambda w: w.add([1], modes=[1]), "1 modes for 1 sequences: one"),
     "modes too few": (lambda w: w.extend([1, 2], [1, 1], None, [0]), "1 modes for 2 sequences"),
     "nothing": (lambda w: None, "nothing was added"),
@@ -187,6 +190,30 @@ def test_who_has_a_corpus_mapped_reads_on_while_it_is_replaced(prefix: Path) -> 
         writer.add([7])
     assert old.tokens.tolist() == [*range(10)]
     assert Corpus(prefix).tokens.tolist() == [7]
+
+
+def test_tokens_that_are_refused_half_way_are_not_in_the_corpus(prefix: Path) -> None:
+    with Writer(prefix, np.uint16) as writer:
+        writer.extend([1], [1])
+        with pytest.raises(DataError, match="token 70000"):
+            writer.extend([2] * 70_000 + [70_000], [70_001])
+        writer.extend([3], [1])
+    assert Corpus(prefix).tokens.tolist() == [1, 3]
+
+
+def test_documents_that_waited_with_a_refused_one_are_not_lost_in_silence(prefix: Path) -> None:
+    with pytest.raises(DataError, match="token 70000"), Writer(prefix, np.uint16) as writer:
+        writer.add([1])
+        writer.add([70_000])
+        with pytest.raises(DataError, match="token 70000"):
+            writer.extend([2], [1])
+    assert Corpus(prefix).tokens.tolist() == [*range(10)]
+
+
+def test_modes_may_be_an_array(tmp_path: Path) -> None:
+    with Writer(tmp_path / "corpus", modes=True) as writer:
+        writer.add([1, 2], [1, 1], np.array([0, 1]))  # type: ignore[arg-type]
+    assert Corpus(tmp_path / "corpus").modes.tolist() == [0, 1]  # type: ignore[union-attr]
 
 
 def test_a_callers_buffer_may_be_used_again(tmp_path: Path) -> None:

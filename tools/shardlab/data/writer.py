@@ -58,10 +58,13 @@ class Writer:
         self, tokens: ArrayLike, lengths: Sequence[int] | None = None,
         modes: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
-        """Append one document: of one sequence, or of sequences of these lengths."""
+        """Append one document: of one sequence, or of sequences of these lengths.
+
+        What is refused may be so only when a later one is added; then nothing is finished.
+        """
         array = np.array(tokens).reshape(-1)  # a copy: the caller may fill the buffer again
         sizes = [array.size] if lengths is None else lengths
-        self._documents.append((array, sizes, modes or [0] * len(sizes)))
+        self._documents.append((array, sizes, [0] * len(sizes) if modes is None else modes))
         self._waiting += array.size + 1
         if self._waiting >= CACHED:
             self._settle()
@@ -70,7 +73,7 @@ class Writer:
         self, tokens: ArrayLike, lengths: ArrayLike, documents: ArrayLike | None = None,
         modes: ArrayLike | None = None,
     ) -> None:  # fmt: skip
-        """Append many sequences at once.
+        """Append many sequences at once, or none where it raises.
 
         Args:
             tokens: [tokens], those of all sequences end to end.
@@ -78,28 +81,33 @@ class Writer:
             documents: [documents + 1], as in a corpus; by default each sequence is a document.
             modes: [sequences]; zeros unless given.
         """
+        if self._file.closed:
+            raise DataError(f"the writer of {self.prefix} has ended: begin another")
         self._settle()
         array, sizes = np.asarray(tokens), np.asarray(lengths, np.int64)
         bounds = np.arange(len(sizes) + 1) if documents is None else np.asarray(documents, np.int64)
-        kinds = np.zeros(len(sizes), "i1") if modes is None else np.asarray(modes, "i1")
+        kinds = np.zeros(len(sizes), "i1") if modes is None else np.asarray(modes)
         if array.ndim != 1 or sizes.sum() != len(array) or ((sizes < 0) | (sizes >= 1 << 31)).any():
             raise DataError(
                 f"lengths add up to {sizes.sum()} (least {sizes.min(initial=0)}); the tokens have "
                 f"shape {array.shape}: give one flat array, and each sequence's length in it"
             )
-        if bounds[0] != 0 or bounds[-1] != len(sizes) or (np.diff(bounds) < 0).any():
+        ends = [*bounds[:1], *bounds[-1:]]
+        if ends != [0, len(sizes)] or (np.diff(bounds) < 0).any():
             raise DataError(f"documents must go in order from 0 to the {len(sizes)} sequences")
-        if len(kinds) != len(sizes) or (kinds.any() and self._modes is None):
+        small = kinds.astype("i1")
+        kept = self._modes is not None or not kinds.any()
+        if len(kinds) != len(sizes) or not (kept and np.array_equal(kinds, small)):
             raise DataError(
-                f"{len(kinds)} modes for {len(sizes)} sequences: one each, and Writer(modes=True)"
+                f"{len(kinds)} modes for {len(sizes)} sequences: one int8 each, and "
+                "Writer(modes=True)"
             )
-        for at in range(0, len(array), CACHED):
-            self._write(array[at : at + CACHED])
+        self._put(array)
         self._lengths.append(sizes.astype("<i4"))
         self._ends.append((bounds[1:] + self._sequences).astype("<i8"))
         self._sequences += len(sizes)
         if self._modes is not None:
-            self._modes.append(kinds)
+            self._modes.append(small)
 
     def append(self, corpus: Corpus) -> None:
         """Append a whole corpus of the same dtype."""
@@ -112,7 +120,7 @@ class Writer:
 
     def finish(self) -> None:
         """Write what is left, and put the pair in its place; nothing may be added after."""
-        if self._file.closed:
+        if self._file.closed and not self._documents:
             return
         try:
             self._settle()
@@ -126,6 +134,7 @@ class Writer:
 
     def discard(self) -> None:
         """Give up: remove the drafts, and leave an older corpus as it is."""
+        self._documents = []
         if not self._file.closed:  # the drafts are still ours: the lock goes with the file
             for kind in ("idx", "bin"):
                 Path(f"{self.prefix}.{kind}.draft").unlink(missing_ok=True)
@@ -168,7 +177,22 @@ class Writer:
         texts, sizes, modes = zip(*documents, strict=True)
         bounds = np.cumsum([0, *map(len, sizes)])
         tokens = [text for text in texts if len(text)] or [np.empty(0, self.dtype)]
-        self.extend(np.concatenate(tokens), [*chain(*sizes)], bounds, [*chain(*modes)])
+        try:
+            self.extend(np.concatenate(tokens), [*chain(*sizes)], bounds, [*chain(*modes)])
+        except DataError:
+            self._documents = documents  # refused again, rather than lost: most are good
+            raise
+
+    def _put(self, tokens: Array) -> None:
+        """Write all, or none of it: who goes on without has a whole corpus."""
+        begin = self._written
+        try:
+            for at in range(0, len(tokens), CACHED):
+                self._write(tokens[at : at + CACHED])
+        except DataError:
+            self._file.truncate(begin)
+            self._written = begin
+            raise
 
     def _write(self, tokens: Array) -> None:
         if self.dtype.kind in "iu" and not np.can_cast(tokens.dtype, self.dtype):
