@@ -71,6 +71,18 @@ def test_files_lines_and_jsonl_become_documents_in_order(lines: Path, tmp_path: 
     assert documents(tmp_path / "d") == expected(["first", "second"])
 
 
+def test_a_line_keeps_its_spaces_and_loses_its_end(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(b"if x:\r\n    y  \n \n\tz")
+    command("build", tmp_path / "c", tmp_path / "a.py", "--lines", "--processes", 1)
+    assert documents(tmp_path / "c") == expected(["if x:", "    y  ", "\tz"])
+
+
+def test_the_mark_that_some_programs_put_before_utf_8_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}', "utf-8-sig")
+    command("build", tmp_path / "c", tmp_path / "a.jsonl", "--processes", 1)
+    assert documents(tmp_path / "c") == expected(["a"])
+
+
 def _build(text: str, prefix: str, piece: int) -> None:
     prepare.PIECE = piece
     job = prepare.Job((text,), prefix)
@@ -107,6 +119,8 @@ BAD: dict[str, tuple[bytes, str]] = {
     "no object": (b"[1]\n", "the line at byte 0 is no JSON object"),
     "another field": (b'{"body": "a"}', "in 'text'; --field names another"),
     "no text": (b'{"text": 3}', "the line at byte 0 is no JSON object with a text in 'text'"),
+    "half a character": (b'{"text": "\\ud800"}', "no JSON object with a text in 'text'"),
+    "too deep": (b"[" * 200_000, "the line at byte 0 is no JSON object"),
     "no UTF-8": (b'{"text": "\xff"}', "byte 10 is no UTF-8"),
     "nothing": (b"", "no text in"),
     "blank": (b"\n\n", "nothing was added"),

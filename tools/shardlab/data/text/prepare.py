@@ -104,8 +104,8 @@ class Piece:
                 file.seek(self.begin - 1)
                 file.readline()  # begins in the piece before
             while (at := file.tell()) < self.end:
-                line = self._text(file.readline(), at).strip()
-                if line:
+                line = self._text(file.readline(), at).rstrip("\r\n")
+                if line.strip():
                     yield self._field(line, at) if is_json else line
 
     def _text(self, content: bytes, at: int) -> str:
@@ -116,14 +116,13 @@ class Piece:
 
     def _field(self, line: str, at: int) -> str:
         try:
-            text = json.loads(line)[self.job.field]
-        except (ValueError, KeyError, TypeError, IndexError):
-            text = None
-        if not isinstance(text, str):
+            text: str = json.loads(line.removeprefix("\ufeff"))[self.job.field]
+            text.encode()  # half of a surrogate pair is no text either
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise DataError(
                 f"{self.file}: the line at byte {at} is no JSON object with a text in "
                 f"{self.job.field!r}; --field names another"
-            )
+            ) from None
         return text
 
 
