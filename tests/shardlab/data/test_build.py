@@ -69,7 +69,7 @@ def refused(world: World, prefix: str, folder: str) -> list[str]:
 
 def test_all_ranks_learn_why_the_builder_failed(pool: Any, corpus: Corpus) -> None:
     folder = str(Path(corpus.prefix).parent)
-    short = "rank 0: sequences 0 to 19 hold 100 tokens; a sample of 400 needs 401: give more text"
+    short = "rank 0: sequences 0 to 19 hold 100 tokens; samples of 400 need 401: give more text"
     first, *others = pool(4).run(refused, corpus.prefix, folder)
     assert first[0].startswith(short)
     assert first[1].startswith("rank 0: cannot keep indices in")

@@ -65,19 +65,19 @@ def indices(lengths: Array, sequences: range, recipe: Recipe) -> Indices:
         DataError: the sequences have too few tokens for one sample.
     """
     tokens = int(lengths[sequences.start : sequences.stop].sum(dtype=np.int64))
-    size, extra = recipe.sequence, int(recipe.extra)
-    if tokens - extra < (size if recipe.drop_last and recipe.samples is None else 1):
+    size, extra, asked = recipe.sequence, int(recipe.extra), recipe.samples or 0
+    needed = 1 if asked else extra + (size if recipe.drop_last else 1)
+    if tokens < needed:  # a number of samples is made in as many epochs as it takes
         raise DataError(
-            f"sequences {sequences.start} to {sequences.stop - 1} hold {tokens} tokens; a sample "
-            f"of {size} needs {size + extra}: give more text, another split or a shorter sequence"
+            f"sequences {sequences.start} to {sequences.stop - 1} hold {tokens} tokens; samples "
+            f"of {size} need {needed}: give more text, another split or a shorter sequence"
         )
-    asked = (recipe.samples or 0) * size + extra
-    epochs = max(1, -(-asked // tokens))
+    epochs = max(1, -(-(asked * size + extra) // tokens))
     apart = None  # how many samples come before a last epoch that is shuffled apart
-    if epochs > 1 and recipe.samples is not None:
+    if epochs > 1:
         before = ((epochs - 1) * tokens - extra) // size
         whole = (tokens - extra) // size
-        if recipe.samples - before < int(SEPARATE * whole):
+        if asked - before < int(SEPARATE * whole):
             apart = before
     state = np.random.RandomState(recipe.seed)
     documents = np.concatenate(
