@@ -27,20 +27,17 @@ def choose(
         config: top_k, scores, pre_softmax, groups, scaling.
         bias_E: added to the scores for the choice alone.
     """
-    if config.scores == "sigmoid":
+    by_sigmoid, scores_TE = config.scores == "sigmoid", logits_TE
+    if by_sigmoid:
         scores_TE = torch.sigmoid(logits_TE.float()).type_as(logits_TE)
-        steered_TE = scores_TE if bias_E is None else scores_TE + bias_E
-        index_TK = top(steered_TE, config)
-        chosen_TK = scores_TE.gather(1, index_TK)
-        if config.top_k > 1:
-            chosen_TK = chosen_TK / (chosen_TK.sum(-1, keepdim=True) + 1e-20)
     elif config.pre_softmax:
         scores_TE = _softmax(logits_TE)
-        index_TK = top(scores_TE, config)
-        chosen_TK = scores_TE.gather(1, index_TK)
-    else:
-        index_TK = top(logits_TE, config)
-        chosen_TK = _softmax(logits_TE.gather(1, index_TK))
+    index_TK = top(scores_TE if bias_E is None else scores_TE + bias_E, config)
+    chosen_TK = scores_TE.gather(1, index_TK)
+    if by_sigmoid and config.top_k > 1:
+        chosen_TK = chosen_TK / (chosen_TK.sum(-1, keepdim=True) + 1e-20)
+    elif not (by_sigmoid or config.pre_softmax):
+        chosen_TK = _softmax(chosen_TK)
     if config.scaling:
         chosen_TK = chosen_TK * config.scaling
     probs_TE = torch.zeros_like(logits_TE).scatter(1, index_TK, chosen_TK)
