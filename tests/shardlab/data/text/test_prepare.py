@@ -180,6 +180,17 @@ def test_inspect_shows_a_document_and_verify_the_vocabulary(tmp_path: Path) -> N
 
 
 @pytest.mark.may_skip  # an optional package
+def test_a_vocabulary_with_gaps_has_the_dtype_of_its_largest_token(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="the package tokenizers is optional")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 70_000}, "a"))
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "a.txt").write_text("b", "utf-8")
+    files = ("build", tmp_path / "c", tmp_path / "a.txt")
+    command(*files, "--tokenizer", tmp_path / "tokenizer.json", "--processes", 1)
+    assert documents(tmp_path / "c") == [[70_000]]
+
+
+@pytest.mark.may_skip  # an optional package
 def test_a_tokenizer_json_encodes(tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers", reason="the package tokenizers is optional")
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "<end>": 2}, "a"))

@@ -16,9 +16,9 @@ from shardlab.data.corpus import Array, DataError
 
 
 class Encoder(Protocol):
-    """Turns a document into tokens and back; `vocabulary` is one more than the largest token."""
+    """Turns a document into tokens and back; its `dtype` holds each of them."""
 
-    vocabulary: int
+    dtype: np.dtype[Any]
 
     def encode(self, text: str) -> Array:
         """Return a document's tokens, its end among them where the tokenizer has one."""
@@ -30,7 +30,7 @@ class Encoder(Protocol):
 class Bytes:
     """Each byte of the text in UTF-8 is a token, and 256 ends a document."""
 
-    vocabulary = 257
+    dtype: np.dtype[Any] = np.dtype(np.uint16)
 
     def encode(self, text: str) -> Array:
         """Return the bytes, and the end."""
@@ -67,7 +67,8 @@ class FromFile:
             self._tokenizer: Any = tokenizers.Tokenizer.from_file(path)
         except Exception as error:  # tokenizers raises nothing narrower
             raise DataError(f"{path} is no tokenizer: {error}") from None
-        self.vocabulary = self._tokenizer.get_vocab_size()
+        last = max(self._tokenizer.get_vocab().values(), default=0)  # numbers may have gaps
+        self.dtype = np.dtype(np.uint16 if last < 1 << 16 else np.int32)
         found = None if end is None else self._tokenizer.token_to_id(end)
         if end is not None and found is None:
             raise DataError(f"{path} has no token {end!r}: give one of its own as --end")

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-import numpy as np
-
 from shardlab.data.corpus import Corpus, DataError
 from shardlab.data.text.encoding import by_name
 from shardlab.data.writer import Writer
@@ -130,20 +128,15 @@ def encode(piece: Piece, folder: Path) -> int:
     """Make a piece's corpus, unless it is there; return how many bytes of text it took."""
     prefix, none = folder / f"{piece.number:06}", folder / f"{piece.number:06}.none"
     if not (Path(f"{prefix}.idx").is_file() or none.is_file()):
-        encoder = by_name(piece.job.tokenizer, piece.job.end)
-        writer = Writer(prefix, np.uint16 if encoder.vocabulary <= 1 << 16 else np.int32)
-        try:
-            empty = True
+        encoder, empty = by_name(piece.job.tokenizer, piece.job.end), True
+        with Writer(prefix, encoder.dtype) as writer:
             for text in piece.documents():
                 tokens = encoder.encode(text)
                 writer.add(tokens)
                 empty = empty and not len(tokens)
             if empty:
                 none.touch()  # blank lines alone: a corpus of no tokens there is not
-            else:
-                writer.finish()
-        finally:
-            writer.discard()
+                writer.discard()
     return piece.end - piece.begin
 
 
@@ -175,8 +168,7 @@ def prepare(job: Job, processes: int) -> Iterator[int]:
 
 def join(job: Job, pieces: Sequence[Piece], folder: Path) -> None:
     """Join the pieces' corpora in order, and remove them."""
-    vocabulary = by_name(job.tokenizer, job.end).vocabulary
-    with Writer(job.prefix, np.uint16 if vocabulary <= 1 << 16 else np.int32) as writer:
+    with Writer(job.prefix, by_name(job.tokenizer, job.end).dtype) as writer:
         for piece in pieces:
             if not (folder / f"{piece.number:06}.none").is_file():
                 writer.append(Corpus(folder / f"{piece.number:06}"))
