@@ -95,6 +95,8 @@ def test_an_expert_takes_no_more_than_its_capacity(drop: str, capacity: float) -
         for e in range(8):
             if dropped[:, e].any():
                 assert probs_TE[kept_TE[:, e], e].min() >= probs_TE[dropped[:, e], e].max()
+    else:
+        assert torch.equal(kept_TE, chosen_TE & (chosen_TE.cumsum(0) <= most))
     _, padded_TE = routing.drop(probs_TE, chosen_TE, replace(config, pad=True))
     assert (padded_TE.sum(0) == most).all()
 

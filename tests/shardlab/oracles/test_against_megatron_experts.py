@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from costlab.contestants.megatron import experts as moe
 from shardlab.comm import World
+from shardlab.experts import routing
 from shardlab.experts.config import ExpertConfig
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.difference import demand_alike, difference, differences
@@ -58,9 +60,13 @@ def cases_for(ranks: int) -> list[Case]:
 
 
 def theirs_works(case: Case) -> bool:
-    """Whether MoELayer runs here: gloo has no uneven all-gather, which it wants over tensor."""
+    """Whether MoELayer runs here: gloo has no uneven all-gather, which it wants over tensor.
+
+    Nor is it asked to drop by position, which it does wrongly.
+    """
     uneven = case.expert_tensor > 1 and case.expert > 1
-    return not (uneven and case.experts.dispatch == "all-to-all")
+    by_position = case.experts.drop == "position"
+    return not (by_position or (uneven and case.experts.dispatch == "all-to-all"))
 
 
 def against_megatron(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
@@ -154,6 +160,21 @@ def test_megatron_averages_an_expert_over_dense_data_ranks_where_the_expert_axis
     found = pool(2).run(trained_by_megatron, layout)
     assert all(ours <= 1e-14 for _, ours in found)
     assert min(theirs for theirs, _ in found) > 0.1, MENDED
+
+
+def test_megatron_drops_by_position_tokens_that_do_not_come_last() -> None:
+    # "Tokens at the end of each batch will be dropped", says its config: but a top-k of zeros and
+    # ones keeps any of the ones.
+    from megatron.core.transformer.moe.moe_utils import apply_router_token_dropping
+
+    chosen_TE = torch.ones(64, 1, dtype=torch.bool)
+    probs_TE = torch.rand(64, 1, generator=torch.Generator().manual_seed(0))
+    _, theirs = apply_router_token_dropping(probs_TE, chosen_TE, 1, 0.25, "position")
+    one = ExpertConfig(count=1, top_k=1, pre_softmax=True, capacity=0.25, drop="position")
+    _, ours = routing.drop(probs_TE, chosen_TE, one)
+    assert theirs.sum() == 16
+    assert ours.flatten().nonzero().flatten().tolist() == [*range(16)]
+    assert not torch.equal(theirs, ours), MENDED
 
 
 # ------------------------------------------------------------------ what is sent

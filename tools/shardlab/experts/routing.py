@@ -87,9 +87,15 @@ def capacity_of(config: ExpertConfig, tokens: int) -> int:
 
 
 def drop(probs_TE: Tensor, chosen_TE: Tensor, config: ExpertConfig) -> tuple[Tensor, Tensor]:
-    """Keep what fits into each expert's capacity; with `pad`, fill up with tokens of weight 0."""
-    capacity = capacity_of(config, probs_TE.shape[0])
-    by_TE = probs_TE if config.drop == "probs" else chosen_TE.int()
+    """Keep what fits into each expert's capacity; with `pad`, fill up with tokens of weight 0.
+
+    Megatron's "position" is a top-k over zeros and ones, which keeps any of those that tie; ours
+    keeps the first.
+    """
+    tokens = probs_TE.shape[0]
+    capacity, by_TE = capacity_of(config, tokens), probs_TE
+    if config.drop == "position":
+        by_TE = chosen_TE * tokens - torch.arange(tokens, device=probs_TE.device).unsqueeze(1)
     kept_CE = by_TE.topk(capacity, dim=0, sorted=False).indices
     kept_TE = torch.zeros_like(chosen_TE).scatter(0, kept_CE, True)
     if not config.pad:
