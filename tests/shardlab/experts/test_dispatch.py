@@ -289,6 +289,22 @@ def test_a_recomputed_micro_batch_steers_the_bias_no_more_than_another(reentrant
     assert torch.equal(layer.router.expert_bias.detach(), once)
 
 
+def test_a_capacity_hides_no_load_from_the_bias() -> None:
+    """Padded, all experts have equally many rows; Megatron counts those, and its bias stays."""
+    steered = []
+    for capacity, pad in ((None, False), (0.5, False), (0.5, True)):
+        experts = ExpertConfig(
+            count=E, ffn=8, scores="sigmoid", bias_rate=1.0, capacity=capacity, pad=pad
+        )
+        layer = ExpertLayer(replace(CONFIG, experts=experts), "x", axis=Axis.alone(), init=INIT)
+        layer(random_like(8, 2, H, seed=0))
+        layer.router.end_step()
+        assert layer.router.expert_bias is not None
+        steered.append(layer.router.expert_bias.tolist())
+    assert any(steered[0])
+    assert steered == [steered[0]] * 3
+
+
 def test_a_copy_of_an_expert_knows_how_it_is_cut_and_who_else_has_it() -> None:
     with alone(0, 4) as world:
         grid = Grid(world=world, expert=2, expert_tensor=2)

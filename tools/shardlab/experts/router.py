@@ -83,13 +83,13 @@ class Router(CopyableModule):
             probs_TE, chosen_TE = routing.choose_by_sinkhorn(logits_TE, config, self.training)
         else:
             probs_TE, chosen_TE = routing.choose(logits_TE, config, self.expert_bias)
+        if self.expert_bias is not None and self.training and not inside_backward():
+            load_E = chosen_TE.sum(0)  # before rows are dropped, and places padded
+            self._load_E = load_E if self._load_E is None else self._load_E + load_E
         if config.capacity is not None:
             probs_TE, chosen_TE = routing.drop(probs_TE, chosen_TE, config)
         if config.balanced and self.training:
             probs_TE = self._balanced(probs_TE, logits_TE, sequences=x_sBH.shape[1])
-        if self.expert_bias is not None and self.training and not inside_backward():
-            load_E = chosen_TE.sum(0)
-            self._load_E = load_E if self._load_E is None else self._load_E + load_E
         return probs_TE, chosen_TE
 
     def _balanced(self, probs_TE: Tensor, logits_TE: Tensor, *, sequences: int) -> Tensor:
