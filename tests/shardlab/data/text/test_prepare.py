@@ -6,6 +6,8 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from shardlab.data.corpus import Corpus, DataError
 from shardlab.data.text import prepare
 from shardlab.data.text.encoding import Bytes, by_name
 from shardlab.data.writer import Writer
+from tests.docs.page import ROOT
 
 TEXTS = ["one", "", "señal\nwith a line", "four " * 50, "␄ five"]
 
@@ -112,6 +115,25 @@ def test_after_a_kill_the_same_command_goes_on(
     assert all(path.stat().st_mtime_ns == when for path, when in made.items())  # not done again
     lines.write_text(lines.read_text("utf-8") + "\n", "utf-8")  # other text: other pieces
     assert not job.folder.exists()
+
+
+KILLED = """
+import os, signal, sys
+from shardlab.data.text import prepare
+prepare.PIECE = 100
+for _ in prepare.prepare(prepare.Job((sys.argv[1],), sys.argv[2]), 2):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_when_the_command_is_killed_its_processes_end_too(lines: Path, tmp_path: Path) -> None:
+    killed = subprocess.run(  # returns when the last of them has closed its end of the pipe
+        [sys.executable, "-c", KILLED, lines, tmp_path / "c"], check=False, capture_output=True,
+        timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL
+    assert command("build", tmp_path / "c", lines, "--processes", 1).exit_code == 0
+    assert documents(tmp_path / "c") == expected(TEXTS * 9)
 
 
 BAD: dict[str, tuple[bytes, str]] = {

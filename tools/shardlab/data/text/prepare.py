@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 
 from shardlab.data.corpus import Corpus, DataError
 from shardlab.data.text.encoding import by_name
@@ -140,6 +142,17 @@ def encode(piece: Piece, folder: Path) -> int:
     return piece.end - piece.begin
 
 
+def follow() -> None:
+    """End this process with the one that began it, which can't say so when it is killed."""
+
+    def wait() -> None:
+        if parent := parent_process():
+            parent.join()
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
+
+
 def prepare(job: Job, processes: int) -> Iterator[int]:
     """Make the corpus; yield the bytes of text of each piece once it is there.
 
@@ -151,7 +164,7 @@ def prepare(job: Job, processes: int) -> Iterator[int]:
     by_name(job.tokenizer, job.end)  # refused here, rather than by each process
     folder = job.folder
     folder.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), follow) as pool:
         waiting = [pool.submit(encode, piece, folder) for piece in pieces]
         try:
             for done in as_completed(waiting):
