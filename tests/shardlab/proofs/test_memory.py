@@ -116,7 +116,7 @@ def test_a_parameter_costs_what_zeros_stages_leave_of_it(zero: int, bytes_each: 
 
 def saved_of_experts(hidden: int, top_k: int) -> int:
     """Bytes that autograd really keeps of shardlab's layer of experts; no parameters."""
-    experts = ExpertConfig(count=4, top_k=top_k)
+    experts = ExpertConfig(count=4, top_k=top_k, pre_softmax=top_k == 1)
     config = GPTConfig(
         layers=1, hidden=hidden, heads=A, vocab=256, sequence=S, experts=experts,
         dtype=torch.bfloat16,
