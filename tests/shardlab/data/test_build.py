@@ -152,6 +152,14 @@ def test_a_damaged_cache_is_refused(corpus: Corpus, tmp_path: Path, left: int) -
         Builder(tmp_path / "kept").samples(corpus, RECIPE)
 
 
+def test_a_cache_of_unknown_types_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    Builder(tmp_path / "kept").samples(corpus, RECIPE)
+    [file] = (tmp_path / "kept").iterdir()
+    file.write_bytes(file.read_bytes().replace(b'"<i', b'"<x', 1))
+    with pytest.raises(DataError, match="is damaged: remove it, and it is made anew"):
+        Builder(tmp_path / "kept").samples(corpus, RECIPE)
+
+
 def _die(prefix: str, folder: str) -> None:
     Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     Builder(folder).samples(Corpus(prefix), RECIPE)

@@ -88,6 +88,6 @@ def load(path: Path) -> dict[str, Array]:
             f"{path} was made, but cannot be seen from here; give a cache on a disk that all ranks "
             "share, or `disk`, those that do"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{path} is damaged: remove it, and it is made anew") from error
     return found
