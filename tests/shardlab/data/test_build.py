@@ -308,11 +308,16 @@ def test_a_batch_that_the_ranks_do_not_divide_or_that_is_not_there_is_refused(
         Loader(samples, 4).read(len(samples))
 
 
-def test_a_padded_sample_is_one_that_a_model_can_read(corpus: Corpus) -> None:
+@pytest.mark.parametrize("batch", [1, 7])
+def test_a_padded_sample_is_one_that_a_model_can_read(corpus: Corpus, batch: int) -> None:
     samples = Builder().samples(corpus, Recipe(sequence=16, drop_last=False))
-    tokens, labels = Loader(samples, len(samples)).read(0)
-    assert tokens is not None and labels is not None
-    padded = torch.from_numpy(samples.read(range(len(samples)))) == PAD
+    assert len(samples) == 7
+    loader = Loader(samples, batch)
+    read = [loader.read(consumed) for consumed in range(0, 7, batch)]
+    tokens, labels = (
+        torch.cat([one for one in side if one is not None]) for side in zip(*read, strict=True)
+    )
+    padded = torch.from_numpy(samples.read(range(7))) == PAD
     assert padded.any()
     assert (tokens[padded[:, :-1]] == 0).all()
     assert torch.equal(labels == IGNORED, padded[:, 1:])

@@ -35,6 +35,8 @@ def forward_of(kind: str) -> float:
 class Numbers:
     """Samples whose tokens are their own number."""
 
+    extra = True
+
     def __len__(self) -> int:
         return 1 << 20
 

@@ -27,7 +27,7 @@ MARKS = {True: "✓", False: "✗", None: "·"}
 SIGNS = {"==": "", "!=": "≠ ", "<=": "≤ ", ">=": "≥ ", "<": "< ", ">": "> "}
 
 VERDICTS = texts("verdicts")
-CORES = words("facts.cores")
+CORES = texts("facts")["cores"]
 COLUMNS = (
     words("claims.no"), words("claims.claim"), words("claims.verdict"), words("claims.how"),
     words("claims.evidence"), words("claims.true"),

@@ -63,5 +63,7 @@ class Loader:
             return None, None
         text = torch.from_numpy(self.samples.read([consumed + place for place in self._share]))
         tokens, labels = text[:, :-1].contiguous(), text[:, 1:].contiguous()
-        tokens[tokens == PAD], labels[labels == PAD] = 0, IGNORED
+        # Not in place: of a single sample, the two are views of one row.
+        tokens = tokens.masked_fill(tokens == PAD, 0)
+        labels = labels.masked_fill(labels == PAD, IGNORED)
         return (tokens if self._first else None), (labels if self._last else None)
