@@ -1,5 +1,7 @@
 """What is remembered is what was put, made by this code, or nothing: never a damaged answer."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from notelab import memo
 from notelab.memo import Memo, Shelf
 from notelab.rules import fit
+from notelab.rules.citations import Judge
 from tests.notelab.scratch import Scratch, check_lab
 
 
@@ -73,6 +76,34 @@ def test_that_a_citation_fits_is_remembered_and_that_it_does_not_is_not(
     assert judged == []
     shelf = scratch.bench().memo.shelf(scratch.book)
     assert any(name.startswith("fits ") for name in shelf._places)
+
+
+def test_a_pages_verdicts_are_remembered_by_all_that_they_hang_on(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert scratch.codes() == []
+    judged: list[str] = []
+    verdict = Judge._verdict
+    monkeypatch.setattr(
+        Judge, "_verdict", lambda s, c: judged.append(c.citation.text) or verdict(s, c)
+    )
+    assert [note.proved for note in scratch.check().notes] == [2, 2]
+    assert judged == []
+    lock = scratch.read("citations.lock")
+    digest = json.loads(lock)["citations"]["up"]["pkg/scaler.py:L22-L25"]["sha256"]
+    for name, old, new, code in (
+        ("citations.lock", digest, "0" * 64, "N211"),
+        ("citations.lock", '"note.md": 1', '"note.md": 0', "N210"),
+        ("lab.toml", "max-words", "max-lines = 3\nmax-words", "N206"),
+    ):
+        whole = scratch.read(name)
+        scratch.replace(name, old, new)
+        assert code in scratch.codes(), (name, new)
+        scratch.write(name, whole)
+    shutil.rmtree(scratch.root / "cache" / "blobs")
+    assert [(note.proved, note.locked) for note in scratch.check(mirror=False).notes] == [
+        (0, 2)
+    ] * 2
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing_and_fails_nothing(

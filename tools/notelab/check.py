@@ -58,7 +58,7 @@ def _judged(
     findings: list[Finding] = [*stop.pin_findings(book.pins), *_unresolvable(book)]
     tally = _Tally()
     for one in book.views:
-        verdicts = list(rules.citations.verdicts(one))
+        verdicts = rules.citations.verdicts(one)
         tally.count(book, one, verdicts)
         findings += (finding for verdict in verdicts for finding in verdict.findings)
         findings += rules.findings(one)
@@ -122,7 +122,7 @@ class _Tally(msgspec.Struct):
         self.notes.append(_note_report(book, one, verdicts))
         for citation, verdict in zip(one.note.citations, verdicts, strict=True):
             if verdict.source and one.page.original is None:
-                self.used[verdict.source, citation.key_in(verdict.source), one.page.key] += 1
+                self.used[verdict.source, verdict.key, one.page.key] += 1
             if verdict.locked and not verdict.findings:
                 self.lock_only[f"{verdict.source}:{citation.path}"] += 1
 
@@ -154,12 +154,12 @@ def _note_report(book: Workbook, one: View, verdicts: list[Verdict]) -> NoteRepo
         words=note.words,
         choices=len(note.choices),
         citations=len(verdicts),
-        proved=sum(verdict.proved for verdict in sound),
-        locked=sum(verdict.locked for verdict in sound),
+        proved=sum([verdict.proved for verdict in sound]),
+        locked=sum([verdict.locked for verdict in sound]),
         diagrams=len(note.diagrams),
-        by_wheel=sum(verdict.proof == "wheel" for verdict in sound),
-        unstructured=sum(verdict.unstructured for verdict in sound),
-        cited_choices=sum(bool(choice.citations) for choice in note.choices),
+        by_wheel=sum([verdict.proof == "wheel" for verdict in sound]),
+        unstructured=sum([verdict.unstructured for verdict in sound]),
+        cited_choices=sum([bool(choice.citations) for choice in note.choices]),
         min_choices=one.page.table.min_choices or 0,
         max_words=one.page.table.max_words or 0,
     )

@@ -10,10 +10,16 @@ from notelab import __version__
 _HERE = Path(__file__).parent
 # What is remembered by content depends on the content and on these.
 _MODULES = (
+    "book/evidence",
+    "book/resolve",
+    "lab/lock",
     "page/admonition",
     "page/citation",
+    "rules/case",
+    "rules/citations",
     "rules/codes",
     "rules/fit",
+    "rules/locked",
     "cited/grammars",
     "cited/names",
     "cited/python",

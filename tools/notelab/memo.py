@@ -168,9 +168,6 @@ def _checksum(data: bytes) -> bytes:
 
 def key_of(*parts: bytes | str) -> str:
     """Return the key for an ordered list of inputs."""
-    digest = blake2b(digest_size=20)
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "big"))
-        digest.update(data)
-    return digest.hexdigest()
+    encoded = [part.encode() if isinstance(part, str) else part for part in parts]
+    sizes = b"".join([len(data).to_bytes(8, "big") for data in encoded])
+    return blake2b(sizes + b"".join(encoded), digest_size=20).hexdigest()

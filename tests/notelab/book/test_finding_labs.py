@@ -8,6 +8,7 @@ import pytest
 from notelab.book.finding_labs import asked, default_labs
 from notelab.errors import NotelabError
 from notelab.lab.lab import load
+from notelab.page import results_page
 from tests.notelab.generated_page import generated_page
 from tests.notelab.scratch import Scratch
 
@@ -68,6 +69,17 @@ def test_outside_of_a_repository_only_what_is_near_is_searched(tmp_path: Path) -
         default_labs(tmp_path)
     (tmp_path / "a" / "lab.toml").write_text("")
     assert default_labs(tmp_path) == [tmp_path / "a"]
+
+
+def test_to_find_the_lab_of_a_note_no_other_note_is_read(
+    spread: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    inputs = results_page.inputs
+    monkeypatch.setattr(results_page, "inputs", lambda page: read.append(page) or inputs(page))
+    assert labs(spread, "experiments/01-scratch/note.md") == {"01-scratch": False}
+    assert not read
+    assert labs(spread, "notes/inputs.json") == {"one": True}
 
 
 def test_a_broken_page_that_lies_elsewhere_is_found_when_handed_over(spread: Scratch) -> None:

@@ -112,9 +112,12 @@ class _House:
     def __init__(self, root: Path, load: Callable[[Path], Lab]) -> None:
         self._labs = {folder: load(folder) for folder in labs_below(root)}
         self._pages: dict[Path, list[Path]] = {}
+        self._perhaps_generated: set[Path] = set()
         for folder, lab in self._labs.items():
             for page in lab_pages.of_lab(lab):
                 self._pages.setdefault(page.path, []).append(folder)
+                if not page.listed:  # somebody writes the notes that a lab file lists
+                    self._perhaps_generated.add(page.path)
 
     def owners(self, page: Path) -> list[Path]:
         """Return the labs that judge a page."""
@@ -139,9 +142,9 @@ class _House:
     def _generated_from(self, file: Path) -> Iterator[Path]:
         """Yield the labs of the pages that were generated from a file."""
         above = set(file.parents)
-        for page, folders in self._pages.items():
+        for page in self._perhaps_generated:
             if page.parent in above and file in results_page.inputs(page):
-                yield from folders
+                yield from self._pages[page]
 
 
 def _labs_in(folder: Path) -> list[Path]:

@@ -21,6 +21,7 @@ class View(msgspec.Struct):
     text: str
     problem: str
     note: Note | None
+    digest: str = ""  # of the text, for what is remembered of it
 
     @property
     def exists(self) -> bool:
@@ -62,8 +63,9 @@ def of_page(page: Page, shelf: Shelf) -> View:
     if text.problem:
         return View(page, filename, "", text.problem, None)
     said = text.text
-    note = remembered(shelf, "note", key_of(said), Note, lambda: _read(said))
-    return View(page, filename, said, "", note)
+    digest = key_of(said)
+    note = remembered(shelf, "note", digest, Note, lambda: _read(said))
+    return View(page, filename, said, "", note, digest)
 
 
 def _read(text: str) -> Note:

@@ -1,5 +1,6 @@
 """A lab: its sources, pins and stop conditions, as its `lab.toml` says and it may say."""
 
+import os
 import re
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
@@ -69,9 +70,11 @@ def load(folder: Path, memo: Memo | None = None) -> Lab:
     file = decode(folder / LAB_FILE, memo)
     root = repository_root(folder)
     _check(folder, root, file)
+    with os.scandir(folder) as entries:  # asked once, not of each of a thousand notes
+        links = {entry.name for entry in entries if entry.is_symlink()}
     sources, pins_folder = file.sources, folder
     if file.lab.sources_from:
-        pins_folder = _inside(folder, root, file.lab.sources_from, "lab.sources-from")
+        pins_folder = _inside(folder, root, links, file.lab.sources_from, "lab.sources-from")
         other = decode(pins_folder / LAB_FILE, memo)
         if other.lab.sources_from:
             raise NotelabError(
@@ -81,8 +84,8 @@ def load(folder: Path, memo: Memo | None = None) -> Lab:
         _check(pins_folder, root, other)
         sources = other.sources
     named = dict.fromkeys([*file.notes, *file.diagrams])
-    places = {name: _inside(folder, root, name, f'"{name}"') for name in named}
-    solution = [_inside(folder, root, name, "lab.solution") for name in file.lab.solution]
+    places = {name: _inside(folder, root, links, name, f'"{name}"') for name in named}
+    solution = [_inside(folder, root, links, name, "lab.solution") for name in file.lab.solution]
     lab = Lab(folder, root, file, sources, pins_folder, places, solution)
     _check_note_sources(lab)
     return lab
@@ -155,14 +158,14 @@ def _is_file_name(name: str) -> bool:
     return plain and bool(name.strip(". ")) and len(name) <= _LONGEST_NAME
 
 
-def _inside(folder: Path, root: Path, name: str, key: str) -> Path:
+def _inside(folder: Path, root: Path, links: set[str], name: str, key: str) -> Path:
     """Resolve a path that a lab file gives, refusing one that leaves the repository."""
     usable = name.isprintable() and all(len(part) <= _LONGEST_NAME for part in name.split("/"))
     if not name or name.startswith(("/", "~")) or "\\" in name or not usable or len(name) > 1000:
         where = place_of(folder / LAB_FILE)
         raise NotelabError(f"{where}: {key} must be a path relative to the lab, not {name!r}")
     place = folder / name
-    if "/" not in name and name not in (".", "..") and not place.is_symlink():
+    if "/" not in name and name not in (".", "..") and name not in links:
         return place  # beside lab.toml, whose folder is resolved: nothing leads elsewhere
     resolved = place.resolve()
     if not resolved.is_relative_to(root):

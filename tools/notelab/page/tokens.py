@@ -5,7 +5,6 @@ consecutive ones become one 64-bit hash. A page that shares a hash with a pinned
 of it, however it was re-wrapped, indented or quoted.
 """
 
-import html
 import re
 from array import array
 from collections.abc import Iterable
@@ -37,6 +36,8 @@ def of_page(text: str) -> list[tuple[str, int]]:
     """Return a page's tokens, each with its 1-based row, without Markdown's own line marks."""
     found = []
     if "&" in text:
+        import html
+
         text = "\n".join(html.unescape(line).replace("\n", " ") for line in text.split("\n"))
     plain = _LINE_MARK.sub(" ", _WRAPPING.sub(" ", _INVISIBLE.sub("", text)))
     for row, line in enumerate(plain.split("\n"), start=1):

@@ -1,7 +1,7 @@
 """N2xx: is each citation well formed, does its file exist, and what do the other rules say?"""
 
+import contextlib
 from collections import Counter
-from collections.abc import Iterator
 
 import msgspec
 
@@ -10,8 +10,9 @@ from notelab.book.view import View
 from notelab.book.workbook import Workbook
 from notelab.lab import pins
 from notelab.lab.lock import Lock
-from notelab.memo import Shelf
+from notelab.memo import Shelf, key_of
 from notelab.page.citation import written
+from notelab.page.note import Note
 from notelab.page.permalink import repository_of
 from notelab.report.finding import Finding
 from notelab.rules import fit
@@ -19,11 +20,12 @@ from notelab.rules.case import Case
 from notelab.rules.locked import LockJudge
 
 
-class Verdict(msgspec.Struct):
+class Verdict(msgspec.Struct, array_like=True):
     """What became of one citation: its findings, and how far it was proved."""
 
     findings: list[Finding]
     source: str = ""
+    key: str = ""  # as the lock of that source writes it
     proof: str = ""  # "git" or "wheel", whoever said that the commit holds the file
     locked: bool = False
     unstructured: bool = False  # in a file whose statements nobody here can tell
@@ -46,17 +48,37 @@ class Judge:
         known = self._lock.citations.items()
         self._late = [name for name, all_ in known if any(one.commit for one in all_.values())]
         self.lock = LockJudge(book.lab, book.pins, book.lock, book.evidence)
+        # All that a page's verdicts hang on, apart from its own text: a blob id is a file's lines.
+        files = [(f.source, f.path, f.state, f.blob, f.proof) for f in book.evidence.gathered()]
+        commits = {name: pin.commit for name, pin in book.pins.items()}
+        said = (book.lab.file, book.lab.sources, commits, book.lock, files)
+        self._all = key_of(msgspec.msgpack.encode(said))
 
-    def verdicts(self, view: View) -> Iterator[Verdict]:
-        """Judge every citation of a page, in the page's order."""
+    def verdicts(self, view: View) -> list[Verdict]:
+        """Judge every citation of a page, in the page's order.
+
+        A page whose citations are all sound is remembered by all that they hang on.
+        """
         if view.note is None:
-            return
+            return []
+        key = f"{view.digest} {view.page.key} {self._all}"
+        kept = self._shelf.get("verdicts", key)
+        if kept is not None:
+            with contextlib.suppress(msgspec.MsgspecError):
+                return msgspec.msgpack.decode(kept, type=list[Verdict])
+        found = self._judged(view, view.note)
+        if all(verdict.key and not verdict.findings for verdict in found):
+            self._shelf.put("verdicts", key, msgspec.msgpack.encode(found))
+        return found
+
+    def _judged(self, view: View, note: Note) -> list[Verdict]:
         most = view.page.table.max_lines or self._lab.file.lab.max_lines
-        times = Counter(citation.key for citation in view.note.citations)
-        for cell in view.note.cells:
-            for citation in cell.citations:
-                case = Case(view, cell, citation, most, times[citation.key])
-                yield self._verdict(case)
+        times = Counter(citation.key for citation in note.citations)
+        return [
+            self._verdict(Case(view, cell, citation, most, times[citation.key]))
+            for cell in note.cells
+            for citation in cell.citations
+        ]
 
     def _verdict(self, case: Case) -> Verdict:
         citation = case.citation
@@ -95,6 +117,7 @@ class Judge:
         return Verdict(
             findings,
             file.source,
+            citation.key_in(file.source),
             proof=file.proof if proved else "",
             locked=not proved,
             unstructured=not structured,
@@ -117,7 +140,7 @@ class Judge:
             found=f"lines at {known.commit[:12]}",
             help=f"`{typed}` proposes new ones; with `--accept OLD=NEW` it takes those you name",
         )
-        return Verdict([finding], source)
+        return Verdict([finding], source, case.citation.key_in(source))
 
     def _resolve(self, case: Case) -> CitedFile | Finding | None:
         """Find the one file cited; None where an unusable pin, a finding itself, is in the way."""

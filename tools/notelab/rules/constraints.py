@@ -18,12 +18,12 @@ class Pinned:
         self._files, self._shelf = list(files), shelf
         self._blobs = key_of(*(file.blob for file in self._files))
 
-    def sharing(self, text: str) -> list[CitedFile]:
+    def sharing(self, view: View) -> list[CitedFile]:
         """Return the files that have a run of tokens in common with a page."""
-        key = key_of(text, self._blobs)
+        key = f"{view.digest} {self._blobs}"
         if self._shelf.get("own words", key) is not None:
             return []
-        own = frozenset(tokens.run_hashes(token for token, _ in tokens.of_page(text)))
+        own = frozenset(tokens.run_hashes(token for token, _ in tokens.of_page(view.text)))
         found = [file for file in self._files if not own.isdisjoint(file.runs())]
         if not found:
             self._shelf.put("own words", key, b"")
@@ -43,7 +43,7 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
             f"the page draws with {image.kind}",
             expected="mermaid, and nothing else that draws",
         )
-    for file in pinned.sharing(view.text):
+    for file in pinned.sharing(view):
         yield from _pasted(view, file)
 
 
