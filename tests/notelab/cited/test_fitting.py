@@ -140,6 +140,32 @@ def test_the_nearest_range_that_fits_holds_an_anchor() -> None:
     assert fitting.nearest(FILE, off, off, 40, {"nowhere"}) is None
 
 
+STRINGS = textwrap.dedent(
+    '''\
+    def shown(a):
+        text = """one
+        # of the string
+        """ + f"""{
+            a
+        }
+        # of the string too
+        """
+        return (
+            "a"
+            # between two strings
+            f"{a}"
+            # and again
+        )
+    '''
+)
+
+
+def test_a_comment_between_strings_is_one_and_a_line_of_a_string_is_none() -> None:
+    groups = outline.of_file("a.py", STRINGS.encode()).groups
+    comments = [row for row, line in enumerate(STRINGS.splitlines(), 1) if "#" in line]
+    assert [row for row in comments if [(row, row)] in groups] == comments[2:]
+
+
 def test_keywords_and_single_letters_anchor_nothing() -> None:
     names = FILE.names_between(1, FILE.lines)
     assert {"alpha", "beta", "LIMIT", "again"} <= names

@@ -1,29 +1,17 @@
-"""The structure of a Python file, out of its syntax tree and its tokens."""
+"""The structure of a Python file, out of its syntax tree."""
 
 import ast
-import io
+import contextlib
+import re
 import tokenize
 import warnings
 from collections.abc import Iterator
-
-import msgspec
 
 from notelab.cited.structure import CLASS, FUNCTION, Structure, Symbol
 
 Place = tuple[int, int, int, int]
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-_QUIET = {"COMMENT", "NL", "INDENT", "DEDENT", "ENCODING", "ENDMARKER"}
-
-
-class _Logical(msgspec.Struct):
-    """`ends` gives the last row of each logical line by its first; `words` the word it opens with.
-
-    `comments` are the rows that hold a comment and nothing else.
-    """
-
-    ends: dict[int, int] = {}
-    words: dict[int, str] = {}
-    comments: set[int] = set()
+_Inner = (ast.stmt, ast.excepthandler, ast.match_case)
 
 
 def structure(text: str, lines: list[str]) -> Structure | None:
@@ -32,34 +20,45 @@ def structure(text: str, lines: list[str]) -> Structure | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
-        logical = _logical(text)
-        reading = _Reading(logical, lines)
+        reading = _Reading(lines, _comments(tree, lines))
         reading.body(tree, "", -1)
-    except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError, tokenize.TokenError):
+    except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
         return None
     return reading.made
 
 
-def _logical(text: str) -> _Logical:
-    found = _Logical()
-    opened = 0
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        kind, row = tokenize.tok_name[token.type], token.start[0]
-        if kind == "COMMENT" and not token.line[: token.start[1]].strip():
-            found.comments.add(row)
-        elif kind == "NEWLINE":
-            found.ends[opened] = row
-            opened = 0
-        elif kind not in _QUIET and not opened:
-            opened = row
-            found.words[row] = token.string
+def _comments(tree: ast.AST, lines: list[str]) -> set[int]:
+    """Return the rows that hold a comment and nothing else: not those of a string."""
+    found = {row for row, line in enumerate(lines, start=1) if line.lstrip().startswith("#")}
+    between: set[int] = set()
+    for node in _spreading(tree) if found else ():
+        if isinstance(node, ast.JoinedStr) or (
+            isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+        ):
+            last = node.end_lineno or node.lineno
+            if inside := found.intersection(range(node.lineno + 1, last + 1)):
+                first = lines[node.lineno - 1].encode()[node.col_offset :]
+                string = [first.decode("utf-8", "replace"), *lines[node.lineno : last]]
+                between |= _between(string, node.lineno)
+                found -= inside - between
+    return found
+
+
+def _between(lines: list[str], first: int) -> set[int]:
+    """Return the rows of comments between strings that are written one after another."""
+    # To read all of a file so would take longer than all else.
+    rows = iter(f"{line}\n" for line in ("(", *lines))
+    found = set()
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):  # cut out, it ends too early
+        for token in tokenize.generate_tokens(lambda: next(rows, "")):
+            if token.type == tokenize.COMMENT:
+                found.add(token.start[0] + first - 2)
     return found
 
 
 class _Reading:
-    def __init__(self, logical: _Logical, lines: list[str]) -> None:
-        self.logical = logical
-        self.made = Structure(lines, logical.comments)
+    def __init__(self, lines: list[str], comments: set[int]) -> None:
+        self.made = Structure(lines, comments)
         # ast counts columns in bytes of UTF-8, the lines are text.
         self.encoded = [None if line.isascii() else line.encode() for line in lines]
 
@@ -67,9 +66,9 @@ class _Reading:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.stmt):
                 self._statement(child, prefix, parent)
-            elif isinstance(child, ast.excepthandler | ast.match_case):
+            elif isinstance(child, _Inner):
                 self.body(child, prefix, parent)
-            else:
+            elif _spreads(child):
                 self._expression(child)
 
     def _statement(self, node: ast.stmt, prefix: str, parent: int) -> None:
@@ -93,15 +92,17 @@ class _Reading:
             if isinstance(node.value.value, str) and node.end_lineno != node.lineno:
                 self.made.paragraphs(node.lineno, node.end_lineno or node.lineno)
         elif isinstance(node, ast.Match):
-            self._branches([(case.pattern.lineno, case.body) for case in node.cases])
+            self._branches(
+                [(case.pattern.lineno, self._header_end(case), case.body) for case in node.cases]
+            )
         elif isinstance(inner, list) and inner:
-            self._header(node, inner, comment)
-            self._branches([(node.lineno, inner), *self._other_branches(node)])
+            end = self._header_end(node)
+            self._header(node, end, inner, comment)
+            self._branches([(node.lineno, end, inner), *self._other_branches(node, inner)])
         elif isinstance(node, ast.ImportFrom):
             self.made.elements(self._place(name) for name in node.names)
 
-    def _header(self, node: ast.stmt, inner: list[ast.stmt], comment: int) -> None:
-        end = self.logical.ends.get(node.lineno, node.lineno)
+    def _header(self, node: ast.stmt, end: int, inner: list[ast.stmt], comment: int) -> None:
         if end >= _top(inner[0]):
             return
         decorators = getattr(node, "decorator_list", [])
@@ -113,36 +114,52 @@ class _Reading:
             parts.append((_top(inner[0]), _last(inner)))
         self.made.group(parts)
 
-    def _other_branches(self, node: ast.stmt) -> Iterator[tuple[int, list[ast.stmt]]]:
+    def _header_end(self, node: ast.stmt | ast.excepthandler | ast.match_case) -> int:
+        """Return the row of the colon that ends the header of a statement, handler or case."""
+        places = [] if isinstance(node, ast.match_case) else [(node.lineno, node.col_offset)]
+        for part in ast.iter_child_nodes(node):
+            if not isinstance(part, _Inner) and part not in getattr(node, "decorator_list", []):
+                places += [
+                    (one.end_lineno, one.end_col_offset)
+                    for one in ast.walk(part)
+                    if hasattr(one, "end_lineno") and hasattr(one, "end_col_offset")
+                ]
+        row, offset = max(places)
+        return self._colon(row, self._characters(row, offset))
+
+    def _colon(self, row: int, column: int) -> int:
+        """Return the row of the first colon from a place on, where no expression follows it."""
+        while ":" not in self.made.lines[row - 1][column:].partition("#")[0]:
+            row, column = row + 1, 0
+        return row
+
+    def _other_branches(
+        self, node: ast.stmt, inner: list[ast.stmt]
+    ) -> Iterator[tuple[int, int, list[ast.stmt]]]:
         for handler in getattr(node, "handlers", []):
-            yield handler.lineno, handler.body
+            inner = handler.body
+            yield handler.lineno, self._header_end(handler), inner
         for word, field in (("else", "orelse"), ("finally", "finalbody")):
-            inner = getattr(node, field, [])
-            if inner and (row := self._opens(word, _top(inner[0]))):
-                yield row, inner
+            before, inner = inner, getattr(node, field, []) or inner
+            if inner is not before and (row := self._opens(word, _last(before), _top(inner[0]))):
+                yield row, self._colon(row, 0), inner
 
-    def _opens(self, word: str, before: int) -> int:
-        """Return the row of the `else` or `finally` that opens what begins at a row; 0 for none."""
-        row = before
-        while row and row not in self.logical.words:
-            row -= 1
-        if self.logical.words.get(row) != word and row == before:
-            row -= 1
-            while row and row not in self.logical.words:
-                row -= 1
-        return row if self.logical.words.get(row) == word else 0
+    def _opens(self, word: str, after: int, before: int) -> int:
+        """Return the row of the `else` or `finally` between two rows; 0 for none (an `elif`)."""
+        said = re.compile(rf"\s*{word}\b")
+        rows = range(before, after, -1)
+        return next((row for row in rows if said.match(self.made.lines[row - 1])), 0)
 
-    def _branches(self, branches: list[tuple[int, list[ast.stmt]]]) -> None:
+    def _branches(self, branches: list[tuple[int, int, list[ast.stmt]]]) -> None:
         if len(branches) < 2:
             return
-        self.made.group((row, _last(inner)) for row, inner in branches)
-        for row, inner in branches:
-            end = self.logical.ends.get(row, row)
+        self.made.group((row, _last(inner)) for row, _, inner in branches)
+        for row, end, inner in branches:
             if end < _top(inner[0]):
                 self.made.group([(row, end), *((_top(one), _last([one])) for one in inner)])
 
     def _expression(self, node: ast.AST) -> None:
-        for one in ast.walk(node):
+        for one in _spreading(node):
             if isinstance(one, ast.Call):
                 inside: list[ast.AST] = [*one.args, *one.keywords]
                 self.made.elements(sorted(self._place(each) for each in inside))
@@ -176,6 +193,23 @@ class _Reading:
     def _characters(self, row: int, offset: int) -> int:
         data = self.encoded[row - 1]
         return offset if data is None else len(data[:offset].decode("utf-8", "ignore"))
+
+
+def _spreading(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and those below it that have several lines, as `ast.walk` does all."""
+    waiting = [node]
+    for one in waiting:
+        yield one
+        waiting += filter(_spreads, ast.iter_child_nodes(one))
+
+
+def _spreads(node: ast.AST) -> bool:
+    """Tell whether an element of a node may have its lines to itself.
+
+    Of what stands on one line none has, but the only element of a tuple without brackets.
+    """
+    row = getattr(node, "lineno", 0)
+    return not row or node.end_lineno != row or isinstance(node, ast.Tuple)  # type: ignore[attr-defined]
 
 
 def _top(node: ast.stmt) -> int:
