@@ -147,15 +147,35 @@ def test_ten_gigabytes_take_no_memory_of_ones_own(tmp_path: Path) -> None:
 WRONG: dict[str, tuple[Callable[[Writer], None], str]] = {
     "too large": (lambda w: w.add([65_536]), "token 65536 is not among the uint16"),
     "negative": (lambda w: w.add([-1]), "token -1 is not among the uint16"),
-    "no integers": (lambda w: w.add([1.5]), "tokens are float64; .* holds integers"),
+    "no integers": (lambda w: w.add([1.5]), "tokens are float64; .* holds uint16"),
     "lengths that lie": (lambda w: w.extend([1, 2, 3], [2]), r"lengths add up to 2 .*\(3,\)"),
     "a negative length": (lambda w: w.extend([1, 2], [3, -1]), "lengths add up to 2 .least -1"),
+    "a length too large": (lambda w: w.extend([1], [2**31]), "integers, one int32 each"),
     "documents": (lambda w: w.extend([1, 2], [1, 1], [0, 3]), "go in order from 0 to the 2"),
     "no documents": (lambda w: w.extend([1], [1], []), "documents must go in order from 0 to"),
     "a mode too large": (lambda w: w.extend([1], [1], None, [300]), "one int8 each"),
     "after the end": (lambda w: (w.discard(), w.add([1]), w.finish()), "has ended: begin another"),
     "modes that nobody keeps": (lambda w: w.add([1], modes=[1]), "1 modes for 1 sequences: one"),
     "modes too few": (lambda w: w.extend([1, 2], [1, 1], None, [0]), "1 modes for 2 sequences"),
+    "modes of two documents that make up for each other": (
+        lambda w: (w.add([1, 2], [1, 1], [0]), w.add([1], [1], [0, 0])),
+        "1 modes for 2 sequences",
+    ),
+    "lengths of two documents that make up for each other": (
+        lambda w: (w.add([1, 2], [1]), w.add([3], [2])),
+        "lengths add up to 1 ",
+    ),
+    "lengths cut": (lambda w: w.extend([1, 2, 3], [1.5, 1.5]), "lengths are float64 .2,.: give"),
+    "lengths of a document cut": (lambda w: w.add([1, 2, 3], [1.9, 2.1]), "lengths are float64"),
+    "lengths that are no number": (lambda w: w.extend([1], [np.nan]), "lengths are float64"),
+    "lengths in a table": (
+        lambda w: w.extend([1, 2], [[1], [1]]),
+        "lengths are int64 .2, 1.: give",
+    ),
+    "a length, not a row": (lambda w: w.add([1, 2], 2), "lengths are int64 ..: give"),  # type: ignore[arg-type]
+    "documents cut": (lambda w: w.extend([1, 2], [1, 1], [0, 1.5, 2]), "documents are float64"),
+    "modes in a table": (lambda w: w.extend([1, 2], [1, 1], None, [[0], [0]]), "modes are int64"),
+    "words": (lambda w: w.add("text"), "tokens are str.*; .* holds uint16"),
     "nothing": (lambda w: None, "nothing was added"),
     "only empty documents": (lambda w: w.add([]), "nothing was added"),
 }
@@ -174,6 +194,54 @@ def test_what_cannot_be_written_leaves_the_older_corpus(prefix: Path, wrong: str
 def test_a_dtype_that_the_format_lacks_is_refused(tmp_path: Path, dtype: Any) -> None:
     with pytest.raises(DataError, match=r"a corpus has no dtype .* choose from uint8, int8"):
         Writer(tmp_path / "corpus", dtype)
+
+
+# dtype, a token that it holds, the next one, which it doesn't
+ROUNDED = [(np.float64, 2**53), (np.float32, 2**24), (np.float64, -(2**53)), (np.float32, -(2**24))]
+
+
+@pytest.mark.parametrize(("dtype", "token"), ROUNDED)
+def test_an_integer_that_a_float_would_round_is_refused(
+    tmp_path: Path, dtype: Any, token: int
+) -> None:
+    with Writer(tmp_path / "corpus", dtype) as writer:
+        writer.extend([0.5, token], [2])
+        writer.extend([token], [1])
+        with pytest.raises(DataError, match=f"token {token + (1 if token > 0 else -1)} is not"):
+            writer.extend([token + (1 if token > 0 else -1)], [1])
+    assert Corpus(tmp_path / "corpus").tokens.tolist() == [0.5, token, token]
+
+
+@pytest.mark.parametrize("token", [1j, "1", None])
+def test_what_is_no_number_is_refused_by_a_corpus_of_floats_too(tmp_path: Path, token: Any) -> None:
+    with (
+        pytest.raises(DataError, match=r"tokens are .*; .*corpus holds float64"),
+        Writer(tmp_path / "corpus", np.float64) as writer,
+    ):
+        writer.add([token])
+
+
+def test_documents_of_many_dtypes_stand_in_one_corpus_as_they_came(tmp_path: Path) -> None:
+    kinds = (np.uint64, np.int64, np.uint8, np.int64, np.uint64)
+    with Writer(tmp_path / "corpus", np.uint16) as writer:
+        for number, kind in enumerate(kinds):
+            writer.add(np.array([number, 65_535 if kind != np.uint8 else 255], kind))
+            writer.add([])
+    corpus = Corpus(tmp_path / "corpus")
+    assert [corpus[2 * i].tolist() for i in range(5)] == [
+        [number, 65_535 if kind != np.uint8 else 255] for number, kind in enumerate(kinds)
+    ]
+    refused = pytest.raises(DataError, match="token 9007199254740993 is not among")
+    with refused, Writer(tmp_path / "floats", np.float64) as floats:
+        floats.add([0.5])
+        floats.add([2**53 + 1])
+
+
+def test_a_prefix_without_a_name_is_refused(tmp_path: Path) -> None:
+    for prefix in (f"{tmp_path}/", ""):
+        with pytest.raises(DataError, match="names a folder: give the name of a corpus in it"):
+            Writer(prefix)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_second_writer_of_one_corpus_is_refused(prefix: Path) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +30,15 @@ CHUNK = 1 << 20  # what is checked, converted or copied at a time: memory stays 
 
 class DataError(ValueError):
     """Data that cannot be written, read or sampled as asked; says what to do."""
+
+
+@contextmanager
+def told(what: str, advice: str) -> Iterator[None]:
+    """Tell as a DataError what the system refuses: what failed, why, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{what}: {error.strerror or error}; {advice}") from error
 
 
 class Corpus:
@@ -53,11 +64,11 @@ class Corpus:
         dtype, count, ends = self._head(index)
         sizes = ((count, "<i4"), (count, "<i8"), (ends, "<i8"), (count, "i1"))
         expected = HEAD.size + 12 * count + 8 * ends
-        if len(index) not in (expected, expected + count):
-            raise self._damaged(
-                f"says {count} sequences and {ends - 1} documents, which take {expected} bytes "
-                f"({count} more with modes), and has {len(index)}"
-            )
+        self._demand(
+            len(index) in (expected, expected + count),
+            f"says {count} sequences and {ends - 1} documents, which take {expected} bytes "
+            f"({count} more with modes), and has {len(index)}",
+        )
         arrays, at = list[Array](), HEAD.size
         for number, kind in sizes if len(index) > expected else sizes[:3]:
             arrays.append(np.frombuffer(index, kind, number, at))
@@ -79,17 +90,16 @@ class Corpus:
         return self.tokens[begin : begin + int(self.lengths[sequence])]
 
     def _head(self, index: mmap.mmap) -> tuple[np.dtype[Any], int, int]:
-        if len(index) < HEAD.size:
-            raise self._damaged(f"has {len(index)} bytes; a header alone takes {HEAD.size}")
+        size = len(index)
+        self._demand(size >= HEAD.size, f"has {size} bytes; a header alone takes {HEAD.size}")
         magic, version, code, count, ends = HEAD.unpack_from(index)
-        if magic != MAGIC:
-            raise self._damaged(f"begins with {magic!r}, an index with {MAGIC!r}")
-        if version != 1:
-            raise self._damaged(f"has version {version}; version 1 is read here")
-        if code not in DTYPES:
-            raise self._damaged(f"has dtype code {code}; those known are 1 to {len(DTYPES)}")
-        if count == 0 or ends == 0:
-            raise self._damaged(f"says {count} sequences and {ends} document bounds; it needs both")
+        self._demand(magic == MAGIC, f"begins with {magic!r}, an index with {MAGIC!r}")
+        self._demand(version == 1, f"has version {version}; version 1 is read here")
+        self._demand(code in DTYPES, f"has dtype code {code}; those known are 1 to {len(DTYPES)}")
+        self._demand(
+            count > 0 and ends > 0,
+            f"says {count} sequences and {ends} document bounds; it needs both",
+        )
         return DTYPES[code], count, ends
 
     def _check(self, dtype: np.dtype[Any], size: int) -> None:
@@ -98,40 +108,43 @@ class Corpus:
         for at in range(0, len(self.lengths), CHUNK):
             lengths = self.lengths[at : at + CHUNK].astype(np.int64) * dtype.itemsize
             begins = end + np.cumsum(lengths) - lengths
-            if (wrong := (lengths < 0) | (begins != self.pointers[at : at + CHUNK])).any():
-                bad = int(wrong.argmax())
-                raise self._damaged(
-                    f"puts sequence {at + bad}, of length {self.lengths[at + bad]}, at byte "
-                    f"{self.pointers[at + bad]}; the one before ends at {begins[bad]}: sequences "
-                    "must neither overlap nor leave gaps"
-                )
+            wrong = (lengths < 0) | (begins != self.pointers[at : at + CHUNK])
+            bad = int(wrong.argmax())
+            self._demand(
+                not wrong[bad],
+                f"puts sequence {at + bad}, of length {self.lengths[at + bad]}, at byte "
+                f"{self.pointers[at + bad]}; the one before ends at {begins[bad]}: sequences "
+                "must neither overlap nor leave gaps",
+            )
             end = int(begins[-1] + lengths[-1])
         bounds = self.documents
-        if bounds[0] != 0 or bounds[-1] != len(self) or (bounds[1:] < bounds[:-1]).any():
-            raise self._damaged(
-                f"has documents from {bounds[0]} to {bounds[-1]}; they must go in order from "
-                f"sequence 0 to {len(self)}, and not overlap"
-            )
+        self._demand(
+            bounds[0] == 0 and bounds[-1] == len(self) and bool((bounds[1:] >= bounds[:-1]).all()),
+            f"has documents from {bounds[0]} to {bounds[-1]}; they must go in order from "
+            f"sequence 0 to {len(self)}, and not overlap",
+        )
         if size != end:
             raise DataError(
                 f"{self.prefix}.bin has {size} bytes, and its index says {end}: it was cut short, "
                 "or is another corpus's; write the pair anew"
             )
 
-    def _damaged(self, what: str) -> DataError:
-        return DataError(f"{self.prefix}.idx {what}: damaged, or no index; write the pair anew")
+    def _demand(self, right: bool, otherwise: str) -> None:
+        if not right:
+            raise DataError(
+                f"{self.prefix}.idx {otherwise}: damaged, or no index; write the pair anew"
+            )
 
 
 def _mapped(path: str) -> mmap.mmap:
-    try:
-        with Path(path).open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except FileNotFoundError:
-        raise DataError(
-            f"no {path}: a corpus is a .bin and an .idx (a writer that was cut short leaves "
-            "no .idx); give their common prefix, or write it anew"
-        ) from None
-    except ValueError:
-        raise DataError(f"{path} is empty: it was cut short; write the pair anew") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    with told(f"{path} cannot be read", "mend it, or give another prefix"):
+        try:
+            with Path(path).open("rb") as file:
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except FileNotFoundError:
+            raise DataError(
+                f"no {path}: a corpus is a .bin and an .idx (a writer that was cut short leaves "
+                "no .idx); give their common prefix, or write it anew"
+            ) from None
+        except ValueError:
+            raise DataError(f"{path} is empty: it was cut short; write the pair anew") from None

@@ -11,14 +11,14 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Sequence
-from itertools import chain
+from functools import cache, partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from shardlab.data.corpus import DTYPES, HEAD, MAGIC, Array, Corpus, DataError
+from shardlab.data.corpus import DTYPES, HEAD, MAGIC, Array, Corpus, DataError, told
 
 CACHED = 1 << 16  # tokens that stay in a core's cache while they are checked, converted and written
 
@@ -44,15 +44,14 @@ class Writer:
         if self.dtype not in DTYPES.values():
             known = ", ".join(kind.name for kind in DTYPES.values())
             raise DataError(f"a corpus has no dtype {self.dtype.name}; choose from {known}")
+        advice = "an older corpus there is as it was: make room, and write anew"
+        self._told = partial(told, f"cannot write {self.prefix}", advice)
         self._file = self._draft()
-        # Tokens, lengths and modes of small documents, written many at a time.
-        self._documents: list[tuple[Array, Sequence[int], Sequence[int]]] = []
+        self._documents: list[Array] = []  # small ones wait, and are written many at a time
         self._waiting = 0
-        self._written = 0
         self._sequences = 0
-        self._lengths: list[Array] = []
-        self._ends: list[Array] = [np.zeros(1, "<i8")]
-        self._modes: list[Array] | None = [] if modes else None
+        self._index: list[tuple[Array, Array, Array]] = []  # lengths, ends of documents, modes
+        self._modes = modes
 
     def add(
         self, tokens: ArrayLike, lengths: Sequence[int] | None = None,
@@ -63,8 +62,13 @@ class Writer:
         What is refused may be so only when a later one is added; then nothing is finished.
         """
         array = np.array(tokens).reshape(-1)  # a copy: the caller may fill the buffer again
-        sizes = [array.size] if lengths is None else lengths
-        self._documents.append((array, sizes, [0] * len(sizes) if modes is None else modes))
+        if lengths is not None or modes is not None:
+            sizes = [array.size] if lengths is None else lengths
+            self.extend(array, sizes, [0, np.size(sizes)], modes)
+            return
+        if self._documents and array.dtype != self._documents[0].dtype:
+            self._settle()  # uint64 and int64 would meet in float64
+        self._documents.append(array)
         self._waiting += array.size + 1
         if self._waiting >= CACHED:
             self._settle()
@@ -84,30 +88,24 @@ class Writer:
         if self._file.closed:
             raise DataError(f"the writer of {self.prefix} has ended: begin another")
         self._settle()
-        array, sizes = np.asarray(tokens), np.asarray(lengths, np.int64)
-        bounds = np.arange(len(sizes) + 1) if documents is None else np.asarray(documents, np.int64)
-        kinds = np.zeros(len(sizes), "i1") if modes is None else np.asarray(modes)
-        if array.ndim != 1 or sizes.sum() != len(array) or ((sizes < 0) | (sizes >= 1 << 31)).any():
+        array, sizes = np.asarray(tokens), _row("lengths", lengths, "<i4")
+        ends = np.arange(len(sizes) + 1) if documents is None else documents
+        bounds = _row("documents", ends, "<i8")
+        kinds = _row("modes", np.zeros(len(sizes), "i1") if modes is None else modes, "i1")
+        if array.ndim != 1 or sizes.sum() != len(array) or (sizes < 0).any():
             raise DataError(
                 f"lengths add up to {sizes.sum()} (least {sizes.min(initial=0)}); the tokens have "
                 f"shape {array.shape}: give one flat array, and each sequence's length in it"
             )
-        ends = [*bounds[:1], *bounds[-1:]]
-        if ends != [0, len(sizes)] or (np.diff(bounds) < 0).any():
+        if [*bounds[:1], *bounds[-1:]] != [0, len(sizes)] or (np.diff(bounds) < 0).any():
             raise DataError(f"documents must go in order from 0 to the {len(sizes)} sequences")
-        small = kinds.astype("i1")
-        kept = self._modes is not None or not kinds.any()
-        if len(kinds) != len(sizes) or not (kept and np.array_equal(kinds, small)):
+        if len(kinds) != len(sizes) or (kinds.any() and not self._modes):
             raise DataError(
-                f"{len(kinds)} modes for {len(sizes)} sequences: one int8 each, and "
-                "Writer(modes=True)"
+                f"{len(kinds)} modes for {len(sizes)} sequences: one each, and Writer(modes=True)"
             )
         self._put(array)
-        self._lengths.append(sizes.astype("<i4"))
-        self._ends.append((bounds[1:] + self._sequences).astype("<i8"))
+        self._index.append((sizes, bounds[1:] + self._sequences, kinds))
         self._sequences += len(sizes)
-        if self._modes is not None:
-            self._modes.append(small)
 
     def append(self, corpus: Corpus) -> None:
         """Append a whole corpus of the same dtype."""
@@ -124,11 +122,8 @@ class Writer:
             return
         try:
             self._settle()
-            if self._written == 0:
-                raise DataError(f"nothing was added to {self.prefix}: a corpus holds a token")
-            self._commit()
-        except OSError as error:
-            raise self._failed(error) from error
+            with self._told():
+                self._commit()
         finally:
             self.discard()
 
@@ -155,73 +150,75 @@ class Writer:
         path = Path(f"{self.prefix}.bin.draft")
         if not path.parent.is_dir():
             raise DataError(f"no folder {path.parent}: make it first")
-        try:
-            file = path.open("ab", buffering=0)
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                raise BlockingIOError  # just put in its place, by the one that had locked it
-            file.truncate(0)
-        except (BlockingIOError, FileNotFoundError) as error:
-            raise DataError(
-                f"another process is writing {self.prefix}: wait for it, or choose another prefix"
-            ) from error
-        except OSError as error:
-            raise self._failed(error) from error
+        if path.name == ".bin.draft":
+            raise DataError(f"{self.prefix!r} names a folder: give the name of a corpus in it")
+        with self._told():
+            try:
+                file = path.open("ab", buffering=0)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    raise BlockingIOError  # just put in its place, by the one that had locked it
+                file.truncate(0)
+            except (BlockingIOError, FileNotFoundError) as error:
+                raise DataError(
+                    f"another process is writing {self.prefix}: wait for it, or choose another "
+                    "prefix"
+                ) from error
         return file
 
     def _settle(self) -> None:
-        """Write the documents that wait, as one."""
-        if not self._documents:
-            return
-        documents, self._documents, self._waiting = self._documents, [], 0
-        texts, sizes, modes = zip(*documents, strict=True)
-        bounds = np.cumsum([0, *map(len, sizes)])
-        tokens = [text for text in texts if len(text)] or [np.empty(0, self.dtype)]
-        try:
-            self.extend(np.concatenate(tokens), [*chain(*sizes)], bounds, [*chain(*modes)])
-        except DataError:
-            self._documents = documents  # refused again, rather than lost: most are good
-            raise
+        """Write the documents that wait, as one; where that is refused, they wait on."""
+        if documents := self._documents:
+            self._documents = []
+            try:
+                self.extend(np.concatenate(documents), [*map(len, documents)])
+            except DataError:
+                self._documents = documents  # refused again, rather than lost: most are good
+                raise
+            self._waiting = 0
 
     def _put(self, tokens: Array) -> None:
         """Write all, or none of it: who goes on without has a whole corpus."""
-        begin = self._written
+        begin = self._file.seek(0, os.SEEK_END)
         try:
             for at in range(0, len(tokens), CACHED):
-                self._write(tokens[at : at + CACHED])
+                part = tokens[at : at + CACHED]
+                self._demand(part)
+                content = np.ascontiguousarray(part, self.dtype).data.cast("B")
+                with self._told():
+                    while content:
+                        content = content[self._file.write(content) :]
         except DataError:
             self._file.truncate(begin)
-            self._written = begin
             raise
 
-    def _write(self, tokens: Array) -> None:
-        if self.dtype.kind in "iu" and not np.can_cast(tokens.dtype, self.dtype):
-            if tokens.dtype.kind not in "iu":
-                raise DataError(f"tokens are {tokens.dtype.name}; {self.prefix} holds integers")
-            holds = np.iinfo(self.dtype)
+    def _demand(self, tokens: Array) -> None:
+        """Refuse tokens that the dtype would change; floats alone may be rounded, to floats."""
+        given, kept = tokens.dtype, self.dtype
+        if given.kind == kept.kind == "f":
+            return
+        if given.kind not in "iu":
+            raise DataError(f"tokens are {given.name}; {self.prefix} holds {kept.name}")
+        (least, most), (lowest, highest) = _integers(kept), _integers(given)
+        if lowest < least or highest > most:
             for token in (int(tokens.min()), int(tokens.max())):
-                if not holds.min <= token <= holds.max:
+                if not least <= token <= most:
                     raise DataError(
-                        f"token {token} is not among the {self.dtype.name} that {self.prefix} "
-                        f"holds, {holds.min} to {holds.max}: choose a wider dtype, or the "
+                        f"token {token} is not among the {kept.name} that {self.prefix} "
+                        f"holds, {least} to {most}: choose a wider dtype, or the "
                         "tokenizer's right vocabulary"
                     )
-        content = np.ascontiguousarray(tokens, self.dtype).data.cast("B")
-        while content:
-            try:
-                count = self._file.write(content)
-            except OSError as error:
-                raise self._failed(error) from error
-            content, self._written = content[count:], self._written + count
 
     def _commit(self) -> None:
-        lengths, ends = np.concatenate(self._lengths), np.concatenate(self._ends)
+        if not self._file.seek(0, os.SEEK_END):
+            raise DataError(f"nothing was added to {self.prefix}: a corpus holds a token")
+        lengths, ends, modes = map(np.concatenate, zip(*self._index, strict=True))
         bytes_each = lengths.astype("<i8") * self.dtype.itemsize
         code = next(code for code, dtype in DTYPES.items() if dtype == self.dtype)
-        parts = [lengths, np.cumsum(bytes_each) - bytes_each, ends, *(self._modes or [])]
+        parts = [lengths, np.cumsum(bytes_each) - bytes_each, np.insert(ends, 0, 0)]
         with Path(f"{self.prefix}.idx.draft").open("wb") as index:
-            index.write(HEAD.pack(MAGIC, 1, code, len(lengths), len(ends)))
-            index.writelines(part.data for part in parts)
+            index.write(HEAD.pack(MAGIC, 1, code, len(lengths), len(ends) + 1))
+            index.writelines(part.data for part in [*parts, *([modes] if self._modes else [])])
             index.flush()
             for file in (index, self._file):
                 os.fsync(file.fileno())
@@ -230,8 +227,23 @@ class Writer:
             Path(f"{self.prefix}.{kind}.draft").replace(f"{self.prefix}.{kind}")
         self._file.close()
 
-    def _failed(self, error: OSError) -> DataError:
-        return DataError(
-            f"cannot write {self.prefix}: {error.strerror or error}; an older corpus there is as "
-            "it was: make room, and write anew"
+
+def _row(name: str, values: ArrayLike, kind: str) -> Array:
+    """Return [n] of a kind; refuse what would be cut, wrap or be laid flat."""
+    array = np.asarray(values)
+    right = array.ndim == 1 and (array.dtype.kind in "iu" or not array.size)
+    if not right or (array.astype(kind) != array).any():
+        raise DataError(
+            f"{name} are {array.dtype} {array.shape}: give a flat row of integers, one "
+            f"{np.dtype(kind).name} each"
         )
+    return array.astype(kind)
+
+
+@cache
+def _integers(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Return the least and the most integer of those that a dtype holds without a gap."""
+    if dtype.kind == "f":
+        most = 1 << np.finfo(dtype).nmant + 1
+        return -most, most
+    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
