@@ -152,6 +152,23 @@ def test_a_damaged_cache_is_refused(corpus: Corpus, tmp_path: Path, left: int) -
         Builder(tmp_path / "kept").samples(corpus, RECIPE)
 
 
+@pytest.mark.parametrize("number", range(8))
+def test_a_flipped_bit_in_any_place_of_a_cache_is_refused(
+    corpus: Corpus, tmp_path: Path, number: int
+) -> None:
+    Builder(tmp_path / "kept").samples(corpus, RECIPE)
+    [file] = (tmp_path / "kept").iterdir()
+    right = file.read_bytes()
+    for place in range(number, len(right), 8):
+        wrong = bytearray(right)
+        wrong[place] ^= 1 << number
+        file.write_bytes(wrong)
+        with pytest.raises(DataError, match="is damaged: remove it, and it is made anew"):
+            Builder(tmp_path / "kept").samples(corpus, RECIPE)
+    file.write_bytes(right)
+    Builder(tmp_path / "kept").samples(corpus, RECIPE)
+
+
 def test_a_cache_of_unknown_types_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     Builder(tmp_path / "kept").samples(corpus, RECIPE)
     [file] = (tmp_path / "kept").iterdir()

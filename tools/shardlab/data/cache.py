@@ -4,23 +4,30 @@ A file's name is the content of the corpus's index and the recipe, never a path:
 rewritten under its old name has another key, and its old indices are not found. (Megatron hashes
 the path, and serves the stale ones.) A file is renamed into place once it is whole, so whoever is
 killed leaves a draft that nobody reads, and the next one to finish sweeps.
+
+A file begins with the CRC-32 of what follows, so that a wrong byte is not served as a sample. Every
+rank reads the file once from end to end before it is mapped: of 10 million samples 0.04 s, where to
+make them takes 1 to 4.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
 import mmap
 import secrets
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from shardlab.data.corpus import Array, DataError
+from shardlab.data.corpus import Array, DataError, told
 
-FORMAT = "shardlab samples 2"
+FORMAT = "shardlab samples 3"
+SUM = 8  # bytes of the checksum, in hexadecimal
 
 
 def key(*parts: object) -> str:
@@ -36,7 +43,9 @@ def key(*parts: object) -> str:
 
 
 def keep(path: Path, make: Callable[[], Mapping[str, Array]]) -> None:
-    """Make the arrays and put them into the file, unless it is there: a line that names them first.
+    """Make the arrays and put them into the file, unless it is there.
+
+    Its first line is the checksum of the rest and the arrays' names, dtypes and shapes.
 
     Raises:
         DataError: the disk is full or refuses; or what `make` raises.
@@ -46,26 +55,22 @@ def keep(path: Path, make: Callable[[], Mapping[str, Array]]) -> None:
     # The wider items first: then each array begins at a multiple of its item's size.
     arrays = sorted(make().items(), key=lambda named: -named[1].itemsize)
     head = json.dumps([(name, array.dtype.str, array.shape) for name, array in arrays]).encode()
+    head += b" " * (-(len(head) + SUM + 1) % 64) + b"\n"
+    rest = [memoryview(head), *(array.data for _, array in arrays)]
+    crc = functools.reduce(lambda crc, part: zlib.crc32(part, crc), rest, 0)
     draft = path.with_name(f"{path.name}.draft-{secrets.token_hex(8)}")
-    try:
+    advice = "make room there, name another cache, or none"
+    with told(f"cannot keep indices in {path.parent}", advice):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with draft.open("xb") as file:
-                file.write(head + b" " * (63 - len(head) % 64) + b"\n")
-                for _, array in arrays:
-                    file.write(array.data)
+                file.writelines([b"%08x" % crc, *rest])
             draft.replace(path)
         except OSError:
             draft.unlink(missing_ok=True)
             if not path.is_file():  # or another job was faster, and has swept this draft
                 raise
-    except OSError as error:
-        raise DataError(
-            f"cannot keep indices in {path.parent}: {error.strerror or error}; make room there, "
-            "name another cache, or none"
-        ) from error
-    for other in path.parent.iterdir():
-        if other.name.startswith(f"{path.name}.draft-"):
+        for other in path.parent.glob(f"{path.name}.draft-*"):
             other.unlink(missing_ok=True)
 
 
@@ -75,19 +80,19 @@ def load(path: Path) -> dict[str, Array]:
     Raises:
         DataError: the file is not to be seen from here, or damaged.
     """
-    try:
-        with path.open("rb") as file:
-            head, found = file.readline(), {}
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        at = len(head)
-        for name, dtype, shape in json.loads(head):
-            found[name] = np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape)
-            at += found[name].nbytes
-    except FileNotFoundError:
-        raise DataError(
-            f"{path} was made, but cannot be seen from here; give a cache on a disk that all ranks "
-            "share, or `disk`, those that do"
-        ) from None
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path} is damaged: remove it, and it is made anew") from error
+    advice = "give a cache on a disk that all ranks share, or `disk`, those that do"
+    with told(f"{path} was made, but cannot be read from here", advice):
+        try:
+            with path.open("rb") as file:
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            right = data[:SUM] == b"%08x" % zlib.crc32(memoryview(data)[SUM:])
+        except ValueError:  # it is empty
+            right = False
+    if not right:
+        raise DataError(f"{path} is damaged: remove it, and it is made anew")
+    head, found = data.readline(), dict[str, Array]()
+    at = len(head)
+    for name, dtype, shape in json.loads(head[SUM:]):
+        found[name] = np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape)
+        at += found[name].nbytes
     return found
