@@ -255,6 +255,34 @@ def test_fewer_samples_than_are_read_are_refused(corpus: Corpus) -> None:
         Recipe(sequence=4, samples=0)
 
 
+def test_a_part_of_no_sequences_is_said_to_have_none(corpus: Corpus) -> None:
+    with pytest.raises(
+        DataError, match=r"^the part's 0 sequences hold 0 tokens; samples of 4 need"
+    ):
+        Builder().samples(corpus, RECIPE, (0.0, 0.0))
+
+
+@pytest.mark.parametrize("part", [(-1.0, 1.0), (0.0, 2.0), (0.5, 0.2), (0.0, float("nan"))])
+def test_a_part_that_is_none_is_refused(corpus: Corpus, part: tuple[float, float]) -> None:
+    with pytest.raises(DataError, match=r"a part is .*: give .begin, end., 0 to 1, in order"):
+        Builder().samples(corpus, RECIPE, part)
+
+
+def test_a_corpus_of_floats_has_no_samples(tmp_path: Path) -> None:
+    with Writer(tmp_path / "floats", np.float32) as writer:
+        writer.extend(np.arange(100) + 0.5, [5] * 20)
+    with pytest.raises(DataError, match="floats holds float32; samples are of integers"):
+        Builder().samples(Corpus(tmp_path / "floats"), RECIPE)
+
+
+def test_samples_and_blends_end_when_all_are_read(corpus: Corpus) -> None:
+    samples = Builder().samples(corpus, RECIPE)
+    blend = Builder().blend([corpus, corpus], RECIPE, weights=[1, 1])
+    for read in (samples, blend):
+        assert np.array_equal(np.stack([*read]), read.read(range(len(read))))
+        assert read.read([]).shape == (0, 5)
+
+
 def test_a_last_sample_that_is_kept_is_padded(corpus: Corpus) -> None:
     recipe = Recipe(sequence=16, drop_last=False)
     samples: Samples = Builder().samples(corpus, recipe)

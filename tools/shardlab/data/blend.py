@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardlab.data.corpus import Array, DataError
-from shardlab.data.samples import Samples
+from shardlab.data.samples import Rows, SampleError, Samples
 
 MOST = 32_766  # corpora of a blend: their number is an int16, and Megatron refuses more
 
@@ -112,7 +112,7 @@ def _walk_alone(weights: Array, start: Array, begin: int, chosen: Array) -> list
     return counts
 
 
-class Blend:
+class Blend(Rows):
     """Samples of several corpora in one order.
 
     Args:
@@ -128,7 +128,7 @@ class Blend:
 
     def __init__(self, parts: Sequence[Samples], corpora: Array, samples: Array) -> None:
         self.parts = parts
-        self.extra = parts[0].extra
+        self.extra, self.width = parts[0].extra, parts[0].width
         self.corpora = corpora
         self.samples = samples
         self.counts = np.bincount(corpora, minlength=len(parts)).tolist()
@@ -143,14 +143,8 @@ class Blend:
         """Return the number of samples."""
         return len(self.corpora)
 
-    def __getitem__(self, sample: int) -> Array:
-        """Return a sample's tokens [S (+ 1)], int64."""
-        return np.asarray(self.read([sample])[0])
-
-    def read(self, samples: Sequence[int]) -> Array:
-        """Return the tokens [B, S (+ 1)] of several samples, as `Samples.read` does."""
-        if any(not 0 <= sample < len(self) for sample in samples):
-            raise DataError(f"samples {list(samples)} of a blend that has 0 to {len(self) - 1}")
-        return np.concatenate(
-            [self.parts[self.corpora[s]].read([int(self.samples[s])]) for s in samples]
-        )
+    def fill(self, row: Array, sample: int) -> None:
+        """Write a sample's tokens into a row [S (+ 1)]."""
+        if not 0 <= sample < len(self):
+            raise SampleError(f"sample {sample} of a blend that has 0 to {len(self) - 1}")
+        self.parts[self.corpora[sample]].fill(row, self.samples.item(sample))

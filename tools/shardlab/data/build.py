@@ -65,12 +65,15 @@ class Builder:
         Raises:
             DataError: on every rank, where one found that it cannot be.
         """
-        begin, end = (round(bound * len(corpus)) for bound in part)
+        begin, end = (bound * len(corpus) for bound in part)
+        if not 0 <= begin <= end < len(corpus) + 0.5:  # shares may add up to more by a last bit
+            raise DataError(f"a part is {part}: give (begin, end), 0 to 1, in order")
+        chosen = range(round(begin), round(end))
 
         def make() -> Mapping[str, Array]:
-            return vars(indices(corpus.lengths, range(begin, end), recipe))
+            return vars(indices(corpus.lengths, chosen, recipe))
 
-        key = cache.key(recipe, corpus.lengths, begin, end)
+        key = cache.key(recipe, corpus.lengths, chosen.start, chosen.stop)
         return Samples(corpus, Indices(**self._shared(key, make)), recipe)
 
     def blend(

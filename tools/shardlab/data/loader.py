@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis
-from shardlab.data.blend import Blend
 from shardlab.data.corpus import DataError
-from shardlab.data.samples import PAD, Samples
+from shardlab.data.samples import PAD, Rows
 from shardlab.layers.cross_entropy import IGNORED
 
 
@@ -29,7 +28,7 @@ class Loader:
     """
 
     def __init__(
-        self, samples: Samples | Blend, batch: int, *, data: Axis | None = None,
+        self, samples: Rows, batch: int, *, data: Axis | None = None,
         pipeline: Axis | None = None,
     ) -> None:  # fmt: skip
         ranks, rank = (data.size, data.rank) if data else (1, 0)

@@ -10,8 +10,7 @@ Dimensions: B samples, S tokens of a sample (one more where labels are read off 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +18,6 @@ import numpy as np
 from shardlab.data.corpus import Array, Corpus, DataError
 
 PAD = -1  # fills up a last sample that is kept
-_FEW = 8  # documents of a sample
 SEPARATE = 0.80  # of an epoch: a last one of less is not shuffled with the others
 
 
@@ -68,9 +66,11 @@ def indices(lengths: Array, sequences: range, recipe: Recipe) -> Indices:
     size, extra, asked = recipe.sequence, int(recipe.extra), recipe.samples or 0
     needed = 1 if asked else extra + (size if recipe.drop_last else 1)
     if tokens < needed:  # a number of samples is made in as many epochs as it takes
+        named = f"sequences {sequences.start} to {sequences.stop - 1}"
+        named = named if sequences else "the part's 0 sequences"
         raise DataError(
-            f"sequences {sequences.start} to {sequences.stop - 1} hold {tokens} tokens; samples "
-            f"of {size} need {needed}: give more text, another split or a shorter sequence"
+            f"{named} hold {tokens} tokens; samples of "
+            f"{size} need {needed}: give more text, another split or a shorter sequence"
         )
     epochs = max(1, -(-(asked * size + extra) // tokens))
     apart = None  # how many samples come before a last epoch that is shuffled apart
@@ -80,28 +80,14 @@ def indices(lengths: Array, sequences: range, recipe: Recipe) -> Indices:
         if asked - before < int(SEPARATE * whole):
             apart = before
     state = np.random.RandomState(recipe.seed)
-    documents = np.concatenate(
-        [
-            _shuffled(np.tile(np.arange(sequences.start, sequences.stop, dtype=np.int32), n), state)
-            for n in ([epochs] if apart is None else [epochs - 1, 1])
-        ]
-    )
+    once = np.arange(sequences.start, sequences.stop, dtype=np.int32)
+    tiles = [epochs] if apart is None else [epochs - 1, 1]
+    documents = np.concatenate([state.permutation(np.tile(once, count)) for count in tiles])
     places = _places(lengths[documents], recipe)
     total = len(places) - 1
     kind = np.uint32 if total < np.iinfo(np.uint32).max - 1 else np.int64
-    cuts = [0, total] if apart in (None, total) else [0, apart, total]
-    order = np.concatenate(
-        [
-            _shuffled(np.arange(begin, end, dtype=kind), state)
-            for begin, end in itertools.pairwise(cuts)
-        ]
-    )
-    return Indices(documents, places, order)
-
-
-def _shuffled(array: Array, state: np.random.RandomState) -> Array:
-    state.shuffle(array)
-    return array
+    halves = np.split(np.arange(total, dtype=kind), [] if apart in (None, total) else [apart])
+    return Indices(documents, places, np.concatenate([*map(state.permutation, halves)]))
 
 
 def _places(lengths: Array, recipe: Recipe) -> Array:
@@ -125,25 +111,20 @@ def _places(lengths: Array, recipe: Recipe) -> Array:
     return places
 
 
-class Samples:
-    """Samples of a corpus, each read when it is asked for.
+class SampleError(DataError, IndexError):
+    """A sample that there isn't: `for` ends there."""
 
-    Args:
-        corpus: where the tokens are.
-        index: of the same.
-        recipe: what they were made by.
+
+class Rows(Sized):
+    """Samples, each read when it is asked for.
+
+    Attributes:
+        extra: 1 where a sample has one token more, its last label; else 0.
+        width: tokens of a sample, S (+ 1).
     """
 
-    def __init__(self, corpus: Corpus, index: Indices, recipe: Recipe) -> None:
-        self.corpus = corpus
-        self.index = index
-        self.extra = int(recipe.extra)
-        self._size = corpus.tokens.itemsize
-        self.width = recipe.sequence + self.extra
-
-    def __len__(self) -> int:
-        """Return the number of samples."""
-        return len(self.index.order)
+    extra: int
+    width: int
 
     def __getitem__(self, sample: int) -> Array:
         """Return a sample's tokens [S (+ 1)], int64, padded with PAD.
@@ -152,38 +133,65 @@ class Samples:
             DataError: there are not so many samples.
         """
         row = np.empty(self.width, np.int64)
-        self._fill(row, sample)
+        self.fill(row, sample)
         return row
 
     def read(self, samples: Sequence[int]) -> Array:
         """Return the tokens [B, S (+ 1)] of several samples."""
         out = np.empty((len(samples), self.width), np.int64)
         for row, sample in zip(out, samples, strict=True):
-            self._fill(row, sample)
+            self.fill(row, sample)
         return out
 
-    def _fill(self, row: Array, sample: int) -> None:
-        if not 0 <= sample < len(self.index.order):
+    def fill(self, row: Array, sample: int) -> None:
+        """Write a sample's tokens into a row [S (+ 1)]."""
+        raise NotImplementedError
+
+
+class Samples(Rows):
+    """Samples of a corpus.
+
+    Args:
+        corpus: where the tokens are.
+        index: of the same.
+        recipe: what they were made by.
+
+    Raises:
+        DataError: the corpus is of floats.
+    """
+
+    def __init__(self, corpus: Corpus, index: Indices, recipe: Recipe) -> None:
+        if corpus.tokens.dtype.kind == "f":
             raise DataError(
-                f"sample {sample} of {self.corpus.prefix}: it has 0 to {len(self) - 1}; "
-                "build it with more samples"
+                f"{corpus.prefix} holds {corpus.tokens.dtype.name}; samples are of integers: write "
+                "its tokens anew as such"
             )
-        corpus, index, size = self.corpus, self.index, self._size
+        self.corpus = corpus
+        self.index = index
+        self.extra = int(recipe.extra)
+        self.width = recipe.sequence + self.extra
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.index.order)
+
+    def fill(self, row: Array, sample: int) -> None:
+        """Write a sample's tokens into a row [S (+ 1)], document by document."""
+        corpus, index = self.corpus, self.index
+        if not 0 <= sample < len(index.order):
+            raise SampleError(
+                f"sample {sample} of {corpus.prefix}: it has 0 to {len(self) - 1}; build it with "
+                "more samples"
+            )
         place = index.order.item(sample)
         (first, offset), (last, end) = index.places[place : place + 2].tolist()
-        documents, tokens = index.documents[first : last + 1], corpus.tokens
-        if last - first < _FEW:  # one by one: to start an operation on arrays costs as much
-            chosen = documents.tolist()
-            pointers = [*map(corpus.pointers.item, chosen)]
-            counts = [*map(corpus.lengths.item, chosen)]
-        else:
-            pointers = corpus.pointers[documents].tolist()
-            counts = corpus.lengths[documents].tolist()
+        documents = index.documents[first : last + 1].tolist()
+        pointers = map(corpus.pointers.item, documents)
+        counts = [*map(corpus.lengths.item, documents)]
         counts[-1] = end + self.extra
-        at = 0
+        tokens, size, at = corpus.tokens, corpus.tokens.itemsize, 0
         for pointer, count in zip(pointers, counts, strict=True):
             begin = pointer // size
             row[at : at + count - offset] = tokens[begin + offset : begin + count]
             at, offset = at + count - offset, 0
-        if at < self.width:
-            row[at:] = PAD
+        row[at:] = PAD
