@@ -44,7 +44,7 @@ class Writer:
         if self.dtype not in DTYPES.values():
             known = ", ".join(kind.name for kind in DTYPES.values())
             raise DataError(f"a corpus has no dtype {self.dtype.name}; choose from {known}")
-        advice = "an older corpus there is as it was: make room, and write anew"
+        advice = "an older corpus there is as it was: make room, or choose another prefix"
         self._told = partial(told, f"cannot write {self.prefix}", advice)
         self._file = self._draft()
         self._documents: list[Array] = []  # small ones wait, and are written many at a time

@@ -57,10 +57,9 @@ def test_a_corpus_does_not_depend_on_where_its_text_was_cut(
     job.folder.mkdir()
     for part in reversed(pieces):
         prepare.encode(part, job.folder)
-    prepare.join(job, pieces, job.folder)
+    with Writer(job.prefix, np.uint16) as writer:
+        prepare.join(writer, pieces, job.folder)
     assert documents(tmp_path / "corpus") == expected(TEXTS * 9)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"corpus.bin", "corpus.idx", "text.jsonl"}
 
 
 def test_files_lines_and_jsonl_become_documents_in_order(lines: Path, tmp_path: Path) -> None:
@@ -84,6 +83,61 @@ def test_the_mark_that_some_programs_put_before_utf_8_is_no_text(tmp_path: Path)
     (tmp_path / "a.jsonl").write_text('{"text": "a"}', "utf-8-sig")
     command("build", tmp_path / "c", tmp_path / "a.jsonl", "--processes", 1)
     assert documents(tmp_path / "c") == expected(["a"])
+
+
+def test_the_mark_is_no_text_of_a_file_or_a_line_either(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\nb", "utf-8-sig")
+    for words, texts in (((), ["a\nb"]), (("--lines",), ["a", "b"])):
+        command("build", tmp_path / "c", tmp_path / "a.txt", *words, "--processes", 1)
+        assert documents(tmp_path / "c") == expected(texts)
+
+
+def test_the_ending_of_a_jsonl_may_be_in_capitals(tmp_path: Path) -> None:
+    (tmp_path / "A.JSONL").write_text('{"text": "a"}\n{"text": "b"}', "utf-8")
+    command("build", tmp_path / "c", tmp_path / "A.JSONL", "--processes", 1)
+    assert documents(tmp_path / "c") == expected(["a", "b"])
+
+
+def test_a_corpus_does_not_take_the_place_of_its_own_text(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_text("text", "utf-8")
+    (tmp_path / "b.idx").symlink_to(tmp_path / "a.bin")
+    for prefix in ("a", "./a", "b"):
+        text = tmp_path / ("b.idx" if prefix == "b" else "a.bin")
+        done = command("build", f"{tmp_path}/{prefix}", text, "--processes", 1)
+        assert "would take the place of its own text: choose another prefix" in done.output
+        assert text.read_text("utf-8") == "text"
+    assert {path.name for path in tmp_path.iterdir()} == {"a.bin", "b.idx"}
+
+
+def test_a_second_build_of_one_corpus_is_refused_and_the_first_one_goes_on(
+    lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "PIECE", 1000)
+    first = prepare.prepare(prepare.Job((str(lines),), str(tmp_path / "c")), 1)
+    next(first)
+    second = command("build", tmp_path / "c", lines, "--processes", 1)
+    assert second.output.splitlines()[-1].startswith("Error: another process is writing")
+    list(first)
+    assert documents(tmp_path / "c") == expected(TEXTS * 9)
+    assert {path.name for path in tmp_path.iterdir()} == {"c.bin", "c.idx", "text.jsonl"}
+
+
+def test_what_is_refused_at_once_leaves_nothing_behind(lines: Path, tmp_path: Path) -> None:
+    before = {path.name for path in tmp_path.iterdir()}
+    for words in (
+        ("c", lines, "--field", "body"), ("c", lines, "--tokenizer", "none.json"),
+        ("c", lines, "--end", "x"), ("", lines),
+    ):  # fmt: skip
+        assert command("build", f"{tmp_path}/{words[0]}", *words[1:], "--processes", 1).exit_code
+    assert {path.name for path in tmp_path.iterdir()} == before
+
+
+def test_tokens_that_are_no_bytes_are_shown(tmp_path: Path) -> None:
+    for number, tokens in enumerate(([-5, 97, 300], [0.5, 97.0, 300.0])):
+        with Writer(tmp_path / f"{number}", np.int32 if number == 0 else np.float32) as writer:
+            writer.add(tokens)
+        shown = command("inspect", tmp_path / f"{number}", "--tokenizer", "bytes")
+        assert shown.output.splitlines()[2] == "'␄a␄'"
 
 
 def _build(text: str, prefix: str, piece: int) -> None:
@@ -143,7 +197,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "no text": (b'{"text": 3}', "the line at byte 0 is no JSON object with a text in 'text'"),
     "half a character": (b'{"text": "\\ud800"}', "no JSON object with a text in 'text'"),
     "too deep": (b"[" * 200_000, "the line at byte 0 is no JSON object"),
-    "no UTF-8": (b'{"text": "\xff"}', "byte 10 is no UTF-8"),
+    "no UTF-8": (b'{"text": "\xff"}', "byte 10 is no UTF-8: convert it to UTF-8 first"),
     "nothing": (b"", "no text in"),
     "blank": (b"\n\n", "nothing was added"),
 }
@@ -160,10 +214,16 @@ def test_bad_text_ends_the_command_in_a_line(tmp_path: Path, bad: str) -> None:
     assert not (tmp_path / "c.idx").exists()
 
 
-def test_what_the_system_refuses_ends_the_command_in_a_line(lines: Path) -> None:
-    done = command("build", lines / "under a file", lines, "--processes", 1)
-    assert done.exit_code == 1
-    assert done.output.splitlines()[-1].startswith("Error: [Errno 20] Not a directory")
+def test_what_the_system_refuses_ends_the_command_in_a_line(lines: Path, tmp_path: Path) -> None:
+    for prefix, message in (
+        (lines / "under a file", f"no folder {lines}: File exists; choose another prefix"),
+        (tmp_path / ("c" * 300), f"cannot write {tmp_path}/ccc"),
+        (tmp_path / ("c" * 240), "[Errno 36] File name too long"),  # its pieces' folder
+    ):
+        done = command("build", prefix, lines, "--processes", 1)
+        assert done.exit_code == 1
+        assert done.output.splitlines()[-1].startswith(f"Error: {message}")
+        assert {path.name for path in tmp_path.iterdir()} == {"text.jsonl"}
 
 
 @pytest.mark.ci
@@ -229,6 +289,7 @@ def test_a_tokenizer_json_encodes(tmp_path: Path) -> None:
     done = command(*words, "--end", "<end>", "--processes", 1)
     assert done.exit_code == 0, done.output
     assert documents(tmp_path / "c") == [[0, 1, 1, 2]]
+    assert by_name(str(tmp_path / "tokenizer.json")).decode([-1, 1, 9, 1 << 40]) == "b"
     assert "has no token '<no>'" in command(*words, "--end", "<no>").output
     (tmp_path / "tokenizer.json").write_text("{}")
     assert "is no tokenizer" in command(*words, "--processes", 1).output

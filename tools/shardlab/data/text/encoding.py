@@ -37,9 +37,9 @@ class Bytes:
         return np.append(np.frombuffer(text.encode(), np.uint8), np.uint16(256))
 
     def decode(self, tokens: list[int]) -> str:
-        """Return the text; an end of a document is shown as ␄."""
-        parts = bytes(0 if token > 255 else token for token in tokens).decode(errors="replace")
-        return parts.replace("\0", "␄")
+        """Return the text; an end of a document, and what is no byte, is shown as ␄."""
+        parts = bytes(int(token) if 0 <= token < 256 else 0 for token in tokens)
+        return parts.decode(errors="replace").replace("\0", "␄")
 
 
 class FromFile:
@@ -81,7 +81,10 @@ class FromFile:
 
     def decode(self, tokens: list[int]) -> str:
         """Return the text, with its special tokens."""
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=False))
+        known = [
+            int(token) for token in tokens if 0 <= token < 1 << 32
+        ]  # it passes over others too
+        return str(self._tokenizer.decode(known, skip_special_tokens=False))
 
 
 @cache

@@ -14,12 +14,13 @@ import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
 
-from shardlab.data.corpus import Corpus, DataError
+from shardlab.data.corpus import Corpus, DataError, told
 from shardlab.data.text.encoding import by_name
 from shardlab.data.writer import Writer
 
@@ -48,35 +49,38 @@ class Job:
     @property
     def folder(self) -> Path:
         """Where the pieces lie: another one for another text or tokenizer."""
-        seen = [(str(path), (s := path.stat()).st_size, s.st_mtime_ns) for path in self._read]
-        said = repr((seen, self.tokenizer, self.end, self.field, self.lines, PIECE))
+        read = self.files if self.tokenizer == "bytes" else (*self.files, self.tokenizer)
+        seen = [(stat.st_size, stat.st_mtime_ns) for stat in map(os.stat, read)]
+        said = repr((seen, self, PIECE))
         return Path(f"{self.prefix}.pieces-{hashlib.sha256(said.encode()).hexdigest()[:16]}")
-
-    @property
-    def _read(self) -> list[Path]:
-        more = [] if self.tokenizer == "bytes" else [self.tokenizer]
-        return [Path(name) for name in (*self.files, *more)]
 
     def pieces(self) -> list[Piece]:
         """Return the pieces of the text, in order.
 
         Raises:
-            DataError: a file is missing, or all are empty.
+            DataError: a file is missing, or the corpus's own, or all are empty.
         """
         found: list[Piece] = []
+        own = [Path(f"{self.prefix}.{kind}").resolve() for kind in ("bin", "idx")]
         for path in map(Path, self.files):
             if not path.is_file():
                 raise DataError(f"no {path}: give text files, or .jsonl with a document a line")
-            cut = self.lines or path.suffix == ".jsonl"
+            if path.resolve() in own:
+                raise DataError(
+                    f"{path} would take the place of its own text: choose another prefix"
+                )
             size = path.stat().st_size
-            step = PIECE if cut else max(size, 1)
-            found += [
-                Piece(self, len(found) + number, str(path), begin, min(begin + step, size))
-                for number, begin in enumerate(range(0, size, step))
-            ]
+            step = PIECE if self.lines or is_json(path) else max(size, 1)
+            for begin in range(0, size, step):
+                found.append(Piece(self, len(found), path, begin, min(begin + step, size)))
         if not found:
             raise DataError(f"no text in {', '.join(self.files) or 'no file'}")
         return found
+
+
+def is_json(path: Path) -> bool:
+    """Say whether a file has a JSON object a line."""
+    return path.suffix.lower() == ".jsonl"
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class Piece:
 
     job: Job
     number: int
-    file: str
+    file: Path
     begin: int
     end: int
 
@@ -95,28 +99,30 @@ class Piece:
         Raises:
             DataError: a line is no JSON object with the text, or a text no UTF-8; says where.
         """
-        is_json = self.file.endswith(".jsonl")
-        if not (is_json or self.job.lines):
-            yield self._text(Path(self.file).read_bytes(), 0)
+        if not (is_json(self.file) or self.job.lines):
+            yield self._text(self.file.read_bytes(), 0)
             return
-        with Path(self.file).open("rb") as file:
+        with self.file.open("rb") as file:
             if self.begin:
                 file.seek(self.begin - 1)
                 file.readline()  # begins in the piece before
             while (at := file.tell()) < self.end:
                 line = self._text(file.readline(), at).rstrip("\r\n")
                 if line.strip():
-                    yield self._field(line, at) if is_json else line
+                    yield self._field(line, at) if is_json(self.file) else line
 
     def _text(self, content: bytes, at: int) -> str:
         try:
-            return content.decode()
+            return content.decode().removeprefix("\ufeff")  # some programs put it before UTF-8
         except UnicodeDecodeError as error:
-            raise DataError(f"{self.file}: byte {at + error.start} is no UTF-8") from None
+            place = at + error.start
+            raise DataError(
+                f"{self.file}: byte {place} is no UTF-8: convert it to UTF-8 first"
+            ) from None
 
     def _field(self, line: str, at: int) -> str:
         try:
-            text: str = json.loads(line.removeprefix("\ufeff"))[self.job.field]
+            text: str = json.loads(line)[self.job.field]
             text.encode()  # half of a surrogate pair is no text either
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise DataError(
@@ -129,14 +135,13 @@ class Piece:
 def encode(piece: Piece, folder: Path) -> int:
     """Make a piece's corpus, unless it is there; return how many bytes of text it took."""
     prefix, none = folder / f"{piece.number:06}", folder / f"{piece.number:06}.none"
-    if not (Path(f"{prefix}.idx").is_file() or none.is_file()):
-        encoder, empty = by_name(piece.job.tokenizer, piece.job.end), True
+    if not (prefix.with_suffix(".idx").is_file() or none.is_file()):
+        encoder, count = by_name(piece.job.tokenizer, piece.job.end), 0
         with Writer(prefix, encoder.dtype) as writer:
-            for text in piece.documents():
-                tokens = encoder.encode(text)
+            for tokens in map(encoder.encode, piece.documents()):
                 writer.add(tokens)
-                empty = empty and not len(tokens)
-            if empty:
+                count += len(tokens)
+            if not count:
                 none.touch()  # blank lines alone: a corpus of no tokens there is not
                 writer.discard()
     return piece.end - piece.begin
@@ -160,29 +165,31 @@ def prepare(job: Job, processes: int) -> Iterator[int]:
         DataError: what is wrong with the text, the tokenizer or the disk. What was done stays, and
             the next call goes on from there.
     """
-    pieces = job.pieces()
-    by_name(job.tokenizer, job.end)  # refused here, rather than by each process
-    folder = job.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(processes, get_context("spawn"), follow) as pool:
-        waiting = [pool.submit(encode, piece, folder) for piece in pieces]
+    pieces, parent = job.pieces(), Path(job.prefix).parent
+    encoder = by_name(job.tokenizer, job.end)  # refused here, rather than by each process
+    with told(f"no folder {parent}", "choose another prefix"):
+        parent.mkdir(parents=True, exist_ok=True)
+    with Writer(job.prefix, encoder.dtype) as writer:  # another build of it is refused meanwhile
+        folder = job.folder
+        folder.mkdir(exist_ok=True)
+        pool = ProcessPoolExecutor(processes, get_context("spawn"), follow)
         try:
-            for done in as_completed(waiting):
+            for done in as_completed([pool.submit(encode, piece, folder) for piece in pieces]):
                 yield done.result()
+            join(writer, pieces, folder)
         except BrokenProcessPool:
             raise DataError(
                 "a process that encoded was killed (out of memory?): the same command goes on"
             ) from None
-        except BaseException:
+        finally:
             pool.shutdown(cancel_futures=True)
-            raise
-    join(job, pieces, folder)
-
-
-def join(job: Job, pieces: Sequence[Piece], folder: Path) -> None:
-    """Join the pieces' corpora in order, and remove them."""
-    with Writer(job.prefix, by_name(job.tokenizer, job.end).dtype) as writer:
-        for piece in pieces:
-            if not (folder / f"{piece.number:06}.none").is_file():
-                writer.append(Corpus(folder / f"{piece.number:06}"))
+            with suppress(OSError):
+                folder.rmdir()  # where nothing was done
     shutil.rmtree(folder)
+
+
+def join(writer: Writer, pieces: Sequence[Piece], folder: Path) -> None:
+    """Append the pieces' corpora in order."""
+    for piece in pieces:
+        if not (folder / f"{piece.number:06}.none").is_file():
+            writer.append(Corpus(folder / f"{piece.number:06}"))
