@@ -257,7 +257,7 @@ def test_fewer_samples_than_are_read_are_refused(corpus: Corpus) -> None:
 
 def test_a_part_of_no_sequences_is_said_to_have_none(corpus: Corpus) -> None:
     with pytest.raises(
-        DataError, match=r"^the part's 0 sequences hold 0 tokens; samples of 4 need"
+        DataError, match=r"^the part has 0 sequences, which hold 0 tokens; samples of 4"
     ):
         Builder().samples(corpus, RECIPE, (0.0, 0.0))
 

@@ -237,9 +237,20 @@ def test_documents_of_many_dtypes_stand_in_one_corpus_as_they_came(tmp_path: Pat
         floats.add([2**53 + 1])
 
 
+def test_a_corpus_of_a_wider_dtype_is_appended_where_its_tokens_fit(prefix: Path) -> None:
+    for name, tokens in (("wide", [65_535]), ("wider", [65_536])):
+        with Writer(f"{prefix}-{name}", np.int32) as writer:
+            writer.add(tokens)
+    with Writer(prefix, np.uint16) as writer:
+        writer.append(Corpus(f"{prefix}-wide"))
+        with pytest.raises(DataError, match="token 65536 is not among the uint16"):
+            writer.append(Corpus(f"{prefix}-wider"))
+    assert Corpus(prefix).tokens.tolist() == [65_535]
+
+
 def test_a_prefix_without_a_name_is_refused(tmp_path: Path) -> None:
-    for prefix in (f"{tmp_path}/", ""):
-        with pytest.raises(DataError, match="names a folder: give the name of a corpus in it"):
+    for prefix in (f"{tmp_path}/", "", tmp_path / "none" / "corpus"):
+        with pytest.raises(DataError, match="no such folder, or no name in it: make or add it"):
             Writer(prefix)
     assert not list(tmp_path.iterdir())
 

@@ -61,22 +61,29 @@ class Corpus:
     def __init__(self, prefix: Path | str) -> None:
         self.prefix = str(prefix)
         index, data = _mapped(f"{prefix}.idx"), _mapped(f"{prefix}.bin")
-        dtype, count, ends = self._head(index)
-        sizes = ((count, "<i4"), (count, "<i8"), (ends, "<i8"), (count, "i1"))
-        expected = HEAD.size + 12 * count + 8 * ends
+        found = len(index)
+        self._demand(found >= HEAD.size, f"has {found} bytes; a header alone takes {HEAD.size}")
+        magic, version, code, count, ends = HEAD.unpack_from(index)
+        self._demand(magic == MAGIC, f"begins with {magic!r}, an index with {MAGIC!r}")
+        self._demand(version == 1, f"has version {version}; version 1 is read here")
+        self._demand(code in DTYPES, f"has dtype code {code}; those known are 1 to {len(DTYPES)}")
+        needs = f"says {count} sequences and {ends} document bounds; it needs both"
+        self._demand(count > 0 and ends > 0, needs)
+        pointers, documents = HEAD.size + 4 * count, HEAD.size + 12 * count
+        modes = documents + 8 * ends
         self._demand(
-            len(index) in (expected, expected + count),
-            f"says {count} sequences and {ends - 1} documents, which take {expected} bytes "
-            f"({count} more with modes), and has {len(index)}",
+            found in (modes, modes + count),
+            f"says {count} sequences and {ends - 1} documents, which take {modes} bytes "
+            f"({count} more with modes), and has {found}",
         )
-        arrays, at = list[Array](), HEAD.size
-        for number, kind in sizes if len(index) > expected else sizes[:3]:
-            arrays.append(np.frombuffer(index, kind, number, at))
-            at += arrays[-1].nbytes
-        self.lengths, self.pointers, self.documents, *modes = arrays
-        self.modes = modes[0] if modes else None
-        self._check(dtype, len(data))
-        self.tokens: Array = np.frombuffer(data, dtype)
+        self.lengths: Array = np.frombuffer(index, "<i4", count, HEAD.size)
+        self.pointers: Array = np.frombuffer(index, "<i8", count, pointers)
+        self.documents: Array = np.frombuffer(index, "<i8", ends, documents)
+        self.modes: Array | None = None
+        if found > modes:
+            self.modes = np.frombuffer(index, "i1", count, modes)
+        self._check(DTYPES[code], len(data))
+        self.tokens: Array = np.frombuffer(data, DTYPES[code])
 
     def __len__(self) -> int:
         """Return the number of sequences."""
@@ -88,19 +95,6 @@ class Corpus:
             raise IndexError(f"sequence {sequence} of {self.prefix}: it has 0 to {len(self) - 1}")
         begin = int(self.pointers[sequence]) // self.tokens.itemsize
         return self.tokens[begin : begin + int(self.lengths[sequence])]
-
-    def _head(self, index: mmap.mmap) -> tuple[np.dtype[Any], int, int]:
-        size = len(index)
-        self._demand(size >= HEAD.size, f"has {size} bytes; a header alone takes {HEAD.size}")
-        magic, version, code, count, ends = HEAD.unpack_from(index)
-        self._demand(magic == MAGIC, f"begins with {magic!r}, an index with {MAGIC!r}")
-        self._demand(version == 1, f"has version {version}; version 1 is read here")
-        self._demand(code in DTYPES, f"has dtype code {code}; those known are 1 to {len(DTYPES)}")
-        self._demand(
-            count > 0 and ends > 0,
-            f"says {count} sequences and {ends} document bounds; it needs both",
-        )
-        return DTYPES[code], count, ends
 
     def _check(self, dtype: np.dtype[Any], size: int) -> None:
         """Refuse an index whose parts contradict each other or the tokens' file."""

@@ -67,10 +67,9 @@ def indices(lengths: Array, sequences: range, recipe: Recipe) -> Indices:
     needed = 1 if asked else extra + (size if recipe.drop_last else 1)
     if tokens < needed:  # a number of samples is made in as many epochs as it takes
         named = f"sequences {sequences.start} to {sequences.stop - 1}"
-        named = named if sequences else "the part's 0 sequences"
         raise DataError(
-            f"{named} hold {tokens} tokens; samples of "
-            f"{size} need {needed}: give more text, another split or a shorter sequence"
+            f"{named if sequences else 'the part has 0 sequences, which'} hold {tokens} tokens; "
+            f"samples of {size} need {needed}: give more text, another split or a shorter sequence"
         )
     epochs = max(1, -(-(asked * size + extra) // tokens))
     apart = None  # how many samples come before a last epoch that is shuffled apart

@@ -108,12 +108,7 @@ class Writer:
         self._sequences += len(sizes)
 
     def append(self, corpus: Corpus) -> None:
-        """Append a whole corpus of the same dtype."""
-        if corpus.tokens.dtype != self.dtype:
-            raise DataError(
-                f"{corpus.prefix} holds {corpus.tokens.dtype.name}, this corpus "
-                f"{self.dtype.name}: write both in one dtype"
-            )
+        """Append a whole corpus; where its dtype is wider, tokens that this one's holds."""
         self.extend(corpus.tokens, corpus.lengths, corpus.documents, corpus.modes)
 
     def finish(self) -> None:
@@ -148,10 +143,8 @@ class Writer:
     def _draft(self) -> IO[bytes]:
         """Open the tokens' draft, locked: a killed writer's is taken over, a living one's not."""
         path = Path(f"{self.prefix}.bin.draft")
-        if not path.parent.is_dir():
-            raise DataError(f"no folder {path.parent}: make it first")
-        if path.name == ".bin.draft":
-            raise DataError(f"{self.prefix!r} names a folder: give the name of a corpus in it")
+        if path.name == ".bin.draft" or not path.parent.is_dir():
+            raise DataError(f"{self.prefix!r}: no such folder, or no name in it: make or add it")
         with self._told():
             try:
                 file = path.open("ab", buffering=0)
