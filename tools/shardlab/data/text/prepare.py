@@ -67,7 +67,7 @@ class Job:
                 raise DataError(f"no {path}: give text files, or .jsonl with a document a line")
             if path.resolve() in own:
                 raise DataError(
-                    f"{path} would take the place of its own text: choose another prefix"
+                    f"the corpus would take the place of its text, {path}: choose another prefix"
                 )
             size = path.stat().st_size
             step = PIECE if self.lines or is_json(path) else max(size, 1)
@@ -115,10 +115,8 @@ class Piece:
         try:
             return content.decode().removeprefix("\ufeff")  # some programs put it before UTF-8
         except UnicodeDecodeError as error:
-            place = at + error.start
-            raise DataError(
-                f"{self.file}: byte {place} is no UTF-8: convert it to UTF-8 first"
-            ) from None
+            where = f"{self.file}: byte {at + error.start}"
+            raise DataError(f"{where} is no UTF-8: convert the file to UTF-8 first") from None
 
     def _field(self, line: str, at: int) -> str:
         try:
