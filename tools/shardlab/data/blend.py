@@ -9,11 +9,11 @@ from one corpus, they differ as before. If one takes from a and the other from b
 with the other, it has taken less from a than from b so far (else both would have chosen alike): its
 step brings the two differences closer, and the sum of all never grows. In practice it is 0 after a
 few steps. So the order is cut into lanes that begin with guessed counts and are walked side by
-side, one numpy operation a step for all; lanes whose guess the lane before them does not end with
-are walked again; what is still amiss then (a few, where a corpus gives less than one sample a lane)
-is walked alone. A lane stands only if it began with the counts that the one before it ended with,
-so the whole is the greedy order by induction, whatever was guessed; and each step computes what the
-C++ does, in the same double precision.
+side, one numpy operation a step for all; lanes that the lane before them ends otherwise than they
+began are walked again, until there are none. A lane stands only if it began with the counts that
+the one before it ended with, so the whole is the greedy order by induction, whatever was guessed,
+and each round sets one more lane right, in practice nearly all; each step computes what the C++
+does, in the same double precision.
 """
 
 from __future__ import annotations
@@ -57,20 +57,12 @@ def greedy(weights: Array, size: int) -> tuple[Array, Array]:
     """
     length = max(1, int(size**0.5))
     begins = np.arange(0, size, length)
-    chosen = np.empty((len(begins), length), np.int16)
-    starts = _guess(weights, begins)
-    ends = _walk(weights, starts, begins, chosen)
-    true = np.concatenate([np.zeros((len(weights), 1)), ends[:, :-1]], axis=1)
-    wrong = np.any(true != starts, axis=0)
-    if wrong.any():
-        again = chosen[wrong]
-        ends[:, wrong] = _walk(weights, true[:, wrong], begins[wrong], again)
-        chosen[wrong] = again
-    counts = np.zeros(len(weights))
-    for lane in range(len(begins)):
-        if (true[:, lane] != counts).any():
-            ends[:, lane] = _walk_alone(weights, counts, int(begins[lane]), chosen[lane])
-        counts = ends[:, lane]
+    starts, ends = _guess(weights, begins), np.empty((len(weights), len(begins)))
+    chosen, wrong = np.empty((len(begins), length), np.int16), np.full(len(begins), True)
+    while wrong.any():
+        chosen[wrong], ends[:, wrong] = _walk(weights, starts[:, wrong], begins[wrong], length)
+        true = np.insert(ends[:, :-1], 0, 0.0, axis=1)
+        starts, wrong = true, np.any(true != starts, axis=0)
     corpora = chosen.reshape(-1)[:size]
     samples = np.empty(size, np.int64)
     for corpus in range(len(weights)):
@@ -87,29 +79,16 @@ def _guess(weights: Array, steps: Array) -> Array:
     return np.asarray(counts + (rank < steps - counts.sum(axis=0)))
 
 
-def _walk(weights: Array, starts: Array, begins: Array, chosen: Array) -> Array:
-    """Fill `chosen` [lanes, steps], all lanes side by side; return the counts at their ends."""
-    counts, column, lanes = starts.copy(), weights[:, None], np.arange(len(begins))
-    most: Array
-    for step in range(chosen.shape[1]):
+def _walk(weights: Array, counts: Array, begins: Array, length: int) -> tuple[Array, Array]:
+    """Return what lanes choose [lanes, steps], and their counts at the end, into `counts`."""
+    chosen, lanes = np.empty((len(begins), length), np.int16), np.arange(len(begins))
+    for step in range(length):
         # The first two steps have the same shares, of one sample.
-        lag = column * np.maximum(begins + step, 1.0) - counts
-        most = lag.argmax(axis=0)
+        lag = weights[:, None] * np.maximum(begins + step, 1.0) - counts
+        most: Array = lag.argmax(axis=0)
         chosen[:, step] = most
         counts[most, lanes] += 1
-    return counts
-
-
-def _walk_alone(weights: Array, start: Array, begin: int, chosen: Array) -> list[float]:
-    """Do as `_walk` for one lane: for one, numpy takes thirty times as long as Python's floats."""
-    shares: list[float] = weights.tolist()
-    counts: list[float] = start.tolist()
-    for step in range(len(chosen)):
-        place = max(begin + step, 1.0)
-        lag = [share * place - count for share, count in zip(shares, counts, strict=True)]
-        chosen[step] = most = lag.index(max(lag))
-        counts[most] += 1.0
-    return counts
+    return chosen, counts
 
 
 class Blend(Rows):
