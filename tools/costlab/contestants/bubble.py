@@ -10,8 +10,6 @@ Kinds of stage:
 Dimensions: B batch, H hidden.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

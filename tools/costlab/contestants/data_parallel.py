@@ -7,8 +7,6 @@ is the data parallelism alone.
 "no reduction" is the same step with gradients left as they are: what is above it is the price.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 

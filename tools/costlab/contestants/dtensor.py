@@ -8,8 +8,6 @@ Dimensions: S sequence, B batch, H hidden, F 4·H, V vocabulary, G query groups,
 where sharded.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh

@@ -5,8 +5,6 @@ the tutor's number of tokens; eight experts, two for each token, dealt out over 
 of the router are each rank's own on both sides: what is compared is the layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 

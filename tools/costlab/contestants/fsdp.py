@@ -5,8 +5,6 @@ it has. A step is forward, loss, backward and AdamW with torch's defaults, which
 through the parameters one by one; `adamw` chooses its foreach or fused form, for all alike.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +31,7 @@ FORMS: Mapping[str, Mapping[str, bool]] = {
     "foreach": {"foreach": True},
     "fused": {"fused": True},
 }
+Wrap = Callable[[World, GPT], nn.Module]
 
 
 @contextmanager
@@ -81,9 +80,6 @@ class Training:
         """What comes after backward."""
         self.optimizer.step()
         self.optimizer.zero_grad()
-
-
-Wrap = Callable[[World, GPT], nn.Module]
 
 
 def ours(axis: Axis, gpt: GPT) -> FSDP:

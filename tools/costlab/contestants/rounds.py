@@ -9,8 +9,6 @@ per cent. So all contestants live in the same processes, and:
 - a round in which something else used the cores is dropped, and another one run (`watch`).
 """
 
-from __future__ import annotations
-
 import gc
 import random
 import time

@@ -4,8 +4,6 @@ Each contestant runs forward and backward of all micro-batches over an untied GP
 the same weights, so that what differs is the pipeline alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace

@@ -9,8 +9,6 @@ cores" gives it as many threads as there are ranks. Tensor parallelism is over t
 ranks; ranks beyond take no part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The model that every contestant trains: the grammar tutor, and the same at other hidden sizes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ A sweep that had ended earlier would have been fitted to fewer sizes; what that 
 sizes it didn't see, and what they took, is all that the file knows of extrapolation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

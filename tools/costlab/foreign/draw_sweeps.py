@@ -1,7 +1,5 @@
 """Others' sweeps with their lines, in one picture."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import cycle
 

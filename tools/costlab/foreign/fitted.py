@@ -1,7 +1,5 @@
 """A sweep fitted: its lines, what they are worth, and what they say of a size that is asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -4,8 +4,6 @@ Which it is shows in the file. A row that can't be read is named by its line: a 
 row in silence is fitted all the same, and wrongly.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import re

@@ -1,7 +1,5 @@
 """Stage: tools/bench on this machine; its result is this stage's log, ready to be adopted."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

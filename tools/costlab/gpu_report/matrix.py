@@ -4,8 +4,6 @@ Each combination's loss and gradients are compared with the plain step's. With d
 recomputed must draw the masks again that it drew before.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

@@ -3,8 +3,6 @@
 python -m costlab.gpu_report.matrix_rank cuda|cpu [compile] [autocast] [checkpoint]
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """report.md: what the stages found, as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Stage: what this machine is, as far as anything here depends on it."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import platform

@@ -3,8 +3,6 @@
 torchrun ends the others as soon as one fails; here what those say is what is asked for.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a stage finds, a row each, written down at once: a stage that is killed keeps its rows."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

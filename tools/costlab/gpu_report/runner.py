@@ -3,8 +3,6 @@
 Standard library alone: the image of a GPU machine is what it is.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

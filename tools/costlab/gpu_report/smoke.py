@@ -1,7 +1,5 @@
 """Stage: every operation of an axis, for each number of ranks; and what a lost rank leaves."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

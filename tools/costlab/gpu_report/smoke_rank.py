@@ -3,8 +3,6 @@
 python -m costlab.gpu_report.smoke_rank cuda|cpu [lose]
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

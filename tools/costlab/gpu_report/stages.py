@@ -1,7 +1,5 @@
 """The stages of a report, in order of what one would miss first."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 It is a plugin of the pytest that it starts: what it has counted stands in the rows, cut off or not.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from pathlib import Path

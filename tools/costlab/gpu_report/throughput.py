@@ -4,8 +4,6 @@ Model FLOPs are 6 a parameter and token, and 12·layers·H·S a token for attent
 counted off), as Megatron-LM and PaLM's appendix B count them; recomputation would not count.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

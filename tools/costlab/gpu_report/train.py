@@ -3,8 +3,6 @@
 A grid's losses equal those of one process on the CPU to 1e-4: fp32, eight steps.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -5,8 +5,6 @@ citation at the pin settles it, and then the file states the verdict that the ci
 they stand where it says is proved by notelab, on the page that `costlab.publish.claims_page` makes.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import Counter

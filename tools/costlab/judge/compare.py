@@ -11,8 +11,6 @@ A machine that is slower altogether, for a minute or for ever, moves all familie
 told as one finding, and families are then judged against it.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter

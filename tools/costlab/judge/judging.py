@@ -1,7 +1,5 @@
 """The claims, judged on a result and shown; and what on this machine is judged otherwise."""
 
-from __future__ import annotations
-
 from rich.table import Table
 
 from costlab.judge import claims

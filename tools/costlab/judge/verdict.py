@@ -5,8 +5,6 @@ every end, and is undecided in between. A case holds when all its comparisons pa
 when all its cases do, is *refuted* when none does, and *holds only if* some do and some don't.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

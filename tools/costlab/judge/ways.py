@@ -3,8 +3,6 @@
 Generated from the claims file and the result, so that nobody has to remember to say "read".
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from costlab.judge.claims import Claim

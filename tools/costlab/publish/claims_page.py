@@ -4,8 +4,6 @@ Values link to their rows in the results page and citations stand in the workboo
 `shardbook check` proves the page like any other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args

@@ -1,7 +1,5 @@
 """A result as a table for other programs: every metric a line, comma-separated."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path, PurePosixPath
 

@@ -1,7 +1,5 @@
 """Everything that is generated from a lab's reference, and making a run that reference."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from costlab.judge import claims

@@ -4,8 +4,6 @@ The words stand in words.toml, one line a headline, with a metric's id in braces
 goes. A line whose metrics a run hasn't is left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

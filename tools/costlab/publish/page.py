@@ -4,8 +4,6 @@ notelab holds every generated page to its inputs (N404) and every quoted value t
 N402), so the forms here are those that it reads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path

@@ -5,8 +5,6 @@ changes values, so the links' texts are rewritten here. Whether a sentence is st
 author's to say: the changes are listed to be read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """RESULTS.md and RESULTS.es.md: a result as tables, each value with a row that a note can quote."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path

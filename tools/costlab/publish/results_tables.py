@@ -1,7 +1,5 @@
 """The tables of the results page, in the order in which they take metrics (`tabulated`)."""
 
-from __future__ import annotations
-
 from costlab.publish.tabulated import Column, Table
 from costlab.record.names import Wanted
 from costlab.record.words import words

@@ -1,7 +1,5 @@
 """A result on a terminal: what one looks for first, beside the reference where there is one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rich.console import Console

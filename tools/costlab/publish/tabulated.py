@@ -4,8 +4,6 @@ A table takes the metrics whose names have the fields that it wants and that no 
 took. Each metric has one row, since a row has one quotable value.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """What a command line asks for, read: ranges of sizes, the device, where the result goes."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from pathlib import Path

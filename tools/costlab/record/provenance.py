@@ -1,7 +1,5 @@
 """What a run was measured on, said in its file."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

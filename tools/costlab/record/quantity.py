@@ -4,8 +4,6 @@ What a note quotes must equal its row to the letter, in both languages: so a poi
 are symbols, and one function writes every value.
 """
 
-from __future__ import annotations
-
 from costlab.record.result import Metric
 
 _TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))

@@ -9,8 +9,6 @@ rounds has as many, so that rounds can be paired:
     json.load(gzip.open("results/local/NAME.samples.json.gz"))["samples"]
 """
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a run is asked to measure."""
 
-from __future__ import annotations
-
 import msgspec
 
 

@@ -17,8 +17,6 @@ median jumps; of them the 20th percentile is taken, with its interval by the sam
 than 17 can't hold it (none lies below it in 0.8^n of cases): then it is the median.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

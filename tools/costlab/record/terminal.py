@@ -1,7 +1,5 @@
 """Where tables are printed: as wide as the terminal, and wide enough where there is none."""
 
-from __future__ import annotations
-
 import sys
 
 from rich.console import Console

@@ -6,8 +6,6 @@ ours takes. A collective's link says whose it is: over gloo and NCCL they are to
 over shared memory ours. The device stands on the metric, since one id is measured on either.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from costlab.record.result import Metric

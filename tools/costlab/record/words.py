@@ -1,7 +1,5 @@
 """What is said to a reader, in both languages; what the bench itself says is in words.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from functools import cache
 from pathlib import Path

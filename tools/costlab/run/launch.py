@@ -5,8 +5,6 @@ parent as it is made, so a rank that dies takes nothing with it that was measure
 torchrun has launched this program, its ranks are already there and are used as they are.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import multiprocessing.connection

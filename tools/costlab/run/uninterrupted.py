@@ -1,7 +1,5 @@
 """What a request to end must not cut short: the writing of what was measured."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

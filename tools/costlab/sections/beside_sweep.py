@@ -6,8 +6,6 @@ step, or its products, and left other things in the caches. So the two need not 
 says where they don't.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

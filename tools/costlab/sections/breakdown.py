@@ -7,8 +7,6 @@ caches are colder, and a collective that crosses beside a product costs less tha
 where cores are few, slows the product down.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

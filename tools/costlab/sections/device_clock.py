@@ -3,8 +3,6 @@
 Elsewhere the same calls are timed by the host's clock, and nothing is captured in a graph.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -7,8 +7,6 @@ measures the schedule and its messages and nothing about computing (the detail s
 it, 1F1B of a small GPT under torch.distributed.pipelining and megatron-core.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 

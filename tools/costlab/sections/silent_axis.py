@@ -5,8 +5,6 @@ this rank's own part, over and over, and a reduction returns this rank's own. Th
 nonsense; the work around them is the same.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from shardlab.comm import Axis, Pending

@@ -1,7 +1,5 @@
 """Metrics of steps that were timed side by side (`contestants/rounds`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

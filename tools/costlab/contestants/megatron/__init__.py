@@ -16,8 +16,6 @@ world.device:` sets it) and changes no arithmetic:
 Dimensions: S sequence, B batch, H hidden, V vocabulary; lower case where sharded.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext

@@ -9,8 +9,6 @@ None changes any arithmetic:
 - `te_general_gemm`, which moe_utils.py asks for by name where Transformer Engine is not installed.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext

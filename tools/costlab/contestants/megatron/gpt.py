@@ -6,8 +6,6 @@ that Megatron leaves on its parameters.
 Dimensions: S sequence, B batch, V vocabulary; lower case where sharded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import torch

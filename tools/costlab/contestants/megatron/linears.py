@@ -3,8 +3,6 @@
 Megatron's parallel state must stand (`megatron.megatron`), over the ranks of the model's axis.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 

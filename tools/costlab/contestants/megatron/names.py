@@ -1,7 +1,5 @@
 """What megatron-core calls our parameters."""
 
-from __future__ import annotations
-
 OURS_TO_THEIRS = {
     "word_embedding": "embedding.word_embeddings",
     "position_embedding": "embedding.position_embeddings.weight",

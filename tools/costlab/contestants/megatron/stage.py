@@ -3,8 +3,6 @@
 Dimensions: S sequence, B batch, H hidden.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

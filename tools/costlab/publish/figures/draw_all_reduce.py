@@ -1,7 +1,5 @@
 """An all-reduce's time against its size: what was measured, the fit in pieces, the plain one."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any

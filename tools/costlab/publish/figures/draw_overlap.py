@@ -4,8 +4,6 @@ Collectives are in flight together: a gather ahead of need beside the reduction 
 So each kind has lanes of its own, as many as it takes that none lies over another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Where a step of two tensor-parallel ranks goes, by hidden size: its parts, one on the other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

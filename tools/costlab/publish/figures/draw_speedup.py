@@ -3,8 +3,6 @@
 Beside it the speed-up of one process that is given as many threads as there are ranks.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any

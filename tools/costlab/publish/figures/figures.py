@@ -6,8 +6,6 @@ shares       where a step of two tensor-parallel ranks goes, by hidden size
 overlap      one fully sharded step: what rank 0 computes, and what it communicates meanwhile
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path

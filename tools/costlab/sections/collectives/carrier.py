@@ -5,8 +5,6 @@ axis            shardlab's Axis over that backend, which goes its own ways on gl
 shared-memory   shardlab's Axis over the memory of one host
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

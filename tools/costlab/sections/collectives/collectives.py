@@ -17,8 +17,6 @@ is verified once more.
 Buffers are rotated, so that a call finds its input no warmer than the last one left it.
 """
 
-from __future__ import annotations
-
 import gc
 import random
 import time

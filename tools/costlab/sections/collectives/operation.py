@@ -7,8 +7,6 @@ speed of one rank's link, whatever the number of ranks.
 Dimension key: K elements of the operation's size, N ranks, k = K/N.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

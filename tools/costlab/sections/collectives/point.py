@@ -1,7 +1,5 @@
 """A point: one operation of one size, over one link, in one mode; and the memory it works on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -3,23 +3,18 @@
 Dimensions: B batch, A heads, G key-value groups, D head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
+from shardlab.comm import World
 from shardlab.context.parallel import ContextParallel
 from shardlab.proofs.causal_work import work
 from shardlab.proofs.formulas.context import blocks_held
 from shardlab.proofs.ledger import Ledger
-
-if TYPE_CHECKING:
-    from shardlab.comm import World
 
 SHARE, B, A, D = 4, 1, 32, 2  # tokens of a rank: however many there are
 KINDS = ("ring", "all-gather", "ulysses")

@@ -3,13 +3,11 @@
 And Megatron's datasets, built by two ranks: who has them in the end, and who waits for whom.
 """
 
-from __future__ import annotations
-
 import errno
 import warnings
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from costlab.contestants import tutor
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
-from shardlab.comm import Axis
+from shardlab.comm import Axis, World
 from shardlab.fsdp import FSDP
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
@@ -28,9 +26,6 @@ from shardlab.gpt.model import GPT
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.ledger import Ledger
-
-if TYPE_CHECKING:
-    from shardlab.comm import World
 
 WIDTH, DEPTH = 32, 4
 DOCUMENTS = (49, 50)  # tokens of each

@@ -6,10 +6,8 @@ load is even, or all on the first rank, by construction and not by chance.
 Dimensions: T tokens of a rank, H hidden, E experts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
+from shardlab.comm import World
 from shardlab.proofs.ledger import Ledger
-
-if TYPE_CHECKING:
-    from shardlab.comm import World
 
 T, H, E, K, FFN = 16, 16, 4, 2, 32
 CAPACITY = 1.25  # what the paper on Switch Transformers settles on (arXiv 2101.03961, section 2.2)

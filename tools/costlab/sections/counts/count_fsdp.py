@@ -1,10 +1,7 @@
 """PyTorch's own sharding counted: FSDP1 and FSDP2 beside DDP, training and in inference."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -14,15 +11,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
+from shardlab.comm import World
 from shardlab.proofs.ledger import Ledger
-
-if TYPE_CHECKING:
-    from shardlab.comm import World
 
 WIDTH, DEPTH = 32, 4
 BATCHES = (1, 64)
 STRATEGIES = {"reshard": ShardingStrategy.FULL_SHARD, "keep": ShardingStrategy.SHARD_GRAD_OP}
-Wrap = Callable[["World", nn.Sequential, Sequence[nn.Module]], nn.Module]
+Wrap = Callable[[World, nn.Sequential, Sequence[nn.Module]], nn.Module]
 
 
 def training(world: World) -> Iterator[Metric]:

@@ -3,11 +3,9 @@
 Dimensions: S sequence, B batch, H hidden, V vocabulary; s, v: this rank's share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,11 +22,9 @@ from costlab.sections.counts.count_tensor import (
     watched,
 )
 from costlab.sections.counts.counted import counted
+from shardlab.comm import World
 from shardlab.proofs.collective import Call
 from shardlab.proofs.ledger import Ledger
-
-if TYPE_CHECKING:
-    from shardlab.comm import World
 
 
 def layers(world: World) -> Iterator[Metric | str]:

@@ -1,7 +1,5 @@
 """Schedules, groups and memory: what is decided by order and arithmetic, run without ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

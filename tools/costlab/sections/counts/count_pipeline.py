@@ -7,11 +7,9 @@ stages, so that no machine changes the bubble.
 Dimensions: S sequence, B batch, H hidden.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +17,10 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
-from shardlab.comm import Axis
+from shardlab.comm import Axis, World
 from shardlab.pipeline.action import Backward, Compute, Forward
 from shardlab.proofs.ledger import Ledger
 from shardlab.proofs.schedules.timeline import bubble, simulate
-
-if TYPE_CHECKING:
-    from shardlab.comm import World
 
 S, B, H = 8, 2, 16
 MICROBATCHES = (4, 8)  # PyTorch refuses 1F1B with fewer than there are stages

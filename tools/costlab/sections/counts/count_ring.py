@@ -9,8 +9,6 @@ payload once and hands the sum back: its ranks send less.
 Dimensions: N ranks, K elements of a piece.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """What the installed sources hold or refuse: asked of them, not remembered."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import inspect

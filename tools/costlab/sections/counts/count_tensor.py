@@ -3,10 +3,7 @@
 Dimensions: S sequence, B batch, H hidden, V vocabulary; s, v: this rank's share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from costlab.contestants import tutor
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
+from shardlab.comm import World
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.mlp import MLP
@@ -24,9 +22,6 @@ from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.matmul import fuse
 from shardlab.proofs.collective import Call
 from shardlab.proofs.ledger import Ledger
-
-if TYPE_CHECKING:
-    from shardlab.comm import World
 
 S, B, H, V = 8, 2, 16, 32
 _SMALL = GPTConfig(layers=1, hidden=H, heads=4, vocab=V, sequence=S)

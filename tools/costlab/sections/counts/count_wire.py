@@ -4,20 +4,15 @@ That count is the process' own, so whatever else speaks on the machine is not in
 that a rank writes to meanwhile. Where there is no such count (it is Linux's), nothing is yielded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
-
-if TYPE_CHECKING:
-    from shardlab.comm import World
+from shardlab.comm import World
 
 COUNTER = Path("/proc/self/io")
 PAYLOAD = 8 << 20

@@ -3,10 +3,8 @@
 Dimensions: S sequence, B batch, H hidden.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,12 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from costlab.contestants import tutor
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
+from shardlab.comm import World
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.ledger import Ledger
 from shardlab.proofs.schedules.timeline import Timeline, bubble, peak_live, simulate
-
-if TYPE_CHECKING:
-    from shardlab.comm import World
 
 STAGES, MICROBATCHES, CHUNKS = 4, 8, 2
 S, B, H = 8, 2, 16

@@ -1,7 +1,5 @@
 """A counted metric: no clock, no spread."""
 
-from __future__ import annotations
-
 from costlab.record.names import Name
 from costlab.record.result import How, Metric
 

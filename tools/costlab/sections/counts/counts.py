@@ -6,10 +6,7 @@ a ring) is run here as it is. Nothing in this section is a constant, and nothing
 on the wire depends on the machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
@@ -28,9 +25,7 @@ from costlab.sections.counts import (
     count_zero_bubble,
 )
 from costlab.sections.plan import Plan
-
-if TYPE_CHECKING:
-    from shardlab.comm import World
+from shardlab.comm import World
 
 RANKS = (2, 4)
 

@@ -13,8 +13,6 @@ For each link, collective and number of ranks that "collectives" has swept, bloc
 Nothing here is measured: every metric is "derived", the same from the same sweeps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

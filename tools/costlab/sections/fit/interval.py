@@ -1,7 +1,5 @@
 """How far a fitted line is known: confidence intervals of its latency and its cost per byte."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

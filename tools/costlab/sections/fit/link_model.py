@@ -9,8 +9,6 @@ tests/costlab/network holds every entry against ranks in network namespaces, by 
 counters and over a wire of known delay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 

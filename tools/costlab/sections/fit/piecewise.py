@@ -17,8 +17,6 @@ line each.
 Dimension key: N sizes, P pieces.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ moment: the root's, the running unit's and one fetched ahead. The most is alive 
 begins, with every activation and as yet no gradient, or when it ends, the other way round.
 """
 
-from __future__ import annotations
-
 import gc
 from dataclasses import dataclass
 

@@ -19,8 +19,6 @@ Memory is a rank's tensors, counted as they come and go; on CUDA the allocator's
 of the logits, with which backward begins.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 

@@ -5,8 +5,6 @@ GPT-3's larger ones, and a vocabulary of 51,200. Their state in fp32 under AdamW
 at the moment, have to fit; activations come on top, and depend on the batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from costlab.record.names import Name

@@ -4,8 +4,6 @@ CUDA's allocator can say so; the CPU's can't. So here every storage that an oper
 followed until it is freed. What a kernel allocates for itself, and gloo's buffers, are not seen.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Mapping
 from typing import Any

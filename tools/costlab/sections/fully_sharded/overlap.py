@@ -1,7 +1,5 @@
 """How much of a step's communication lies beneath its compute, by its timeline."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from costlab.sections.fully_sharded.timeline import Span

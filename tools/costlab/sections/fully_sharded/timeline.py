@@ -7,8 +7,6 @@ untimed ones: a picture, not a statistic. A result keeps the spans as metrics, s
 be drawn again from the file.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple

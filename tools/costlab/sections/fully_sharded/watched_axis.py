@@ -5,8 +5,6 @@ came. Some of ours are completed by a local sum in `wait`; that belongs to the w
 memory nothing moves but in `start` and `wait`, so there a collective has ended when its wait has.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -7,8 +7,6 @@ by round: 1 where it costs nothing, 0 where one waits for the other. A CPU has n
 there one runs after the other.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 

@@ -6,8 +6,6 @@ bytes that a step copies to the device, and from it, counted as it copies them. 
 again for backward where a unit was resharded; gradients come down, and the optimizer steps there.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial

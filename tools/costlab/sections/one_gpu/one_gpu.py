@@ -13,8 +13,6 @@ each step is also captured in a CUDA graph, which starts all its products at onc
 the eager one in every round.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ ones; between the 2.5th and the 97.5th percentile of such crossings lie 95 % of 
 beyond the sizes measured counts as at the last of them.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -24,8 +24,6 @@ Besides, `cut-efficiency`: the whole step's matrix work over n times a rank's. B
 matrices run at fewer operations a second.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack

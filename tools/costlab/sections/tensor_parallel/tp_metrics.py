@@ -1,7 +1,5 @@
 """What the rounds of the tensor-parallel step say: times, paired ratios, and the step's parts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from costlab.contestants import tutor
