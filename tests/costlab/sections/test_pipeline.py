@@ -9,6 +9,7 @@ import pytest
 
 from costlab.contestants import bubble
 from costlab.contestants.rounds import Rounds
+from costlab.record.foreign_load import Watch
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections import pipeline
@@ -20,8 +21,9 @@ from shardlab.proofs.schedules.timeline import simulate
 
 def waiting(world: World, schedule: str) -> list[Metric]:
     timelines = bubble.measured(
-        world, kind="wait", schedule=schedule, microbatches=4, rounds=3, seconds=0.02
-    )
+        world, bubble.stage("wait", 0.02), schedule=schedule, microbatches=4, rounds=3,
+        watch=Watch(world),
+    )  # fmt: skip
     return list(pipeline.metrics(schedule, world.size, 4, timelines, kind="wait"))
 
 

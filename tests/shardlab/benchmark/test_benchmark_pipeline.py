@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from costlab.contestants import bubble, schedulers
+from costlab.record.foreign_load import Watch
 from shardlab.comm import World
+from shardlab.proofs.schedules.timeline import bubble as idle
 from tests.shardlab.benchmark import protocol, table
+from tests.shardlab.benchmark.contestants import zero_bubble
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
@@ -61,7 +64,7 @@ COMPUTING, WAITING = (
     table.Layout(marker=marker, key="microbatches", row=ROW, columns=ZERO_BUBBLE)
     for marker in ("zero-bubble", "zero-bubble-waiting")
 )
-TIMED = [(COMPUTING, schedulers.zero_bubble, 2), (WAITING, schedulers.waiting, 4)]
+TIMED = [(COMPUTING, zero_bubble.computing, 2), (WAITING, zero_bubble.waiting, 4)]
 
 
 @pytest.mark.parametrize(("layout", "build", "ranks"), TIMED)
@@ -81,10 +84,14 @@ def test_zb_h1_takes_at_most_95_hundredths_of_1f1bs_step(
     assert cases[0].ratio("zb-h1", "torch, 1f1b") <= 1.0
 
 
-def bubbles(world: World, settings: dict[str, Any]) -> list[float]:
-    return bubble.bubbles(world, **settings)
+def bubbles(world: World, kind: str, settings: dict[str, Any]) -> list[float]:
+    apart = kind == "wait apart"
+    stage = zero_bubble.WaitingApart(WAIT) if apart else bubble.stage(kind, WAIT)
+    timelines = bubble.measured(world, stage, watch=Watch(world), **settings)
+    return [idle(timeline) for timeline in timelines]
 
 
+WAIT = 0.02  # seconds
 # Stages that compute want a core each; those that wait in place of work measure the schedule and
 # its messages alone, and are printed as such.
 CASES = [
@@ -103,14 +110,8 @@ def test_the_bubble_is_within_a_twentieth_of_theory(
     pool: Any, quick: bool, p: int, kind: str, schedule: str
 ) -> None:
     m = 8
-    settings = {
-        "kind": kind,
-        "schedule": schedule,
-        "microbatches": m,
-        "rounds": 3 if quick else 15,
-        "seconds": 0.02,
-    }
-    found = statistics.median(pool(p).run(bubbles, settings, timeout=300)[0])
+    settings = {"schedule": schedule, "microbatches": m, "rounds": 3 if quick else 15}
+    found = statistics.median(pool(p).run(bubbles, kind, settings, timeout=300)[0])
     whole = 3 * m + p - 1  # of zb-h1, where forward, backward and weights take as long
     theory = (p - 1) / (whole if schedule == "zb-h1" else m + p - 1)
     label = "computing" if kind == "compute" else "timed waits in place of work"

@@ -9,6 +9,7 @@ import pytest
 
 from costlab.contestants import tp
 from tests.shardlab.benchmark import protocol, table
+from tests.shardlab.benchmark.contestants import linears
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
@@ -42,14 +43,13 @@ PAIR_LAYOUT = table.Layout(
 )
 
 # Where the rest of the model differs too, most of the difference is attention: ours is fused.
-LINEARS = (tp.LINEARS, "ours over gloo")
 LINEARS_LAYOUT = table.Layout(
     marker="tensor-parallel-linears",
     key=LAYOUT.key,
     row=LAYOUT.row,
     columns={
-        tp.LINEARS: {"en": "megatron-core's linears", "es": "capas lineales de megatron-core"},
-        "ours over gloo": {"en": "ours, gloo", "es": "las nuestras, gloo"},
+        linears.BASE: {"en": "megatron-core's linears", "es": "capas lineales de megatron-core"},
+        linears.OURS: {"en": "ours, gloo", "es": "las nuestras, gloo"},
     },
 )
 
@@ -95,9 +95,9 @@ def test_a_large_step_beside_megatron_cores_alone(quick: bool) -> None:
 def test_a_step_that_differs_in_its_linears_alone(quick: bool) -> None:
     plan = protocol.QUICK if quick else protocol.Plan()
     sizes = SMALL[:1] if quick else SMALL
-    settings = [{"hidden": hidden, "contestants": LINEARS} for hidden in sizes]
-    cases = protocol.compare(tp.build, settings, ranks=2, plan=plan)
-    result = protocol.record("tensor-parallel-linears", tp.LINEARS, cases, plan)
+    settings = [{"hidden": hidden} for hidden in sizes]
+    cases = protocol.compare(linears.build, settings, ranks=2, plan=plan)
+    result = protocol.record("tensor-parallel-linears", linears.BASE, cases, plan)
     print(f"\n{table.render(result, LINEARS_LAYOUT, 'en')}")
     if not quick:
         table.publish(result, LINEARS_LAYOUT)

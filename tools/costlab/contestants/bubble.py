@@ -4,8 +4,7 @@ Kinds of stage:
 
 - "compute" works: a stack of matrix products, one thread. Honest only with a core for each stage.
 - "wait" stands in for work: it sleeps for a fixed time, forward and backward. That measures the
-  schedule and its messages on any number of stages, and nothing about computing. "wait apart"
-  sleeps once more for a weight's gradient: in backward, or in a `Weight` where there is one.
+  schedule and its messages on any number of stages, and nothing about computing.
 
 Dimensions: B batch, H hidden.
 """
@@ -17,12 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from costlab.record.foreign_load import Watch
-from shardlab.comm import Axis, World
-from shardlab.layers.linear import ColumnParallelLinear
+from shardlab.comm import World
 from shardlab.pipeline.action import Backward, Forward, Span, Weight
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
-from shardlab.proofs.schedules.timeline import Timeline, bubble, peak_live
+from shardlab.proofs.schedules.timeline import Timeline, peak_live
 
 # A message is B·H, a stage's work B·H²·DEPTH: deep, so that theory, whose messages take no time, is
 # what is measured.
@@ -57,43 +55,23 @@ class Waiting(nn.Module):
         return y
 
 
-class WaitingApart(Waiting):
-    """One that sleeps as long again for a weight's gradient, whenever that is computed."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(seconds)
-        self.one = ColumnParallelLinear(1, 1, axis=Axis.alone(), bias=False)
-        self.one.weight.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-            lambda _: time.sleep(seconds)
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Sleep, once."""
-        y = super().forward(x)
-        one: Tensor = self.one(y[:, :1])
-        return y + one
-
-
 def stage(kind: str, seconds: float) -> nn.Module:
     """A stage that computes, or one that waits `seconds`."""
     if kind == "wait":
         return Waiting(seconds)
-    if kind == "wait apart":
-        return WaitingApart(seconds)
     return nn.Sequential(*(nn.Linear(HIDDEN, HIDDEN) for _ in range(DEPTH)))
 
 
 def measured(
-    world: World, *, kind: str, schedule: str, microbatches: int, rounds: int,
-    seconds: float = 0.01, watch: Watch | None = None,
+    world: World, module: nn.Module, *, schedule: str, microbatches: int, rounds: int,
+    watch: Watch,
 ) -> list[Timeline]:  # fmt: skip
     """Each round's timeline, all stages', on every rank; the first round is not counted.
 
     Args:
-        watch: told of the rounds, where somebody asks; half of them are to be clean.
+        module: this rank's stage.
+        watch: told of the rounds; half of them are to be clean.
     """
-    watch = watch or Watch(world)
-    module = stage(kind, seconds)
     actions = by_name(schedule, world.size, microbatches)
     x_BH = torch.ones(BATCH, HIDDEN)
     axis = world.axis("pipeline", range(world.size))
@@ -102,14 +80,9 @@ def measured(
         spans: list[Span] = []
         module.zero_grad()
         run(
-            actions,
-            module,
-            [(x_BH, x_BH)] * microbatches,
-            lambda y, _: y.square().mean(),
-            axis=axis,
-            shape=x_BH.shape,
-            record=spans,
-        )
+            actions, module, [(x_BH, x_BH)] * microbatches, lambda y, _: y.square().mean(),
+            axis=axis, shape=x_BH.shape, record=spans,
+        )  # fmt: skip
         return _gathered(world, spans)
 
     once()
@@ -134,11 +107,6 @@ def _gathered(world: World, spans: list[Span]) -> Timeline:
 
 def _span(start: float, end: float, kind: float, microbatch: float) -> Span:
     return Span(KINDS[int(kind)](int(microbatch)), start, end)
-
-
-def bubbles(world: World, **settings: Any) -> list[float]:
-    """The bubble of each round."""
-    return [bubble(timeline) for timeline in measured(world, **settings)]
 
 
 def live(timeline: Timeline) -> int:

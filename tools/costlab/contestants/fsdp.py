@@ -2,11 +2,11 @@
 
 All train the same GPT on the same data, full shard with a block a unit, each with the prefetching
 it has. A step is forward, loss, backward and AdamW with torch's defaults, which on the CPU go
-through the parameters one by one; `adamw` chooses its foreach or fused form, for all alike.
+through the parameters one by one.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,27 +26,15 @@ from shardlab.gpt.model import GPT
 
 BASE = "FSDP2"
 SHARDED = ("FSDP2", "FSDP1", "ours over gloo", "ours over shared memory")
-FORMS: Mapping[str, Mapping[str, bool]] = {
-    "default": {},
-    "foreach": {"foreach": True},
-    "fused": {"fused": True},
-}
 Wrap = Callable[[World, GPT], nn.Module]
 
 
 @contextmanager
 def build(
-    world: World, *, hidden: int, adamw: str = "default", contestants: Sequence[str] = SHARDED
+    world: World, *, hidden: int, contestants: Sequence[str] = SHARDED
 ) -> Iterator[dict[str, Step]]:
-    """One step of each contestant, at one width and with one form of AdamW."""
-    wraps: dict[str, Wrap] = {
-        "FSDP2": fsdp2,
-        "FSDP1": fsdp1,
-        "DDP": ddp,
-        "ours over gloo": lambda world, gpt: ours(world.whole, gpt),
-        "ours over shared memory": _ours_in_shared_memory,
-    }
-    yield {name: Training(world, wraps[name], hidden, adamw).step for name in contestants}
+    """One step of each contestant, at one width."""
+    yield {name: Training(world, WRAPS[name], hidden).step for name in contestants}
 
 
 class Training:
@@ -58,11 +46,10 @@ class Training:
         optimizer: of what the wrapper left as parameters.
     """
 
-    def __init__(self, world: World, wrap: Wrap, hidden: int, adamw: str = "default") -> None:
+    def __init__(self, world: World, wrap: Wrap, hidden: int) -> None:
         self.gpt = GPT(tutor.config(hidden), tensor=Axis.alone(), device=world.device)
         self.model = wrap(world, self.gpt)
-        form: dict[str, Any] = dict(FORMS[adamw])
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, **form)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         self._tokens, self._targets = tutor.batch(world.device, seed=world.rank)
 
     def step(self) -> float:
@@ -92,10 +79,6 @@ def ddp(world: World, gpt: GPT) -> nn.Module:
     return DistributedDataParallel(gpt, process_group=world.whole.group)
 
 
-def _ours_in_shared_memory(world: World, gpt: GPT) -> nn.Module:
-    return ours(world.axis("data", range(world.size), link="shared-memory"), gpt)
-
-
 def fsdp1(world: World, gpt: GPT) -> nn.Module:
     """PyTorch's FullyShardedDataParallel, prefetching in both directions."""
     with warnings.catch_warnings():
@@ -115,3 +98,14 @@ def fsdp2(world: World, gpt: GPT, **how: Any) -> nn.Module:
         fully_shard(block, mesh=mesh, **how)
     fully_shard(gpt, mesh=mesh, **how)
     return gpt
+
+
+WRAPS: dict[str, Wrap] = {
+    "FSDP2": fsdp2,
+    "FSDP1": fsdp1,
+    "DDP": ddp,
+    "ours over gloo": lambda world, gpt: ours(world.whole, gpt),
+    "ours over shared memory": lambda world, gpt: ours(
+        world.axis("data", range(world.size), link="shared-memory"), gpt
+    ),
+}

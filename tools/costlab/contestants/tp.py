@@ -5,8 +5,7 @@ Nothing is favoured that a user could not have: each runs as its library offers 
 its causal mask made beforehand, DTensor under `loss_parallel`, all with torch's SGD.
 
 "alone" is the same step on rank 0 by itself, one thread, while the others wait; "alone on both
-cores" gives it as many threads as there are ranks. Tensor parallelism is over the first `tensor`
-ranks; ranks beyond take no part.
+cores" gives it as many threads as there are ranks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +27,6 @@ from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers.matmul import fuse
 
 BASE = "megatron-core"
-LINEARS = "megatron-core's linears"  # the rest is ours: no other difference than theirs and ours
 ALL = (BASE, "dtensor", "ours over gloo", "ours over shared memory", "alone", "alone on both cores")
 LINKS = {"ours over shared memory": "shared-memory"}
 
@@ -50,55 +48,40 @@ class Task:
 
 @contextmanager
 def build(
-    world: World, *, hidden: int, contestants: Sequence[str] = ALL, tensor: int | None = None
+    world: World, *, hidden: int, contestants: Sequence[str] = ALL
 ) -> Iterator[Mapping[str, Step]]:
     """The contestants at one size, on every rank."""
-    tensor = tensor or world.size
     task = Task(tutor.config(hidden), *tutor.batch(world.device), world.device)
     with ExitStack() as stack:
-        if BASE in contestants or LINEARS in contestants:  # imported here, since that takes seconds
+        if BASE in contestants:  # imported here, since that takes seconds
             from costlab.contestants import megatron as mcore
 
             with world.device:  # while it is set up; a step under it would be slower
-                stack.enter_context(mcore.megatron(tensor=tensor))
-        yield {name: contestant(name, task, world, tensor) for name in contestants}
+                stack.enter_context(mcore.megatron(tensor=world.size))
+        yield {name: contestant(name, task, world) for name in contestants}
 
 
-def contestant(name: str, task: Task, world: World, tensor: int) -> Step:
+def contestant(name: str, task: Task, world: World) -> Step:
     """One of them, on this rank."""
-    alone = {"alone": 1, "alone on both cores": tensor}
+    alone = {"alone": 1, "alone on both cores": world.size}
     if name in alone:
         return _alone(task, world, threads=alone[name])
-    if world.rank >= tensor:
-        return lambda: None
     if name == BASE:
         with task.device:
             return _megatrons(task)
-    axis = world.axis("tensor", range(tensor), link=LINKS.get(name))
-    if name == LINEARS:
-        with task.device:
-            return _with_megatrons_linears(task, axis)
+    axis = world.axis("tensor", range(world.size), link=LINKS.get(name))
     return _dtensors(task, axis) if name == "dtensor" else ours(task, axis)
 
 
 def ours(task: Task, axis: Axis) -> Step:
     """The step of shardlab's GPT over `axis`, its linears fused."""
-    return _training(fuse(GPT(task.config, tensor=axis, device=task.device)), task)
+    return training(fuse(GPT(task.config, tensor=axis, device=task.device)), task)
 
 
-def _training(model: GPT, task: Task) -> Step:
+def training(model: GPT, task: Task) -> Step:
+    """The step of a model with our loss."""
     tokens, targets = task.tokens, task.targets
     return training_step(model.parameters(), lambda: model.loss(model(tokens), targets))
-
-
-def _with_megatrons_linears(task: Task, axis: Axis) -> Step:
-    from costlab.contestants import megatron as mcore
-    from costlab.contestants.megatron.linears import with_megatrons_linears
-
-    config = task.config
-    settings = mcore.config(hidden=config.hidden, heads=config.heads, dtype=config.dtype)
-    model = fuse(GPT(config, tensor=axis, device=task.device))
-    return _training(with_megatrons_linears(model, settings), task)
 
 
 def training_step(

@@ -53,8 +53,8 @@ def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Metric | st
     kind = "compute" if cores() >= world.size else "wait"
     watch = Watch(world)
     timelines = bubble.measured(
-        world, kind=kind, schedule=schedule, microbatches=MICROBATCHES, rounds=rounds,
-        seconds=WAIT, watch=watch,
+        world, bubble.stage(kind, WAIT), schedule=schedule, microbatches=MICROBATCHES,
+        rounds=rounds, watch=watch,
     )  # fmt: skip
     yield watch.told(rounds // 2)
     yield from metrics(

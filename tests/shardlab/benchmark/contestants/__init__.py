@@ -1,0 +1,1 @@
+"""Who is measured by `make benchmark` alone: the others are of the bench (costlab.contestants)."""

@@ -1,0 +1,71 @@
+"""Our GPT beside the same with megatron-core's linears: what differs is the linears alone."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+from torch import Tensor, nn
+
+from costlab.contestants import megatron as mcore
+from costlab.contestants import tp, tutor
+from costlab.contestants.megatron.gpt import load
+from costlab.contestants.rounds import Step
+from shardlab.comm import World
+from shardlab.gpt.model import GPT
+from shardlab.layers import linear
+from shardlab.layers.matmul import fuse
+from shardlab.layers.sharding import whole_parameters
+
+BASE, OURS = "megatron-core's linears", "ours over gloo"
+THEIRS: Mapping[type[nn.Module], Callable[..., nn.Module]] = {
+    linear.ColumnParallelLinear: partial(mcore.ColumnParallelLinear, gather_output=False),
+    linear.RowParallelLinear: partial(mcore.RowParallelLinear, input_is_parallel=True),
+}
+
+
+@contextmanager
+def build(world: World, *, hidden: int) -> Iterator[Mapping[str, Step]]:
+    """Both at one size, on every rank."""
+    task = tp.Task(tutor.config(hidden), *tutor.batch(world.device), world.device)
+    axis, config = world.axis("tensor", range(world.size)), task.config
+    with ExitStack() as stack:
+        with world.device:  # while it is set up; a step under it would be slower
+            stack.enter_context(mcore.megatron(tensor=world.size))
+            settings = mcore.config(hidden=hidden, heads=config.heads, dtype=config.dtype)
+            model = fuse(GPT(config, tensor=axis, device=task.device))
+            theirs = tp.training(with_megatrons_linears(model, settings), task)
+        yield {BASE: theirs, OURS: tp.ours(task, axis)}
+
+
+class Linear(nn.Module):
+    """One of Megatron's, which returns its output and a bias that may be left to add, as one.
+
+    Shapes: as of the linear that it holds.
+    """
+
+    def __init__(self, theirs: nn.Module) -> None:
+        """Hold it."""
+        super().__init__()
+        self.theirs = theirs
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the output; its bias is added."""
+        output: Tensor = self.theirs(x)[0]
+        return output
+
+
+def with_megatrons_linears(gpt: GPT, config: mcore.TransformerConfig) -> GPT:
+    """Replace each linear of the blocks by Megatron's of the same weights; return the model."""
+    whole = whole_parameters(gpt)
+    for name, module in list(gpt.named_modules()):
+        if type(module) not in THEIRS:
+            continue
+        outputs, inputs = whole[f"{name}.weight"].shape
+        theirs = THEIRS[type(module)](
+            inputs, outputs, config=config, init_method=nn.init.zeros_, bias=True,
+            skip_bias_add=False,
+        )  # fmt: skip
+        load(theirs, {part: whole[f"{name}.{part}"] for part in ("weight", "bias")})
+        parent, _, own = name.rpartition(".")
+        setattr(gpt.get_submodule(parent), own, Linear(theirs))
+    return gpt
