@@ -11,6 +11,7 @@ import pytest
 from costlab.publish.figures import draw_all_reduce, draw_overlap, figures
 from costlab.publish.figures.plotting import DARK, LIGHT, figure
 from costlab.record.result import Metric, Result, Section, load
+from costlab.record.words import texts
 from costlab.sections.fully_sharded import timeline
 from tests.costlab.publish.test_results_page import points
 from tests.costlab.tiny_run import LAB, step
@@ -43,7 +44,7 @@ def test_figures_are_the_same_each_time_and_hold_no_date(tmp_path: Path) -> None
 
 
 def test_the_overlaps_caption_says_how_wide_the_drawn_model_is() -> None:
-    caption = figures.FIGURES["overlap"].caption
+    caption = texts("captions")["overlap"]
     for words in (caption.en, caption.es):
         assert f"hidden {timeline.HIDDEN}." in words
 

@@ -15,7 +15,7 @@ from costlab.judge.ways import HOWS
 from costlab.publish import page, results_page
 from costlab.publish.figures import draw_shares
 from costlab.publish.generate import beside, generate
-from costlab.publish.results_tables import TABLES
+from costlab.publish.tabulated import TABLES
 from costlab.record import quantity
 from costlab.record.result import Load, Metric, Result, Section, save
 from costlab.record.result import load as load_result
@@ -211,7 +211,7 @@ def test_every_row_says_its_n(book: Path) -> None:
         assert anchors
         for anchor in anchors:
             row = shown(text, anchor)
-            assert row.says(results_page.N, counts[anchor]) or counts[anchor] == "–", anchor
+            assert row.says("n", counts[anchor]) or counts[anchor] == "–", anchor
 
 
 def test_figures_stand_in_light_and_dark_where_the_result_has_them(book: Path) -> None:

@@ -75,7 +75,7 @@ def test_every_row_that_was_timed_shows_code_link_device_and_n(language: str) ->
         owners = [title.of(language) for title in results_page.OWNERS]
         for title, value in zip(owners, whose(one), strict=True):
             assert row.says(title, value), (name, title)
-        assert row.says(results_page.N, quantity.count(one)), name
+        assert row.says("n", quantity.count(one)), name
 
 
 def quoting() -> list[tuple[str, str, str]]:

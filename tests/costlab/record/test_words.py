@@ -34,5 +34,5 @@ def test_every_entry_is_said_somewhere_and_nothing_else_is() -> None:
     code = "\n".join(path.read_text("utf-8") for path in files)
     whole = set(re.findall(r'\btexts\("([\w-]+)"\)', code))
     one_by_one = {name for name in TEXTS if name.partition(".")[0] not in whole}
-    assert set(re.findall(r'\b(?:words|say)\(\s*"([\w.-]+)"', code)) == one_by_one
+    assert set(re.findall(r"\b(?:words|say)\(\s*[\"']([\w.-]+)", code)) == one_by_one
     assert whole <= {name.partition(".")[0] for name in TEXTS}

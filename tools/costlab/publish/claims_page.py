@@ -17,7 +17,7 @@ from costlab.record.names import parse
 from costlab.record.result import Metric, Result
 from costlab.record.result import load as load_result
 from costlab.record.whose import whose
-from costlab.record.words import texts, words
+from costlab.record.words import say, texts
 
 STEM = "CLAIMS"
 CLAIMS = "claims.toml"
@@ -25,17 +25,10 @@ MARKS = {True: "✓", False: "✗", None: "·"}
 SIGNS = {"==": "", "!=": "≠ ", "<=": "≤ ", ">=": "≥ ", "<": "< ", ">": "> "}
 
 VERDICTS = texts("verdicts")
-CORES = texts("facts")["cores"]
-COLUMNS = (
-    words("claims.no"), words("claims.claim"), words("claims.verdict"), words("claims.how"),
-    words("claims.evidence"), words("claims.true"),
-)  # fmt: skip
-TALLY = (words("claims.verdict"), words("claims.claims"))
-WAYS = (words("claims.how"), words("claims.which-means"), TALLY[1])
-SEE = words("claims.see")
-CLAIMED = words("claims.claimed")
-BY_VERDICT, BY_WAY = words("claims.by-verdict"), words("claims.by-way")
-ASKED = words("claims.asked")
+TITLES = texts("columns")
+COLUMNS = ("no", "claim", "verdict", "how", "evidence", "true")
+TALLY = ("verdict", "claims")
+WAYS = ("how", "which-means", "claims")
 
 
 def write(lab: Path) -> list[Path]:
@@ -59,11 +52,15 @@ def text(claims: tuple[Claim, ...], result: Result, lab: Path, language: str) ->
     return page.rendered(
         "claims", lab, [CLAIMS, results_page.REFERENCE], language,
         results=page.name(results_page.STEM, language),
-        machine=machine(result.provenance, devices, CORES.of(language)),
-        tally=page.folded(BY_VERDICT.of(language), _tally(claims, verdicts, language)),
-        ways=page.folded(BY_WAY.of(language), _ways(claims, metrics, language)),
-        claims=page.table([column.of(language) for column in COLUMNS], "><<<<<", rows),
+        machine=machine(result.provenance, devices, texts("facts")["cores"].of(language)),
+        tally=page.folded(say("claims.by-verdict", language), _tally(claims, verdicts, language)),
+        ways=page.folded(say("claims.by-way", language), _ways(claims, metrics, language)),
+        claims=page.table(_titles(COLUMNS, language), "><<<<<", rows),
     )  # fmt: skip
+
+
+def _titles(names: tuple[str, ...], language: str) -> list[str]:
+    return [TITLES[name].of(language) for name in names]
 
 
 def _tally(claims: tuple[Claim, ...], verdicts: Mapping[str, VerdictWord], language: str) -> str:
@@ -73,7 +70,7 @@ def _tally(claims: tuple[Claim, ...], verdicts: Mapping[str, VerdictWord], langu
         found = [claim.number for claim in claims if verdicts[claim.id] == word]
         if found:
             rows.append((f"**{VERDICTS[word].of(language)}** ({len(found)})", _links(found)))
-    return page.table([column.of(language) for column in TALLY], "<<", rows)
+    return page.table(_titles(TALLY, language), "<<", rows)
 
 
 def _ways(claims: tuple[Claim, ...], metrics: Mapping[str, Metric], language: str) -> str:
@@ -84,7 +81,7 @@ def _ways(claims: tuple[Claim, ...], metrics: Mapping[str, Metric], language: st
         if found:
             rows.append((f"*{name.of(language)}* ({len(found)})", MEANINGS[way].of(language),
                          _links(found)))  # fmt: skip
-    return page.table([column.of(language) for column in WAYS], "<<<", rows)
+    return page.table(_titles(WAYS, language), "<<<", rows)
 
 
 def _links(numbers: list[int]) -> str:
@@ -104,9 +101,13 @@ def _row(
     ]
     seen = [f"*{name}* {_seen(metrics[name], language)}" for name in claim.see if name in metrics]
     if seen:
-        evidence.append(f"{SEE.of(language)} {', '.join(seen)}")
+        evidence.append(f"{say('claims.see', language)} {', '.join(seen)}")
     kind = verdict.replace(" ", "-")
-    asked = f' · <span class="asked">{ASKED.of(language)} {claim.lab}</span>' if claim.lab else ""
+    asked = (
+        f' · <span class="asked">{say("claims.asked", language)} {claim.lab}</span>'
+        if claim.lab
+        else ""
+    )
     return [
         f'<a id="claim-{claim.number}"></a>{claim.number}',
         f"{claim.words.of(language)}<br>*{claim.where.of(language)}*{asked}",
@@ -163,7 +164,7 @@ def _claimed(outcome: Outcome, language: str) -> str:
     """Return what the claim would have it be."""
     other = _link(outcome.other, language) if outcome.other else target(outcome)
     meaning = f" ({outcome.test.definition.of(language)})" if outcome.test.definition else ""
-    return f"{CLAIMED.of(language)} {SIGNS[outcome.test.op]}{other}{meaning}"
+    return f"{say('claims.claimed', language)} {SIGNS[outcome.test.op]}{other}{meaning}"
 
 
 def _seen(metric: Metric, language: str) -> str:

@@ -12,10 +12,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from costlab.record.result import Metric
-from costlab.record.words import texts, words
+from costlab.record.words import say, texts
 
 LANGUAGES = ("en", "es")
-HOW = texts("how")
 
 
 def name(stem: str, language: str) -> str:
@@ -47,7 +46,7 @@ def rendered(stem: str, folder: Path, inputs: Iterable[str], language: str, **gi
     )
     digests = {one: sha256((folder / one).read_bytes()).hexdigest() for one in inputs}
     made = templates.get_template(f"{stem}.md.jinja").render(
-        given, inputs=digests, say=lambda name: words(name).of(language)
+        given, inputs=digests, say=lambda name: say(name, language)
     )
     text = made.strip("\n") + "\n"
     before, mark, after = text.partition(" -->\n\n# ")
@@ -75,4 +74,4 @@ def folded(summary: str, body: str) -> str:
 
 def how(metric: Metric, language: str) -> str:
     """Return how a value came about, in the language."""
-    return HOW[metric.how].of(language)
+    return texts("how")[metric.how].of(language)

@@ -7,14 +7,13 @@ from typing import Any
 
 from costlab.publish import downloads, headlines, page
 from costlab.publish.figures.figures import FIGURES, FOLDER, named
-from costlab.publish.results_tables import TABLES
-from costlab.publish.tabulated import Table, said_of
+from costlab.publish.tabulated import COLUMNS, TABLES, Table, said_of
 from costlab.record import quantity
 from costlab.record.foreign_load import said
 from costlab.record.result import Metric, Result, Section, load
 from costlab.record.whose import OWNERS
 from costlab.record.whose import whose as belongs
-from costlab.record.words import texts, words
+from costlab.record.words import say, texts
 from costlab.sections import beside_sweep
 
 STEM = "RESULTS"
@@ -23,18 +22,7 @@ REFERENCE = "results/reference.json"
 SECTIONS = texts("sections")
 NOTES = texts("notes")
 FACTS = texts("facts")
-PARTIAL = words("results.partial")
-REST = words("results.rest")
-EVERY = words("results.every")
-EVERY_ROW = words("results.every-row")
-MACHINE = words("results.machine")
-DOWNLOAD = words("results.download")
 FIELDS = texts("fields")
-VALUE = words("results.value")
-SPREAD = words("results.spread")
-N = "n"
-HOW = words("results.how")
-METRIC = words("results.metric")
 # Drawn, each span of it, and not quoted.
 _DRAWN = "timeline"
 
@@ -67,14 +55,14 @@ def text(result: Result, lab: Path, language: str, source: str = REFERENCE) -> s
     }
     sections = [_section(section, result, left, drawn, language) for section in SECTIONS]
     found = [([f"`{one.id}`"], one) for one in left.values()]
-    rest = _rows([METRIC.of(language)], "<", found, language) if left else ""
+    rest = _rows([say("results.metric", language)], "<", found, language) if left else ""
     return page.rendered(
         "results", lab, [source, *files], language,
         headlines=headlines.text(result.metrics(), language),
-        download=DOWNLOAD.of(language).format(csv=downloads.name(source), json=source),
-        machine=page.folded(MACHINE.of(language), _machine(result, language)),
+        download=say("results.download", language).format(csv=downloads.name(source), json=source),
+        machine=page.folded(say("results.machine", language), _machine(result, language)),
         sections=[one for one in sections if one["figures"] or one["tables"]],
-        rest=page.folded(REST.of(language), rest) if rest else "",
+        rest=page.folded(say("results.rest", language), rest) if rest else "",
     )  # fmt: skip
 
 
@@ -91,8 +79,8 @@ def _section(
         "figures": [
             {
                 "stem": f"{FOLDER}/{named(stem, language)}",
-                "alternative": one.alternative.of(language),
-                "caption": one.caption.of(language),
+                "alternative": texts("alternatives")[stem].of(language),
+                "caption": texts("captions")[stem].of(language),
             }
             for stem, one in FIGURES.items()
             if one.section == section and stem in drawn
@@ -101,7 +89,6 @@ def _section(
 
 
 def _machine(result: Result, language: str) -> str:
-    said = words("results.of-the-run").of(language)
     rows = [
         (
             FACTS[key].of(language) if key in FACTS else key,
@@ -109,14 +96,16 @@ def _machine(result: Result, language: str) -> str:
         )
         for key, value in result.provenance.items()
     ]
-    return page.table([said, VALUE.of(language)], "<<", rows)
+    return page.table(
+        [say("results.of-the-run", language), say("results.value", language)], "<<", rows
+    )
 
 
 def _course(result: Result, section: str, language: str) -> list[str]:
     found = result.sections.get(section, Section(status="complete"))
     lines = []
     if found.status != "complete":
-        lines.append(PARTIAL.of(language).format(note=found.note))
+        lines.append(say("results.partial", language).format(note=found.note))
     if found.load:
         line = f"{said(found.load).of(language)}."
         lines.append(f"**{line}**" if found.load.spoiled else line)
@@ -131,15 +120,16 @@ def _table(table: Table, left: dict[str, Metric], result: Result, language: str)
     metrics = result.metrics()
     for metric in found:
         del left[metric.id]
-    cells = [([one.cell(metric, metrics) for one in table.columns], metric) for metric in found]
-    titles = [column.title.of(language) for column in table.columns]
-    align = "".join("<" if column.fields else ">" for column in table.columns)
+    columns = [COLUMNS[name] for name in table.columns]
+    cells = [([one.cell(metric, metrics) for one in columns], metric) for metric in found]
+    titles = [one.title.of(language) for one in columns]
+    align = "".join("<" if one.fields else ">" for one in columns)
     body = _rows(titles, align, cells, language)
     if table.swept and (said := beside_sweep.said(metrics, table.section, language)):
         body += f"\n{said}\n"
     title = table.title.of(language)
     if table.across:
-        every = page.folded(EVERY.of(language).format(title=title), body)
+        every = page.folded(say("results.every", language).format(title=title), body)
         return f"### {title}\n\n{_across(table, found, language)}\n{every}"
     return f"### {title}\n\n{body}" if table.open else page.folded(title, body)
 
@@ -170,7 +160,10 @@ def _rows(
     whose = [belongs(one) for _, one in found]
     kept = [place for place in range(len(OWNERS)) if any(cells[place] for cells in whose)]
     columns = [*titles, *(OWNERS[place].of(language) for place in kept)]
-    columns += [VALUE.of(language), SPREAD.of(language), N, HOW.of(language)]
+    columns += [
+        say("results.value", language), say("results.spread", language), "n",
+        say("results.how", language),
+    ]  # fmt: skip
     align += "<" * len(kept) + ">>><"
     rows = [
         _row([*cells, *(mine[place] for place in kept)], metric, language)
@@ -180,7 +173,7 @@ def _rows(
     titled = [*(f"{title} " for title in columns[:-1]), ""]  # how it was had needs no title
     same = [title + cell for title, cell in compress(zip(titled, rows[0], strict=True), alike)]
     once = [said for said in same if not said.endswith((" ", "–"))]
-    above = f"{EVERY_ROW.of(language).format(said=', '.join(once))}\n\n" if once else ""
+    above = f"{say('results.every-row', language).format(said=', '.join(once))}\n\n" if once else ""
     differ = [not one for one in alike]
     columns, sides, *rows = [[*compress(row, differ)] for row in (columns, align, *rows)]
     return above + page.table(columns, "".join(sides), rows)

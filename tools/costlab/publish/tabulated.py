@@ -1,16 +1,18 @@
-"""A table of the results page: which metrics it takes, and what stands beside each value.
+"""The tables of the results page: which metrics each takes, and what stands beside each value.
 
 A table takes the metrics whose names have the fields that it wants and that no table before it
-took. Each metric has one row, since a row has one quotable value.
+took. Each metric has one row, since a row has one quotable value. They stand in tables.toml.
 """
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import msgspec
 
 from costlab.record import quantity
-from costlab.record.names import Name, Wanted
+from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.words import Words
 
@@ -19,7 +21,7 @@ Metrics = Mapping[str, Metric]
 _CODE = ("what", "of", "over", "schedule", "dtype", "card")
 
 
-class Column(msgspec.Struct, frozen=True):
+class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A column beside the value: fields of the name, something in the detail, or another metric.
 
     Args:
@@ -52,12 +54,13 @@ class Column(msgspec.Struct, frozen=True):
         return quantity.shown(beside) if beside else ""
 
 
-class Table(msgspec.Struct, frozen=True):
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One table.
 
     Args:
         wanted: which metrics it takes.
         by: the fields of their names that order them, first to last.
+        columns: their names among COLUMNS.
         across: the field whose values are columns of the table that is shown; the rows that it
             links to are folded beneath it.
         open: shown row by row; other tables are folded behind their titles.
@@ -65,9 +68,9 @@ class Table(msgspec.Struct, frozen=True):
     """
 
     title: Words
-    wanted: Wanted
+    wanted: dict[str, str | int | list[str | int]]
     by: str
-    columns: tuple[Column, ...]
+    columns: tuple[str, ...]
     section: str
     across: str = ""
     open: bool = False
@@ -95,3 +98,14 @@ def said_of(name: Name, fields: str) -> str:
     if asked[0] in _CODE:
         return f"`{said}`" if said else ""
     return said.replace("_", "-")
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    column: dict[str, Column]
+    table: tuple[Table, ...]
+
+
+_FILE = msgspec.convert(
+    tomllib.loads(Path(__file__).with_name("tables.toml").read_text("utf-8")), _File
+)
+COLUMNS, TABLES = _FILE.column, _FILE.table

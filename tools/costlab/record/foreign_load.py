@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from costlab.record.quantity import per_cent
 from costlab.record.result import Load
-from costlab.record.words import Words, words
+from costlab.record.words import Words, texts
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -34,10 +34,6 @@ SHARE = 0.05  # of the cores' time
 RESOLUTION = 0.04
 _STAT, _PRESSURE = Path("/proc/stat"), Path("/proc/pressure/cpu")
 _KINDS = (0, 1, 2, 7)  # user, nice, system and steal, in a line of /proc/stat
-BUSY = words("disturbed.busy")
-DROPPED = words("disturbed.dropped")
-CLEAN = words("disturbed.clean")
-UNWATCHED = words("disturbed.unwatched")
 T = TypeVar("T")
 
 
@@ -203,13 +199,8 @@ def of_hosts(rows: Sequence[Sequence[float]]) -> Round:
 
 def said(load: Load) -> Words:
     """Return one line about some rounds."""
-    words = CLEAN
-    if load.unwatched:
-        words = UNWATCHED
-    if load.dropped:
-        words = DROPPED
-    if load.spoiled:
-        words = BUSY
+    named = (("busy", load.spoiled), ("dropped", load.dropped), ("unwatched", load.unwatched))
+    words = texts("disturbed")[next((name for name, rounds in named if rounds), "clean")]
     share = load.foreign / load.there if load.there else 0.0
     facts = {
         "rounds": load.rounds, "dropped": load.dropped, "spoiled": load.spoiled,

@@ -29,6 +29,11 @@ def words(name: str) -> Words:
     return _file()[page][one]
 
 
+def say(name: str, language: str) -> str:
+    """Return what words.toml has under "page.name", in "en" or "es"."""
+    return words(name).of(language)
+
+
 @cache
 def _file() -> dict[str, dict[str, Words]]:
     text = Path(__file__).parents[1].joinpath("words.toml").read_text("utf-8")

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from costlab.record.result import Metric
-from costlab.record.words import Words, words
+from costlab.record.words import say
 from costlab.sections.fit.fit import Sweep, sweeps
 from costlab.sections.timed import derived
 from shardlab.proofs.ledger import Entry
@@ -19,10 +19,6 @@ from shardlab.proofs.ledger import Entry
 # How often a step calls a collective, by its name and bytes: {"all_reduce.262144": 18}.
 Calls = dict[str, int]
 _CALL = re.compile(r"(?P<op>[a-z_]+)\.(?P<bytes>\d+)")
-
-APART = words("sweep.apart")
-AGREE = words("sweep.agree")
-BENCH = words("sweep.bench")
 
 
 def calls(entries: Iterable[Entry]) -> Calls:
@@ -93,10 +89,10 @@ def said(metrics: Mapping[str, Metric], section: str, language: str) -> str:
         if not min(ends) <= sweep.value <= max(ends):
             apart[metric.name.hidden] = metric.value / sweep.value
     if not apart:
-        return AGREE.of(language) if found else ""
+        return say("sweep.agree", language) if found else ""
     least, most = (f"{end(apart.values()):.2f}" for end in (min, max))
-    to = Words(f"{least} to {most}", f"de {least} a {most}").of(language)
-    return APART.of(language).format(
+    to = say("sweep.to", language).format(least=least, most=most)
+    return say("sweep.apart", language).format(
         sizes=", ".join(map(str, sorted(apart))), times=least if least == most else to,
-        bench=BENCH.of(language),
+        bench=say("sweep.bench", language),
     )  # fmt: skip

@@ -9,57 +9,31 @@ overlap      one fully sharded step: what rank 0 computes, and what it communica
 from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from costlab.publish import page
 from costlab.publish.figures import draw_all_reduce, draw_overlap, draw_shares, draw_speedup
 from costlab.publish.figures.plotting import SHADES, Shade, Word, figure, svg
 from costlab.record.result import Metric, Result
-from costlab.record.words import Words, texts, words
+from costlab.record.words import texts
 
 FOLDER = "figures"
 Metrics = Mapping[str, Metric]
 
 
-class Drawing(msgspec.Struct, frozen=True):
-    """A figure: where it stands in the page, what is said of it, and who draws it."""
+class Drawing(NamedTuple):
+    """A figure: where it stands in the page, and who draws it; its words are in words.toml."""
 
     section: str
-    alternative: Words
-    caption: Words
     draw: Callable[[Any, Shade, Metrics, Word], bool]
-    height: float = 4.6
+    height: float  # inches
 
 
 FIGURES = {
-    "all-reduce": Drawing(
-        "collectives",
-        words("figures.time-of-an-all-reduce-against"),
-        words("figures.points-are-measured-solid-the-fit"),
-        draw_all_reduce.draw,
-    ),
-    "speed-up": Drawing(
-        "tp",
-        words("figures.speed-up-of-two-tensor-parallel"),
-        words("figures.above-1-two-ranks-of-shardlab"),
-        draw_speedup.draw,
-    ),
-    "shares": Drawing(
-        "tp",
-        words("figures.where-a-step-goes"),
-        words("figures.a-bar-a-width"),
-        draw_shares.draw,
-        height=3.2,
-    ),
-    "overlap": Drawing(
-        "fsdp",
-        words("figures.one-fully-sharded-step-of-rank"),
-        words("figures.one-step-of-shardlab-s-mini"),
-        draw_overlap.draw,
-        height=3.4,
-    ),
+    "all-reduce": Drawing("collectives", draw_all_reduce.draw, 4.6),
+    "speed-up": Drawing("tp", draw_speedup.draw, 4.6),
+    "shares": Drawing("tp", draw_shares.draw, 3.2),
+    "overlap": Drawing("fsdp", draw_overlap.draw, 3.4),
 }
 
 
@@ -74,7 +48,7 @@ def write(result: Result, lab: Path) -> list[Path]:
     for stem, one in FIGURES.items():
         for language, shade in product(page.LANGUAGES, SHADES):
             path = lab / FOLDER / f"{named(stem, language)}-{shade.name}.svg"
-            drawn = _drawn(one, shade, metrics, language)
+            drawn = _drawn(stem, one, shade, metrics, language)
             if drawn:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(drawn, "utf-8")
@@ -95,8 +69,8 @@ def said(language: str) -> Word:
     return lambda name: known[name].of(language) if name in known else name
 
 
-def _drawn(one: Drawing, shade: Shade, metrics: Metrics, language: str) -> str:
+def _drawn(stem: str, one: Drawing, shade: Shade, metrics: Metrics, language: str) -> str:
     """Return a figure's SVG, or nothing where the result lacks what it shows."""
     with figure(shade, width=7.2, height=one.height) as (made, axes):
         drawn = one.draw(axes, shade, metrics, said(language))
-        return svg(made, one.alternative.of(language)) if drawn else ""
+        return svg(made, texts("alternatives")[stem].of(language)) if drawn else ""
