@@ -93,7 +93,8 @@ def _torchs(axis: Axis, stage: GPT, data: Data) -> Step:
 
 def _megatrons(stage: GPT, data: Data) -> Step:
     from costlab.contestants import megatron as mcore
-    from costlab.contestants.megatron.stage import MegatronStage, forward_step
+    from costlab.contestants.megatron.stage import MegatronStage
+    from costlab.contestants.megatron.stage import step as megatron_step
 
     config = mcore.config(hidden=stage.config.hidden, dtype=torch.float32)
     config.deallocate_pipeline_outputs = True  # as its training script sets it
@@ -102,10 +103,6 @@ def _megatrons(stage: GPT, data: Data) -> Step:
 
     def step() -> float | None:
         stage.zero_grad()
-        losses = mcore.schedules.forward_backward_pipelining_without_interleaving(
-            forward_step_func=forward_step(stage.loss), data_iterator=iter(data), model=model,
-            num_microbatches=len(data), seq_length=tutor.SEQUENCE, micro_batch_size=1,
-        )  # fmt: skip
-        return mean([one["loss"] for one in losses])
+        return mean(megatron_step([model], data, stage.loss, tutor.SEQUENCE, 1))
 
     return step

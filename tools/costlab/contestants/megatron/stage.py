@@ -3,12 +3,12 @@
 Dimensions: S sequence, B batch, H hidden.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
-from costlab.contestants.megatron import ModelType
+from costlab.contestants.megatron import ModelType, schedules
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -51,3 +51,23 @@ def forward_step(loss: Loss) -> Callable[[Iterator[tuple[Tensor, Tensor]], Megat
         return stage(given), lose
 
     return step
+
+
+def step(
+    pieces: Sequence[MegatronStage], data: Sequence[tuple[Tensor, Tensor]], loss: Loss,
+    sequence: int, batch: int,
+) -> list[Tensor]:  # fmt: skip
+    """Run the schedule that Megatron's parallel state asks for, over this stage's pieces.
+
+    Returns:
+        each micro-batch's loss, on the last stage; elsewhere none.
+    """
+    run: Any = schedules.get_forward_backward_func()
+    several = len(pieces) > 1
+    losses = run(
+        forward_step_func=forward_step(loss),
+        data_iterator=[iter(data) for _ in pieces] if several else iter(data),
+        model=list(pieces) if several else pieces[0],
+        num_microbatches=len(data), seq_length=sequence, micro_batch_size=batch,
+    )  # fmt: skip
+    return [one["loss"] for one in losses]

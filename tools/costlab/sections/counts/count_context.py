@@ -50,22 +50,11 @@ def held() -> Iterator[Metric]:
         yield counted(f"context.{kind}.n8.blocks.formula", blocks, how="derived")
 
 
-def balance(world: World) -> Iterator[Metric]:
-    """The slowest rank's share of a causal mask, of the mean: in runs, and as Megatron cuts."""
+def balance() -> Iterator[Metric]:
+    """The slowest rank's share of a causal mask, of the mean, where ranks hold runs of tokens."""
     for ranks in (2, 8):
         cells = work(ranks, balanced=False)
         yield counted(f"context.runs.n{ranks}.slowest", max(cells) * ranks / sum(cells), "ratio")
-    try:
-        from costlab.contestants import megatron  # noqa: F401  (loads Megatron without inductor)
-    except ImportError:
-        return
-    from megatron.core.utils import get_batch_on_this_cp_rank
-
-    whole = {"position_ids": torch.arange(SHARE * world.size)[None]}
-    places = get_batch_on_this_cp_rank(whole, cp_group=world.whole.group)["position_ids"]
-    keys = world.whole.all_gather((places + 1).sum()[None]).double()  # that its queries see
-    slowest = float(keys.max() / keys.mean())
-    yield counted(f"context-megatron.n{world.size}.slowest", slowest, "ratio")
 
 
 def hidden_from(world: World) -> Iterator[Metric]:

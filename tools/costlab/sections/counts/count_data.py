@@ -1,4 +1,4 @@
-"""Replicas, shards and stages counted: DDP's buckets, our shards, a pipeline's messages.
+"""Replicas and stages counted: DDP's buckets, a pipeline's messages.
 
 And Megatron's datasets, built by two ranks: who has them in the end, and who waits for whom.
 """
@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from costlab.contestants import tutor
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.comm import Axis, World
-from shardlab.fsdp import FSDP
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.model import GPT
@@ -33,41 +32,21 @@ DOCUMENTS = (49, 50)  # tokens of each
 
 def replicas(world: World) -> Iterator[Metric]:
     """PyTorch's own DDP, in its third step, when its buckets are settled: a model a size."""
-    config = tutor.config()
-    tokens, targets = tutor.batch(torch.device("cpu"))
-    model = GPT(config, tensor=Axis.alone())
+    tokens, _ = tutor.batch(torch.device("cpu"))
+    model = GPT(tutor.config(), tensor=Axis.alone())
     narrow = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH)))
-    x = torch.ones(2, WIDTH)
-    for name, module in (("tutor", model), ("narrow", narrow)):
+    modules: list[tuple[str, nn.Module, Tensor]] = [
+        ("tutor", model, tokens), ("narrow", narrow, torch.ones(2, WIDTH)),
+    ]  # fmt: skip
+    for name, module, x in modules:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations, of torch in torch
             wrapped = DistributedDataParallel(module)
         for _ in range(3):
             with Ledger() as ledger:
-                if name == "tutor":
-                    nn.functional.cross_entropy(
-                        wrapped(tokens).flatten(0, 1), targets.t().flatten()
-                    ).backward()  # type: ignore[no-untyped-call]
-                else:
-                    wrapped(x).sum().backward()
+                wrapped(x).sum().backward()
         reduced = ledger.total("all_reduce")
         yield counted(f"ddp.{name}.all_reduce", reduced.count, bytes=reduced.payload)
-
-
-def shards(world: World) -> Iterator[Metric]:
-    """Our sharded step against replicas; PyTorch's own are in count_fsdp."""
-    x = torch.ones(2, WIDTH)
-    for name, wrap_root in (("units", True), ("root", False)):
-        whole = [nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH)]
-        payload = sum(p.nbytes for layer in whole for p in layer.parameters())
-        model = nn.Sequential(*whole)
-        # What no unit wraps is the root's, and stays whole from forward to backward.
-        sharded = FSDP(model, world.whole, units=whole if wrap_root else whole[1:])
-        for _ in range(2):
-            with Ledger() as ledger:
-                sharded(x).sum().backward()
-        replicated = 2 * (world.size - 1) / world.size * payload
-        yield counted(f"fsdp.{name}.wire-ratio", ledger.total().wire / replicated, "ratio")
 
 
 def pipeline(world: World) -> Iterator[Metric]:
@@ -104,8 +83,7 @@ class _Tokens:
 def datasets(world: World) -> Iterator[Metric]:
     """Ranks that have their samples, and barriers that one entered and the other did not.
 
-    Nothing where megatron-core isn't installed, or not its C++, which its wheel has for some
-    Pythons only.
+    Nothing where its C++ isn't installed, which its wheel has for some Pythons only.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed

@@ -13,6 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from costlab.contestants import megatron as core
+from costlab.contestants.megatron import experts as moe
+from costlab.contestants.megatron.gpt import transformer_layer
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.comm import World
@@ -25,11 +28,7 @@ RATE, STEPS = 100.0, 200  # of the auxiliary loss alone, until it falls no more
 
 
 def experts(world: World) -> Iterator[Metric]:
-    """Nothing where megatron-core isn't installed."""
-    try:
-        from costlab.contestants.megatron import experts as moe
-    except ImportError:
-        return
+    """What it sends, computes and balances."""
     with moe.megatron(expert_model_parallel_size=world.size):
         yield from _sent(world)
         yield from _computed(world)
@@ -57,9 +56,6 @@ def _sent(world: World) -> Iterator[Metric]:
 
 def _computed(world: World) -> Iterator[Metric]:
     """The busiest rank's rows and operations, beside an even share and a dense model's."""
-    from costlab.contestants import megatron as core
-    from costlab.contestants.megatron.gpt import transformer_layer
-
     config = core.config(
         hidden=H, heads=4, dtype=torch.float32, add_bias_linear=False, ffn_hidden_size=K * FFN
     )
@@ -107,8 +103,6 @@ def _balanced(world: World) -> Iterator[Metric]:
 
 def _layer(world: World, k: int = K, dispatch: str = "all-to-all", **options: Any) -> Any:
     """Make a MoELayer whose router scores an expert by a token's number at the expert's place."""
-    from costlab.contestants.megatron import experts as moe
-
     plain: dict[str, Any] = {"moe_router_load_balancing_type": "none", "add_bias_linear": False}
     layer: Any = moe.layer(moe.config(
         hidden=H, experts=E, top_k=k, ffn=FFN, expert=world.size, dispatch=dispatch,

@@ -1,4 +1,4 @@
-"""PyTorch's own sharding counted: FSDP1 and FSDP2 beside DDP, training and in inference."""
+"""Sharding counted: ours, FSDP1 and FSDP2 beside DDP; and FSDP1 in inference."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.comm import World
+from shardlab.fsdp import FSDP
 from shardlab.proofs.ledger import Ledger
 
 WIDTH, DEPTH = 32, 4
@@ -22,9 +23,8 @@ Wrap = Callable[[World, nn.Sequential, Sequence[nn.Module]], nn.Module]
 
 def training(world: World) -> Iterator[Metric]:
     """Bytes of a sharded step over those of DDP's: all in units, and a quarter left to the root."""
-    whole = _layers(world)
-    replicated = _step(world, DistributedDataParallel(whole)).total().wire
-    for version, wrap in (("fsdp1", _fsdp1), ("fsdp2", _fsdp2)):
+    replicated = _step(world, DistributedDataParallel(_layers(world))).total().wire
+    for version, wrap in (("fsdp", _ours), ("fsdp1", _fsdp1), ("fsdp2", _fsdp2)):
         for name, first in (("units", 0), ("root", 1)):
             layers = _layers(world)
             with warnings.catch_warnings():
@@ -69,6 +69,11 @@ def _step(world: World, module: nn.Module) -> Ledger:
     with ledger:
         module(torch.ones(2, WIDTH, device=world.device)).sum().backward()
     return ledger
+
+
+def _ours(world: World, layers: nn.Sequential, units: Sequence[nn.Module]) -> nn.Module:
+    # What no unit wraps is the root's, and stays whole from forward to backward.
+    return FSDP(layers, world.whole, units=units)
 
 
 def _fsdp1(

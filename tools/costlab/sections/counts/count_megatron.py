@@ -1,5 +1,7 @@
 """megatron-core's own layers counted: what they ask for over the tensor axis, cut every way.
 
+And its groups, and which tokens its ranks get of a sequence that is cut.
+
 Dimensions: S sequence, B batch, H hidden, V vocabulary; s, v: this rank's share.
 """
 
@@ -9,7 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DistributedSampler
 
+from costlab.contestants import megatron as core
+from costlab.contestants.megatron.gpt import causal_mask, data_parallel, gpt, transformer_layer
 from costlab.record.result import Metric
 from costlab.sections.counts.count_tensor import (
     B,
@@ -26,14 +31,17 @@ from shardlab.comm import World
 from shardlab.proofs.collective import Call
 from shardlab.proofs.ledger import Ledger
 
+# The groups that are often given for 8 ranks with 2 on each axis.
+OFTEN_GIVEN = {
+    "tp": [[0, 1], [2, 3], [4, 5], [6, 7]],
+    "pp": [[0, 2], [1, 3], [4, 6], [5, 7]],
+    "dp": [[0, 4], [1, 5], [2, 6], [3, 7]],
+}
+TOKENS = 4  # of a rank
 
-def layers(world: World) -> Iterator[Metric | str]:
-    """A block, a feed-forward, each linear and the loss; nothing where it isn't installed."""
-    try:
-        from costlab.contestants import megatron as core
-    except ImportError as fault:
-        yield f"left out: {fault}"
-        return
+
+def layers(world: World) -> Iterator[Metric]:
+    """A block, a feed-forward, each linear and the loss."""
     with core.megatron(tensor=world.size):
         plain = core.config(hidden=H, heads=4, dtype=torch.float32)
         cut = core.config(hidden=H, heads=4, dtype=torch.float32, sequence_parallel=True)
@@ -49,8 +57,6 @@ def layers(world: World) -> Iterator[Metric | str]:
 
 def _blocks(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
     """A TransformerLayer, and the same sequence-parallel."""
-    from costlab.contestants.megatron.gpt import causal_mask, transformer_layer
-
     whole, mask = transformer_layer(plain), causal_mask(S)
     ledger = watched(lambda: whole(ones(S, B, H), attention_mask=mask)[0])
     yield from passes("block-megatron", ledger)
@@ -65,8 +71,6 @@ def _blocks(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
 
 def _feed_forward(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
     """Megatron's MLP, its first linear alone, and what is asked for its weights' sake."""
-    from costlab.contestants.megatron.gpt import transformer_layer
-
     mlp: Any = transformer_layer(plain).mlp
     yield from passes("ffn-megatron", watched(lambda: mlp(ones(S, B, H))[0]))
     first = watched(lambda: mlp.linear_fc1(ones(S, B, H))[0])
@@ -81,8 +85,6 @@ def _feed_forward(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
 
 def _linears(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
     """A column- and a row-parallel linear; the row-parallel one under each setting."""
-    from costlab.contestants import megatron as core
-
     x_SBh = ones(S, B, 4 * H // world.size)
     common: dict[str, Any] = {"init_method": nn.init.ones_, "bias": True}
     column = core.ColumnParallelLinear(H, 4 * H, gather_output=False, config=plain, **common)
@@ -105,8 +107,6 @@ def _first_output(x: Tensor, module: nn.Module) -> Tensor:
 
 
 def _row(config: Any, *, is_expert: bool = False, **common: Any) -> Any:
-    from costlab.contestants import megatron as core
-
     return core.RowParallelLinear(
         4 * H, H, input_is_parallel=True, skip_bias_add=is_expert, config=config,
         is_expert=is_expert, **common,
@@ -115,9 +115,6 @@ def _row(config: Any, *, is_expert: bool = False, **common: Any) -> Any:
 
 def _finished(world: World, config: Any) -> int:
     """Count the all-reduces over the tensor axis that finish a GPT's gradients after backward."""
-    from costlab.contestants import megatron as core
-    from costlab.contestants.megatron.gpt import causal_mask, data_parallel, gpt
-
     model = data_parallel(gpt(config, vocab=V, sequence=S, tied=False))
     tokens_BS = torch.zeros(B, S, dtype=torch.int64)
     places_BS = torch.arange(S).expand(B, S)
@@ -127,3 +124,39 @@ def _finished(world: World, config: Any) -> int:
             core.finalize_model_grads([model])
     reduced = ledger.select("all_reduce", phase="step")
     return sum(len(entry.ranks) == world.size for entry in reduced)
+
+
+def groups() -> Iterator[Metric]:
+    """Megatron's own enumeration of 2 × 2 × 2, in its default order and in the alternative."""
+    for order in ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"):
+        ranks = core.parallel_state.RankGenerator(tp=2, ep=1, dp=2, pp=2, cp=1, order=order)
+        same = [axis for axis, given in OFTEN_GIVEN.items() if ranks.get_ranks(axis) == given]
+        short = order.replace("cp-ep-", "")
+        yield counted(f"groups.{short}.as-often-given", len(same), axes=", ".join(same))
+    yield from _shares(ranks.get_ranks("dp"), ranks.get_ranks("tp-pp"))
+
+
+def _shares(data: list[list[int]], replicas: list[list[int]]) -> Iterator[Metric]:
+    """Different samples that the ranks of a group draw, by Megatron's groups and torch's sampler.
+
+    A rank's place in its data group is what a data loader shares out by.
+    """
+    drawn: dict[int, tuple[int, ...]] = {
+        rank: tuple(DistributedSampler(range(8), len(group), place, shuffle=False))  # type: ignore[arg-type]
+        for group in data
+        for place, rank in enumerate(group)
+    }
+    for name, groups in (("data-group", data), ("replica", replicas)):
+        most = max(len({drawn[rank] for rank in group}) for group in groups)
+        yield counted(f"batch-shares.{name}", most)
+
+
+def balance(world: World) -> Iterator[Metric]:
+    """The slowest rank's share of a causal mask, of the mean, as Megatron cuts a sequence."""
+    from megatron.core.utils import get_batch_on_this_cp_rank
+
+    whole = {"position_ids": torch.arange(TOKENS * world.size)[None]}
+    places = get_batch_on_this_cp_rank(whole, cp_group=world.whole.group)["position_ids"]
+    keys = world.whole.all_gather((places + 1).sum()[None]).double()  # that its queries see
+    slowest = float(keys.max() / keys.mean())
+    yield counted(f"context-megatron.n{world.size}.slowest", slowest, "ratio")

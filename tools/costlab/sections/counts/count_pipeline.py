@@ -1,6 +1,6 @@
-"""Real schedulers' pipelines, counted as they ran: PyTorch's GPipe and 1F1B, and Megatron's 1F1B.
+"""Pipelines counted: ours by their lists of actions, PyTorch's as they ran or as they plan to.
 
-Each stage notes its computes in the order in which the scheduler ran them, and how many
+Each stage that runs notes its computes in the order in which the scheduler ran them, and how many
 micro-batches' graphs were alive at once. The order is then played against a clock with equal
 stages, so that no machine changes the bubble.
 
@@ -13,50 +13,80 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleZBVZeroBubble,
+)
 
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.comm import Axis, World
 from shardlab.pipeline.action import Backward, Compute, Forward
-from shardlab.proofs.ledger import Ledger
-from shardlab.proofs.schedules.timeline import bubble, simulate
+from shardlab.pipeline.schedule import by_name
+from shardlab.proofs.schedules.timeline import Timeline, bubble, peak_live, simulate
 
 S, B, H = 8, 2, 16
+STAGES, CHUNKS = 4, 2
 MICROBATCHES = (4, 8)  # PyTorch refuses 1F1B with fewer than there are stages
+MANY = MICROBATCHES[-1]
+WHERE = f"p{STAGES}.m{MANY}"
 Run = Callable[[Axis, "Noting", int], None]
 
 
-def schedulers(world: World) -> Iterator[Metric | str]:
-    """Bubble and live micro-batches of each scheduler; a stage a rank."""
-    runs: dict[str, Run] = {
-        "torch-gpipe": _torch(ScheduleGPipe),
-        "torch-1f1b": _torch(Schedule1F1B),
-    }
-    try:
-        from costlab.contestants import megatron as core
-    except ImportError as fault:
-        yield f"left out: {fault}"
-        yield from _ran(world, runs)
-        return
-    with core.megatron(pipeline=world.size):
-        yield from _ran(world, runs | {"megatron-1f1b": _megatron})
+def schedules() -> Iterator[Metric]:
+    """Play GPipe and 1F1B against a clock with equal stages: idle share, live micro-batches."""
+    for microbatches in (2, MANY):
+        for name in ("gpipe", "1f1b"):
+            schedule = by_name(name, STAGES, microbatches)
+            where = f"p{STAGES}.m{microbatches}"
+            idle = bubble(simulate(schedule, forward=1, backward=2))
+            yield counted(f"{name}.{where}.bubble", idle, "share")
+            live = max(peak_live(actions) for actions in schedule)
+            yield counted(f"{name}.{where}.live", live)
 
 
-def messages(world: World) -> Iterator[Metric]:
-    """What two stages of two tensor ranks send each other, beside what the tensor ranks reduce."""
-    try:
-        from costlab.contestants import megatron as core
-    except ImportError:
-        return
-    with core.megatron(tensor=2, pipeline=world.size // 2):
-        for name, cut in (("tp-pp", False), ("tp-sp-pp", True)):
-            ledger = _grid_step(cut)
-            sent = ledger.total("send")
-            yield counted(f"{name}-megatron.message", sent.payload / sent.count, "B")
-            op = "reduce_scatter" if cut else "all_reduce"
-            reduced = ledger.total(op)
-            yield counted(f"{name}-megatron.{op}", reduced.payload / reduced.count, "B")
+def schedulers(world: World) -> Iterator[Metric]:
+    """Bubble and live micro-batches of PyTorch's schedulers; a stage a rank."""
+    yield from ran(world, "torch-gpipe", _torch(ScheduleGPipe))
+    yield from ran(world, "torch-1f1b", _torch(Schedule1F1B))
+
+
+def beside_1f1b() -> Iterator[Metric]:
+    """Idle time of ZB-H1 and of interleaving, of 1F1B's, where forward, B and W take as long."""
+    plain, halved = (by_name(kind, STAGES, MANY) for kind in ("1f1b", "zb-h1"))
+    once = simulate(plain, forward=1, backward=2)
+    apart = simulate(halved, forward=1, backward=1, weight=1)
+    yield counted(f"zb-h1.{WHERE}.bubble", bubble(apart), "share")
+    yield counted(f"zb-h1.{WHERE}.idle-of-1f1b", idle(apart) / idle(once), "ratio")
+    for name, schedule in (("1f1b", plain), ("zb-h1", halved)):
+        live = [peak_live(actions) for actions in schedule]
+        yield counted(f"{name}.{WHERE}.live-fullest", max(live))
+        yield counted(f"{name}.{WHERE}.live-last", live[-1])
+    dealt = by_name("interleaved", STAGES, MANY, CHUNKS)
+    pieces = simulate(dealt, forward=1 / CHUNKS, backward=2 / CHUNKS)
+    yield counted(f"interleaved.{WHERE}.idle-of-1f1b", idle(pieces) / idle(once), "ratio")
+
+
+def planned_by_torch(world: World) -> Iterator[Metric]:
+    """PyTorch's ZBV, in the ticks of its plan: idle in a step, and between a stage's own ends."""
+    places = (world.rank, 2 * STAGES - 1 - world.rank)
+    device = torch.device("cpu")
+    halves: list[Any] = [PipelineStage(nn.Linear(H, H), at, 2 * STAGES, device) for at in places]
+    plan = ScheduleZBVZeroBubble(halves, MANY).pipeline_order.values()
+    busy = [[tick for tick, action in enumerate(row) if action] for row in plan]
+    whole = 1 + max(ticks[-1] for ticks in busy)
+    share = 1 - sum(map(len, busy)) / (STAGES * whole)
+    yield counted(f"torch-zbv.{WHERE}.bubble", share, "share")
+    gaps = max(ticks[-1] - ticks[0] + 1 - len(ticks) for ticks in busy)
+    yield counted(f"torch-zbv.{WHERE}.ticks-idle-within", gaps)
+
+
+def idle(timeline: Timeline) -> float:
+    """Return how long all stages together wait."""
+    spans = [span for stage in timeline for span in stage]
+    return max(s.end for s in spans) * len(timeline) - sum(s.end - s.start for s in spans)
 
 
 class Noting(nn.Module):
@@ -108,20 +138,19 @@ class _Noted(torch.autograd.Function):
         return grad.clone(), None, None
 
 
-def _ran(world: World, runs: dict[str, Run]) -> Iterator[Metric]:
+def ran(world: World, name: str, run: Run) -> Iterator[Metric]:
+    """Bubble and live micro-batches of one scheduler, which runs a stage that notes."""
     axis = world.axis("pipeline", range(world.size))
     for microbatches in MICROBATCHES:
-        for name, run in runs.items():
-            stage = Noting()
-            run(axis, stage, microbatches)
-            where = f"{name}.p{world.size}.m{microbatches}"
-            mine = [[isinstance(a, Backward), a.microbatch] for a in stage.order]
-            rows = world.whole.all_gather(torch.tensor([mine])).tolist()
-            orders = [[(Backward if back else Forward)(m) for back, m in row] for row in rows]
-            idle = bubble(simulate(orders, forward=1, backward=2))
-            yield counted(f"{where}.bubble", idle, "share")
-            live = world.whole.all_reduce(torch.tensor(stage.live), op="max")
-            yield counted(f"{where}.live", int(live))
+        stage = Noting()
+        run(axis, stage, microbatches)
+        where = f"{name}.p{world.size}.m{microbatches}"
+        mine = [[isinstance(a, Backward), a.microbatch] for a in stage.order]
+        rows = world.whole.all_gather(torch.tensor([mine])).tolist()
+        orders = [[(Backward if back else Forward)(m) for back, m in row] for row in rows]
+        yield counted(f"{where}.bubble", bubble(simulate(orders, forward=1, backward=2)), "share")
+        live = world.whole.all_reduce(torch.tensor(stage.live), op="max")
+        yield counted(f"{where}.live", int(live))
 
 
 def _torch(schedule: type[Any]) -> Run:
@@ -135,48 +164,3 @@ def _torch(schedule: type[Any]) -> Run:
             plan.step(*[x] * (axis.rank == 0), target=x if last else None, return_outputs=False)
 
     return run
-
-
-def _megatron(axis: Axis, stage: Noting, microbatches: int) -> None:
-    from costlab.contestants import megatron as core
-    from costlab.contestants.megatron.stage import MegatronStage, forward_step
-
-    config = core.config(hidden=H, heads=4, depth=axis.size, dtype=torch.float32)
-    config.deallocate_pipeline_outputs = True  # as its training script sets it
-    x = torch.ones(S, B, H)
-    core.schedules.forward_backward_pipelining_without_interleaving(
-        forward_step_func=forward_step(lambda y, _: y.square().mean()),
-        data_iterator=iter([(x, x)] * microbatches),
-        model=MegatronStage(stage, config),
-        num_microbatches=microbatches, seq_length=S, micro_batch_size=B,
-    )  # fmt: skip
-
-
-def _grid_step(cut: bool) -> Ledger:
-    """Count a step of a Megatron layer a stage, cut over the tensor axis."""
-    from costlab.contestants import megatron as core
-    from costlab.contestants.megatron.gpt import causal_mask, transformer_layer
-    from costlab.contestants.megatron.stage import MegatronStage, forward_step
-
-    config = core.config(hidden=H, heads=4, depth=2, dtype=torch.float32, sequence_parallel=cut)
-    layer, mask = transformer_layer(config), causal_mask(S)
-
-    class Layer(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = layer
-
-        def forward(self, x: Tensor) -> Tensor:
-            out: Tensor = self.layer(x, attention_mask=mask)[0]
-            return out
-
-    x = torch.ones(S // 2 if cut else S, B, H)
-    ledger = Ledger()
-    with ledger:
-        core.schedules.forward_backward_pipelining_without_interleaving(
-            forward_step_func=forward_step(lambda y, _: y.square().mean()),
-            data_iterator=iter([(x, x)] * 2),
-            model=MegatronStage(Layer(), config),
-            num_microbatches=2, seq_length=S, micro_batch_size=B,
-        )  # fmt: skip
-    return ledger

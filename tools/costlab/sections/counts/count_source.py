@@ -1,11 +1,12 @@
 """What the installed sources hold or refuse: asked of them, not remembered."""
 
 import ast
-import importlib.util
 import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from torch.distributed import fsdp
 
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
@@ -14,12 +15,23 @@ from costlab.sections.counts.counted import counted
 NEWER = ("dp_cp_ag_group", "expt_dp_ag_group", "for_expert_parallelism")
 
 
-def facts() -> Iterator[Metric]:
-    """Names, defaults and docstrings of the installed PyTorch and Megatron, and a refusal."""
-    yield from _pytorch()
-    core = _folder("megatron.core")
-    if core is None:
-        return
+def pytorch() -> Iterator[Metric]:
+    """Names and defaults of the installed PyTorch's FSDP."""
+    files = sorted(Path(str(fsdp.__file__)).parent.glob("*.py"))
+    text = "\n".join(path.read_text("utf-8") for path in files)
+    for name in ("_handles_prefetched", "_prefetched"):
+        yield counted(f"fsdp-source.{_dashed(name)}", _times(name, text))
+    defaults = inspect.signature(fsdp.FullyShardedDataParallel).parameters
+    for name in ("backward_prefetch", "forward_prefetch"):
+        default = defaults[name].default
+        yield counted(f"fsdp-source.{_dashed(name)}-on", bool(default), default=str(default))
+
+
+def megatron() -> Iterator[Metric]:
+    """Names and docstrings of the installed Megatron, a refusal, and what its FSDP cuts."""
+    from costlab.contestants.megatron import package_info
+
+    core = Path(str(package_info.__file__)).parent
     layers = ast.parse((core / "tensor_parallel" / "layers.py").read_text("utf-8"))
     yield counted("layers-source.docstring-words", len((ast.get_docstring(layers) or "").split()))
     yield counted("sp-without-tp.refused", _refused())
@@ -27,21 +39,6 @@ def facts() -> Iterator[Metric]:
     for name in (*NEWER, "create_all_gather_group"):
         yield counted(f"megatron-source.{_dashed(name)}", _times(name, state))
     yield from _megatron_fsdp(core)
-
-
-def _pytorch() -> Iterator[Metric]:
-    folder = _folder("torch.distributed.fsdp")
-    if folder is None:
-        return
-    text = "\n".join(path.read_text("utf-8") for path in sorted(folder.glob("*.py")))
-    for name in ("_handles_prefetched", "_prefetched"):
-        yield counted(f"fsdp-source.{_dashed(name)}", _times(name, text))
-    from torch.distributed.fsdp import FullyShardedDataParallel
-
-    defaults = inspect.signature(FullyShardedDataParallel).parameters
-    for name in ("backward_prefetch", "forward_prefetch"):
-        default = defaults[name].default
-        yield counted(f"fsdp-source.{_dashed(name)}-on", bool(default), default=str(default))
 
 
 def _megatron_fsdp(core: Path) -> Iterator[Metric]:
@@ -90,12 +87,3 @@ def _refused() -> bool:
     except ValueError:
         return True
     return False
-
-
-def _folder(package: str) -> Path | None:
-    """Return where a package lies; None where it isn't installed."""
-    try:
-        found = importlib.util.find_spec(package)
-    except ModuleNotFoundError:
-        return None
-    return Path(found.origin).parent if found and found.origin else None

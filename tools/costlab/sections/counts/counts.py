@@ -13,19 +13,23 @@ from costlab.record.settings import Settings
 from costlab.sections.counts import (
     count_context,
     count_data,
-    count_experts,
     count_fsdp,
-    count_megatron,
-    count_order,
+    count_memory,
     count_pipeline,
     count_ring,
     count_source,
     count_tensor,
     count_wire,
-    count_zero_bubble,
 )
 from costlab.sections.plan import Plan
 from shardlab.comm import World
+
+try:
+    from costlab.sections.counts import count_experts, count_megatron, count_stages
+except ImportError as fault:  # without megatron-core nothing is counted of it
+    LACKING = str(fault)
+else:
+    LACKING = ""
 
 RANKS = (2, 4)
 
@@ -33,6 +37,8 @@ RANKS = (2, 4)
 def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
     """Count, on every rank alike."""
     yield from _two(world) if world.size == RANKS[0] else _four(world)
+    if LACKING:
+        yield f"megatron-core's own are left out: {LACKING}"
 
 
 def _two(world: World) -> Iterator[Metric | str]:
@@ -40,43 +46,48 @@ def _two(world: World) -> Iterator[Metric | str]:
     yield from count_tensor.block(world)
     yield from count_tensor.pieces(world)
     yield from count_tensor.intensity(world)
-    yield "megatron-core's layers"
-    yield from count_megatron.layers(world)
-    yield "megatron-core's layer of experts"
-    yield from count_experts.experts(world)
     yield "attention over cut sequences"
     yield from count_context.in_a_step(world)
-    yield from count_context.balance(world)
+    yield from count_context.balance()
     yield from count_context.hidden_from(world)
     yield from count_context.held()
     yield "replicas and shards"
     yield from count_data.replicas(world)
-    yield from count_data.shards(world)
     yield from count_fsdp.training(world)
     yield from count_fsdp.inference(world)
     yield from count_data.pipeline(world)
-    yield from count_data.datasets(world)
-    yield "schedules, groups, sources"
-    yield from count_order.schedules()
-    yield from count_order.groups()
-    yield from count_order.memory()
-    yield from count_source.facts()
+    yield "schedules, memory, sources"
+    yield from count_pipeline.schedules()
+    yield from count_memory.memory()
+    yield from count_source.pytorch()
     yield from count_ring.rings()
     yield "bytes on the wire"
     yield from count_wire.written(world)
+    if not LACKING:
+        yield "megatron-core's layers, groups, datasets"
+        yield from count_megatron.layers(world)
+        yield from count_megatron.balance(world)
+        yield from count_megatron.groups()
+        yield from count_source.megatron()
+        yield from count_data.datasets(world)
+        yield "megatron-core's layer of experts"
+        yield from count_experts.experts(world)
 
 
 def _four(world: World) -> Iterator[Metric | str]:
-    yield "PyTorch's schedules and Megatron's"
+    yield "schedules of pipelines"
     yield from count_pipeline.schedulers(world)
-    yield from count_pipeline.messages(world)
-    yield from count_zero_bubble.beside_1f1b()
-    yield from count_zero_bubble.planned_by_torch(world)
-    yield from count_zero_bubble.run_by_megatron(world)
+    yield from count_pipeline.beside_1f1b()
+    yield from count_pipeline.planned_by_torch(world)
     yield "attention over sequences cut in four"
     yield from count_context.in_a_step(world)
     yield "bytes on the wire of four"
     yield from count_wire.written(world)
+    if not LACKING:
+        yield "megatron-core's pipelines"
+        yield from count_stages.scheduler(world)
+        yield from count_stages.messages(world)
+        yield from count_stages.beside_1f1b(world)
 
 
 # On the CPU: what is counted is the same on any, and two ranks are always to be had.
