@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from functools import cache
-from html import escape
 from math import log10
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 from shardlab.proofs.collective import SHARES, Call
 from shardlab.proofs.formulas.seconds import STEPS, seconds, steps
 from sitelab.figures import controls, quantities
-from sitelab.figures.shown import Figure
+from sitelab.figures.shown import Figure, picture
 
 RESULT = "experiments/35-allreduce-costs/results/reference.json"
 LINKS = ("gloo", "shared-memory")
@@ -97,8 +96,6 @@ def figure(said: dict[str, str], root: Path) -> Figure:
     preset = "gloo" if "gloo" in known else "pytorch"
     constants = known[preset][op]
     dots = [point for point in points(root) if point.op == op]
-    call = Call(op, payload, ranks)
-    html = _plot(constants, call, dots, said) + _answers(constants, call, dots, preset, said)
     data = {
         "steps": STEPS,
         "wire": {name: SHARES[name] for name in STEPS},
@@ -108,7 +105,7 @@ def figure(said: dict[str, str], root: Path) -> Figure:
         "times": TIMES,
         "controls": _controls(constants, preset, list(known), said),
     }
-    return Figure(html, data)
+    return Figure(_drawn(constants, Call(op, payload, ranks), dots, preset, said), data)
 
 
 def _controls(
@@ -140,40 +137,11 @@ def down(taken: float) -> float:
     return 100 * (high - log10(taken)) / (high - low)
 
 
-def _plot(constants: Constants, shown: Call, dots: list[Point], said: dict[str, str]) -> str:
-    line = " ".join(
-        f"{across(one):.2f},{down(took(constants, shown._replace(payload=one))):.2f}"
-        for one in PAYLOADS
-    )
-    marks = "".join(
-        f'<path class="play-dot play-{dot.link}" d="M{across(dot.bytes):.2f} '
-        f'{down(dot.seconds):.2f}h0"/>'
-        for dot in dots
-    )
-    sizes = [(2**power, quantities.binary(2**power)) for power in (10, 15, 20, 25, 30)]
-    ticks = "".join(
-        f'<span class="play-x" style="left:{across(at):.2f}%">{text}</span>' for at, text in sizes
-    )
-    times = [10.0**power for power in range(-6, 2)]
-    lines = "".join(f'<path class="play-grid" d="M0 {down(at):.2f}h100"/>' for at in times)
-    lines += "".join(f'<path class="play-grid" d="M{across(at):.2f} 0v100"/>' for at, _ in sizes)
-    ticks += "".join(
-        f'<span class="play-y" style="top:{down(at):.2f}%">{_whole(at)}</span>' for at in times
-    )
-    at = across(shown.payload)
-    return (
-        f'<div class="play-plot" role="img" aria-label="{escape(said["picture"])}">'
-        '<svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">'
-        f'{lines}<path class="play-marker" d="M{at:.2f} 0v100"/><g class="play-dots">{marks}</g>'
-        f'<polyline class="play-curve" points="{line}"/></svg>{ticks}</div>'
-    )
-
-
 def _whole(taken: float) -> str:
     return quantities.time(taken).replace(".00", "").replace(".0", "")
 
 
-def _answers(
+def _drawn(
     constants: Constants, call: Call, dots: list[Point], preset: str, said: dict[str, str]
 ) -> str:
     whole = took(constants, call)
@@ -185,15 +153,12 @@ def _answers(
         "busbw": f"{quantities.size(call.wire / whole)}/s",
         "measured": quantities.time(here[0]) if here else "–",
     }
-    told = "".join(
-        f'<li>{escape(said[f"answer-{key}"])} <strong data-answer="{key}">{value}</strong></li>'
-        for key, value in answers.items()
+    curve = " ".join(
+        f"{across(one):.2f},{down(took(constants, call._replace(payload=one))):.2f}"
+        for one in PAYLOADS
     )
-    legend = '<li><span class="play-key play-line"></span>' + escape(said["model"]) + "</li>"
-    legend += "".join(
-        f'<li><span class="play-key play-{link}"></span>{escape(said[link])}</li>' for link in LINKS
-    )
-    return (
-        f'<div role="status"><ul class="play-answers">{told}</ul></div>'
-        f'<ul class="play-legend">{legend}</ul>'
-    )
+    return picture(
+        "collective", said, shown=call, dots=dots, curve=curve, given=answers, links=LINKS,
+        sizes=[(2**power, quantities.binary(2**power)) for power in (10, 15, 20, 25, 30)],
+        times=[10.0**power for power in range(-6, 2)], across=across, down=down, whole=_whole,
+    )  # fmt: skip

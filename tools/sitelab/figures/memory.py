@@ -1,14 +1,13 @@
 """The figure of a rank's memory: one bar, and a table that says where each part comes from."""
 
 from dataclasses import asdict
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from shardlab.proofs.formulas import memory
 from shardlab.proofs.formulas.memory import Model, Plan, Term
 from sitelab.figures import controls, quantities
-from sitelab.figures.shown import Figure
+from sitelab.figures.shown import Figure, picture
 
 KINDS = ("weight", "gradient", "optimizer", "activation")
 # Korthikanti et al., table 3, on GPUs of 80 GB; and the workbook's own small model.
@@ -95,46 +94,20 @@ def key(line: memory.Held) -> str:
 
 def _drawn(model: Model, plan: Plan, said: dict[str, str]) -> str:
     sums = {kind: memory.total(model, plan, kind) for kind in KINDS}
-    whole = sum(sums.values())
-    bar = "".join(
-        f'<span class="play-part play-{kind}" data-kind="{kind}" '
-        f'style="width:{100 * sums[kind] / whole:.3f}%"></span>'
-        for kind in KINDS
-    )
-    legend = "".join(
-        f'<li><span class="play-key play-{kind}"></span>{escape(said[kind])} '
-        f'<strong data-sum="{kind}">{quantities.size(sums[kind])}</strong></li>'
-        for kind in KINDS
-    )
-    total = f'<strong data-sum="whole">{quantities.size(whole)}</strong>'
-    return (
-        f'<p class="play-answer" role="status">{escape(said["whole"])} {total}</p>'
-        f'<div class="play-bar">{bar}</div><ul class="play-legend">{legend}</ul>'
-        f'<p class="play-warning" role="status" hidden></p>{_table(model, plan, said)}'
-    )
-
-
-def _table(model: Model, plan: Plan, said: dict[str, str]) -> str:
     lines: dict[str, float] = {}
     for line in memory.account(model, plan):
         lines[key(line)] = lines.get(key(line), 0) + line.bytes
-    rows = [(kind, "state", "12 l h² + …", said[f"why-{kind}"]) for kind in KINDS[:3]]
-    rows += [(kind, "experts", "8 e l h²/E", said["why-experts"]) for kind in KINDS[:3]]
-    rows += [("activation", t.key, _product(t), said[f"why-{t.key}"]) for t in ACTIVATIONS]
-    rows.append(("activation", "recomputed", "", said["why-recomputed"]))
-    body = "".join(
-        f'<tr data-line="{kind}/{name}"{"" if lines.get(f"{kind}/{name}") else " hidden"}>'
-        f'<td><span class="play-key play-{kind}"></span>{escape(_what(kind, name, said))}</td>'
-        f'<td class="play-bytes" data-bytes="{lines.get(f"{kind}/{name}", 0)!r}">'
-        f"{quantities.size(lines.get(f'{kind}/{name}', 0))}</td>"
-        f"<td>{product}</td><td>{escape(why)}</td></tr>"
+    rows = [(kind, "state", "12 l h² + …", f"why-{kind}") for kind in KINDS[:3]]
+    rows += [(kind, "experts", "8 e l h²/E", "why-experts") for kind in KINDS[:3]]
+    rows += [("activation", term.key, _product(term), f"why-{term.key}") for term in ACTIVATIONS]
+    rows.append(("activation", "recomputed", "", "why-recomputed"))
+    told = [
+        (kind, name, _what(kind, name, said), product, said[why])
         for kind, name, product, why in rows
-    )
-    heads = "".join(f'<th scope="col">{escape(said[f"head-{n}"])}</th>' for n in (1, 2, 3, 4))
-    return (
-        f'<div class="play-scroll play-below" tabindex="0" role="group" '
-        f'aria-label="{escape(said["table"])}">'
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+    ]
+    whole = sum(sums.values())
+    return picture(
+        "memory", said, sums=sums, whole=whole, lines=lines, rows=told, size=quantities.size
     )
 
 

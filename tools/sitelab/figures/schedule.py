@@ -1,7 +1,6 @@
 """The figure of a pipeline's schedule: shardlab's own lists of actions, played against a clock."""
 
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from shardlab.pipeline.action import (
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.schedules.timeline import Timeline, bubble, peak_live, simulate
 from sitelab.figures import controls, quantities
-from sitelab.figures.shown import Figure
+from sitelab.figures.shown import Figure, picture
 
 # As `by_name` takes them: kind, and chunks a stage.
 KINDS = {
@@ -74,54 +73,30 @@ def _data(said: dict[str, str]) -> dict[str, Any]:
         for key, schedule in schedules().items()
     }
     kind, stages, micro_batches, backward = SHOWN
-    each = {n: [(value, str(value)) for value in values] for n, values in _SLIDERS.items()}
+    asked = {
+        "stages": (STAGES, stages),
+        "microBatches": (MICRO_BATCHES, micro_batches),
+        "backward": (BACKWARDS, backward),
+    }
     return {
         "schedules": actions,
         "controls": [
             controls.choice("kind", said["kind"], [(one, said[one]) for one in KINDS], kind),
-            controls.slider("stages", said["stages"], each["stages"], stages),
-            controls.slider("microBatches", said["microBatches"], each["micro"], micro_batches),
-            controls.slider("backward", said["backward"], each["backward"], backward),
+            *(
+                controls.slider(key, said[key], [(one, str(one)) for one in values], at)
+                for key, (values, at) in asked.items()
+            ),
         ],
     }
-
-
-_SLIDERS = {"stages": STAGES, "micro": MICRO_BATCHES, "backward": BACKWARDS}
 
 
 def _drawn(kind: str, stages: int, micro_batches: int, backward: int, said: dict[str, str]) -> str:
     schedule = schedules()[kind, stages, micro_batches]
     timeline = played(schedule, backward)
-    end = max(span.end for spans in timeline for span in spans)
-    chunks = chunks_in(schedule)
-    tracks = []
-    for stage, spans in enumerate(timeline):
-        boxes = "".join(
-            f'<span class="play-box play-{name(span.action)[0].lower()}" '
-            f'data-chunk="{span.action.chunk}" style="left:{100 * span.start / end:.4f}%;'
-            f'width:{100 * (span.end - span.start) / end:.4f}%">'
-            f"<i>{span.action.microbatch}</i></span>"
-            for span in spans
-        )
-        track = f'<span class="play-track">{boxes}</span>'
-        tracks.append(f'<span class="play-stage">{stage}</span>{track}')
     answers = {
         "bubble": quantities.percent(bubble(timeline)),
-        "live": f"{peak_live(schedule[0]) / chunks:g}",
+        "live": f"{peak_live(schedule[0]) / chunks_in(schedule):g}",
         "sends": str(sends(schedule)),
     }
-    told = "".join(
-        f'<li>{escape(said[key])} <strong data-answer="{key}">{value}</strong></li>'
-        for key, value in answers.items()
-    )
-    legend = "".join(
-        f'<li><span class="play-key play-{key}"></span>{escape(said[f"key-{key}"])}</li>'
-        for key in ("f", "b", "w", "idle")
-    )
-    return (
-        f'<div role="status"><ul class="play-answers">{told}</ul></div>'
-        f'<p class="play-warning" role="status" hidden>{escape(said["none"])}</p>'
-        f'<div class="play-scroll" tabindex="0" role="img" aria-label="{escape(said["picture"])}">'
-        f'<div class="play-tracks" style="--units:{end:g}">{"".join(tracks)}</div></div>'
-        f'<ul class="play-legend">{legend}</ul>'
-    )
+    end = max(span.end for spans in timeline for span in spans)
+    return picture("schedule", said, given=answers, timeline=timeline, end=end, name=name)

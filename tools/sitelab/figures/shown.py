@@ -9,10 +9,17 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from mkdocs.utils import get_relative_url
 
 SCRIPTS = "assets/javascripts/figures"
 _MARK = re.compile(r'<div class="figure" id="figure-([a-z]+)">.*?</div>', re.DOTALL)
+
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("templates")),
+    autoescape=True,
+    undefined=StrictUndefined,
+)
 
 
 class Figure(NamedTuple):
@@ -40,6 +47,12 @@ def words(language: str) -> dict[str, dict[str, str]]:
         figure: {key: said[language] for key, said in entries.items()}
         for figure, entries in tomllib.loads(text).items()
     }
+
+
+def picture(figure: str, said: dict[str, str], **given: Any) -> str:
+    """Return the HTML of a figure's template, one line put behind the other."""
+    lines = _TEMPLATES.get_template(f"{figure}.html.jinja").render(given, said=said).splitlines()
+    return "".join(line.strip() for line in lines)
 
 
 def drawn(html: str, makers: dict[str, Maker], *, language: str, url: str, root: Path) -> str:
