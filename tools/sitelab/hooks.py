@@ -179,11 +179,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     if not citations:
         return html
     return live_citations.linked(
-        html,
-        citations,
-        language=language,
-        url=page.url,
-        site=Path(config.site_dir),
+        html, citations, language=language, url=page.url, site=Path(config.site_dir)
     )
 
 

@@ -82,6 +82,15 @@ def measuring(
     }
 
 
+def unsaid(step: Callable[[], object]) -> Step:
+    """A step whose loss is not to be compared."""
+
+    def silent() -> None:
+        step()
+
+    return silent
+
+
 def seconds(world: World, step: Callable[[], object]) -> float:
     """This rank's time for a step that all begin together; on a GPU, to the end of its work."""
     world.whole.barrier()

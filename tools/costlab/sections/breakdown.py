@@ -80,18 +80,13 @@ def replay(
     Raises:
         ValueError: an entry is none of those.
     """
-    return _Calls([_call(axis, entry, device, elements) for entry in entries])
+    calls = [_call(axis, entry, device, elements) for entry in entries]
 
-
-class _Calls:
-    """Some calls, one after another."""
-
-    def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
-        self._calls = calls
-
-    def __call__(self) -> None:
-        for call in self._calls:
+    def again() -> None:
+        for call in calls:
             call()
+
+    return again
 
 
 def _call(

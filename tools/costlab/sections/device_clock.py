@@ -3,10 +3,14 @@
 Elsewhere the same calls are timed by the host's clock, and nothing is captured in a graph.
 """
 
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import torch
+
+Key = TypeVar("Key")
 
 
 def seconds(device: torch.device, step: Callable[[], object]) -> float:
@@ -21,6 +25,18 @@ def seconds(device: torch.device, step: Callable[[], object]) -> float:
     start = time.perf_counter()
     step()
     return time.perf_counter() - start
+
+
+def rounds(
+    device: torch.device, steps: Mapping[Key, Callable[[], object]], count: int, seed: int
+) -> dict[Key, list[float]]:
+    """Return each step's times, by rounds that run all in an order drawn anew; two more warm up."""
+    order = random.Random(seed)  # noqa: S311  (an order, no secret)
+    times: dict[Key, list[float]] = {key: [] for key in steps}
+    for _ in range(count + 2):
+        for key in order.sample(list(steps), len(steps)):
+            times[key].append(seconds(device, steps[key]))
+    return {key: taken[2:] for key, taken in times.items()}
 
 
 def graphed(device: torch.device, step: Callable[[], object]) -> Callable[[], object]:

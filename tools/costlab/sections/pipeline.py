@@ -18,7 +18,7 @@ from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections.plan import Plan
-from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
+from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed, told
 from shardlab.comm import World
 from shardlab.links.shared_memory.patience import cores
 from shardlab.proofs.schedules.timeline import Timeline
@@ -80,7 +80,7 @@ def metrics(
     theory = (stages - 1) / (microbatches + stages - 1)
     yield derived(base.but(what="bubble-theory"), theory, "share")
     live = max(bubble.live(timeline) for timeline in timelines)
-    yield Metric(id=ours.but(what="live").id, value=live, unit="count", how="counted")
+    yield told(ours.but(what="live"), live, "count", "counted")
 
 
 def beside_others(world: World, settings: Settings) -> Iterator[Metric | str]:

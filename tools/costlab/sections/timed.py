@@ -51,3 +51,10 @@ def derived(
         id=name.id, value=value, unit=unit, how="derived", low=low, high=high, samples=samples,
         detail=detail,
     )  # fmt: skip
+
+
+def told(
+    name: Name, value: float, unit: str, how: How, **detail: str | float | int | bool
+) -> Metric:
+    """One value, without a spread."""
+    return Metric(id=name.id, value=value, unit=unit, how=how, detail=detail)

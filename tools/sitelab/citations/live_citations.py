@@ -22,14 +22,7 @@ _CODE = re.compile(r"<code>([^<]+)</code>")
 _SHOWN = re.compile(r'<p class="with-card">.*?</p>', re.DOTALL)
 
 
-def linked(
-    html: str,
-    citations: dict[str, Cited],
-    *,
-    language: str,
-    url: str,
-    site: Path,
-) -> str:
+def linked(html: str, citations: dict[str, Cited], *, language: str, url: str, site: Path) -> str:
     """Return a page's HTML with its citations alive; writes the cards that it needs.
 
     Args:

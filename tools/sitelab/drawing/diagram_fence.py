@@ -10,12 +10,7 @@ from markdown import Markdown
 
 
 def fence(
-    source: str,
-    language: str,
-    css_class: str,
-    options: dict[str, str],
-    md: Markdown,
-    **more: Any,
+    source: str, language: str, css_class: str, options: dict[str, str], md: Markdown, **more: Any
 ) -> str:
     """Return the element that mermaid draws into; superfences calls this for ```` ```mermaid ````.
 

@@ -16,11 +16,7 @@ from costlab.record.quantity import shown
 from costlab.record.result import Metric
 from costlab.record.whose import whose
 
-_POINT: Wanted = {
-    "topic": "tp",
-    "what": ("speedup", "speedup-of-threads"),
-    "ranks": 0,
-}
+_POINT: Wanted = {"topic": "tp", "what": ("speedup", "speedup-of-threads"), "ranks": 0}
 IDEAL = 2.0
 TUTOR = 128  # its hidden size
 THREADS = "threads"

@@ -20,14 +20,14 @@ of the logits, with which backward begins.
 """
 
 import random
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import torch
 
 from costlab.contestants import fsdp as contestants
 from costlab.contestants import tutor
 from costlab.contestants.fsdp import Training
-from costlab.contestants.rounds import Rounds, Step, measuring
+from costlab.contestants.rounds import Rounds, Step, measuring, unsaid
 from costlab.record.foreign_load import Watch
 from costlab.record.names import Name
 from costlab.record.result import Metric
@@ -40,7 +40,7 @@ from costlab.sections.fully_sharded import footprint, largest, overlap, timeline
 from costlab.sections.fully_sharded.footprint import Model
 from costlab.sections.plan import Plan
 from costlab.sections.silent_axis import SilentAxis
-from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
+from costlab.sections.timed import by_rounds, derived, ratio, timed, told
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 
@@ -102,15 +102,10 @@ def parts(world: World, hidden: int) -> tuple[dict[str, Step], Calls]:
     alone = SilentAxis(world.size, world.rank)
     silent = Training(world, lambda _, gpt: contestants.ours(alone, gpt), hidden)
     pieces: dict[str, Step] = {
-        "silent": lambda: _unsaid(silent.step),
+        "silent": unsaid(silent.step),
         "communication": replay(axis, entries, world.device),
     }
     return pieces, beside_sweep.calls(entries)
-
-
-def _unsaid(step: Callable[[], object]) -> None:
-    """Run a step whose loss is not to be compared."""
-    step()
 
 
 def steps_of(hidden: int, times: Times, ranks: int, backend: str) -> Iterator[Metric]:
@@ -173,8 +168,7 @@ def memory(world: World, hidden: int) -> Iterator[Metric]:
     for code, seen in {"shardlab": mine, "torch-fsdp1": sharded, "torch-ddp": theirs}.items():
         for part, value in {"peak": seen.peak, "state": seen.state}.items():
             name = base.but(what=part, code=code, link=world.backend)
-            about: Detail = {"by": by, "ranks": world.size}
-            yield Metric(id=name.id, value=value, unit="B", how="measured", detail=about)
+            yield told(name, value, "B", "measured", by=by, ranks=world.size)
     model = _model(hidden)
     activations = theirs.activations + LOGITS
     for part, by, value in (

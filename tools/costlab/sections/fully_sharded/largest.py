@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.sections.fully_sharded.footprint import Model, replicated, sharded_peak
+from costlab.sections.timed import told
 
 CARDS = {"24GiB": 24 << 30, "80GiB": 80 << 30}
 RANKS = 8
@@ -40,10 +41,7 @@ def metrics() -> Iterator[Metric]:
         }
         for name, bytes_of in ways.items():
             model = largest(lambda model, held=bytes_of, size=size: held(model) <= size)  # type: ignore[misc]
-            yield Metric(
-                id=Name("fsdp", "largest", of=name, card=card).id,
-                value=model.parameters,
-                unit="parameters",
-                how="modelled",
-                detail={"bytes": bytes_of(model), "without": "activations"},
-            )
+            yield told(
+                Name("fsdp", "largest", of=name, card=card), model.parameters, "parameters",
+                "modelled", bytes=bytes_of(model), without="activations",
+            )  # fmt: skip

@@ -76,11 +76,9 @@ def metrics(spans: Iterable[Span]) -> Iterator[Metric]:
     """The spans for a result: `timeline.000` …, a value each, its duration."""
     for number, span in enumerate(spans):
         yield Metric(
-            id=Name("timeline", f"{number:03}").id,
-            value=span.end_s - span.start_s,
-            unit="s",
+            id=Name("timeline", f"{number:03}").id, value=span.end_s - span.start_s, unit="s",
             detail={"track": span.track, "name": span.name, "start": span.start_s},
-        )
+        )  # fmt: skip
 
 
 class _Main:

@@ -7,7 +7,6 @@ by round: 1 where it costs nothing, 0 where one waits for the other. A CPU has n
 there one runs after the other.
 """
 
-import random
 from collections.abc import Callable, Iterator
 
 import torch
@@ -35,7 +34,6 @@ def metrics(
     """
     size = 12 * hidden * hidden * 2
     there = torch.empty(size, dtype=torch.uint8, device=device)
-    order = random.Random(seed)  # noqa: S311  (an order, no secret)
     for source in FROM:
         where = device if source == "device" else torch.device("cpu")
         pinned = source == "host" and device.type == "cuda"
@@ -45,11 +43,7 @@ def metrics(
             return there.copy_(here, non_blocking=True)
 
         steps = {"product": product, "copy": copy, "both": _both(device, product, copy)}
-        times: dict[str, list[float]] = {name: [] for name in steps}
-        for _ in range(rounds + 2):
-            for name in order.sample(list(steps), len(steps)):
-                times[name].append(device_clock.seconds(device, steps[name]))
-        kept = {name: one[2:] for name, one in times.items()}
+        kept = device_clock.rounds(device, steps, rounds, seed)
         shares = [
             (one + other - both) / min(one, other)
             for one, other, both in zip(*kept.values(), strict=True)

@@ -18,6 +18,7 @@ from costlab.contestants.fsdp import Training, fsdp2
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.sections.fully_sharded import footprint
+from costlab.sections.timed import derived, told
 from shardlab.comm import World
 
 COPIES = {"aten::copy_": 1, "aten::_to_copy": 0}  # and which argument is copied
@@ -28,13 +29,11 @@ def metrics(world: World, hidden: int) -> Iterator[Metric]:
     base = Name("gpu", hidden=hidden)
     held = footprint.measured(world, lambda _, gpt: gpt, hidden)
     for what, value in {"state": held.state, "peak": held.peak}.items():
-        yield Metric(id=base.but(what=what).id, value=value, unit="B", how="measured")
+        yield told(base.but(what=what), value, "B", "measured")
     moved, weights = offloaded(world, hidden)
-    formula = base.but(what="state", of="formula").id
-    yield Metric(id=formula, value=4 * weights, unit="B", how="derived")
+    yield derived(base.but(what="state", of="formula"), 4 * weights, "B")
     for way, value in moved.items():
-        name = base.but(what="offloaded", of=way)
-        yield Metric(id=name.id, value=value, unit="B", how="counted", detail={"weights": weights})
+        yield told(base.but(what="offloaded", of=way), value, "B", "counted", weights=weights)
 
 
 def offloaded(world: World, hidden: int) -> tuple[dict[str, int], int]:

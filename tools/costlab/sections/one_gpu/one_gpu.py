@@ -14,9 +14,8 @@ the eager one in every round.
 """
 
 import itertools
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 
@@ -27,7 +26,7 @@ from costlab.record.statistic import middle
 from costlab.sections import device_clock
 from costlab.sections.one_gpu import beneath, memory
 from costlab.sections.plan import Plan
-from costlab.sections.timed import by_rounds
+from costlab.sections.timed import by_rounds, told
 from shardlab.comm import World
 
 HIDDEN = (1024, 2048, 4096, 8192)
@@ -100,16 +99,12 @@ def efficiencies(
     if cuda:
         graphs = {n: [device_clock.graphed(device, one) for one in blocks[n][0]] for n in tensor}
         steps |= {("graphed", n): _in_turn(sets) for n, sets in graphs.items()}
-    order = random.Random(seed)  # noqa: S311  (an order, no secret)
-    times: dict[tuple[str, int], list[float]] = {key: [] for key in steps}
-    for _ in range(rounds + 2):
-        for key in order.sample(list(steps), len(steps)):
-            times[key].append(device_clock.seconds(device, steps[key]))
+    times = device_clock.rounds(device, steps, rounds, seed)
     for (mode, ranks), mine in times.items():
-        seconds = middle(mine[2:]).value
+        seconds = middle(mine).value
         yield by_rounds(
             Name("gpu", "efficiency", hidden=hidden, ranks=ranks, dtype=dtype, mode=mode),
-            [whole / (ranks * cut) for whole, cut in zip(times[mode, 1], mine, strict=True)][2:],
+            [whole / (ranks * cut) for whole, cut in zip(times[mode, 1], mine, strict=True)],
             "share", how="measured", seconds=seconds, flops=blocks[ranks][1] / seconds,
             tokens=tokens,
         )  # fmt: skip
@@ -117,11 +112,7 @@ def efficiencies(
 
 def _in_turn(sets: Sequence[Callable[[], object]]) -> Callable[[], object]:
     turns = itertools.cycle(sets)
-
-    def step() -> object:
-        return next(turns)()
-
-    return step
+    return lambda: next(turns)()  # noqa: PLW0108  (another at each call)
 
 
 def block(
@@ -170,16 +161,8 @@ def modelled(hidden: int, *, tokens: int = TOKENS) -> Iterator[Metric]:
             payload = 2 * tokens * hidden
             steps = 2 * (ranks - 1)
             seconds = steps * link.latency + steps / ranks * payload / link.bandwidth
-            yield Metric(
-                id=Name("gpu", "modelled-allreduce", hidden=hidden, ranks=ranks, of=name).id,
-                value=seconds,
-                unit="s",
-                how="modelled",
-                detail={
-                    "bytes": payload, "bandwidth": link.bandwidth, "latency": link.latency,
-                    "source": link.source,
-                },
-            )  # fmt: skip
+            which = Name("gpu", "modelled-allreduce", hidden=hidden, ranks=ranks, of=name)
+            yield told(which, seconds, "s", "modelled", bytes=payload, **asdict(link))
 
 
 PLAN = Plan(measure, ranks=lambda _: (1,))

@@ -32,7 +32,7 @@ import torch
 
 from costlab.contestants import tp as contestants
 from costlab.contestants import tutor
-from costlab.contestants.rounds import Rounds, Step, measuring
+from costlab.contestants.rounds import Rounds, Step, measuring, unsaid
 from costlab.contestants.tp import Task
 from costlab.record.names import Name
 from costlab.record.result import Metric
@@ -139,13 +139,9 @@ def parts(world: World, hidden: int) -> tuple[dict[str, Step], Calls]:
         "matmul-whole": lambda: whole.replay() if whole else None,
         "communication": replay(axis, entries, world.device),
         "latency": replay(axis, entries, world.device, elements=1),
-        "launch": lambda: _unsaid(least),  # its loss is another
+        "launch": unsaid(least),
     }
     return pieces, beside_sweep.calls(entries)
-
-
-def _unsaid(step: Step) -> None:
-    step()
 
 
 def tiny(device: torch.device) -> Task:
