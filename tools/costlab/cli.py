@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 BROKE_OFF, INTERRUPTED = 1, 130
 WHOLE = ("collectives", "fit", "tp", "fsdp", "pipeline", "one-gpu", "counts")
-ALONE = {
+COMMANDS = {
+    "all": "Measure the whole lab, and judge the claims.",
     "collectives": "Time and bandwidth of six operations by size, and their fit.",
     "tp": "The tensor-parallel step by hidden size, and where time goes.",
     "fsdp": "The sharded step: overlap, peak memory, the largest model.",
@@ -115,21 +116,15 @@ def _measuring(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-@bench.command("all")
-@_measuring
-def whole(**options: Any) -> int:
-    """Measure the whole lab, and judge the claims."""
-    return _measure(list(WHOLE), whole=True, **options)
-
-
 def _add(name: str, words: str) -> None:
     @bench.command(name, help=words)
     @_measuring
     def command(**options: Any) -> int:
-        return _measure([name, "fit"] if name == "collectives" else [name], whole=False, **options)
+        names = {"all": list(WHOLE), "collectives": ["collectives", "fit"]}.get(name, [name])
+        return _measure(names, whole=name == "all", **options)
 
 
-for _name, _words in ALONE.items():
+for _name, _words in COMMANDS.items():
     _add(_name, _words)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import io
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +17,7 @@ from costlab.record.result import Metric, Result, Section
 from costlab.record.settings import Settings
 from costlab.record.words import Words
 from costlab.run import measuring
-from costlab.run.progress import Silent
+from costlab.run.progress import Plain
 from costlab.run.run import Run
 from costlab.sections import pipeline
 from costlab.sections.fully_sharded import fully_sharded
@@ -38,7 +38,7 @@ def one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run() -> Run:
-    return Run(SETTINGS, None, Silent(sys.stderr), PROVENANCE)
+    return Run(SETTINGS, None, Plain(io.StringIO()), PROVENANCE)
 
 
 @pytest.mark.usefixtures("one")

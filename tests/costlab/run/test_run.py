@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from costlab.record.names import Name
 from costlab.record.result import Load, Metric, Result, ResultError, Section, load, save
 from costlab.record.settings import Settings
 from costlab.run import launch
-from costlab.run.progress import Silent
+from costlab.run.progress import Plain
 from costlab.run.run import Run
 from costlab.sections import plan
 from costlab.sections.plan import Plan
@@ -39,7 +39,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
         module = Plan(lambda *_: iter(()), launches=lambda _: 2)
         monkeypatch.setattr(plan, "load", lambda _: module)
         monkeypatch.setattr(launch, "run", lambda *_, **__: next(left)())
-        run = Run(Settings(), out, Silent(sys.stderr), {}, before=before)
+        run = Run(Settings(), out, Plain(io.StringIO()), {}, before=before)
         try:
             run.measure(["tp"])
         except KeyboardInterrupt:
@@ -87,7 +87,7 @@ def test_what_else_ran_stands_with_the_section_of_all_its_launches(
     module = Plan(lambda *_: iter(()), launches=lambda _: 2)
     monkeypatch.setattr(plan, "load", lambda _: module)
     monkeypatch.setattr(launch, "run", told)
-    run = Run(Settings(), tmp_path / "one.json", Silent(sys.stderr), {})
+    run = Run(Settings(), tmp_path / "one.json", Plain(io.StringIO()), {})
     run.measure(["tp"])
     kept = load(tmp_path / "one.json").sections["tp"].load
     assert kept == Load(rounds=9, dropped=1, there=18, most=0.3)
@@ -120,7 +120,7 @@ def test_what_is_derived_anew_stands_once(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(plan, "load", lambda _: derives)
     there = Section(status="complete", metrics=[Metric(id="fit.a", value=1, unit="s")])
     run = Run(
-        Settings(), tmp_path / "one.json", Silent(sys.stderr), {},
+        Settings(), tmp_path / "one.json", Plain(io.StringIO()), {},
         before=Result(sections={"fit": there}),
     )  # fmt: skip
     run.measure(["fit"])

@@ -174,11 +174,8 @@ def target(outcome: Outcome) -> str:
 
 def offers(provenance: Provenance) -> set[str]:
     """Return which of the things that claims may need the run's machine has."""
-    gpus = provenance.get("gpus") or []
-    count = len(gpus) if isinstance(gpus, list) else int(gpus)
-    links = provenance.get("links") or []
-    links = [links] if isinstance(links, str) else links
-    nvlink = any(_NVLINK.search(str(link)) for link in links)
+    count = len(provenance.get("gpus", []))
+    nvlink = any(map(_NVLINK.search, provenance.get("links", [])))
     offered = {"gpu": count >= 1, "gpus": count >= 2, "nvlink": nvlink}
     return {name for name, there in offered.items() if there}
 
@@ -198,8 +195,7 @@ def machine(provenance: Provenance, devices: Iterable[str] = (), cores: str = "c
         devices: "cpu", "cuda"; where none is said, the run's GPUs if it has any.
         cores: what they are called.
     """
-    gpus = provenance.get("gpus")
-    gpus = gpus if isinstance(gpus, list) else []
+    gpus = provenance.get("gpus", [])
     name = provenance.get("processor", "an unnamed processor")
     names = {
         "cpu": f"{name}, {provenance.get('cores', '?')} {cores}",

@@ -6,7 +6,6 @@ author's to say: the changes are listed to be read.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,23 +44,22 @@ def update(lab: Path, pages: list[Path]) -> list[Change]:
     changes: list[Change] = []
     for page in pages:
         text = page.read_text("utf-8")
-        if found := list(_changes(page, text, values)):
-            page.write_text(_QUOTE.sub(partial(_now, page, values), text), "utf-8")
+        found: list[Change] = []
+        written = _QUOTE.sub(partial(_now, page, values, found), text)
+        if found:
+            page.write_text(written, "utf-8")
             changes += found
     return changes
 
 
-def _changes(page: Path, text: str, values: dict[Path, dict[str, str]]) -> Iterator[Change]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        for quote in _QUOTE.finditer(line):
-            if (after := _value(page, values, quote)) not in (None, quote[1]):
-                yield Change(page, number, quote[3], quote[1], after or "")
-
-
-def _now(page: Path, values: dict[Path, dict[str, str]], quote: re.Match[str]) -> str:
-    value = _value(page, values, quote)
-    return quote[0] if value is None else f"[{value}]({quote[2]}#{quote[3]})"
-
-
-def _value(page: Path, values: dict[Path, dict[str, str]], quote: re.Match[str]) -> str | None:
-    return values.get((page.parent / quote[2]).resolve(), {}).get(quote[3])
+def _now(
+    page: Path, values: dict[Path, dict[str, str]], changes: list[Change], quote: re.Match[str]
+) -> str:
+    """Return a link with its row's value; note where that is another."""
+    before, target, row = quote.groups()
+    value = values.get((page.parent / target).resolve(), {}).get(row)
+    if value in (None, before):
+        return quote[0]
+    line = quote.string.count("\n", 0, quote.start()) + 1
+    changes.append(Change(page, line, row, before, str(value)))
+    return f"[{value}]({target}#{row})"

@@ -90,16 +90,9 @@ class Form:
 
     def __init__(self, template: str) -> None:
         self.topic = template.partition(".")[0]
-        self._pieces = [piece.strip("[]") for piece in _OPTION.split(template) if piece]
-        self._needed = set(_names(_OPTION.sub("", template)))
         self.fields = _names(template)  # in the order of the id
-        self._words = {field: words for field, words in _FIELD.findall(template) if words}
-        options = set(_OPTION.findall(template))
-        self._pattern = re.compile("".join(
-            f"(?:{_pattern(piece)})?" if piece.startswith("[") else _pattern(piece)
-            for piece in _OPTION.split(template)
-        ))  # fmt: skip
-        self._optional = [f"[{piece}]" in options for piece in self._pieces]
+        self._pieces = _OPTION.split(template)
+        self._pattern = re.compile("".join(map(_pattern, self._pieces)))
 
     def read(self, text: str) -> Name | None:
         """Return what an id of this form is of."""
@@ -113,22 +106,16 @@ class Form:
         )
 
     def holds(self, name: Name) -> bool:
-        """Tell whether a name has this form's fields, and no others."""
-        said = {field for field, default in FIELDS.items() if getattr(name, field) != default}
-        return (
-            name.topic == self.topic
-            and self._needed <= said - {"topic"} <= set(self.fields)
-            and all(re.fullmatch(words, getattr(name, field)) for field, words in
-                    self._words.items() if field in said)
-        )  # fmt: skip
+        """Tell whether a name has this form's fields, and no others: its id says all of it."""
+        return name.topic == self.topic and self.read(self.written(name)) == name
 
     def written(self, name: Name, instead: Mapping[str, str] | None = None) -> str:
         """Return the id; `instead` of some fields' values, others."""
         fields = msgspec.structs.asdict(name) | dict(instead or {})
         kept = (
-            piece
-            for piece, optional in zip(self._pieces, self._optional, strict=True)
-            if not optional or any(getattr(name, field) for field in _names(piece))
+            piece.strip("[]")
+            for piece in self._pieces
+            if not piece.startswith("[") or any(getattr(name, field) for field in _names(piece))
         )
         return "".join(_FIELD.sub(lambda one: str(fields[one[1]]), piece) for piece in kept)
 
@@ -138,15 +125,16 @@ def _names(template: str) -> list[str]:
 
 
 def _pattern(piece: str) -> str:
-    """Return a template's regular expression."""
+    """Return the regular expression of a piece, which in brackets may be left out."""
 
     def group(found: re.Match[str]) -> str:
         field, words = found.groups()
-        free = r"\d+" if isinstance(FIELDS[field], int) else r"[\w-]+"
+        free = r"[1-9]\d*" if isinstance(FIELDS[field], int) else r"[\w-]+"
         return f"(?P<{field}>{words or free})"
 
     # All points are the id's own but the one that stands for any character.
-    return _FIELD.sub(group, re.sub(r"\.(?![+}])", r"\.", piece.strip("[]")))
+    pattern = _FIELD.sub(group, re.sub(r"\.(?![+}])", r"\.", piece.strip("[]")))
+    return f"(?:{pattern})?" if piece.startswith("[") else pattern
 
 
 _RANKS = "[.tp{ranks}]"  # two where it isn't said

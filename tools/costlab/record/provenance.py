@@ -107,16 +107,14 @@ def _gpus() -> dict[str, Any]:
 
 def links(matrix: str) -> list[str]:
     """Return the links between GPUs from the driver's topology matrix, as "GPU0-GPU1: NV18"."""
-    rows = [re.sub(r"\x1b\[[0-9;]*m", "", line).split() for line in matrix.splitlines()]
-    count = sum(1 for row in rows if row and re.fullmatch(r"GPU\d+", row[0]) and "X" in row)
-    found = []
-    for row in rows:
-        if row and re.fullmatch(r"GPU\d+", row[0]) and "X" in row:
-            mine = int(row[0][3:])
-            for other, link in enumerate(row[1 : 1 + count]):
-                if other > mine:
-                    found.append(f"GPU{mine}-GPU{other}: {link}")
-    return found
+    lines = (re.sub(r"\x1b\[[0-9;]*m", "", line).split() for line in matrix.splitlines())
+    rows = [row for row in lines if row and re.fullmatch(r"GPU\d+", row[0]) and "X" in row]
+    return [
+        f"{row[0]}-GPU{other}: {link}"
+        for row in rows
+        for other, link in enumerate(row[1 : 1 + len(rows)])
+        if other > int(row[0][3:])
+    ]
 
 
 def _public(argument: str) -> str:

@@ -6,6 +6,7 @@ second and no more: the ranks that measure need the cores.
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Iterator
@@ -31,10 +32,10 @@ class Plain:
         self._last = 0.0
         self._section = ""
 
-    def begin(self, section: str, what: str = "") -> None:
+    def begin(self, section: str) -> None:
         """A section starts."""
         self._section, self._last = section, time.monotonic()
-        self._say(f"{section}: {what}" if what else f"{section} …")
+        self._say(f"{section} …")
 
     def step(self, line: str) -> None:
         """Say how far it is."""
@@ -71,10 +72,10 @@ class Board:
             finally:
                 self._now = ""
 
-    def begin(self, section: str, what: str = "") -> None:
+    def begin(self, section: str) -> None:
         """A section starts."""
         self._now, self._since = section, time.monotonic()
-        self._rows[section] = ("runs", what, 0.0)
+        self._rows[section] = ("runs", "", 0.0)
 
     def step(self, line: str) -> None:
         """Say how far it is."""
@@ -101,20 +102,13 @@ class Board:
         return table
 
 
-class Silent(Plain):
-    """Nothing: for the ranks that don't speak for the run."""
-
-    def _say(self, line: str) -> None:
-        """Say nothing."""
-
-
 Display = Plain | Board
 
 
 def display(sections: list[str], *, speaks: bool = True) -> AbstractContextManager[Display]:
     """Return what suits standard error; `speaks` is false on ranks that keep quiet."""
     if not speaks:
-        return nullcontext(Silent(sys.stderr))
+        return nullcontext(Plain(io.StringIO()))
     console = Console(stderr=True)
     if console.is_terminal:
         return Board(console, sections).drawn()

@@ -30,6 +30,10 @@ class Place:
     timeout: float
 
 
+# Of each device the backend, and the link: gloo as our kernels carry it.
+BACKENDS = {"cuda": ("nccl", "torch"), "cpu": ("gloo", "fast-gloo")}
+
+
 def work(
     pipe: Any, place: Place, measure: Callable[[World, Settings], Iterator[Metric | str]],
     settings: Settings,
@@ -77,14 +81,15 @@ def _join(place: Place, settings: Settings) -> World:
                 f"{place.ranks} ranks want a GPU each; there are {torch.cuda.device_count()}"
             )
         device = torch.device("cuda", place.rank)
+    backend, link = BACKENDS[device.type]
     return World.join(
-        backend="nccl" if device.type == "cuda" else "gloo",
+        backend=backend,
+        link=link,
         device=device,
         store=dist.FileStore(str(Path(place.folder, "store")), place.ranks),  # type: ignore[attr-defined]
         rank=place.rank,
         size=place.ranks,
         timeout=place.timeout,
-        link="torch" if device.type == "cuda" else "fast-gloo",  # gloo as our kernels carry it
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.run.launch import TIMEOUT, LaunchError, Measure, Progress
-from costlab.run.rank import in_a_line, told
+from costlab.run.rank import BACKENDS, in_a_line, told
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -37,7 +37,7 @@ def joined(device: str, *, timeout: float = TIMEOUT) -> Iterator[World]:
 
     torch.set_num_threads(1)
     try:
-        backend, link = ("nccl", "torch") if device == "cuda" else ("gloo", "fast-gloo")
+        backend, link = BACKENDS[device]
         world = World.join(backend=backend, link=link, timeout=timeout)
     except (RuntimeError, OSError, ValueError) as fault:
         raise LaunchError(f"the ranks of torchrun can't meet: {in_a_line(fault)}") from None
