@@ -33,10 +33,7 @@ def main(device: str) -> None:
 
 def told(name: str, ended: list[ranks.Ended]) -> None:
     """Tell how far a combination's loss and gradients are from the plain step's."""
-    worst = next((rank for rank in ended if rank.status != 0), None)
-    if worst:
-        print(worst.said[-3000:])
-        tell(name, f"status {worst.status}: {worst.last}", ok=False)
+    if ranks.fault(name, ended):
         return
     found = json.loads(ended[0].last)
     seen = f"loss differs by {found['loss']:.1e}, gradients by {found['gradients']:.1e}"

@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 
+from costlab.gpu_report.rows import tell
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -64,6 +66,15 @@ def run(count: int, command: list[str], *, limit: float) -> list[Ended]:
         ended.append(Ended(status, file.read().decode(errors="replace")))
         file.close()
     return ended
+
+
+def fault(name: str, ended: list[Ended]) -> bool:
+    """Tell which rank of some failed, if one did, and print the end of what it said."""
+    worst = next((rank for rank in ended if rank.status != 0), None)
+    if worst:
+        print(worst.said[-4000:])
+        tell(name, f"status {worst.status}: {worst.last}", ok=False)
+    return worst is not None
 
 
 def counts(device: str) -> list[tuple[int, bool]]:

@@ -48,10 +48,7 @@ def losses(count: int, options: list[str], file: Path) -> list[float]:
     file.unlink(missing_ok=True)
     command = [str(LAB), "--steps", str(STEPS), "--losses", str(file), *options]
     ended = ranks.run(count, command, limit=min(120.0, seconds_left(0.95)))
-    if any(rank.status for rank in ended) or not file.exists():
-        worst = next((rank for rank in ended if rank.status), ended[0])
-        print(worst.said[-4000:])
-        tell(f"{count} ranks {' '.join(options)}", f"status {worst.status}: {worst.last}", ok=False)
+    if ranks.fault(f"{count} ranks {' '.join(options)}", ended):
         return []
     return [float(line) for line in file.read_text(encoding="utf-8").split()]
 
