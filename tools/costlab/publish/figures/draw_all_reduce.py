@@ -1,17 +1,17 @@
 """An all-reduce's time against its size: what was measured, the fit in pieces, the plain one."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from costlab.publish.figures.plotting import Shade, Word
+from costlab.publish.figures.plotting import Shade, Word, spreads
 from costlab.record.names import Wanted
 from costlab.record.quantity import written
 from costlab.record.result import Metric
 from costlab.record.whose import whose
-from costlab.sections.fit import piecewise
+from costlab.sections.fit.piecewise import Curve, one_line, piecewise
 
 _POINT: Wanted = {"topic": "collective", "operation": "all_reduce", "mode": "blocking"}
 MARKS = "os^D"
@@ -25,10 +25,8 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
     for place, (link, points) in enumerate(links.items()):
         sizes, seconds = [size for size, _ in points], [metric.value for _, metric in points]
         colour = shade.series[place]
-        lows = [one.value - (one.low if one.low is not None else one.value) for _, one in points]
-        highs = [(one.high if one.high is not None else one.value) - one.value for _, one in points]
         axes.errorbar(
-            sizes, seconds, yerr=[np.maximum(lows, 0), np.maximum(highs, 0)], fmt=MARKS[place],
+            sizes, seconds, yerr=spreads(metric for _, metric in points), fmt=MARKS[place],
             color=colour, markersize=5, elinewidth=1, capsize=0, zorder=3,
             label=named(link, points[0][1], word),
         )  # fmt: skip
@@ -36,14 +34,9 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
             _fits(axes, colour, sizes, seconds, word if place == len(links) - 1 else None)
     if not links:
         return False
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
     axes.set_xlabel(word("bytes"))
     axes.set_ylabel(word("time"))
-    every = sorted({size for points in links.values() for size, _ in points})
-    axes.set_xticks(marked(every))
-    axes.xaxis.set_major_formatter(lambda size, _: written(size, "B"))
-    axes.yaxis.set_major_formatter(lambda second, _: written(second, "s"))
+    by_size(axes, (size for points in links.values() for size, _ in points))
     handles, labels = axes.get_legend_handles_labels()
     fits = {word("in-pieces"), word("one-line")}
     order = sorted(range(len(labels)), key=lambda place: labels[place] in fits)
@@ -55,6 +48,23 @@ def named(link: str, metric: Metric, word: Word) -> str:
     """Return what a link's line is called: "gloo, CPU"."""
     device = whose(metric).device
     return f"{word(link)}, {device}" if device else word(link)
+
+
+def by_size(axes: Any, sizes: Iterable[int]) -> None:
+    """Let the axes be of bytes and seconds, both logarithmic."""
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(marked(sorted(set(sizes))))
+    axes.xaxis.set_major_formatter(lambda size, _: written(size, "B"))
+    axes.yaxis.set_major_formatter(lambda second, _: written(second, "s"))
+
+
+def line(axes: Any, curve: Curve, **style: Any) -> None:
+    """Draw a fit, from the least size that it was made from to the largest."""
+    fine = np.geomspace(curve.sizes[0], curve.sizes[-1], 400)
+    predicted = np.array([curve.predict(float(size)) for size in fine])
+    predicted[predicted <= 0] = np.nan  # a latency below nothing has no place on this axis
+    axes.plot(fine, predicted, **style)
 
 
 def marked(sizes: list[int]) -> list[int]:
@@ -82,14 +92,10 @@ def series(metrics: Mapping[str, Metric]) -> dict[str, list[tuple[int, Metric]]]
 def _fits(
     axes: Any, colour: str, sizes: list[int], seconds: list[float], word: Word | None
 ) -> None:
-    fine = np.geomspace(sizes[0], sizes[-1], 400)
-    plain = piecewise.one_line(sizes, seconds, relative=False)
     for curve, dash, weight, label in (
-        (piecewise.piecewise(sizes, seconds), "-", 1.6, "in-pieces"),
-        (plain, (0, (1.2, 2.2)), 1.4, "one-line"),
+        (piecewise(sizes, seconds), "-", 1.6, "in-pieces"),
+        (one_line(sizes, seconds, relative=False), (0, (1.2, 2.2)), 1.4, "one-line"),
     ):
-        predicted = np.array([curve.predict(float(size)) for size in fine])
-        predicted[predicted <= 0] = np.nan  # a latency below nothing has no place on this axis
-        axes.plot(fine, predicted, linestyle=dash, linewidth=weight, color=colour, alpha=0.9)
+        line(axes, curve, linestyle=dash, linewidth=weight, color=colour, alpha=0.9)
         if word:  # the dashes mean the same for every link: said once
             axes.plot([], [], linestyle=dash, linewidth=weight, color="grey", label=word(label))

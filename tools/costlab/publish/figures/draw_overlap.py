@@ -7,7 +7,7 @@ So each kind has lanes of its own, as many as it takes that none lies over anoth
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from costlab.publish.figures.plotting import Shade, Word
+from costlab.publish.figures.plotting import Shade, Word, on
 from costlab.record.result import Metric
 from costlab.record.whose import whose
 
@@ -86,7 +86,7 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
     device = next((whose(one).device for one in metrics.values() if _of_step(one)), "")
-    axes.set_xlabel(word("milliseconds") + (word("on").format(device=device) if device else ""))
+    axes.set_xlabel(word("milliseconds") + on(device, word))
     _legend(axes, shade, word)
     return True
 

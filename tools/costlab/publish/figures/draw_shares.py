@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from costlab.publish.figures.plotting import Shade, Word
+from costlab.publish.figures.plotting import Shade, Word, on
 from costlab.record.names import Wanted
 from costlab.record.result import Metric
 from costlab.record.whose import whose
@@ -50,7 +50,6 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
     one = next(iter(next(iter(found.values())).values()))
-    device = whose(one).device
-    axes.set_xlabel(word("share-of-step") + (word("on").format(device=device) if device else ""))
+    axes.set_xlabel(word("share-of-step") + on(whose(one).device, word))
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(PARTS), fontsize=9)
     return True

@@ -7,10 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from costlab.publish.figures.draw_all_reduce import MARKS
-from costlab.publish.figures.plotting import Shade, Word
+from costlab.publish.figures.plotting import Shade, Word, spreads
 from costlab.record.names import Name, Wanted
 from costlab.record.quantity import shown
 from costlab.record.result import Metric
@@ -77,12 +75,9 @@ def _named(line: str, word: Word) -> str:
 
 
 def _line(axes: Any, colour: str, mark: str, label: str, points: Points, *, dashed: bool) -> None:
-    values = np.array([one.value for _, one in points])
-    low = np.array([one.low if one.low is not None else one.value for _, one in points])
-    high = np.array([one.high if one.high is not None else one.value for _, one in points])
     axes.errorbar(
-        [size for size, _ in points], values,
-        yerr=[np.maximum(values - low, 0), np.maximum(high - values, 0)], marker=mark,
+        [size for size, _ in points], [one.value for _, one in points],
+        yerr=spreads(one for _, one in points), marker=mark,
         linestyle=(0, (5, 2)) if dashed else "-", color=colour, markersize=6, linewidth=1.8,
         elinewidth=1.2, zorder=3, label=label,
     )  # fmt: skip

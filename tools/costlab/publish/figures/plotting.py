@@ -7,11 +7,13 @@ marker, a dash or a label. Text stays text, in the reader's own sans-serif.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
+
+from costlab.record.result import Metric
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,3 +83,19 @@ def svg(made: Figure, title: str) -> str:
 
 
 Word = Callable[[str], str]  # a word of the figures, in the reader's language
+
+
+def spreads(metrics: Iterable[Metric]) -> tuple[list[float], list[float]]:
+    """Return how far each metric's spread reaches below its value, and above it."""
+    ends = [
+        (one.value - one.low, one.high - one.value)
+        if one.low is not None and one.high is not None
+        else (0.0, 0.0)
+        for one in metrics
+    ]
+    return [below for below, _ in ends], [above for _, above in ends]
+
+
+def on(device: str, word: Word) -> str:
+    """Say on which device, behind what an axis shows; nothing of no device."""
+    return word("on").format(device=device) if device else ""
