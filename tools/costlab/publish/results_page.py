@@ -135,18 +135,25 @@ def _table(table: Table, left: dict[str, Metric], result: Result, language: str)
 
 
 def _across(table: Table, found: Sequence[Metric], language: str) -> str:
-    """Return a table of a column for each value of a field; each number leads to its row."""
+    """Return a table of a column for each value of a field; each number leads to its row.
+
+    What is the same in every row is said once, above it.
+    """
     values = sorted({getattr(one.name, table.across) for one in found})
     rest = [field for field in table.by.split() if field != table.across]
     kept = [field for field in rest if any(getattr(one.name, field) for one in found)]
+    each = {field: {said_of(one.name, field) for one in found} for field in kept}
+    alike = [field for field in kept if len(kept) > 1 and len(each[field]) == 1]
+    above = _once([f"{FIELDS[field].of(language)} {min(each[field])}" for field in alike], language)
+    kept = [field for field in kept if field not in alike]
     rows: dict[tuple[str, ...], dict[int, str]] = {}
     for one in found:
         key = tuple(said_of(one.name, field) for field in kept)
         rows.setdefault(key, {})[getattr(one.name, table.across)] = headlines.linked(one)
     titles = [FIELDS[field].of(language) for field in kept]
-    columns = [*titles, *(f"{FIELDS[table.across].of(language)} {value:,}" for value in values)]
+    columns = [*titles, *(f"{FIELDS[table.across].of(language)} {value}" for value in values)]
     cells = [[*key, *(row.get(value, "") for value in values)] for key, row in rows.items()]
-    return page.table(columns, "<" * len(kept) + ">" * len(values), cells)
+    return above + page.table(columns, "<" * len(kept) + ">" * len(values), cells)
 
 
 def _rows(
@@ -173,10 +180,15 @@ def _rows(
     titled = [*(f"{title} " for title in columns[:-1]), ""]  # how it was had needs no title
     same = [title + cell for title, cell in compress(zip(titled, rows[0], strict=True), alike)]
     once = [said for said in same if not said.endswith((" ", "–"))]
-    above = f"{say('results.every-row', language).format(said=', '.join(once))}\n\n" if once else ""
+    above = _once(once, language)
     differ = [not one for one in alike]
     columns, sides, *rows = [[*compress(row, differ)] for row in (columns, align, *rows)]
     return above + page.table(columns, "".join(sides), rows)
+
+
+def _once(said: Sequence[str], language: str) -> str:
+    """Return the line above a table for what all its rows share, if they share anything."""
+    return f"{say('results.every-row', language).format(said=', '.join(said))}\n\n" if said else ""
 
 
 def _row(cells: Sequence[str], metric: Metric, language: str) -> list[str]:
