@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardlab.pipeline.schedule import by_name
-from shardlab.proofs.formulas import memory
+from shardlab.proofs.formulas import memory, tensor_parallel
 from shardlab.proofs.formulas.memory import Model, Plan, total
 from shardlab.proofs.schedules.timeline import bubble, simulate
 from sitelab.figures.quantities import percent, size
@@ -37,6 +37,23 @@ def test_every_row_of_the_example_is_computed(page: str) -> None:
         lost = bubble(simulate(by_name("1f1b", stages, micro_batches)))
         told = [size(whole - activations), size(activations), size(whole)]
         assert said == [*told, str(micro_batches), percent(lost)]
+
+
+@pytest.mark.parametrize("page", ["09-choosing-a-layout.md", "09-choosing-a-layout.es.md"])
+def test_what_a_layer_sends_over_the_tensor_axis_is_computed(page: str) -> None:
+    row = re.search(
+        r"^\| tensor \|.*\|.*\|.*\|$", (ROOT / "docs/theory" / page).read_text("utf-8"), re.M
+    )
+    tokens = MODEL.sequence
+    sent = [
+        tensor_parallel.block(
+            tokens=tokens, hidden=MODEL.hidden, ranks=TENSOR, itemsize=2, sequence_parallel=cut
+        ).wire
+        for cut in (False, True)
+    ]  # fmt: skip
+    times = [one * TENSOR // (TENSOR - 1) // (tokens * MODEL.hidden) for one in sent]
+    assert row and times == [16, 20]
+    assert all(re.search(rf"\b{one}\b", row[0]) for one in times)
 
 
 # As theory 8's table has them, row by row.
