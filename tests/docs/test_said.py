@@ -27,6 +27,25 @@ def test_the_readme_shows_how_make_check_ends() -> None:
         assert NUMBER.sub("n", shown[1]) == NUMBER.sub("n", last)
 
 
+CODE = re.compile(r"```.*?```|`[^`\n]*`|\$\$.*?\$\$", re.S)
+THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)")
+BY_ROWS = (
+    "RESULTS.es.md",
+    "CLAIMS.es.md",
+)  # a row's value is one to the letter in both languages
+
+
+def test_spanish_pages_have_no_comma_between_thousands() -> None:
+    pages = [one for one in every_page() if one.name.endswith(".es.md")]
+    written = {
+        one: CODE.sub("", one.read_text("utf-8")) for one in pages if one.name not in BY_ROWS
+    }
+    found = {
+        name: numbers for name, text in written.items() if (numbers := THOUSANDS.findall(text))
+    }
+    assert len(written) > 100 and found == {}
+
+
 COUNTED = re.compile(r"^    (\S+\.md) +(\d+) +(\d+) +(\d+)", re.M)  # words, choices, cited
 
 

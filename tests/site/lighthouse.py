@@ -41,6 +41,7 @@ AUDITS = {
 }
 WORDS = {
     "": {
+        "thousands": ",",
         "head": "| first load of | requests | compressed | elements | first paint | largest paint "
         "| blocked | layout shift | score |",
         "front": "the front page",
@@ -51,6 +52,7 @@ WORDS = {
         "{cores} cores, load {load-before} before.",
     },
     ".es": {
+        "thousands": " ",
         "head": "| primera carga de | peticiones | comprimido | elementos | primer pintado | "
         "pintado mayor | bloqueo | desplazamiento | nota |",
         "front": "la portada",
@@ -110,7 +112,8 @@ def table(found: dict[str, dict[str, float]], words: dict[str, str], facts: dict
             f"{one['elements']:,.0f}", f"{one['first']:,.0f} ms", f"{one['largest']:,.0f} ms",
             f"{one['blocked']:,.0f} ms", f"{one['shift']:.3f}", f"{one['score']:.0f}",
         ]  # fmt: skip
-        lines.append(f"| {words[name]} | {' | '.join(cells)} |")
+        numbers = " | ".join(cells).replace(",", words["thousands"])
+        lines.append(f"| {words[name]} | {numbers} |")
     return "\n".join([*lines, "", words["about"].format(**facts)])
 
 
