@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from pathlib import Path
 
@@ -33,6 +34,13 @@ def test_a_formula_of_its_own_lines_is_displayed(engine: Formulas) -> None:
     html, _ = formulas.drawn(marked("x", "div"), engine.draw, language="en")
     assert html.startswith('<div class="formula"')
     assert "katex-display" in html
+
+
+def test_what_ends_a_sentence_is_kept_with_the_formula_before_it(engine: Formulas) -> None:
+    html, _ = formulas.drawn(f"{marked('x')}, {marked('y')} and", engine.draw, language="en")
+    _, kept, rest = re.split('<span class="formula-end">|(?<=,)</span> ', html)
+    assert kept.endswith("</span>,")
+    assert rest.startswith('<span class="formula"') and rest.endswith("</span> and")
 
 
 @pytest.mark.parametrize(("language", "words"), [("en", "can't be drawn"), ("es", "no se puede")])

@@ -35,13 +35,14 @@ SHOWN = r"""() => {
   // A name in a table's cell on two lines; a hyphen is a place to break at.
   const broken = code =>
     !/[\s,/-]/.test(code.textContent.trim()) && code.getClientRects().length > 1;
+  const lines = element => new Set([...element.getClientRects()].map(one => one.top)).size;
   const count = selector => document.querySelectorAll(selector).length;
   return {
     nested: [...seen],
     cut: [...document.querySelectorAll(".md-content :is(td, th) code")]
       .filter(code => code.checkVisibility() && broken(code)).map(code => code.textContent),
-    options: [...document.querySelectorAll(".option")]
-      .filter(option => option.getClientRects().length > 1).map(option => option.textContent),
+    options: [...document.querySelectorAll(".option, .formula-end")]
+      .filter(option => lines(option) > 1).map(option => option.textContent),
     broken: count("div.mermaid[data-error], .formula-error"),
     formulas: count(".formula .katex"),
     questions: count("details.question"),
