@@ -151,6 +151,16 @@ def test_a_schedule_is_drawn_as_it_is_simulated(
             assert places == pytest.approx([100 * time / end for time in times], abs=1e-3)
 
 
+def test_a_telephone_shows_the_first_schedule_whole_with_its_numbers(reader: Reader) -> None:
+    page = reader.read(PLACES["schedule"])
+    scroll = page.locator("#figure-schedule .play-scroll")
+    assert scroll.evaluate("one => one.scrollWidth - one.clientWidth") == 0
+    numbers = scroll.locator("i")
+    assert numbers.count() == 64
+    fits = "i => 0 < i.offsetWidth && i.offsetWidth < i.parentElement.clientWidth"
+    assert numbers.evaluate_all(f"all => all.every({fits})")
+
+
 def test_what_cannot_be_interleaved_is_refused_in_words(reader: Reader) -> None:
     asked = [("kind", "interleaved-2"), ("stages", 6), ("microBatches", 8)]
     assert ("interleaved-2", 6, 8) not in schedule.schedules()

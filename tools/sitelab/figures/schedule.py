@@ -99,4 +99,7 @@ def _drawn(kind: str, stages: int, micro_batches: int, backward: int, said: dict
         "sends": str(sends(schedule)),
     }
     end = max(span.end for spans in timeline for span in spans)
-    return picture("schedule", said, given=answers, timeline=timeline, end=end, name=name)
+    digits = len(str(micro_batches - 1))
+    return picture(
+        "schedule", said, given=answers, timeline=timeline, end=end, digits=digits, name=name
+    )

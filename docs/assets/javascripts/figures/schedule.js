@@ -82,6 +82,7 @@
     const busy = all.reduce((sum, span) => sum + span.end - span.start, 0);
     const tracks = figure.querySelector(".play-tracks");
     tracks.style.setProperty("--units", end);
+    tracks.style.setProperty("--digits", String(at.microBatches - 1).length);
     tracks.replaceChildren(...spans.flatMap((stage, number) => [
       element("span", { className: "play-stage", textContent: number }),
       element("span", { className: "play-track" }, ...stage.map((span) => box(span, end))),
