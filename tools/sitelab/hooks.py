@@ -23,7 +23,7 @@ from notelab.recall.cards import Card
 from sitelab import katex
 from sitelab.citations import cited, live_citations
 from sitelab.citations.cited import Cited
-from sitelab.drawing import formulas, inline_figures, mermaid_scripts
+from sitelab.drawing import formulas, inline_figures, long_cells, mermaid_scripts
 from sitelab.figures import shown
 from sitelab.figures.makers import MAKERS
 from sitelab.katex import Formulas
@@ -170,13 +170,12 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         _log.warning(
             "Doc file '%s' has a formula that can't be drawn: %s", page.file.src_uri, fault
         )
-    html = whole_numbers.kept(html)
+    html = long_cells.marked(whole_numbers.kept(html))
     html = shown.drawn(html, MAKERS, language=language, url=page.url, root=_root(config))
     html = whole_options.kept(imprint.in_english(html, page.file.src_uri))
     place = Path(page.file.abs_src_path or "").resolve()
     html = recall_cards.told(html, _cards.get(place, []))
-    citations = _citations.get(place)
-    if not citations:
+    if not (citations := _citations.get(place)):
         return html
     return live_citations.linked(
         html, citations, language=language, url=page.url, site=Path(config.site_dir)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from tests.site.reader import Reader
 
 PAGE = "experiments/35-allreduce-costs/RESULTS/"
@@ -24,6 +26,15 @@ IN_SIGHT = """id => {
           marked: getComputedStyle(row.cells[1]).backgroundColor !==
                   getComputedStyle(row.nextElementSibling.cells[1]).backgroundColor};
 }"""
+
+
+@pytest.mark.parametrize("address", ["theory/09-choosing-a-layout/", "labs/01-three-d/"])
+def test_a_table_of_many_short_numbers_fits_beside_the_menu(
+    browser: Any, served: str, address: str
+) -> None:
+    reader = Reader(browser, served, viewport={"width": 1280, "height": 900})
+    assert reader.read(address).evaluate(TOO_WIDE) == []
+    reader.close()
 
 
 def test_a_link_to_a_row_opens_its_fold_marks_it_and_shows_its_columns_heads(

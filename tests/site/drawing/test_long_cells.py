@@ -1,0 +1,32 @@
+"""On a telephone a column of sentences is wide enough to read; a table scrolls all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sitelab.drawing.long_cells import marked
+from tests.site.reader import Reader
+
+WORDS = "a step so small that its arithmetic vanishes: Python, autograd"
+WIDTHS = """all => all.filter(cell => cell.checkVisibility() && cell.innerText.length > 60)
+  .map(cell => cell.offsetWidth)"""
+
+
+@pytest.mark.parametrize("style", ["", ' style="text-align: right;"'])
+def test_a_cell_is_marked_for_the_length_of_its_text_not_of_its_tags(style: str) -> None:
+    assert marked(f"<td{style}>{WORDS}</td>") == f"<td data-long{style}>{WORDS}</td>"
+    short = f'<td{style}><a href="{WORDS}">{WORDS[:20]}</a></td>'
+    assert marked(short) == short
+
+
+@pytest.mark.parametrize("address", ["labs/02-allreduce-costs/", "es/reference/gpus/"])
+def test_a_telephone_gives_a_column_of_sentences_some_width(
+    browser: Any, served: str, address: str
+) -> None:
+    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
+    widths = reader.read(address).locator("article td").evaluate_all(WIDTHS)
+    assert len(widths) > 3 and min(widths) >= 180
+    assert reader.page.evaluate("document.documentElement.scrollWidth") <= 390
+    reader.close()
