@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.book import view
 from notelab.book.evidence import CitedFile, State
 from notelab.book.view import View
 from notelab.book.workbook import Bench, Workbook, open_labs
+from notelab.errors import shown
 from notelab.lab import pins
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.finding import TOP, Finding
@@ -134,7 +134,7 @@ def _unresolvable(book: Workbook) -> Iterable[Finding]:
         if reason:
             yield Finding(
                 "N122",
-                view.shown(pin.path),
+                shown(pin.path),
                 TOP,
                 f"the pin of `{name}` is no commit of its source",
                 expected="a commit that the source has",
@@ -149,7 +149,7 @@ def _note_report(book: Workbook, one: View, verdicts: list[Verdict]) -> NoteRepo
     sound = [verdict for verdict in verdicts if not verdict.findings]
     return NoteReport(
         filename=one.filename,
-        lab=view.shown(book.lab.folder),
+        lab=shown(book.lab.folder),
         language=one.page.language,
         words=note.words,
         choices=len(note.choices),
@@ -171,7 +171,7 @@ def _lab_report(
     gathered, notes = book.evidence.gathered(), tally.notes
     return LabReport(
         title=book.lab.file.lab.title,
-        folder=view.shown(book.lab.folder),
+        folder=shown(book.lab.folder),
         sources=[_source_report(book, name, gathered) for name in book.pins],
         notes=len(notes),
         citations=sum(note.citations for note in notes),

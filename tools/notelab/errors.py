@@ -1,4 +1,7 @@
-"""The one error that ends a command, in a line with how to mend it; and text made safe to say."""
+"""The one error that ends a command, in a line with how to mend it; how text and paths are said."""
+
+import os
+from pathlib import Path
 
 
 class NotelabError(Exception):
@@ -18,3 +21,14 @@ class NotelabError(Exception):
 def plain(text: str) -> str:
     """Put a space for each control or invisible character of an untrusted text."""
     return text if text.isprintable() else "".join(ch if ch.isprintable() else " " for ch in text)
+
+
+def shown(path: Path) -> str:
+    """Return a path as findings name it: POSIX, relative to the working directory if it can be."""
+    here, place = os.getcwd(), str(path)  # noqa: PTH109 (Path is slow, and asked for each page)
+    if os.sep == "/" and here != "/" and place.startswith(f"{here}/"):
+        return place[len(here) + 1 :]
+    try:
+        return Path(os.path.relpath(path)).as_posix()
+    except ValueError:  # another drive
+        return path.as_posix()

@@ -66,6 +66,7 @@ def test_a_lock_that_is_none_ends_the_command_and_is_left_as_it_was(
         scratch.check()
     done = scratch.run("lock")
     assert done.returncode == 2
+    assert done.stderr.startswith("error: experiments/01-scratch/citations.lock: ")
     assert scratch.read("citations.lock") == text
 
 

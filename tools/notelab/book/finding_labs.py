@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
-from notelab.book.view import shown
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 from notelab.lab import lab as lab_file
 from notelab.lab import pages as lab_pages
 from notelab.lab.lab import LAB_FILE, Lab, repository_root

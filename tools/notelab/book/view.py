@@ -1,10 +1,8 @@
 """A page as the rules see it: its place, its text, what it says."""
 
-import os
-from pathlib import Path
-
 import msgspec
 
+from notelab.errors import shown
 from notelab.lab import pages
 from notelab.lab.pages import Page
 from notelab.memo import Shelf, key_of, remembered
@@ -40,17 +38,6 @@ class View(msgspec.Struct):
     ) -> Finding:
         """Return a finding at a place of this page."""
         return Finding(code, self.filename, span, message, expected, found, help)
-
-
-def shown(path: Path) -> str:
-    """Return a path as findings name it: POSIX, relative to the working directory if it can be."""
-    here, place = os.getcwd(), str(path)  # noqa: PTH109 (Path is slow, and asked for each page)
-    if os.sep == "/" and here != "/" and place.startswith(f"{here}/"):
-        return place[len(here) + 1 :]
-    try:
-        return Path(os.path.relpath(path)).as_posix()
-    except ValueError:  # another drive
-        return path.as_posix()
 
 
 def of_page(page: Page, shelf: Shelf) -> View:

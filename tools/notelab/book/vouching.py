@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.finding_labs import labs_below
-from notelab.book.view import shown
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import Lab

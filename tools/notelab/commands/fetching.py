@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from notelab.book.evidence import State
-from notelab.book.view import shown
 from notelab.book.workbook import Bench, open_lab, open_labs
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 
 
 def fetch(labs: list[Path], bench: Bench) -> tuple[list[str], bool]:

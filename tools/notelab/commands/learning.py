@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from notelab.commands.options import mirror_option, offline_option
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 from notelab.report.terminal import say, write
 
 
@@ -68,7 +68,6 @@ def compare(
     import msgspec
 
     from notelab.book.opening import open_bench
-    from notelab.book.view import shown
     from notelab.compare import comparing, telling
 
     bench = open_bench(mirrors, offline=offline)

@@ -6,9 +6,8 @@ import msgspec
 
 from notelab.book.relock import Relocked, path_of, relock
 from notelab.book.resolve import Resolver
-from notelab.book.view import shown
 from notelab.book.workbook import Bench, Workbook, evidence_at, open_lab, open_labs
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE, Lab

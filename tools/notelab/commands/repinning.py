@@ -4,9 +4,8 @@ import re
 
 import msgspec
 
-from notelab.book.view import shown
 from notelab.book.workbook import Bench
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 from notelab.repin import journal
 from notelab.repin.carried import Carried, Place, Repin
 from notelab.repin.carry import Journey

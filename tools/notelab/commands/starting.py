@@ -8,10 +8,9 @@ import shutil
 from pathlib import Path
 
 from notelab.book.finding_labs import labs_below
-from notelab.book.view import shown
 from notelab.book.workbook import Bench
 from notelab.commands.blank_page import blank_page, filled
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 from notelab.lab import lab as lab_file
 from notelab.lab import pages, pins
 from notelab.lab.lab import LAB_FILE, repository_root

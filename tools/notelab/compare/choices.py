@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.book.view import shown
 from notelab.book.workbook import Workbook, usable
+from notelab.errors import shown
 from notelab.lab import pages
 from notelab.page import reading
 from notelab.page.citation import Citation

@@ -4,11 +4,10 @@ import shlex
 from pathlib import Path
 
 from notelab.book.finding_labs import default_labs
-from notelab.book.view import shown
 from notelab.book.workbook import Bench, Workbook, open_lab
 from notelab.compare import choices
 from notelab.compare.matching import Comparison, compared
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.note import Note
 from notelab.sources.git.uncommitted import uncommitted

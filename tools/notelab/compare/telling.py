@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from notelab.book.view import shown
 from notelab.compare.choices import Choice
 from notelab.compare.matching import Comparison
-from notelab.errors import NotelabError, plain
+from notelab.errors import NotelabError, plain, shown
 from notelab.page.citation import written
 from notelab.whole_files import write_together
 

@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from notelab.errors import NotelabError
-from notelab.lab.lab_file import LabFile, SourceTable, decode, place_of
+from notelab.errors import NotelabError, shown
+from notelab.lab.lab_file import LabFile, SourceTable, decode
 from notelab.memo import Memo
 from notelab.rules.codes import RULES
 from notelab.sources.answers import Source
@@ -78,7 +78,7 @@ def load(folder: Path, memo: Memo | None = None) -> Lab:
         other = decode(pins_folder / LAB_FILE, memo)
         if other.lab.sources_from:
             raise NotelabError(
-                f"{place_of(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that has "
+                f"{shown(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that has "
                 "its own [sources], not one that borrows them too"
             )
         _check(pins_folder, root, other)
@@ -102,7 +102,7 @@ def repository_root(folder: Path) -> Path:
 def _check(folder: Path, root: Path, file: LabFile) -> None:
     from notelab.sources.git.url import check_url
 
-    where = place_of(folder / LAB_FILE)
+    where = shown(folder / LAB_FILE)
     languages = file.lab.languages
     bad = [code for code in languages if not _LANGUAGE.match(code)]
     if not languages or bad or len(set(languages)) != len(languages):
@@ -162,14 +162,14 @@ def _inside(folder: Path, root: Path, links: set[str], name: str, key: str) -> P
     """Resolve a path that a lab file gives, refusing one that leaves the repository."""
     usable = name.isprintable() and all(len(part) <= _LONGEST_NAME for part in name.split("/"))
     if not name or name.startswith(("/", "~")) or "\\" in name or not usable or len(name) > 1000:
-        where = place_of(folder / LAB_FILE)
+        where = shown(folder / LAB_FILE)
         raise NotelabError(f"{where}: {key} must be a path relative to the lab, not {name!r}")
     place = folder / name
     if "/" not in name and name not in (".", "..") and name not in links:
         return place  # beside lab.toml, whose folder is resolved: nothing leads elsewhere
     resolved = place.resolve()
     if not resolved.is_relative_to(root):
-        raise NotelabError(f"{place_of(folder / LAB_FILE)}: {key} leaves the repository")
+        raise NotelabError(f"{shown(folder / LAB_FILE)}: {key} leaves the repository")
     return resolved
 
 
@@ -179,7 +179,7 @@ def _check_note_sources(lab: Lab) -> None:
             if source not in lab.sources:
                 near = get_close_matches(source, lab.sources, n=1, cutoff=0.4)
                 raise NotelabError(
-                    f'{place_of(lab.folder / LAB_FILE)}: notes."{name}".sources names `{source}`, '
+                    f'{shown(lab.folder / LAB_FILE)}: notes."{name}".sources names `{source}`, '
                     "which is no [sources] table",
                     hint=f"did you mean `{near[0]}`?" if near else "",
                 )

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from notelab.code_version import code_version
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 from notelab.memo import Memo, key_of, remembered
 
 _MAX_BYTES = 1_000_000
@@ -90,14 +90,6 @@ class LabFile(_Table, frozen=True):
     diagrams: dict[str, DiagramTable] = {}
 
 
-def place_of(path: Path) -> str:
-    """Return a path as an error names it."""
-    try:
-        return path.relative_to(Path.cwd()).as_posix()
-    except ValueError:
-        return path.as_posix()
-
-
 def decode(path: Path, memo: Memo | None) -> LabFile:
     """Read one file; `memo` spares parsing it again while it is the same.
 
@@ -109,12 +101,12 @@ def decode(path: Path, memo: Memo | None) -> LabFile:
             data = stream.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         raise NotelabError(
-            f"{place_of(path)}: no such lab file", hint="a lab is a folder with a lab.toml"
+            f"{shown(path)}: no such lab file", hint="a lab is a folder with a lab.toml"
         ) from None
     except OSError as fault:
-        raise NotelabError(f"{place_of(path)}: cannot be read: {fault.strerror or fault}") from None
+        raise NotelabError(f"{shown(path)}: cannot be read: {fault.strerror or fault}") from None
     if len(data) > _MAX_BYTES:
-        raise NotelabError(f"{place_of(path)}: larger than {_MAX_BYTES:,} bytes; not read")
+        raise NotelabError(f"{shown(path)}: larger than {_MAX_BYTES:,} bytes; not read")
     key = key_of(code_version(), data)
     return remembered(memo or Memo(None), "lab", key, LabFile, lambda: _parse(path, data))
 
@@ -123,10 +115,10 @@ def _parse(path: Path, data: bytes) -> LabFile:
     try:
         return msgspec.toml.decode(data, type=LabFile)
     except msgspec.ValidationError as fault:
-        raise NotelabError(f"{place_of(path)}: {fault}", hint=_nearest_key(str(fault))) from None
+        raise NotelabError(f"{shown(path)}: {fault}", hint=_nearest_key(str(fault))) from None
     except (msgspec.DecodeError, ValueError, RecursionError) as fault:
         reason = " ".join(str(fault).split())
-        raise NotelabError(f"{place_of(path)}: not valid TOML: {reason}") from None
+        raise NotelabError(f"{shown(path)}: not valid TOML: {reason}") from None
 
 
 _TABLES: list[tuple[str, type[msgspec.Struct]]] = [

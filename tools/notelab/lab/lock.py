@@ -26,7 +26,7 @@ from typing import Literal
 
 import msgspec
 
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 from notelab.sources.answers import Wheel
 
 LOCK_FILE = "citations.lock"
@@ -106,35 +106,36 @@ def load(path: Path) -> Lock | None:
     Raises:
         NotelabError: it is not a lock of this version.
     """
+    where = shown(path)
     if path.is_symlink():
-        raise NotelabError(f"{path}: a lock must be a file, not a link to one")
+        raise NotelabError(f"{where}: a lock must be a file, not a link to one")
     try:
         with path.open("rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as fault:
-        raise NotelabError(f"{path}: cannot be read: {fault.strerror or fault}") from None
+        raise NotelabError(f"{where}: cannot be read: {fault.strerror or fault}") from None
     hint = "restore it from git; or delete it and run `shardbook lock` where git or a mirror is"
     if len(data) > _MAX_BYTES:
-        raise NotelabError(f"{path}: larger than {_MAX_BYTES:,} bytes; not read", hint=hint)
+        raise NotelabError(f"{where}: larger than {_MAX_BYTES:,} bytes; not read", hint=hint)
     try:
         version = msgspec.json.decode(data, type=_Version).version
         if version not in _READ:
             raise NotelabError(
-                f"{path}: a lock of version {version}; this shardbook reads up to {VERSION}",
+                f"{where}: a lock of version {version}; this shardbook reads up to {VERSION}",
                 hint="use the shardbook that wrote it, or a newer one",
             )
         lock = msgspec.json.decode(data, type=Lock)
     except (msgspec.DecodeError, ValueError, RecursionError) as fault:
-        raise NotelabError(f"{path}: not a lock file: {fault}", hint=hint) from None
+        raise NotelabError(f"{where}: not a lock file: {fault}", hint=hint) from None
     for entry in (file for source in lock.sources.values() for file in source.files.values()):
-        _check_hex(path, "blob", entry.blob, hint)
+        _check_hex(where, "blob", entry.blob, hint)
     for wheel in (source.wheel for source in lock.sources.values() if source.wheel):
-        _check_wheel(path, wheel, hint)
+        _check_wheel(where, wheel, hint)
     for known in lock.citations.values():
         for citation in known.values():
-            _check_hex(path, "sha256", citation.sha256, hint)
+            _check_hex(where, "sha256", citation.sha256, hint)
     return lock
 
 
@@ -142,16 +143,16 @@ class _Version(msgspec.Struct):
     version: int
 
 
-def _check_hex(path: Path, kind: str, value: str, hint: str) -> None:
+def _check_hex(where: str, kind: str, value: str, hint: str) -> None:
     if not _HEX[kind].fullmatch(value):
-        raise NotelabError(f"{path}: {value[:70]!r} is no {kind}", hint=hint)
+        raise NotelabError(f"{where}: {value[:70]!r} is no {kind}", hint=hint)
 
 
-def _check_wheel(path: Path, wheel: Wheel, hint: str) -> None:
+def _check_wheel(where: str, wheel: Wheel, hint: str) -> None:
     if not _WHEEL.fullmatch(wheel.file):
-        raise NotelabError(f"{path}: {wheel.file[:70]!r} is no wheel's file name", hint=hint)
+        raise NotelabError(f"{where}: {wheel.file[:70]!r} is no wheel's file name", hint=hint)
     for digest in (wheel.record, *([wheel.sha256] if wheel.sha256 else [])):
-        _check_hex(path, "sha256", digest, hint)
+        _check_hex(where, "sha256", digest, hint)
 
 
 def _is_of(file: str, requirement: str) -> bool:

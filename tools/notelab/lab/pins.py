@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.lab.lab_file import place_of
+from notelab.errors import shown
 
 _SHA = re.compile(r"[0-9a-f]{40}")
 
@@ -38,14 +38,14 @@ def read(source: str, path: Path) -> Pin:
     text = data.decode("utf-8", "replace")
     commit = text.rstrip("\r\n")
     if not _SHA.fullmatch(commit):
-        shown = commit.splitlines()[0][:60] if commit.strip() else "nothing"
+        said = commit.splitlines()[0][:60] if commit.strip() else "nothing"
         digits = f" ({len(commit)} characters)" if commit.strip() else ""
         return Pin(
             source,
             path,
             code="N121",
             problem=f"the pin of `{source}` is not a full commit",
-            found=f"`{shown}`{digits}",
+            found=f"`{said}`{digits}",
         )
     return Pin(source, path, commit)
 
@@ -57,5 +57,5 @@ def text_of(commit: str) -> str:
 
 def command_for(pin: Pin, ref: str = "REF", command: str = "pin") -> str:
     """Return the command that writes a pin, with its lab: others may own a source of that name."""
-    lab = shlex.quote(place_of(pin.path.parent))
+    lab = shlex.quote(shown(pin.path.parent))
     return f"shardbook {command} {pin.source} {ref} --lab {lab}"

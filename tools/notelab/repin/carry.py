@@ -7,10 +7,9 @@ import msgspec
 
 from notelab.book.evidence import CitedFile, Evidence, State
 from notelab.book.finding_labs import labs_below
-from notelab.book.view import shown
 from notelab.book.workbook import Bench, Workbook, evidence_at, open_labs
 from notelab.cited.outline import Outline, is_anchor
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 from notelab.lab import pins
 from notelab.lab.lab import Lab, repository_root
 from notelab.lab.lock import Lock, LockedSource

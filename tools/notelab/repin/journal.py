@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 from notelab.whole_files import write_together
 
 JOURNAL = ".shardbook-repin.json"
@@ -48,7 +48,7 @@ def finish(root: Path) -> list[str]:
         files = msgspec.json.decode(journal.read_bytes(), type=Files)
     except msgspec.MsgspecError as fault:
         raise NotelabError(
-            f"{journal}: not a journal of repin: {fault}",
+            f"{shown(journal)}: not a journal of repin: {fault}",
             hint="restore the pages from git, and delete it",
         ) from None
     places = {(root / name).resolve(): data for name, data in files.items()}
@@ -56,7 +56,7 @@ def finish(root: Path) -> list[str]:
         inside = place.is_relative_to(root.resolve())
         if not inside or ".git" in {part.lower() for part in place.parts}:
             raise NotelabError(
-                f"{journal}: {place} is no file of the workbook; nothing is written",
+                f"{shown(journal)}: {shown(place)} is no file of the workbook; nothing is written",
                 hint="restore the pages from git, and delete it",
             )
     write(root, places)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from notelab.book.evidence import CitedFile, Evidence, State
-from notelab.book.view import shown
+from notelab.errors import shown
 from notelab.lab.lab import Lab
 from notelab.lab.lock import LOCK_FILE, Lock, LockedCitation
 from notelab.lab.pins import Pin

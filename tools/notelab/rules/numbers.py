@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from notelab.book.view import View, shown
+from notelab.book.view import View
+from notelab.errors import shown
 from notelab.lab.lab import Lab
 from notelab.memo import Shelf
 from notelab.page import results_page

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from notelab.book.view import View, shown
+from notelab.book.view import View
+from notelab.errors import shown
 from notelab.lab import pins
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from notelab.book.view import View, shown
+from notelab.book.view import View
+from notelab.errors import shown
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.citation import Span
 from notelab.report.finding import TOP, Finding
