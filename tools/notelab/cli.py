@@ -16,7 +16,7 @@ from notelab import __version__
 from notelab.commands.carrying import repin
 from notelab.commands.learning import compare, new
 from notelab.commands.options import lab_option, mirror_option, offline_option, paths_argument
-from notelab.errors import NotelabError
+from notelab.errors import NotelabError, shown
 from notelab.recall.command import recall
 from notelab.report.terminal import FAULT, colour, say, write
 
@@ -39,7 +39,7 @@ def main() -> None:
     except NotelabError as fault:
         _fail(str(fault), fault.hint)
     except OSError as fault:
-        what = f"{fault.filename}" if fault.filename else "the output"
+        what = shown(Path(str(fault.filename))) if fault.filename else "the output"
         _fail(f"{what} cannot be read or written: {fault.strerror or fault}", "")
     except Exception as fault:
         if os.environ.get("SHARDBOOK_TRACEBACK"):

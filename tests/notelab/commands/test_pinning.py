@@ -1,7 +1,11 @@
 """A pin is one lab's: nobody's is written that wasn't named."""
 
 import shutil
+from pathlib import Path
 
+import pytest
+
+from notelab.whole_files import write_together
 from tests.notelab.scratch import UPSTREAM, Scratch, git
 
 
@@ -72,3 +76,23 @@ def test_a_source_shared_by_two_labs_has_one_owner_and_is_pinned_without_asking(
     text = '[lab]\ntitle = "B"\nsources-from = "../01-scratch"\n'
     borrower.joinpath("lab.toml").write_text(text)
     assert scratch.run("pin", "up", "v1").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["up-sha.txt", "citations.lock"])
+def test_a_folder_in_a_files_place_is_named_and_neither_file_is_written(
+    scratch: Scratch, name: str
+) -> None:
+    scratch.lab.joinpath(name).unlink()
+    scratch.lab.joinpath(name).mkdir()
+    done = scratch.run("pin", "up", "v1")
+    assert done.returncode == 2 and "Is a directory" in done.stderr
+    assert done.stderr.startswith(f"error: experiments/01-scratch/{name}")
+
+
+def test_whole_files_are_written_all_or_none(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    second.mkdir()
+    with pytest.raises(IsADirectoryError) as fault:
+        write_together({first: b"1", second: b"2"})
+    assert fault.value.filename == str(second)
+    assert list(tmp_path.iterdir()) == [second]

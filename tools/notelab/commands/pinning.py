@@ -7,7 +7,7 @@ import msgspec
 from notelab.book.relock import Relocked, path_of, relock
 from notelab.book.resolve import Resolver
 from notelab.book.workbook import Bench, Workbook, evidence_at, open_lab, open_labs
-from notelab.errors import NotelabError, shown
+from notelab.errors import shown
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE, Lab
@@ -19,8 +19,8 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     """Resolve `ref`, write the pin file and the lock, and return what was done.
 
     Raises:
-        NotelabError: the ref doesn't exist, nobody could be asked, or a file can't be written;
-            everything is left as it was.
+        NotelabError: the ref doesn't exist, or nobody could be asked.
+        OSError: a file can't be written. Everything is left as it was, in either case.
     """
     lab = bench.lab(folder)
     place = lab.pins_folder / lab.sources[source].pin
@@ -38,10 +38,7 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     contents = {place: pins.text_of(commit)}
     if made.lock.citations or book.lock is not None:
         contents[lock_path] = lock_file.dump(made.lock)
-    try:
-        write_together({path: text.encode() for path, text in contents.items()})
-    except OSError as fault:
-        raise NotelabError(f"{fault.filename}: cannot be written: {fault.strerror}") from None
+    write_together({path: text.encode() for path, text in contents.items()})
     was = f", was {before.commit[:12]}" if before.commit and before.commit != commit else ""
     lines = [f"{source}: {commit} ({ref}){was}"]
     lines += [f"not locked: `{text}`: {reason}" for text, reason in made.skipped]
@@ -64,7 +61,8 @@ def lock(folders: list[Path], bench: Bench) -> tuple[list[str], bool]:
     """Write the labs' locks anew; return what was done, and whether some citation was left out.
 
     Raises:
-        NotelabError: a lab.toml or an old lock can't be read, or a new one can't be written.
+        NotelabError: a lab.toml or an old lock can't be read.
+        OSError: a new one can't be written.
     """
     lines: list[str] = []
     skipped = False
@@ -85,8 +83,5 @@ def _written(book: Workbook, made: Relocked) -> list[str]:
     said = f"{shown(path)}: {count} citations of {files} files"
     if path.exists() and path.read_text("utf-8") == text:
         return [*lines, f"{said}, as it was"]
-    try:
-        write_together({path: text.encode()})
-    except OSError as fault:
-        raise NotelabError(f"{shown(path)}: cannot be written: {fault.strerror}") from None
+    write_together({path: text.encode()})
     return [*lines, said]

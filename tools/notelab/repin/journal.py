@@ -30,7 +30,7 @@ def write(root: Path, contents: Mapping[Path, bytes]) -> None:
         journal.unlink()
     except OSError as fault:
         raise NotelabError(
-            f"{fault.filename}: cannot be written: {fault.strerror}",
+            f"{shown(Path(fault.filename))}: cannot be written: {fault.strerror}",
             hint="mend that and run the same command again: it finishes what was begun",
         ) from None
 
