@@ -295,6 +295,9 @@ def test_a_worktree_is_a_real_clone_at_the_pin_with_nothing_run_or_followed(
     said: list[str] = []
     Library(Store(tmp_path / "cache"), {}, progress=said.append).worktree(upstream, place)
     assert "already" in said[0]
+    (place / ONE).write_text("def one():\n    return 2\n")
+    with pytest.raises(SourceError, match=f"1 of its files were changed: {ONE}"):
+        library.worktree(upstream, place)
 
 
 @pytest.mark.parametrize("mirrored", [True, False])

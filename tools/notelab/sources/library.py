@@ -183,7 +183,7 @@ class Library:
         """Lay the pinned tree out in `directory`, a clone to read; a no-op where it stands already.
 
         Raises:
-            SourceError: the folder is in use, or nobody hands the whole tree over.
+            SourceError: the folder is in use or was changed, or nobody hands the whole tree over.
         """
         from notelab.sources.git import laying_out
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from shlex import quote
 from shutil import rmtree
 from tempfile import mkdtemp
 
@@ -16,12 +17,26 @@ _SECONDS = 1800  # a whole tree can be hundreds of megabytes
 
 
 def already_there(source: Source, directory: Path) -> bool:
-    """Say whether `directory` already is a clone at the source's pin."""
+    """Say whether `directory` already is a clone at the source's pin.
+
+    Raises:
+        SourceError: it is, but its files are not the commit's any more.
+    """
     git_dir = directory / ".git"
     if not git_dir.is_dir():
         return False
-    head = GitCommand(git_dir).run("rev-parse", "--verify", "HEAD")
-    return head.out.decode("ascii", "replace").strip() == source.commit
+    git = GitCommand(git_dir, work_tree=directory)
+    head = git.run("rev-parse", "--verify", "HEAD")
+    if head.out.decode("ascii", "replace").strip() != source.commit:
+        return False
+    changed = git.run("diff", "--no-ext-diff", "--no-textconv", "--name-only", "-z", "HEAD")
+    if names := changed.out.decode("utf-8", "replace").split("\0")[:-1]:
+        raise SourceError(
+            f"{directory} is {source.name} at the pin, but {len(names)} of its files were "
+            f"changed: {', '.join(names[:3])}",
+            hint=f"`git -C {quote(str(directory))} checkout HEAD -- .` takes that back",
+        )
+    return True
 
 
 def lay_out(source: Source, directory: Path, mirror: Path | None, *, offline: bool) -> None:
