@@ -139,7 +139,7 @@ def explain(rule: str | None, language: str) -> None:
     type=click.Path(path_type=Path),
     help="Lay a source's pinned tree out in this folder, to read.",
 )
-@click.option("--source", help="The source to lay out, where the lab has several.")
+@click.option("--source", help="Fetch, or lay out, this source alone.")
 @mirror_option
 def fetch(
     paths: tuple[Path, ...], worktree: Path | None, source: str | None, mirrors: tuple[str, ...]
@@ -157,7 +157,7 @@ def fetch(
     if worktree:
         say(fetching.lay_out(labs, source, worktree, bench))
         return 0
-    lines, missing = fetching.fetch(labs, bench)
+    lines, missing = fetching.fetch(labs, source, bench)
     for line in lines:
         say(line)
     return FINDINGS if missing else 0

@@ -57,18 +57,23 @@ def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workb
     return open_labs({folder: only}, bench)[0]
 
 
-def open_labs(wanted: Mapping[Path, set[Path] | None], bench: Bench) -> list[Workbook]:
+def open_labs(
+    wanted: Mapping[Path, set[Path] | None], bench: Bench, source: str | None = None
+) -> list[Workbook]:
     """Open several labs, as `open_lab` does; what all of them cite is asked for together.
+
+    With `source` no other source is asked for anything.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
     """
     books = [_read(folder, bench, only) for folder, only in wanted.items()]
+    cited = [[one for one in _cited(book) if source in (None, one[0])] for book in books]
     if len(books) > 1:
-        asked = [book.evidence.questions(_cited(book)) for book in books]
+        asked = [book.evidence.questions(of) for book, of in zip(books, cited, strict=True)]
         bench.library.ahead(question for questions in asked for question in questions)
-    for book in books:
-        book.evidence.gather(_cited(book))
+    for book, of in zip(books, cited, strict=True):
+        book.evidence.gather(of)
         # Pages are compared with every pinned file at hand for pasted source, cited there or not.
         book.evidence.gather(_locked(book), store_only=True)
     return books

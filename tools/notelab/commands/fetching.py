@@ -7,11 +7,21 @@ from notelab.book.workbook import Bench, open_lab, open_labs
 from notelab.errors import NotelabError, shown
 
 
-def fetch(labs: list[Path], bench: Bench) -> tuple[list[str], bool]:
-    """Bring every cited file into the store; return a line a file, and whether one is missing."""
+def fetch(labs: list[Path], source: str | None, bench: Bench) -> tuple[list[str], bool]:
+    """Bring every cited file (of one source) into the store; return what to say of each.
+
+    Returns also whether one is missing.
+
+    Raises:
+        NotelabError: no lab has the source.
+    """
     lines, missing = [], False
-    for book in open_labs(dict.fromkeys(labs), bench):
+    if source is not None:
+        _owner(labs, source, bench)
+    for book in open_labs(dict.fromkeys(labs), bench, source):
         for file in book.evidence.gathered():
+            if source not in (None, file.source):
+                continue
             if file.state is State.PROVED:
                 size = sum(len(line) + 1 for line in file.lines)
                 lines.append(
@@ -21,7 +31,7 @@ def fetch(labs: list[Path], bench: Bench) -> tuple[list[str], bool]:
             missing = True
             why = "; ".join(file.reasons) or file.state.value
             lines.append(f"{file.source}:{file.path}  not at hand: {why}")
-    return lines, missing
+    return lines or ["nothing is cited" + (f" from `{source}`" if source else "")], missing
 
 
 def lay_out(labs: list[Path], source: str | None, directory: Path, bench: Bench) -> str:
@@ -31,20 +41,23 @@ def lay_out(labs: list[Path], source: str | None, directory: Path, bench: Bench)
         NotelabError: the source is not named and there are several, or it has no usable pin, or
             its tree can't be had.
     """
-    known: dict[str, Path] = {}
-    for folder in labs:
-        lab = bench.lab(folder)
-        for name in lab.sources:
-            known.setdefault(name, folder)
-    if source is None and len(known) == 1:
-        source = next(iter(known))
-    if source is None or source not in known:
-        names = ", ".join(known)
-        what = f"no lab has a source called {source!r}" if source else "which source to lay out?"
-        raise NotelabError(what, hint=f"--source, one of: {names}")
-    book = open_lab(known[source], bench, only=set())
+    folder, source = _owner(labs, source, bench)
+    book = open_lab(folder, bench, only=set())
     pin = book.pins[source]
     if not pin.commit:
         raise NotelabError(f"{shown(pin.path)}: {pin.problem}")
     bench.library.worktree(book.evidence.source(source), directory)
     return f"{directory}: {source} at {pin.commit}"
+
+
+def _owner(labs: list[Path], source: str | None, bench: Bench) -> tuple[Path, str]:
+    """Return the first lab that has a source (the only one where none is named), and its name."""
+    known: dict[str, Path] = {}
+    for folder in labs:
+        known = dict.fromkeys(bench.lab(folder).sources, folder) | known
+    if source is None and len(known) == 1:
+        source = next(iter(known))
+    if source is None or source not in known:
+        what = f"no lab has a source called {source!r}" if source else "which source to lay out?"
+        raise NotelabError(what, hint=f"--source, one of: {', '.join(known)}")
+    return known[source], source

@@ -1,0 +1,33 @@
+"""`shardbook fetch`: one source's files where one is named, and never nothing without a word."""
+
+from tests.notelab.scratch import Scratch
+
+SECOND = """
+[sources.second]
+url = "https://example.invalid/second.git"
+pin = "second-sha.txt"
+"""
+
+
+def test_a_source_that_is_named_is_fetched_alone_and_one_that_is_none_is_refused(
+    scratch: Scratch,
+) -> None:
+    every = scratch.run("fetch").stdout
+    assert every.startswith("up:pkg/scaler.py")
+    assert scratch.run("fetch", "--source", "up").stdout == every
+    wrong = scratch.run("fetch", "--source", "pu")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "no lab has a source called 'pu'" in wrong.stderr and "one of: up" in wrong.stderr
+
+
+def test_that_nothing_is_cited_from_a_source_is_said(
+    scratch: Scratch,
+) -> None:
+    scratch.write("lab.toml", scratch.read("lab.toml") + SECOND)
+    scratch.write("second-sha.txt", f"{scratch.commit}\n")
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, "`pkg/scaler.py:L14-L15`", "`up:pkg/scaler.py:L14-L15`")
+        scratch.replace(name, "`pkg/scaler.py:L22-L25`", "`up:pkg/scaler.py:L22-L25`")
+    done = scratch.run("fetch", "--source", "second")
+    assert (done.returncode, done.stdout) == (0, "nothing is cited from `second`\n")
+    assert done.stderr == ""
