@@ -100,7 +100,7 @@ def check(
 
     def once() -> int:
         bench = open_bench(mirrors, offline=offline)
-        wanted, strays = asked(list(paths), bench.lab)
+        wanted, strays = asked(list(paths), bench.lab, idle=quiet)
         report = check_labs(wanted, bench, unasked=not paths)
         for stray in strays if not quiet else []:
             say(f"note: {stray} is no page of a lab; not checked", aside=True)

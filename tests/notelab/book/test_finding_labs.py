@@ -39,7 +39,7 @@ def spread(scratch: Scratch) -> Scratch:
 
 def labs(scratch: Scratch, *paths: str) -> dict[str, bool]:
     """Each lab that is checked, and whether as a whole."""
-    wanted, _ = asked([scratch.book / path for path in paths], load)
+    wanted, _ = asked([scratch.book / path for path in paths], load, idle=True)
     return {lab.name: only is None for lab, only in wanted.items()}
 
 

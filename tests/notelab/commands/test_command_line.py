@@ -106,11 +106,23 @@ def test_a_wrong_call_says_so_in_a_line_and_exits_2(
     assert done.stdout == ""
 
 
-def test_a_file_that_is_no_page_is_passed_over_and_said(scratch: Scratch) -> None:
+def test_a_file_that_is_no_page_is_passed_over_beside_one_that_is_and_said(
+    scratch: Scratch,
+) -> None:
     scratch.book.joinpath("README.md").write_text("# Hello\n")
-    done = scratch.run("check", "README.md")
+    done = scratch.run("check", "README.md", "experiments/01-scratch/note.md")
     assert done.returncode == 0
     assert "README.md is no page of a lab" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "fetch", "lock", "recall"])
+def test_where_nothing_named_is_a_labs_nothing_is_done_and_that_is_a_fault(
+    scratch: Scratch, command: str
+) -> None:
+    scratch.book.joinpath("README.md").write_text("# Hello\n")
+    done = scratch.run(command, "README.md")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: README.md: no page of a lab")
 
 
 def test_a_changed_pin_or_lock_puts_the_whole_lab_in_question(scratch: Scratch) -> None:

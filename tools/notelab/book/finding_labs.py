@@ -33,7 +33,9 @@ def default_labs(here: Path) -> list[Path]:
     return labs
 
 
-def asked(paths: list[Path], load: Callable[[Path], Lab]) -> tuple[Wanted, list[Path]]:
+def asked(
+    paths: list[Path], load: Callable[[Path], Lab], *, idle: bool = False
+) -> tuple[Wanted, list[Path]]:
     """Sort paths into labs: each lab's folder with the pages asked for (None: the whole lab).
 
     No path asks for every lab of the repository.
@@ -41,11 +43,12 @@ def asked(paths: list[Path], load: Callable[[Path], Lab]) -> tuple[Wanted, list[
     Args:
         paths: labs' folders, folders of labs, pages, or any file that a lab hangs on.
         load: reads the lab in a folder.
+        idle: nothing to do is no fault, as for a hook that hands over whatever is committed.
 
     Returns also the files that no lab knows.
 
     Raises:
-        NotelabError: a path doesn't exist, or a folder is no lab.
+        NotelabError: a path doesn't exist, a folder is no lab, or no lab knows any of the files.
     """
     if not paths:
         return dict.fromkeys(default_labs(Path.cwd())), []
@@ -70,6 +73,11 @@ def asked(paths: list[Path], load: Callable[[Path], Lab]) -> tuple[Wanted, list[
         wanted |= dict.fromkeys(whole)
         if not whole and not owners:
             strays.append(path)
+    if not wanted and not idle:
+        raise NotelabError(
+            f"{', '.join(map(str, strays[:3]))}: no page of a lab, nor a file that a lab hangs on",
+            hint="a lab.toml names its notes and `pages`; without PATH every lab is taken",
+        )
     return wanted, strays
 
 
