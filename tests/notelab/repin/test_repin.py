@@ -1,6 +1,7 @@
 """`shardbook repin`: what is the same is written, what is not is told and waits at its commit."""
 
 import json
+import shutil
 
 import msgspec
 import pytest
@@ -208,6 +209,7 @@ def test_a_strangers_journal_writes_nothing_but_what_repin_writes(
         ("stranger", "v2", "none of the 1 cited files"),
         ("folder", "v2", "none of the 1 cited files"),
         ("dirty", "v2", "not committed"),
+        ("no repository", "v2", "is no git repository: what repin writes could not be taken back"),
     ],
 )
 def test_what_cannot_be_carried_is_one_line_and_nothing_is_lost(
@@ -217,6 +219,9 @@ def test_what_cannot_be_carried_is_one_line_and_nothing_is_lost(
     place = scratch.upstream / "pkg/scaler.py"
     if prepare == "dirty":
         scratch.write("note.md", scratch.read("note.md") + "\nMore.\n")
+        release(scratch, MOVED, "v2")
+    elif prepare == "no repository":
+        shutil.rmtree(scratch.book / ".git")
         release(scratch, MOVED, "v2")
     elif prepare in ("stranger", "folder"):
         place.unlink()

@@ -36,21 +36,25 @@ def write(journey: Journey, made: Repin, accepting: Accepting, bench: Bench) -> 
     """Write what was carried and accepted, in all files or none, and say what is left.
 
     Raises:
-        NotelabError: something accepted is no such citation, the files to be written have changes
-            that are not committed, or one can't be written.
+        NotelabError: something accepted is no such citation, the files to be written are in no
+            repository or have changes that are not committed, or one can't be written.
     """
     accepted = _accepted(journey, made, accepting)
     to = going(made, accepted)
     changed = contents(journey, to, bench)
     root = bench.lab(journey.pin.path.parent).root
-    if journey.pin.commit != journey.target.commit:
-        dirty = uncommitted(root, changed) or []
-        if dirty:
-            raise NotelabError(
-                f"{len(dirty)} of the files to be written have changes that are not committed: "
-                f"{', '.join(dirty[:5])}",
-                hint="commit them, so that what repin writes can be told from them and taken back",
-            )
+    dirty = uncommitted(root, changed)
+    if dirty is None:
+        raise NotelabError(
+            f"{shown(root)} is no git repository: what repin writes could not be taken back",
+            hint="`git init`, and commit the notes",
+        )
+    if dirty and journey.pin.commit != journey.target.commit:
+        raise NotelabError(
+            f"{len(dirty)} of the files to be written have changes that are not committed: "
+            f"{', '.join(dirty[:5])}",
+            hint="commit them, so that what repin writes can be told from them and taken back",
+        )
     journal.write(root, changed)
     waiting = len(made.citations) - len(to)
     lines = [f"wrote {shown(path)}" for path in sorted(changed)] or ["nothing to write"]
