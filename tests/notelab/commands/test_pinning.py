@@ -58,14 +58,35 @@ def test_the_help_of_a_citation_that_waits_is_a_command_that_runs(scratch: Scrat
     assert again.returncode == 0 and "1 edited" in again.stdout, again
 
 
-def test_a_release_and_a_wheel_that_another_pin_leaves_behind_are_named(scratch: Scratch) -> None:
+def test_what_the_lab_file_calls_a_pin_goes_with_it_and_back(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")  # nobody has such a wheel
+    named = 'pin = "up-sha.txt"\nrelease = "v1"\nwheel = "up==1"  # the first'
+    scratch.replace("lab.toml", 'pin = "up-sha.txt"', named)
+    before = scratch.read("lab.toml")
+    git(scratch.upstream, "commit", "-q", "--allow-empty", "-m", "two")
+    git(scratch.upstream, "tag", "v2")
+    there = scratch.run("pin", "up", "v2").stdout
+    assert "wrote experiments/01-scratch/lab.toml\n" in there
+    assert scratch.read("lab.toml") == before.replace('"v1"', '"v2"').replace("==1", "==2")
+    assert " (v2)  " in scratch.run("check").stdout
+    scratch.run("pin", "up", "v1")
+    assert scratch.read("lab.toml") == before
+
+
+def test_a_commit_is_no_release_and_a_wheel_of_another_one_is_said(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
     named = 'pin = "up-sha.txt"\nrelease = "v1"\nwheel = "up==1"'
     scratch.replace("lab.toml", 'pin = "up-sha.txt"', named)
     git(scratch.upstream, "commit", "-q", "--allow-empty", "-m", "two")
-    git(scratch.upstream, "tag", "v2")
-    there, back = scratch.run("pin", "up", "v2").stdout, scratch.run("pin", "up", "v1").stdout
-    said = "experiments/01-scratch/lab.toml still names v1 and up==1: write what v2 has\n"
-    assert said in there and "still names" not in back
+    commit = git(scratch.upstream, "rev-parse", "HEAD")
+    done = scratch.run("pin", "up", commit)
+    said = f"experiments/01-scratch/lab.toml named up==1: name the wheel of {commit} if it has one"
+    assert said in done.stdout
+    assert 'release = ""\nwheel = ""' in scratch.read("lab.toml")
 
 
 def test_a_source_shared_by_two_labs_has_one_owner_and_is_pinned_without_asking(

@@ -91,9 +91,22 @@ def _read(folder: Path, bench: Bench, only: set[Path] | None) -> Workbook:
         name: pins.read(name, lab.pins_folder / source.pin) for name, source in lab.sources.items()
     }
     lock = lock_file.load(lab.folder / lock_file.LOCK_FILE)
+    return Workbook(lab, views, pinned, lock, *_answering(lab, pinned, lock, bench))
+
+
+def _answering(
+    lab: Lab, pinned: dict[str, pins.Pin], lock: Lock | None, bench: Bench
+) -> tuple[Evidence, Resolver]:
     evidence = evidence_at(pinned, lab, lock, bench)
-    resolver = Resolver(lab, pinned, lock or Lock(), evidence)
-    return Workbook(lab, views, pinned, lock, evidence, resolver)
+    return evidence, Resolver(lab, pinned, lock or Lock(), evidence)
+
+
+def anew(book: Workbook, bench: Bench) -> Workbook:
+    """Return a workbook with the evidence for what its lab, pins, pages and lock are now."""
+    evidence, resolver = _answering(book.lab, book.pins, book.lock, bench)
+    made = msgspec.structs.replace(book, evidence=evidence, resolver=resolver)
+    evidence.gather(_cited(made))
+    return made
 
 
 def evidence_at(pinned: dict[str, pins.Pin], lab: Lab, lock: Lock | None, bench: Bench) -> Evidence:

@@ -5,18 +5,17 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.relock import Relocked, path_of, relock
-from notelab.book.resolve import Resolver
-from notelab.book.workbook import Bench, Workbook, evidence_at, open_lab, open_labs
+from notelab.book.workbook import Bench, Workbook, anew, open_lab, open_labs
 from notelab.errors import shown
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
-from notelab.lab.lab import LAB_FILE, Lab
-from notelab.lab.lock import Lock
+from notelab.lab.lab import LAB_FILE
+from notelab.lab.release import renamed, table_at
 from notelab.whole_files import write_together
 
 
 def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
-    """Resolve `ref`, write the pin file and the lock, and return what was done.
+    """Resolve `ref`, write pin file, lock and what the lab file calls it; return what was done.
 
     Raises:
         NotelabError: the ref doesn't exist, or nobody could be asked.
@@ -27,18 +26,18 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     before = pins.read(source, place)
     commit = bench.library.resolve(lab.source(source, before.commit), ref)
     book = open_lab(lab.pins_folder, bench)
+    old, lab_path = lab.sources[source], lab.pins_folder / LAB_FILE
+    now = table_at(old, ref, commit)
+    lab = msgspec.structs.replace(book.lab, sources={**book.lab.sources, source: now})
     moved = {**book.pins, source: pins.Pin(source, place, commit)}
-    evidence = evidence_at(moved, lab, book.lock, bench)
-    resolver = Resolver(lab, moved, book.lock or Lock(), evidence)
-    resolver.gather(
-        citation for view in book.views if view.note for citation in view.note.citations
-    )
-    made = relock(msgspec.structs.replace(book, pins=moved, evidence=evidence, resolver=resolver))
-    lock_path = path_of(book)
-    contents = {place: pins.text_of(commit)}
+    made = relock(anew(msgspec.structs.replace(book, lab=lab, pins=moved), bench))
+    contents = {place: pins.text_of(commit).encode()}
+    said = lab_path.read_bytes()
+    if said != (told := renamed(said, source, old, now)):
+        contents[lab_path] = told
     if made.lock.citations or book.lock is not None:
-        contents[lock_path] = lock_file.dump(made.lock)
-    write_together({path: text.encode() for path, text in contents.items()})
+        contents[path_of(book)] = lock_file.dump(made.lock).encode()
+    write_together(contents)
     was = f", was {before.commit[:12]}" if before.commit and before.commit != commit else ""
     lines = [f"{source}: {commit} ({ref}){was}"]
     lines += [f"not locked: `{text}`: {reason}" for text, reason in made.skipped]
@@ -46,15 +45,9 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     lines += [f"wrote {shown(path)}" for path in contents]
     if before.commit != commit:
         lines.append("now read the notes again: `shardbook check` says what no longer fits")
-    return [*lines, *(_left_behind(lab, source, ref) if was else [])]
-
-
-def _left_behind(lab: Lab, source: str, ref: str) -> list[str]:
-    """Say which release and wheel the lab file still names, of which only its author knows."""
-    table = lab.sources[source]
-    named = [one for one in (table.release, table.wheel) if one and table.release != ref]
-    file = shown(lab.pins_folder / LAB_FILE)
-    return [f"{file} still names {' and '.join(named)}: write what {ref} has"] if named else []
+    if old.wheel and not now.wheel:
+        lines.append(f"{shown(lab_path)} named {old.wheel}: name the wheel of {ref} if it has one")
+    return lines
 
 
 def lock(folders: list[Path], bench: Bench) -> tuple[list[str], bool]:

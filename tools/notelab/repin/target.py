@@ -4,6 +4,7 @@ import msgspec
 
 from notelab.errors import NotelabError
 from notelab.lab.lab_file import SourceTable
+from notelab.lab.release import table_at
 from notelab.sources.answers import Source, SourceError
 from notelab.sources.library import Library
 
@@ -21,10 +22,11 @@ def find(name: str, table: SourceTable, commit: str, ref: str, library: Library)
     Raises:
         NotelabError: there is no such ref, or nobody could be asked.
     """
-    made = _table_at(table, ref)
+    made = table_at(table, ref)
     source = Source(name, table.url, commit, table.release or None, made.wheel or None)
     try:
-        return Target(library.resolve(source, ref), made)
+        found = library.resolve(source, ref)
+        return Target(found, table_at(table, ref, found))
     except SourceError as fault:
         if made.wheel:
             try:
@@ -32,16 +34,3 @@ def find(name: str, table: SourceTable, commit: str, ref: str, library: Library)
             except SourceError as no:
                 raise NotelabError(f"{fault}; {made.wheel}: {no}", hint=fault.hint) from None
         raise
-
-
-def _table_at(table: SourceTable, ref: str) -> SourceTable:
-    """Return the table with REF as its release, and the wheel of the same version if it has one.
-
-    `core_v0.16.1` beside `megatron-core==0.16.1` says how a release and its wheel are named.
-    """
-    package, _, version = table.wheel.partition("==")
-    opening = table.release.removesuffix(version) if version else ""
-    named = bool(version) and table.release.endswith(version) and ref.startswith(opening)
-    plain = named and ref.removeprefix(opening)[:1].isdigit()
-    wheel = f"{package}=={ref.removeprefix(opening)}" if plain else ""
-    return msgspec.structs.replace(table, release=ref, wheel=wheel)

@@ -9,13 +9,12 @@ import msgspec
 
 from notelab.book import view
 from notelab.book.relock import path_of, relock
-from notelab.book.resolve import Resolver
-from notelab.book.workbook import Bench, Workbook, evidence_at
+from notelab.book.workbook import Bench, Workbook, anew
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE
-from notelab.lab.lab_file import SourceTable
 from notelab.lab.lock import Lock, LockedFile, LockedSource
+from notelab.lab.release import renamed
 from notelab.page import reading, results_page
 from notelab.page.citation import Citation
 from notelab.repin.carried import Place, Repin
@@ -51,8 +50,8 @@ def contents(journey: Journey, to: Mapping[Place, Place], bench: Bench) -> dict[
                 found[one.page.path] = _page(one, journey, to, book)
     _generated(found, to)
     lab_path = journey.pin.path.with_name(LAB_FILE)
-    old_table = bench.lab(lab_path.parent).sources[journey.source]
-    found[lab_path] = _lab(lab_path.read_bytes(), journey, old_table)
+    old = bench.lab(lab_path.parent).sources[journey.source]
+    found[lab_path] = renamed(lab_path.read_bytes(), journey.source, old, journey.target.table)
     found[journey.pin.path] = pins.text_of(journey.target.commit).encode()
     for book in journey.books:
         if book.lock is not None:
@@ -128,20 +127,6 @@ def _sealed(page: Path, found: Mapping[Path, bytes]) -> bytes:
     return "\n".join(_SEAL.sub(rf"\g<1>{seal}\2", line) for line in lines).encode()
 
 
-def _lab(data: bytes, journey: Journey, old: SourceTable) -> bytes:
-    """Have the lab file name the new release and wheel, and nothing else of it changed."""
-    before, table, rest = data.decode().partition(f"[sources.{journey.source}]")
-    mine, bracket, after = rest.partition("\n[")
-    now = journey.target.table
-    for key, was, said in (
-        ("release", old.release, now.release),
-        ("wheel", old.wheel, now.wheel),
-    ):
-        said_so = re.compile(rf'(?m)^({key}\s*=\s*)"{re.escape(was)}"')
-        mine = said_so.sub(rf'\g<1>"{said}"', mine)
-    return (before + table + mine + bracket + after).encode()
-
-
 def _lock(
     book: Workbook,
     found: Mapping[Path, bytes],
@@ -162,13 +147,8 @@ def _lock(
     pinned = {**book.pins, journey.source: pin}
     assert book.lock is not None
     lock = _waiting(book.lock, journey, to)
-    evidence = evidence_at(pinned, lab, lock, bench)
-    resolver = Resolver(lab, pinned, lock, evidence)
-    made = msgspec.structs.replace(
-        book, lab=lab, views=views, pins=pinned, lock=lock, evidence=evidence, resolver=resolver
-    )
-    resolver.gather(each for one in views if one.note for each in one.note.citations)
-    return lock_file.dump(relock(made).lock).encode()
+    made = msgspec.structs.replace(book, lab=lab, views=views, pins=pinned, lock=lock)
+    return lock_file.dump(relock(anew(made, bench)).lock).encode()
 
 
 def _waiting(lock: Lock, journey: Journey, to: Mapping[Place, Place]) -> Lock:
