@@ -99,7 +99,7 @@ def check(
     from notelab.report.formats import written
 
     def once() -> int:
-        bench = open_bench(mirrors, offline=offline)
+        bench = open_bench(mirrors, *paths, offline=offline)
         wanted, strays = asked(list(paths), bench.lab, idle=quiet)
         report = check_labs(wanted, bench, unasked=not paths)
         for stray in strays if not quiet else []:
@@ -152,7 +152,7 @@ def fetch(
     from notelab.book.opening import open_bench
     from notelab.commands import fetching
 
-    bench = open_bench(mirrors, anew=True)
+    bench = open_bench(mirrors, *paths, anew=True)
     labs = list(asked(list(paths), bench.lab)[0])
     if worktree:
         say(fetching.lay_out(labs, source, worktree, bench))
@@ -179,7 +179,7 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 
     typed = f"shardbook pin {source} {ref}"
     folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
-    for line in pinning.pin(folder, source, ref, open_bench(mirrors, anew=True)):
+    for line in pinning.pin(folder, source, ref, open_bench(mirrors, folder, anew=True)):
         say(line)
 
 
@@ -193,7 +193,7 @@ def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> in
     from notelab.book.opening import open_bench
     from notelab.commands import pinning
 
-    bench = open_bench(mirrors, offline=offline)
+    bench = open_bench(mirrors, *paths, offline=offline)
     labs = list(asked(list(paths), bench.lab)[0])
     lines, skipped = pinning.lock(labs, bench)
     for line in lines:
@@ -219,7 +219,8 @@ def cite(
     from notelab.commands import citing
 
     folder = lab_with(source, lab_folder, Path.cwd())
-    lines, found = citing.cite(folder, source, symbol, open_bench(mirrors, offline=offline))
+    bench = open_bench(mirrors, folder, offline=offline)
+    lines, found = citing.cite(folder, source, symbol, bench)
     for line, aside in lines:
         say(line, aside=aside)
     return 0 if found else FINDINGS
@@ -244,5 +245,5 @@ def show(
     from notelab.commands import showing
 
     labs = [lab_folder.resolve()] if lab_folder else default_labs(Path.cwd())
-    shown = showing.find(labs, citation, open_bench(mirrors, offline=offline))
-    write(showing.write(shown, context, colour=colour()))
+    found = showing.find(labs, citation, open_bench(mirrors, *labs, offline=offline))
+    write(showing.write(found, context, colour=colour()))

@@ -85,6 +85,21 @@ def test_a_workflow_command_cannot_be_smuggled_in_by_a_note(scratch: Scratch) ->
         (["check", "experiments/nowhere"], "no such file"),
         (["check", "--mirror", "up"], "expected NAME=DIR"),
         (["check", "--mirror", "up=/nowhere/at/all"], "is no folder"),
+        *(
+            ([*command, "--mirror", "pu=."], "no lab has a source called 'pu'; there are: `up`")
+            for command in (
+                ["check"],
+                ["check", "experiments/01-scratch"],
+                ["cite", "up", "combine"],
+                ["compare"],
+                ["fetch"],
+                ["lock"],
+                ["new", "mine", "--repo", "https://example.invalid/up.git", "--ref", "v1"],
+                ["pin", "up", "v1"],
+                ["repin", "up", "v1"],
+                ["show", "pkg/scaler.py:L1"],
+            )
+        ),
         (["check", "--output-format", "xml"], "xml"),
         (["explain", "N999"], "no rule"),
         (["show", "nonsense"], "is no citation"),

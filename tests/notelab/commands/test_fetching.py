@@ -17,7 +17,9 @@ def test_a_source_that_is_named_is_fetched_alone_and_one_that_is_none_is_refused
     assert scratch.run("fetch", "--source", "up").stdout == every
     wrong = scratch.run("fetch", "--source", "pu")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "no lab has a source called 'pu'" in wrong.stderr and "one of: up" in wrong.stderr
+    assert (
+        "no lab has a source called 'pu'" in wrong.stderr and "did you mean `up`?" in wrong.stderr
+    )
 
 
 def test_that_nothing_is_cited_from_a_source_is_said(

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -98,12 +98,7 @@ def lab_with(source: str, folder: Path | None, here: Path, *, to_write: str = ""
             owners.setdefault(name, {})[lab.pins_folder] = None
     known = {name: next(iter(folders)) for name, folders in owners.items()}
     if source not in known:
-        near = get_close_matches(source, known, n=1, cutoff=0.4)
-        names = ", ".join(f"`{name}`" for name in known) or "none"
-        raise NotelabError(
-            f"no lab has a source called {source!r}; there are: {names}",
-            hint=f"did you mean `{near[0]}`?" if near else "",
-        )
+        raise no_such_source(source, known)
     if to_write and len(owners[source]) > 1:
         names = ", ".join(shown(one) for one in owners[source])
         raise NotelabError(
@@ -111,6 +106,16 @@ def lab_with(source: str, folder: Path | None, here: Path, *, to_write: str = ""
             hint=f"name the one you mean: `{to_write} --lab {shown(list(owners[source])[-1])}`",
         )
     return known[source]
+
+
+def no_such_source(name: str, known: Iterable[str]) -> NotelabError:
+    """Return the error that says which sources there are, and the nearest."""
+    near = get_close_matches(name, list(known), n=1, cutoff=0.4)
+    names = ", ".join(f"`{one}`" for one in known) or "none"
+    return NotelabError(
+        f"no lab has a source called {name!r}; there are: {names}",
+        hint=f"did you mean `{near[0]}`?" if near else "",
+    )
 
 
 class _House:

@@ -41,9 +41,9 @@ def repin(
 
     for name in journal.finish(repository_root(Path.cwd())):
         say(f"finished what an interrupted repin began: {name}", aside=True)
-    bench = open_bench(mirrors, offline=offline)
     typed = f"shardbook repin {source} {ref}"
     folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
+    bench = open_bench(mirrors, folder, offline=offline)
     journey = carry.set_out(folder, source, ref, bench)
     made = carry.carried(journey)
     reread, lines, unasked = for_journey(journey, made, bench)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from notelab.book.evidence import State
+from notelab.book.finding_labs import no_such_source
 from notelab.book.workbook import Bench, open_lab, open_labs
 from notelab.errors import NotelabError, shown
 
@@ -57,7 +58,8 @@ def _owner(labs: list[Path], source: str | None, bench: Bench) -> tuple[Path, st
         known = dict.fromkeys(bench.lab(folder).sources, folder) | known
     if source is None and len(known) == 1:
         source = next(iter(known))
-    if source is None or source not in known:
-        what = f"no lab has a source called {source!r}" if source else "which source to lay out?"
-        raise NotelabError(what, hint=f"--source, one of: {', '.join(known)}")
+    if source is None:
+        raise NotelabError("which source to lay out?", hint=f"--source, one of: {', '.join(known)}")
+    if source not in known:
+        raise no_such_source(source, known)
     return known[source], source

@@ -44,7 +44,8 @@ def new(
         lines = starting.from_lab(name, origin, language, Path.cwd())
     else:
         assert repo is not None and ref is not None
-        bench = open_bench(mirrors, anew=True)
+        source = starting.source_called(name, repo, Path.cwd())
+        bench = open_bench(mirrors, source=source, anew=True)
         lines = starting.about(name, repo, ref, bench, language=language, here=Path.cwd())
     for line in lines:
         say(line)
@@ -70,7 +71,7 @@ def compare(
     from notelab.book.opening import open_bench
     from notelab.compare import comparing, telling
 
-    bench = open_bench(mirrors, offline=offline)
+    bench = open_bench(mirrors, *([folder] if folder else []), offline=offline)
     folder = (folder or comparing.lab_to_compare(Path.cwd(), bench)).resolve()
     found, remarks = comparing.compare(folder, bench)
     for remark in remarks:

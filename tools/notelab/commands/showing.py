@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.evidence import CitedFile, State
+from notelab.book.finding_labs import no_such_source
 from notelab.book.workbook import Bench, open_lab
 from notelab.errors import NotelabError, plain
 from notelab.page.citation import Citation, Span
@@ -52,8 +53,7 @@ def find(labs: list[Path], text: str, bench: Bench) -> Shown:
             reasons += file.reasons or [f"{file.source} has no such file at its pin"]
             reasons += [f"closest: {path}" for path in file.near[:1]]
     if citation.source and citation.source not in sources:
-        known = ", ".join(f"`{name}`" for name in sources) or "none"
-        raise NotelabError(f"no lab has a source called {citation.source!r}; there are: {known}")
+        raise no_such_source(citation.source, sources)
     raise NotelabError(
         f"{citation.path} is not at hand: " + ("; ".join(dict.fromkeys(reasons)) or "no usable pin")
     )

@@ -56,10 +56,7 @@ def about(name: str, url: str, ref: str, bench: Bench, *, language: str, here: P
     Raises:
         NotelabError: the repository has no such ref or can't be asked, or the folder is taken.
     """
-    target, own = _target(name, here), url == "."
-    called = repository_root(target.parent).name if own else url.rstrip("/").rpartition("/")[2]
-    source = re.sub(r"[^A-Za-z0-9_-]+", "-", called.removesuffix(".git")).lstrip("-_0123456789")
-    source = source.lower()[:40] or "source"
+    target, own, source = _target(name, here), url == ".", source_called(name, url, here)
     title = {"en": f"Reading {source}", "es": f"Lectura de {source}"}[language]
     where = f"{'path' if own else 'url'} = {json.dumps(url)}"
     text = _toml("lab", {"title": title, "languages": [language], "in-progress": True})
@@ -69,6 +66,14 @@ def about(name: str, url: str, ref: str, bench: Bench, *, language: str, here: P
         check_url(url)
     commit = bench.library.resolve(asked, ref)
     return _made(target, text, {f"{source}-sha.txt": commit}, {"reading.md": title})
+
+
+def source_called(name: str, url: str, here: Path) -> str:
+    """Return what a repository is called in a lab about it: as the last part of its address."""
+    root = repository_root(_target(name, here).parent)
+    called = root.name if url == "." else url.rstrip("/").rpartition("/")[2]
+    source = re.sub(r"[^A-Za-z0-9_-]+", "-", called.removesuffix(".git")).lstrip("-_0123456789")
+    return source.lower()[:40] or "source"
 
 
 def _target(name: str, here: Path) -> Path:
