@@ -105,3 +105,20 @@ def test_locking_twice_writes_the_same_bytes(scratch: Scratch) -> None:
     done = scratch.run("lock")
     assert (done.returncode, "as it was" in done.stdout) == (0, True)
     assert scratch.lab.joinpath("citations.lock").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("pin", ["", "no commit\n", None])
+def test_locking_without_a_usable_pin_forgets_nothing(scratch: Scratch, pin: str | None) -> None:
+    before = scratch.read("citations.lock")
+    place = scratch.lab / "up-sha.txt"
+    place.unlink() if pin is None else place.write_text(pin)
+    done = scratch.run("lock")
+    assert done.returncode == 1 and "no source could be asked" in done.stdout
+    assert scratch.read("citations.lock") == before
+
+
+def test_a_page_that_cannot_be_read_is_said_not_to_be_locked(scratch: Scratch) -> None:
+    scratch.lab.joinpath("note.es.md").write_bytes(b"\xe9\n")
+    done = scratch.run("lock")
+    said = "not locked: experiments/01-scratch/note.es.md, which is not UTF-8: byte 0xe9 in line 1"
+    assert done.returncode == 1 and said in done.stdout

@@ -103,6 +103,10 @@ class _Making:
             if self._book.pins[name].commit
         }
         kept = {name: known for name, known in self._citations.items() if known}
+        # Without a usable pin nothing can be recorded anew, so nothing is forgotten either.
+        for name in self._old.sources.keys() & (self._book.pins.keys() - sources.keys()):
+            sources[name] = self._old.sources[name]
+            kept[name] = self._old.citations.get(name, {})
         lock = Lock(sources=sources, citations=kept)
         remarks = [*_vouched(self._book), *self._remarks]
         return Relocked(lock, sorted(self._skipped.items()), remarks)

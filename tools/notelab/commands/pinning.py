@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.relock import Relocked, path_of, relock
+from notelab.book.view import View
 from notelab.book.workbook import Bench, Workbook, anew, open_lab, open_labs
 from notelab.errors import shown
 from notelab.lab import lock as lock_file
@@ -62,8 +63,12 @@ def lock(folders: list[Path], bench: Bench) -> tuple[list[str], bool]:
     for book in open_labs(dict.fromkeys(folders), bench):
         made = relock(book)
         lines += _written(book, made)
-        skipped = skipped or bool(made.skipped)
+        skipped = skipped or bool(made.skipped or _unread(book))
     return lines, skipped
+
+
+def _unread(book: Workbook) -> list[View]:
+    return [one for one in book.views if one.problem]
 
 
 def _written(book: Workbook, made: Relocked) -> list[str]:
@@ -71,7 +76,8 @@ def _written(book: Workbook, made: Relocked) -> list[str]:
     text = lock_file.dump(made.lock)
     count = sum(len(known) for known in made.lock.citations.values())
     files = sum(len(source.files) for source in made.lock.sources.values())
-    lines = [f"not locked: `{text}`: {reason}" for text, reason in made.skipped]
+    lines = [f"not locked: {one.filename}, which {one.problem}" for one in _unread(book)]
+    lines += [f"not locked: `{text}`: {reason}" for text, reason in made.skipped]
     lines += made.remarks
     said = f"{shown(path)}: {count} citations of {files} files"
     if path.exists() and path.read_text("utf-8") == text:
