@@ -120,5 +120,9 @@ def test_a_watch_checks_again_after_each_save_also_of_a_lab_file_broken_for_a_wh
         told("error: experiments/01-scratch/lab.toml: not valid TOML")
         scratch.write("lab.toml", text)
         told(" N208 ")
+        away = scratch.lab.rename(scratch.root / "another branch is checked out")
+        told("error: experiments/01-scratch: no such file or folder")
+        away.rename(scratch.lab)
+        told(" N208 ")
         watch.send_signal(signal.SIGINT)
         assert watch.wait(60) == 1

@@ -54,7 +54,8 @@ def _stamps(labs: Iterable[Lab]) -> Stamps:
     found: Stamps = {}
     for lab in labs:
         for folder in {lab.folder, lab.pins_folder}:
-            found |= _written(folder.iterdir())
+            with contextlib.suppress(OSError):  # as long as another branch is checked out
+                found |= _written(folder.iterdir())
         found |= _written(page.path for page in pages.of_lab(lab))
     return found
 
