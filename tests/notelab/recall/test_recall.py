@@ -142,7 +142,7 @@ def test_a_number_may_be_shown_without_typing_one(learner: Learner) -> None:
 def test_input_that_ends_early_grades_nothing(learner: Learner, lines: tuple[str, ...]) -> None:
     status, said, aside = learner.types(*lines)
     assert (status, aside) == (0, "")
-    assert said.endswith("0 answered, 2 left, of 2 cards\n")
+    assert said.endswith("\n0 answered, 2 left, of 2 cards\n")
     assert not learner.kept.exists()
 
 

@@ -109,10 +109,10 @@ def _line(prompt: str) -> str:
     """
     write(prompt)
     line = sys.stdin.readline() if sys.stdin and not sys.stdin.closed else ""
+    if not line or not sys.stdin.isatty():
+        write("\n")  # nobody has seen it typed
     if not line:
         raise EOFError
-    if not sys.stdin.isatty():
-        write("\n")  # nobody has seen it typed
     return line.strip()
 
 
