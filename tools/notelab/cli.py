@@ -4,8 +4,10 @@ Heavy modules are imported inside the commands that need them: `check` on one no
 a tenth of a second, and it is run on every commit.
 """
 
+import errno
 import gc
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -39,7 +41,8 @@ def main() -> None:
     except NotelabError as fault:
         _fail(str(fault), fault.hint)
     except OSError as fault:
-        what = shown(Path(str(fault.filename))) if fault.filename else "the output"
+        nowhere = "the folder that you stand in" if fault.errno == errno.ENOENT else "the output"
+        what = shown(Path(str(fault.filename))) if fault.filename else nowhere
         _fail(f"{what} cannot be read or written: {fault.strerror or fault}", "")
     except Exception as fault:
         if os.environ.get("SHARDBOOK_TRACEBACK"):
@@ -177,7 +180,7 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
     from notelab.book.opening import open_bench
     from notelab.commands import pinning
 
-    typed = f"shardbook pin {source} {ref}"
+    typed = shlex.join(["shardbook", "pin", source, ref])
     folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
     for line in pinning.pin(folder, source, ref, open_bench(mirrors, folder, anew=True)):
         say(line)

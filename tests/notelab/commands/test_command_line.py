@@ -100,6 +100,8 @@ def test_a_workflow_command_cannot_be_smuggled_in_by_a_note(scratch: Scratch) ->
                 ["show", "pkg/scaler.py:L1"],
             )
         ),
+        (["check", "--mirror", "up=~nobody-here/up"], "nobody here is called that"),
+        (["compare", "experiments/01-scratch/note.md"], "note.md/lab.toml: no such lab file"),
         (["check", "--output-format", "xml"], "xml"),
         (["explain", "N999"], "no rule"),
         (["show", "nonsense"], "is no citation"),
@@ -259,6 +261,18 @@ def test_an_interrupt_is_one_line_and_exit_2(scratch: Scratch, tmp_path: Path) -
     )
     assert (done.returncode, "error: interrupted" in done.stderr) == (2, True)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a folder that is stood in can't be removed")
+def test_a_folder_that_is_gone_is_what_cannot_be_read(scratch: Scratch) -> None:
+    gone = scratch.root / "gone"
+    gone.mkdir()
+    run = f"rmdir {gone} && {sys.executable} -m notelab check"
+    done = subprocess.run(
+        ["sh", "-c", run], cwd=gone, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "error: the folder that you stand in cannot be read" in done.stderr
 
 
 def test_two_checks_at_once_agree(scratch: Scratch) -> None:

@@ -26,6 +26,7 @@ def test_a_source_that_two_labs_own_is_pinned_in_neither_unless_one_is_named(
     assert "hint: name the one you mean: `shardbook pin up v1 --lab experiments/" in done.stderr
     assert (scratch.read("up-sha.txt"), scratch.read("citations.lock")) == before
     assert not (scratch.book / "experiments/mine/up-sha.txt").exists()
+    assert "`shardbook pin up 'v1^{}' --lab" in scratch.run("pin", "up", "v1^{}").stderr
     carried = scratch.run("repin", "up", "v1", "--write")
     assert carried.returncode == 2 and "`shardbook repin up v1 --lab experiments/" in carried.stderr
 

@@ -70,6 +70,11 @@ def test_a_hostile_url_is_refused_before_anything_runs(scratch: Scratch, url: st
     assert "sources.up.url" in str(fault(scratch))
 
 
+def test_the_mark_that_an_editor_puts_before_utf8_is_no_fault(scratch: Scratch) -> None:
+    scratch.write("lab.toml", "\ufeff" + scratch.read("lab.toml"))
+    assert scratch.codes() == []
+
+
 def test_a_missing_lab_file_and_one_that_is_not_utf8_are_said(scratch: Scratch) -> None:
     scratch.lab.joinpath("lab.toml").write_bytes(b"\xff\xfe[lab]\n")
     assert "not valid TOML" in str(fault(scratch))

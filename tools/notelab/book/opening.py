@@ -34,7 +34,7 @@ def open_bench(
         NotelabError: a mirror is no folder, or of no source.
     """
     asked = os.environ.get("SHARDBOOK_CACHE")
-    root = Path(asked).expanduser().absolute() if asked else default_root()
+    root = _folder(asked).absolute() if asked else default_root()
     library = Library(
         Store(root),
         _mirrors(mirrors, near, source),
@@ -48,7 +48,7 @@ def open_bench(
 def _mirrors(given: tuple[str, ...], near: tuple[Path, ...], source: str) -> dict[str, Path]:
     prefix = "SHARDBOOK_MIRROR_"
     found = {
-        _plain(name[len(prefix) :]): Path(value).expanduser()
+        _plain(name[len(prefix) :]): _folder(value)
         for name, value in os.environ.items()
         if name.startswith(prefix) and value
     }
@@ -60,11 +60,18 @@ def _mirrors(given: tuple[str, ...], near: tuple[Path, ...], source: str) -> dic
         # The environment's may be for another workbook; what is typed is meant for this one.
         if _plain(name) not in map(_plain, known):
             raise no_such_source(name, known)
-        found[_plain(name)] = Path(folder).expanduser()
+        found[_plain(name)] = _folder(folder)
     for name, path in found.items():
         if not path.is_dir():
             raise NotelabError(f"the mirror of `{name}`, {path}, is no folder")
     return found
+
+
+def _folder(typed: str) -> Path:
+    try:
+        return Path(typed).expanduser()
+    except RuntimeError:
+        raise NotelabError(f"{typed}: nobody here is called that") from None
 
 
 def _plain(name: str) -> str:

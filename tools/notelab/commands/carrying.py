@@ -1,5 +1,6 @@
 """`shardbook repin` on the command line."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -41,7 +42,7 @@ def repin(
 
     for name in journal.finish(repository_root(Path.cwd())):
         say(f"finished what an interrupted repin began: {name}", aside=True)
-    typed = f"shardbook repin {source} {ref}"
+    typed = shlex.join(["shardbook", "repin", source, ref])
     folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
     bench = open_bench(mirrors, folder, offline=offline)
     journey = carry.set_out(folder, source, ref, bench)

@@ -81,7 +81,8 @@ def _target(name: str, here: Path) -> Path:
     path = Path(name)
     if not _NAME.match(path.name) or len(name) > 1000 or not name.isprintable():
         raise NotelabError(
-            f"{name[:80]!r} cannot name a lab", hint="letters, digits, `-`, `_` and `.` can"
+            f"{name[:80]!r} cannot name a lab",
+            hint="up to 100 letters, digits, `-`, `_` and `.` can",
         )
     beside = repository_root(here) / "experiments"
     bare = len(path.parts) == 1 and beside.is_dir()

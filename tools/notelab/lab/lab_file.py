@@ -1,6 +1,7 @@
 """`lab.toml` as it is written: its tables, and reading them."""
 
 import re
+from codecs import BOM_UTF8
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
@@ -99,7 +100,7 @@ def decode(path: Path, memo: Memo | None) -> LabFile:
     try:
         with path.open("rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise NotelabError(
             f"{shown(path)}: no such lab file", hint="a lab is a folder with a lab.toml"
         ) from None
@@ -113,7 +114,7 @@ def decode(path: Path, memo: Memo | None) -> LabFile:
 
 def _parse(path: Path, data: bytes) -> LabFile:
     try:
-        return msgspec.toml.decode(data, type=LabFile)
+        return msgspec.toml.decode(data.removeprefix(BOM_UTF8), type=LabFile)
     except msgspec.ValidationError as fault:
         raise NotelabError(f"{shown(path)}: {fault}", hint=_nearest_key(str(fault))) from None
     except (msgspec.DecodeError, ValueError, RecursionError) as fault:
