@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from notelab.cited.outline import of_file, split_lines
-from notelab.repin.becoming import Cited, Version
 from notelab.repin.candidates import runs
 from notelab.repin.hunks import Map, maps
+from notelab.repin.version import Cited, Version
 
 SEED = 20261123
 RELEASES = (

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from notelab.book.opening import open_bench
 from notelab.repin import carry
-from notelab.repin.becoming import Cited, Version, become
+from notelab.repin.becoming import become
 from notelab.repin.carried import Place
 from notelab.repin.hunks import Map, maps
+from notelab.repin.version import Cited, Version
 from tests.notelab.repin import sampled
 from tests.notelab.repin.drawing import Clone
 

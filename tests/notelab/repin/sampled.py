@@ -10,10 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.repin.becoming import Became, Cited, become
+from notelab.repin.becoming import Became, become
 from notelab.repin.carried import Kind, Place
 from notelab.repin.elsewhere import Elsewhere
 from notelab.repin.hunks import Map
+from notelab.repin.version import Cited
 from notelab.sources.git.command import GitCommand
 from tests.notelab.repin.drawing import SEED, Clone
 

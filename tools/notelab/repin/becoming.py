@@ -5,77 +5,20 @@ stand in the same innermost symbol, and the same conditions enclose them.
 """
 
 from collections.abc import Callable
-from functools import cached_property
 
 import msgspec
 
-from notelab.cited.outline import Outline, Symbol
-from notelab.repin.candidates import Asked, Scored, Side, Weighing, best, ranked
+from notelab.cited.outline import Symbol
+from notelab.repin.candidates import Scored, best, ranked
 from notelab.repin.carried import Kind, Place
-from notelab.repin.enclosing import Conditions, essence
+from notelab.repin.enclosing import essence
 from notelab.repin.hunks import Map
+from notelab.repin.version import Cited, Version
 
 # Of the old words, by weight: with so many the symbol itself has what is meant; elsewhere in its
 # class or file so many must stand for a proposal.
 _ENOUGH, _SURE = 0.6, 0.75
-Elsewhere = Callable[["Cited"], list["Version"]]
-
-
-class Version:
-    """A file at one commit."""
-
-    def __init__(self, path: str, blob: str, lines: list[bytes], outline: Outline) -> None:
-        """Take the bytes; what is made of them is made once, when it is first asked for."""
-        self.path, self.blob, self.raw, self.outline = path, blob, lines, outline
-
-    @cached_property
-    def lines(self) -> list[str]:
-        """Return the lines as text."""
-        return [line.decode("utf-8", "replace") for line in self.raw]
-
-    @cached_property
-    def conditions(self) -> Conditions:
-        """Return what encloses each line."""
-        return Conditions(self.path, self.lines)
-
-    @cached_property
-    def weighing(self) -> Weighing:
-        """Return how much each word tells here."""
-        return Weighing(self.lines)
-
-    @property
-    def side(self) -> Side:
-        """Return what a search for candidates asks of it."""
-        return Side(self.path, self.lines, self.outline)
-
-    def symbol(self, first: int, last: int) -> str:
-        """Return the name of the innermost symbol around a range, '' for the module."""
-        found = self.outline.innermost(first, last)
-        return found.name if found else ""
-
-    def named(self, name: str) -> list[Symbol]:
-        """Return the symbols of a name: an overload and a setter share theirs."""
-        return [one for one in self.outline.symbols if one.name == name]
-
-
-class Cited(msgspec.Struct):
-    """A citation where it stands: the old file, the lines, the names that anchor it."""
-
-    old: Version
-    first: int
-    last: int
-    anchors: list[str]
-
-    @property
-    def symbol(self) -> str:
-        """Return the name of the innermost symbol around it."""
-        return self.old.symbol(self.first, self.last)
-
-    def stands_in(self, new: Version, first: int, last: int) -> bool:
-        """Tell whether new lines stand in the same symbol, under the same conditions."""
-        around = self.old.conditions.around(self.first, self.last)
-        same = self.symbol == new.symbol(first, last)
-        return same and around == new.conditions.around(first, last)
+Elsewhere = Callable[[Cited], list[Version]]
 
 
 class Became(msgspec.Struct, frozen=True):
@@ -121,19 +64,18 @@ def _says_the_same(cited: Cited, new: Version, top: Scored) -> bool:
 def _candidates(
     cited: Cited, new: Version | None, through: Map | None, elsewhere: Elsewhere
 ) -> list[Scored]:
-    old, name = cited.old, cited.symbol
-    asked = Asked(old.side, cited.first, cited.last, cited.anchors, old.weighing)
+    name = cited.symbol
     if new is None:
-        return best(_away(asked, cited, elsewhere))
+        return best(_away(cited, elsewhere))
     here = new.named(name) if name else []
     if here or not name:
-        found = best([*_whole(cited, new, here), *ranked(asked, new.side, here, through)])
+        found = best([*_whole(cited, new, here), *ranked(cited, new, here, through)])
         if name and not (found and found[0].left >= _ENOUGH):
-            wider = ranked(asked, new.side, _around(new, name), through)
+            wider = ranked(cited, new, _around(new, name), through)
             found = best([*found, *(one for one in wider if one.left >= _SURE)])
         return found
-    found = [*_away(asked, cited, elsewhere), *_whole(cited, new, _renamed(cited, new))]
-    return best([*found, *ranked(asked, new.side, _around(new, name), through)])
+    found = [*_away(cited, elsewhere), *_whole(cited, new, _renamed(cited, new))]
+    return best([*found, *ranked(cited, new, _around(new, name), through)])
 
 
 def _renamed(cited: Cited, new: Version) -> list[Symbol]:
@@ -167,17 +109,17 @@ def _around(new: Version, name: str) -> list[Symbol]:
     return []
 
 
-def _away(asked: Asked, cited: Cited, elsewhere: Elsewhere) -> list[Scored]:
+def _away(cited: Cited, elsewhere: Elsewhere) -> list[Scored]:
     found: list[Scored] = []
     name = cited.symbol
     mine = cited.old.outline.innermost(cited.first, cited.last)
     for other in elsewhere(cited):
         if symbols := other.named(name):
             found += _whole(cited, other, symbols)
-            found += ranked(asked, other.side, symbols, None, mine)
+            found += ranked(cited, other, symbols, None, mine)
             continue
         last = name.rpartition(".")[2]
         within = [one for one in other.outline.symbols if one.name.rpartition(".")[2] == last]
-        alike = ranked(asked, other.side, within, None, mine)
+        alike = ranked(cited, other, within, None, mine)
         found += [one for one in alike if one.left >= _SURE]
     return found

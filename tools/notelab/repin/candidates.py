@@ -1,59 +1,20 @@
 """Which lines of the new file may an edited citation have become? Best first."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator
-from math import log
 
 import msgspec
 
 from notelab.cited.outline import Outline, Symbol
 from notelab.repin.hunks import Map
+from notelab.repin.version import TOKEN, Cited, Version
 
-_TOKEN = re.compile(r"[^\W_]+|[^\w\s]")
 _MOST = 3
 # By judgement, and tried on the tuning half of tests/notelab/repin/sample.toml.
 _TEXT, _CONTEXT, _ANCHORS, _PLACE = 0.55, 0.1, 0.1, 0.25
 _FLOOR = 0.34  # of the old words, by their weight, that must still stand; else it is gone
 _LEAST = 0.15  # so much is enough between the same two lines as before
 _FIT = 0.4  # how well the best must fit, all told; else it is gone
-
-
-class Weighing:
-    """How much each word tells in a file: rare ones much, those on every line next to nothing."""
-
-    def __init__(self, lines: list[str]) -> None:
-        """Count on how many lines each word stands."""
-        on = Counter(word for line in lines for word in set(_TOKEN.findall(line)))
-        self._weights = {word: self._rare(word, on[word], len(lines)) for word in on}
-        self._lines = len(lines)
-
-    def of(self, word: str) -> float:
-        """Return what a word weighs."""
-        return self._weights.get(word) or self._rare(word, 0, self._lines)
-
-    @staticmethod
-    def _rare(word: str, on: int, lines: int) -> float:
-        rare = log((lines + 1) / (on + 1)) + 0.05
-        return rare if word[0].isalnum() else rare / 4
-
-
-class Side(msgspec.Struct):
-    """A file at one commit: its text by lines and its structure."""
-
-    path: str
-    lines: list[str]
-    outline: Outline
-
-
-class Asked(msgspec.Struct):
-    """An edited citation: the old side, its lines, the names that anchor it."""
-
-    old: Side
-    first: int
-    last: int
-    anchors: list[str]
-    weighing: Weighing
 
 
 class Scored(msgspec.Struct, frozen=True):
@@ -67,8 +28,8 @@ class Scored(msgspec.Struct, frozen=True):
 
 
 def ranked(
-    asked: Asked,
-    new: Side,
+    asked: Cited,
+    new: Version,
     within: list[Symbol],
     through: Map | None,
     was: Symbol | None = None,
@@ -106,12 +67,12 @@ class _Fit:
     """How well runs of a file fit a citation."""
 
     def __init__(
-        self, asked: Asked, new: Side, through: Map | None, goal: tuple[int, int] | None
+        self, asked: Cited, new: Version, through: Map | None, goal: tuple[int, int] | None
     ) -> None:
         self._asked, self._new, self._through, self._goal = asked, new, through, goal
         cited = asked.old.lines[asked.first - 1 : asked.last]
-        self._words = Counter(word for line in cited for word in _TOKEN.findall(line))
-        self._weight = sum(map(asked.weighing.of, self._words.elements()))
+        self._words = Counter(word for line in cited for word in TOKEN.findall(line))
+        self._weight = sum(map(asked.old.weighing.of, self._words.elements()))
         self._context = _context(asked.old, asked.first, asked.last)
         self._rows: dict[int, tuple[float, list[str]]] = {}
         self._begun, self._weighed, self._common = (0, 0), 0.0, 0.0
@@ -152,7 +113,7 @@ class _Fit:
             for word in shared:
                 if self._lacking[word]:
                     self._lacking[word] -= 1
-                    self._common += self._asked.weighing.of(word)
+                    self._common += self._asked.old.weighing.of(word)
         self._begun = first, last
         return self._weighed, self._common
 
@@ -162,11 +123,11 @@ class _Fit:
         A line that stood elsewhere in the old file can't be what the citation became.
         """
         if row not in self._rows:
-            said = _TOKEN.findall(self._new.lines[row - 1])
+            said = TOKEN.findall(self._new.lines[row - 1])
             origin = self._through.origin(row) if self._through else None
             taken = origin is not None and not self._asked.first <= origin <= self._asked.last
             shared = [] if taken else [word for word in said if word in self._words]
-            self._rows[row] = sum(map(self._asked.weighing.of, said)), shared
+            self._rows[row] = sum(map(self._asked.old.weighing.of, said)), shared
         return self._rows[row]
 
     def _in_its_slot(self, goal: tuple[int, int]) -> bool:
@@ -184,14 +145,14 @@ class _Fit:
         return 1 / (1 + off / max(self._asked.last - self._asked.first + 1, 2))
 
 
-def _context(side: Side, first: int, last: int) -> tuple[str, str]:
+def _context(side: Version, first: int, last: int) -> tuple[str, str]:
     """Return the nearest lines before and after a range that hold something."""
     above = (line.strip() for line in reversed(side.lines[: first - 1]) if line.strip())
     below = (line.strip() for line in side.lines[last:] if line.strip())
     return next(above, ""), next(below, "")
 
 
-def _spans(new: Side, within: list[Symbol], size: int) -> Iterator[tuple[int, int]]:
+def _spans(new: Version, within: list[Symbol], size: int) -> Iterator[tuple[int, int]]:
     """Yield each run of siblings, of statements or of parts, of a size that may be meant."""
     least, most = size / 3 - 1, size * 2.5 + 4
     bounds = [(one.first, one.last) for one in within] or [(1, new.outline.lines)]

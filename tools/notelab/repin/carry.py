@@ -12,14 +12,25 @@ from notelab.cited.outline import Outline, is_anchor
 from notelab.errors import NotelabError, shown
 from notelab.lab import pins
 from notelab.lab.lab import Lab, repository_root
+from notelab.lab.lab_file import SourceTable
 from notelab.lab.lock import Lock, LockedSource
+from notelab.lab.release import table_at
 from notelab.page.citation import Citation
-from notelab.repin.becoming import Became, Cited, Version, become
+from notelab.repin.becoming import Became, become
 from notelab.repin.carried import Carried, Place, Repin
 from notelab.repin.elsewhere import Elsewhere
 from notelab.repin.hunks import Map, maps
-from notelab.repin.target import Target, find
+from notelab.repin.version import Cited, Version
+from notelab.sources.answers import Source, SourceError
 from notelab.sources.git.command import GitCommand
+from notelab.sources.library import Library
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A commit, and the source's table once it is pinned there."""
+
+    commit: str
+    table: SourceTable
 
 
 class Use(msgspec.Struct):
@@ -54,27 +65,18 @@ class Journey(msgspec.Struct):
         return _version(self.ahead.file(self.source, path))
 
 
-def carry(folder: Path, source: str, ref: str, bench: Bench) -> Repin:
-    """Return what became of each distinct citation of a source at REF; nothing is written.
-
-    Raises:
-        NotelabError: there is no such ref, nobody could be asked, or no cited file is there.
-    """
-    return carried(set_out(folder, source, ref, bench))
-
-
 def set_out(folder: Path, source: str, ref: str, bench: Bench) -> Journey:
     """Open the labs that share the source's pin, and read what they cite at both commits.
 
     Raises:
-        NotelabError: as `carry`.
+        NotelabError: there is no such ref, nobody could be asked, or no cited file is there.
     """
     lab = bench.lab(folder)
     table = lab.sources[source]
     pin = pins.read(source, lab.pins_folder / table.pin)
     if not pin.commit:
         raise NotelabError(pin.problem, hint=f"write it with `{pins.command_for(pin)}`")
-    target = find(source, table, pin.commit, ref, bench.library)
+    target = _target(source, table, pin.commit, ref, bench.library)
     labs = labs_below(repository_root(folder))
     sharing = [one for one in labs if bench.lab(one).pins_folder == lab.pins_folder]
     books = open_labs(dict.fromkeys(sharing), bench)
@@ -95,7 +97,7 @@ def set_out(folder: Path, source: str, ref: str, bench: Bench) -> Journey:
 
 
 def carried(journey: Journey) -> Repin:
-    """Return what became of each citation of an opened journey."""
+    """Return what became of each distinct citation of an opened journey; nothing is written."""
     files = {(use.file.path, use.file.blob): use.file for use in journey.uses.values()}
     old = {key: _version(file) for key, file in files.items()}
     new = {path: journey.new(path) for path, _ in files}
@@ -119,6 +121,26 @@ def carried(journey: Journey) -> Repin:
         one.kind, one.new, one.proposals = became.kind, became.new, became.proposals
         made.citations.append(one)
     return made
+
+
+def _target(name: str, table: SourceTable, commit: str, ref: str, library: Library) -> Target:
+    """Return the commit that REF names: asked of git, else of the wheel of that release.
+
+    Raises:
+        NotelabError: there is no such ref, or nobody could be asked.
+    """
+    made = table_at(table, ref)
+    source = Source(name, table.url, commit, table.release or None, made.wheel or None)
+    try:
+        found = library.resolve(source, ref)
+        return Target(found, table_at(table, ref, found))
+    except SourceError as fault:
+        if made.wheel:
+            try:
+                return Target(library.commit_of_wheel(source), made)
+            except SourceError as no:
+                raise NotelabError(f"{fault}; {made.wheel}: {no}", hint=fault.hint) from None
+        raise
 
 
 class _Behind:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from notelab.repin.becoming import Cited, Version
+from notelab.repin.version import Cited, Version
 from notelab.sources.git.command import GitCommand
 
 _MOST = 8  # files that may have taken over a symbol; more would be a name as common as `forward`

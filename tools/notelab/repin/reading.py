@@ -13,11 +13,11 @@ from enum import IntEnum
 import msgspec
 
 from notelab.book.workbook import Bench, Workbook
-from notelab.repin.becoming import Version
 from notelab.repin.carried import Carried, ChangedName, Place, Repin
 from notelab.repin.carry import Journey
 from notelab.repin.names import changed as changed_names
 from notelab.repin.sentences import Sentence, about
+from notelab.repin.version import Version
 from notelab.sources.answers import Source, SourceError
 
 Lines = Callable[[Place], list[str]]

@@ -1,0 +1,84 @@
+"""A file at one commit, and a citation where it stands in one."""
+
+import re
+from collections import Counter
+from functools import cached_property
+from math import log
+
+import msgspec
+
+from notelab.cited.outline import Outline, Symbol
+from notelab.repin.enclosing import Conditions
+
+TOKEN = re.compile(r"[^\W_]+|[^\w\s]")
+
+
+class Weighing:
+    """How much each word tells in a file: rare ones much, those on every line next to nothing."""
+
+    def __init__(self, lines: list[str]) -> None:
+        """Count on how many lines each word stands."""
+        on = Counter(word for line in lines for word in set(TOKEN.findall(line)))
+        self._weights = {word: self._rare(word, on[word], len(lines)) for word in on}
+        self._lines = len(lines)
+
+    def of(self, word: str) -> float:
+        """Return what a word weighs."""
+        return self._weights.get(word) or self._rare(word, 0, self._lines)
+
+    @staticmethod
+    def _rare(word: str, on: int, lines: int) -> float:
+        rare = log((lines + 1) / (on + 1)) + 0.05
+        return rare if word[0].isalnum() else rare / 4
+
+
+class Version:
+    """A file at one commit."""
+
+    def __init__(self, path: str, blob: str, lines: list[bytes], outline: Outline) -> None:
+        """Take the bytes; what is made of them is made once, when it is first asked for."""
+        self.path, self.blob, self.raw, self.outline = path, blob, lines, outline
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Return the lines as text."""
+        return [line.decode("utf-8", "replace") for line in self.raw]
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """Return what encloses each line."""
+        return Conditions(self.path, self.lines)
+
+    @cached_property
+    def weighing(self) -> Weighing:
+        """Return how much each word tells here."""
+        return Weighing(self.lines)
+
+    def symbol(self, first: int, last: int) -> str:
+        """Return the name of the innermost symbol around a range, '' for the module."""
+        found = self.outline.innermost(first, last)
+        return found.name if found else ""
+
+    def named(self, name: str) -> list[Symbol]:
+        """Return the symbols of a name: an overload and a setter share theirs."""
+        return [one for one in self.outline.symbols if one.name == name]
+
+
+class Cited(msgspec.Struct):
+    """A citation where it stands: the old file, the lines, the names that anchor it."""
+
+    old: Version
+    first: int
+    last: int
+    anchors: list[str]
+
+    @property
+    def symbol(self) -> str:
+        """Return the name of the innermost symbol around it."""
+        return self.old.symbol(self.first, self.last)
+
+    def stands_in(self, new: Version, first: int, last: int) -> bool:
+        """Tell whether new lines stand in the same symbol, under the same conditions."""
+        around = self.old.conditions.around(self.first, self.last)
+        same = self.symbol == new.symbol(first, last)
+        return same and around == new.conditions.around(first, last)
