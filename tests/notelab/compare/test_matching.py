@@ -6,24 +6,28 @@ from itertools import permutations
 import pytest
 
 from notelab.compare.choices import Choice, Cited
-from notelab.compare.matching import _best, compared
+from notelab.compare.matching import Pair, _best, compared
 
 
 def choice(title: str, *cited: tuple[str, int, int, str]) -> Choice:
     return Choice(title, "note.md", 1, tuple(Cited("up", *one) for one in cited))
 
 
+def titles(pairs: list[Pair]) -> list[tuple[str, str]]:
+    return [(mine.title if mine else "", other.title if other else "") for mine, other in pairs]
+
+
 def paired(yours: list[Choice], theirs: list[Choice]) -> list[tuple[str, str]]:
-    return [(mine.title, other.title) for mine, other in compared(yours, theirs).matched]
+    return titles(compared(yours, theirs).matched)
 
 
 def test_lines_in_common_pair_two_choices_and_what_is_left_is_missed_or_yours() -> None:
     mine = [choice("a", ("x.py", 1, 5, "")), choice("b", ("x.py", 50, 60, ""))]
     other = [choice("A", ("x.py", 5, 9, "")), choice("C", ("y.py", 50, 60, ""))]
     found = compared(mine, other)
-    assert [(one.title, two.title) for one, two in found.matched] == [("a", "A")]
-    assert [one.title for one in found.missed] == ["C"]
-    assert [one.title for one in found.yours] == ["b"]
+    assert titles(found.matched) == [("a", "A")]
+    assert titles(found.missed) == [("", "C")]
+    assert titles(found.yours) == [("b", "")]
 
 
 def test_the_same_innermost_symbol_pairs_them_too_but_yields_to_lines_in_common() -> None:
@@ -67,6 +71,6 @@ def test_no_assignment_has_a_greater_sum(shape: tuple[int, int]) -> None:
 
 def test_nothing_written_or_nothing_to_compare_with_pairs_nothing() -> None:
     one = choice("a", ("x.py", 1, 2, "f"))
-    assert compared([], [one]).missed == [one]
-    assert compared([one], []).yours == [one]
+    assert compared([], [one]).missed == [(None, one)]
+    assert compared([one], []).yours == [(one, None)]
     assert compared([choice("empty")], [one]).matched == []

@@ -276,11 +276,6 @@ def test_an_honest_address_is_let_through(url: str) -> None:
     check_url(url)
 
 
-def test_a_path_on_this_machine_is_refused_where_none_is_allowed() -> None:
-    with pytest.raises(SourceError):
-        check_url("file:///a/b", allow_file=False)
-
-
 @pytest.mark.parametrize("mirrored", [True, False])
 def test_a_worktree_is_a_real_clone_at_the_pin_with_nothing_run_or_followed(
     tmp_path: Path, folder: Path, upstream: Source, *, mirrored: bool

@@ -70,11 +70,7 @@ class _Making:
         entry = _entry(file, citation.first, citation.last, cell, known)
         entry = entry or _kept(self._old, file, citation.key_in(file.source))
         if entry:
-            pages = dict(known.pages) if known else {}
-            if page:
-                pages[page] = pages.get(page, 0) + 1
-            entry = msgspec.structs.replace(entry, pages=pages)
-            self._citations[file.source][citation.key_in(file.source)] = entry
+            self._record(file.source, citation, entry, page)
         else:
             self._skipped[citation.text] = "no source text at hand, or no such lines"
 
@@ -84,12 +80,16 @@ class _Making:
         if citation.path in files:
             kept = self._older.setdefault(source, {}).setdefault(known.commit, {})
             kept[citation.path] = files[citation.path]
+        self._record(source, citation, known, page)
+
+    def _record(self, source: str, citation: Citation, entry: LockedCitation, page: str) -> None:
+        """Take an entry in, and count the page beside those that cited the same before."""
         key = citation.key_in(source)
         before = self._citations[source].get(key)
         pages = dict(before.pages) if before else {}
         if page:
             pages[page] = pages.get(page, 0) + 1
-        self._citations[source][key] = msgspec.structs.replace(known, pages=pages)
+        self._citations[source][key] = msgspec.structs.replace(entry, pages=pages)
 
     def made(self) -> Relocked:
         sources = {

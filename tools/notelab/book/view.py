@@ -26,18 +26,9 @@ class View(msgspec.Struct):
         """Tell whether there is a file at all."""
         return self.note is not None or self.problem != ""
 
-    def finding(
-        self,
-        code: str,
-        span: Span,
-        message: str,
-        *,
-        expected: str = "",
-        found: str = "",
-        help: str = "",
-    ) -> Finding:
-        """Return a finding at a place of this page."""
-        return Finding(code, self.filename, span, message, expected, found, help)
+    def finding(self, code: str, span: Span, message: str, **said: str) -> Finding:
+        """Return a finding at a place of this page; `said` are its `expected`, `found`, `help`."""
+        return Finding(code, self.filename, span, message, **said)
 
 
 def of_page(page: Page, shelf: Shelf) -> View:

@@ -177,8 +177,8 @@ def _steps(outline: Outline, first: int, last: int) -> Iterator[tuple[int, int]]
             yield top, end
 
 
-def standing_places(outline: Outline, anchors: set[str], most: int = 4) -> list[tuple[str, int]]:
-    """Return where the names stand in the file: definitions first, then first uses."""
+def standing_places(outline: Outline, anchors: set[str]) -> list[tuple[str, int]]:
+    """Return where names stand in the file, four at most: definitions first, then first uses."""
     found = [
         (symbol.name, symbol.line)
         for symbol in outline.symbols
@@ -190,7 +190,7 @@ def standing_places(outline: Outline, anchors: set[str], most: int = 4) -> list[
             if name in anchors and name not in seen:
                 seen.add(name)
                 found.append((name, row))
-    return found[:most]
+    return found[:4]
 
 
 def class_or_function(outline: Outline, name: str) -> list[Symbol]:

@@ -7,12 +7,15 @@ from notelab.compare.choices import Choice, Cited
 _SAME_SYMBOL, _OVERLAP = 1.0, 2.0  # and for an overlap up to 1 more, by how much of both it is
 
 
-class Comparison(msgspec.Struct):
-    """`matched` pairs yours with the solution's; `missed` is theirs alone, `yours` yours alone."""
+Pair = tuple[Choice | None, Choice | None]
 
-    matched: list[tuple[Choice, Choice]] = []
-    missed: list[Choice] = []
-    yours: list[Choice] = []
+
+class Comparison(msgspec.Struct):
+    """Pairs of a choice of yours and one of the solution's; who has no partner has None."""
+
+    matched: list[Pair]
+    missed: list[Pair]
+    yours: list[Pair]
 
 
 def compared(yours: list[Choice], theirs: list[Choice]) -> Comparison:
@@ -22,8 +25,8 @@ def compared(yours: list[Choice], theirs: list[Choice]) -> Comparison:
     found = set(pairs.values())
     return Comparison(
         matched=[(yours[i], theirs[j]) for i, j in sorted(pairs.items())],
-        missed=[other for j, other in enumerate(theirs) if j not in found],
-        yours=[mine for i, mine in enumerate(yours) if i not in pairs],
+        missed=[(None, other) for j, other in enumerate(theirs) if j not in found],
+        yours=[(mine, None) for i, mine in enumerate(yours) if i not in pairs],
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict, astuple
 
 from notelab.compare.choices import Choice
 from notelab.compare.matching import Comparison
@@ -26,13 +27,12 @@ _WORDS = {
         "solución",
     ],
 }
-Pair = tuple[Choice | None, Choice | None]
 
 
 def text(found: Comparison) -> str:
     """Return the comparison for a terminal of 80 columns."""
     lines = []
-    for heading, pairs in zip(_WORDS["en"][1:4], _groups(found), strict=True):
+    for heading, pairs in zip(_WORDS["en"][1:4], astuple(found), strict=True):
         lines += [f"{heading}: {len(pairs)}"]
         for mine, theirs in pairs:
             lines += _told(mine, "  ") if mine else []
@@ -53,13 +53,12 @@ def _told(choice: Choice, lead: str) -> Iterator[str]:
 
 def data(found: Comparison) -> dict[str, Any]:
     """Return the comparison as plain tables; the side that is missing cites nothing."""
-    groups = dict(zip(("matched", "missed", "yours"), _groups(found), strict=True))
     return {
         name: [
             {"yours": _side(mine or Choice()), "solution": _side(theirs or Choice())}
             for mine, theirs in pairs
         ]
-        for name, pairs in groups.items()
+        for name, pairs in asdict(found).items()
     }
 
 
@@ -84,7 +83,7 @@ def write_page(found: Comparison, folder: Path, language: str) -> Path:
         raise NotelabError(f"{shown(path)} is there already, and isn't a comparison", hint=hint)
     title, *headings, solution = _WORDS.get(language, _WORDS["en"])
     lines = ["---", f'title: "{title}"', "---", "", _MARK, "", f"# {title}"]
-    for heading, pairs in zip(headings, _groups(found), strict=True):
+    for heading, pairs in zip(headings, astuple(found), strict=True):
         lines += ["", f"## {heading}: {len(pairs)}", ""]
         for mine, theirs in pairs:
             first, second = (mine, theirs) if mine else (theirs, None)
@@ -100,12 +99,6 @@ def _linked(choice: Choice, folder: Path) -> str:
     title = choice.title.replace("[", "(").replace("]", ")")
     cited = ", ".join(f"`{written(one.path, one.start, one.end)}`" for one in choice.citations)
     return f"**{title}** ([{choice.row}]({path})): {cited}"
-
-
-def _groups(found: Comparison) -> tuple[list[Pair], list[Pair], list[Pair]]:
-    missed: list[Pair] = [(None, other) for other in found.missed]
-    yours: list[Pair] = [(mine, None) for mine in found.yours]
-    return list(found.matched), missed, yours
 
 
 def _place(choice: Choice) -> str:

@@ -155,13 +155,9 @@ def _limits(note: NoteReport) -> str:
 
 
 def _verdict(report: Report, paint: Painter) -> str:
-    proved = sum(lab.proved for lab in report.labs)
-    by_wheel = sum(lab.by_wheel for lab in report.labs)
-    unstructured = sum(lab.unstructured for lab in report.labs)
-    waived = sum(lab.waived for lab in report.labs)
-    locked = sum(lab.locked for lab in report.labs)
-    citations = sum(lab.citations for lab in report.labs)
-    diagrams = sum(lab.diagrams for lab in report.labs)
+    fields = ("citations", "proved", "by_wheel", "unstructured", "locked", "diagrams", "waived")
+    sums = (sum(getattr(lab, field) for lab in report.labs) for field in fields)
+    citations, proved, by_wheel, unstructured, locked, diagrams, waived = sums
     said = [
         _count(len(report.notes), "page"),
         f"{_count(citations, 'citation')}: {proved} proved"

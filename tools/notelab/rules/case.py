@@ -30,13 +30,9 @@ class Case(msgspec.Struct):
         """Return the identifiers that the text around the citation names."""
         return {name for name in self.cell.names if is_anchor(name)}
 
-    def finding(
-        self, code: str, message: str, *, expected: str = "", found: str = "", help: str = ""
-    ) -> Finding:
-        """Return a finding at the citation's place."""
-        return self.view.finding(
-            code, self.citation.span, message, expected=expected, found=found, help=help
-        )
+    def finding(self, code: str, message: str, **said: str) -> Finding:
+        """Return a finding at the citation's place; `said` as `View.finding` takes it."""
+        return self.view.finding(code, self.citation.span, message, **said)
 
 
 def listed(names: list[str]) -> str:

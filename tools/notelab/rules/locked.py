@@ -150,16 +150,7 @@ class LockJudge:
                         help="if that is meant, run `shardbook lock`",
                     )
 
-    def _about(
-        self,
-        code: str,
-        needle: str,
-        message: str,
-        *,
-        expected: str = "",
-        found: str = "",
-        help: str,
-    ) -> Finding:
+    def _about(self, code: str, needle: str, message: str, **said: str) -> Finding:
         """Return a finding at the line of the lock that holds `needle`."""
         span = TOP
         for row, line in enumerate(self._path.read_text("utf-8").split("\n"), start=1):
@@ -167,7 +158,7 @@ class LockJudge:
             if at >= 0:
                 span = Span(row, at + 1, row, at + 1 + len(needle))
                 break
-        return Finding(code, shown(self._path), span, message, expected, found, help)
+        return Finding(code, shown(self._path), span, message, **said)
 
 
 def _against_content(

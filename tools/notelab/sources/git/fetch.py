@@ -25,7 +25,6 @@ from notelab.sources.git.command import GitCommand
 from notelab.sources.git.reach import Reach
 from notelab.sources.git.url import check_url, endpoint, shown
 
-__all__ = ["Remote", "check_url"]
 _TRANSPORTS = "https:ssh:file"
 _RELEASE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._/+-]{0,200}$")
 _NO_SUCH = re.compile(r"not our ref|couldn't find remote ref|bad object")

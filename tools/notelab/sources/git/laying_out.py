@@ -1,6 +1,5 @@
 """A pinned tree laid out to read: a real clone at the pin, with nothing of the remote's run."""
 
-import os
 from pathlib import Path
 from shlex import quote
 from shutil import rmtree
@@ -111,10 +110,8 @@ def _from_mirror(git_dir: Path, mirror: Path, commit: str) -> str:
 
 def _fetch(git: GitCommand, remote: str, commit: str) -> str:
     """Return '' where the commit came with its whole tree, else why not."""
-    git_dir = git.git_dir
-    assert git_dir is not None
-    for stale in ("shallow.lock",):
-        Path(os.fspath(git_dir), stale).unlink(missing_ok=True)
+    assert git.git_dir is not None
+    (git.git_dir / "shallow.lock").unlink(missing_ok=True)
     options = ("--quiet", "--no-tags", "--depth=1", "--no-write-fetch-head")
     ran = git.run("fetch", *options, "--", remote, commit, timeout=_SECONDS)
     return ran.why() if ran.status else ""

@@ -11,7 +11,7 @@ _HINT = "write https://HOST/PATH, ssh://HOST/PATH or git@HOST:PATH; a clone on d
 _PORTS = {"https": 443, "ssh": 22}
 
 
-def check_url(url: str, *, allow_file: bool = True) -> None:
+def check_url(url: str) -> None:
     """Accept https, ssh, git@host:path and file addresses, and no other.
 
     Raises:
@@ -26,7 +26,7 @@ def check_url(url: str, *, allow_file: bool = True) -> None:
         host, _ = parts.hostname or "", parts.port
     except ValueError:
         raise SourceError(f"{url[:80]!r} is no address of a repository", hint=_HINT) from None
-    if parts.scheme == "file" and allow_file and not host and parts.path.startswith("/"):
+    if parts.scheme == "file" and not host and parts.path.startswith("/"):
         return
     if parts.scheme not in _PORTS or not re.match(r"^[A-Za-z0-9\[][A-Za-z0-9.:\]-]*$", host):
         raise SourceError(f"{shown(url)!r} is no https, ssh or git@ address", hint=_HINT)
