@@ -57,6 +57,5 @@ def repin(
         for line in [*repinning.as_text(made), "", *told(reread, *lines)]:
             say(line)
     if writing or reformatted or accept:
-        accepting = repinning.Accepting(reformatted, accept)
-        for line in repinning.write(journey, made, accepting, bench):
+        for line in repinning.write(journey, made, bench, reformatted=reformatted, accept=accept):
             say(line, aside=output_format == "json")

@@ -30,23 +30,18 @@ def cite(
     files, name = _files(book, source, symbol)
     found = [(file, one) for file in files for one in _symbols(file, name)]
     if not files and ":" in symbol:
-        return _no_file(book, source, symbol.rpartition(":")[0]), False
+        return [(one, True) for one in _no_file(book, source, symbol.rpartition(":")[0])], False
     if not found:
-        return _nothing(files, name, source), False
+        return [(one, True) for one in _nothing(files, name, source)], False
     lines: list[tuple[str, bool]] = []
     most = book.lab.file.lab.max_lines
     for file, one in found:
         lines.append((f"`{written(file.path, one.top, one.last)}`", False))
         length = one.last - one.top + 1
         if length > most:
-            lines.append(
-                (
-                    f"  {one.name} is {length} lines, over the {most} that a citation may "
-                    "have; cite the part you mean:",
-                    True,
-                )
-            )
-            lines += [(f"  {part}", True) for part in _parts(file, one, source, most)]
+            said = f"{one.name} is {length} lines, over the {most} that a citation may have"
+            parts = _parts(file, one, source, most)
+            lines += [(f"  {part}", True) for part in (f"{said}; cite the part you mean:", *parts)]
     return lines, True
 
 
@@ -84,28 +79,25 @@ def _symbols(file: CitedFile, name: str) -> list[Symbol]:
     return class_or_function(file.outline, name) if file.outline else []
 
 
-def _nothing(files: list[CitedFile], name: str, source: str) -> list[tuple[str, bool]]:
+def _nothing(files: list[CitedFile], name: str, source: str) -> list[str]:
     known = {one.name: None for file in files if file.outline for one in file.outline.symbols}
     short = {full.rpartition(".")[2]: full for full in known}
     near = get_close_matches(name, [*known, *short], n=3)
-    lines = [(f"no symbol `{name}` in the {len(files)} files of `{source}` at hand", True)]
-    if near:
-        names = dict.fromkeys(short.get(one, one) for one in near)
-        lines.append(("closest: " + ", ".join(f"`{one}`" for one in names), True))
-    else:
-        lines.append(
-            (f"for a file not cited yet: shardbook cite {source} path/to/file.py:Name", True)
-        )
-    return lines
+    names = dict.fromkeys(short.get(one, one) for one in near)
+    return [
+        f"no symbol `{name}` in the {len(files)} files of `{source}` at hand",
+        "closest: " + ", ".join(f"`{one}`" for one in names)
+        if names
+        else f"for a file not cited yet: shardbook cite {source} path/to/file.py:Name",
+    ]
 
 
-def _no_file(book: Workbook, source: str, path: str) -> list[tuple[str, bool]]:
+def _no_file(book: Workbook, source: str, path: str) -> list[str]:
     file = book.evidence.file(source, path)
     why = "; ".join(file.reasons) if file else ""
-    lines = [(f"no `{path}` in `{source}` at its pin" + (f": {why}" if why else ""), True)]
-    if file and file.near:
-        lines.append(("closest: " + ", ".join(f"`{one}`" for one in file.near[:3]), True))
-    return lines
+    near = ", ".join(f"`{one}`" for one in file.near[:3]) if file else ""
+    said = f"no `{path}` in `{source}` at its pin" + (f": {why}" if why else "")
+    return [said, f"closest: {near}"] if near else [said]
 
 
 def _parts(file: CitedFile, whole: Symbol, source: str, most: int) -> list[str]:

@@ -1,6 +1,7 @@
 """`shardbook repin`: what became of each citation, and writing what may be written."""
 
 import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -18,13 +19,6 @@ _ACCEPT = re.compile(
 )
 
 
-class Accepting(msgspec.Struct, frozen=True):
-    """What the reader accepts: all that is only laid out anew, and lines one by one."""
-
-    reformatted: bool = False
-    each: tuple[str, ...] = ()
-
-
 _SAID = {
     "edited": "edited: read each again, the proposal first",
     "gone": "gone: nothing in the new commit says this any more",
@@ -32,15 +26,18 @@ _SAID = {
 }
 
 
-def write(journey: Journey, made: Repin, accepting: Accepting, bench: Bench) -> list[str]:
+def write(
+    journey: Journey, made: Repin, bench: Bench, *, reformatted: bool, accept: Iterable[str]
+) -> list[str]:
     """Write what was carried and accepted, in all files or none, and say what is left.
+
+    Accepted may be all that is only `reformatted`, and lines one by one, as `OLD=NEW`.
 
     Raises:
         NotelabError: something accepted is no such citation, the files to be written are in no
             repository or have changes that are not committed, or one can't be written.
     """
-    accepted = _accepted(journey, made, accepting)
-    to = going(made, accepted)
+    to = going(made, _accepted(journey, made, accept, reformatted=reformatted))
     changed = contents(journey, to, bench)
     root = bench.lab(journey.pin.path.parent).root
     dirty = uncommitted(root, changed)
@@ -62,13 +59,15 @@ def write(journey: Journey, made: Repin, accepting: Accepting, bench: Bench) -> 
     return [*lines, f"{len(to)} citations carried, {left}"]
 
 
-def _accepted(journey: Journey, made: Repin, accepting: Accepting) -> dict[Place, Place]:
+def _accepted(
+    journey: Journey, made: Repin, accept: Iterable[str], *, reformatted: bool
+) -> dict[Place, Place]:
     found: dict[Place, Place] = {}
-    if accepting.reformatted:
+    if reformatted:
         kinds = (one for one in made.citations if one.kind == "reformatted")
         found |= {one.old: one.proposals[0] for one in kinds}
     known = {one.old for one in made.citations}
-    for text in accepting.each:
+    for text in accept:
         matched = _ACCEPT.fullmatch(text)
         if not matched:
             raise NotelabError(f"--accept {text}: expected PATH:L1-L9=L3-L11 or …=PATH:L3-L11")

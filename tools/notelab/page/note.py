@@ -19,15 +19,15 @@ class Cell(msgspec.Struct, frozen=True, array_like=True):
     prose: str
 
 
-class Heading(msgspec.Struct, frozen=True, array_like=True):
+class Heading(msgspec.Struct, array_like=True):
     """A heading and how much of the page stands under it, up to the next one."""
 
     level: int
-    text: str
     span: Span
-    paragraphs: int
-    other_blocks: int
-    prose: str
+    text: str = ""
+    prose: str = ""
+    paragraphs: int = 0
+    other_blocks: int = 0
 
 
 class Diagram(msgspec.Struct, frozen=True, array_like=True):

@@ -54,7 +54,7 @@ def read(text: str) -> Note:
         words=walk.words,
         choices=walk.choices,
         other=walk.other,
-        headings=walk.finished_headings(),
+        headings=walk.headings,
         diagrams=walk.diagrams,
         numbers=walk.numbers,
         images=walk.images,
@@ -93,7 +93,7 @@ class _Walk:
         self.words = 0
         self.choices: list[Cell] = []
         self.other: list[Cell] = []
-        self.headings: list[_OpenHeading] = []
+        self.headings: list[Heading] = []
         self.diagrams: list[Diagram] = []
         self.numbers: list[NumberLink] = []
         self.images: list[Image] = []
@@ -105,7 +105,7 @@ class _Walk:
         for block in self.blocks:
             if block.type == "heading_open" and block.level == 0:
                 in_heading = True
-                self.headings.append(_OpenHeading(int(block.tag[1:]), _block_span(block)))
+                self.headings.append(Heading(int(block.tag[1:]), _block_span(block)))
             elif block.type == "heading_close":
                 in_heading = False
             elif block.type == "bullet_list_open" and block.level == 0:
@@ -146,9 +146,6 @@ class _Walk:
                 or (block.type == "html_block" and _shows_something(block.content))
             ):
                 self.headings[-1].other_blocks += 1
-
-    def finished_headings(self) -> list[Heading]:
-        return [heading.closed() for heading in self.headings]
 
     def _inline(self, block: "Token", in_heading: bool) -> None:
         places = Places(block, self.lines)
@@ -234,15 +231,3 @@ class _OpenCell:
         names = list(dict.fromkeys(self.names))
         words = count_words(self.prose)
         return Cell(self.span, self.title, words, self.citations, names, self.prose)
-
-
-class _OpenHeading:
-    def __init__(self, level: int, span: Span) -> None:
-        self.level, self.span = level, span
-        self.text = self.prose = ""
-        self.paragraphs = self.other_blocks = 0
-
-    def closed(self) -> Heading:
-        return Heading(
-            self.level, self.text, self.span, self.paragraphs, self.other_blocks, self.prose
-        )
