@@ -15,10 +15,10 @@ def names_in(text: str) -> list[str]:
     >>> names_in("export MASTER_ADDR=x; run --tensor-model-parallel-size 2")
     ['export', 'MASTER_ADDR', 'x', 'run', 'tensor_model_parallel_size']
     """
-    return [
-        found[2:].replace("-", "_") if found.startswith("--") else found
-        for found in _NAME.findall(text)
-    ]
+    found: list[str] = _NAME.findall(text)
+    if "--" not in text:
+        return found
+    return [one[2:].replace("-", "_") if one.startswith("--") else one for one in found]
 
 
 def is_anchor(name: str) -> bool:

@@ -117,13 +117,12 @@ class _Reading:
     def _header_end(self, node: ast.stmt | ast.excepthandler | ast.match_case) -> int:
         """Return the row of the colon that ends the header of a statement, handler or case."""
         places = [] if isinstance(node, ast.match_case) else [(node.lineno, node.col_offset)]
-        for part in ast.iter_child_nodes(node):
-            if not isinstance(part, _Inner) and part not in getattr(node, "decorator_list", []):
-                places += [
-                    (one.end_lineno, one.end_col_offset)
-                    for one in ast.walk(part)
-                    if hasattr(one, "end_lineno") and hasattr(one, "end_col_offset")
-                ]
+        header = [*ast.iter_child_nodes(node)]
+        for part in header:
+            if isinstance(part, ast.arguments | ast.withitem):  # which have no place of their own
+                header += ast.iter_child_nodes(part)
+            elif not isinstance(part, _Inner) and part not in getattr(node, "decorator_list", []):
+                places.append((part.end_lineno, part.end_col_offset))  # type: ignore[attr-defined]
         row, offset = max(places)
         return self._colon(row, self._characters(row, offset))
 

@@ -123,11 +123,11 @@ class _Fit:
         A line that stood elsewhere in the old file can't be what the citation became.
         """
         if row not in self._rows:
-            said = TOKEN.findall(self._new.lines[row - 1])
+            weight, said = self._asked.old.weighing.line(self._new.lines[row - 1])
             origin = self._through.origin(row) if self._through else None
             taken = origin is not None and not self._asked.first <= origin <= self._asked.last
             shared = [] if taken else [word for word in said if word in self._words]
-            self._rows[row] = sum(map(self._asked.old.weighing.of, said)), shared
+            self._rows[row] = weight, shared
         return self._rows[row]
 
     def _in_its_slot(self, goal: tuple[int, int]) -> bool:

@@ -21,6 +21,14 @@ class Weighing:
         on = Counter(word for line in lines for word in set(TOKEN.findall(line)))
         self._weights = {word: self._rare(word, on[word], len(lines)) for word in on}
         self._lines = len(lines)
+        self._read: dict[str, tuple[float, list[str]]] = {}
+
+    def line(self, text: str) -> tuple[float, list[str]]:
+        """Return what a line weighs, and its words."""
+        if text not in self._read:
+            words = TOKEN.findall(text)
+            self._read[text] = sum(map(self.of, words)), words
+        return self._read[text]
 
     def of(self, word: str) -> float:
         """Return what a word weighs."""
