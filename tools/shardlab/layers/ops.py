@@ -16,10 +16,10 @@ V to V, so each forward below fixes its backward:
     all_to_all      V→V  all-to-all         V→V  all-to-all, back
 
 They are autograd Functions and not modules since only a Function has a backward of its own to
-differ from the forward. The backward of each *is* its partner in the table, so that a gradient can
-be differentiated again. None writes to its input or to the gradient that comes in; on an axis of
-one rank each is the identity. Megatron's names for them stand in megatron/core/tensor_parallel/
-mappings.py.
+differ from the forward. One does for all: each function below names its forward and its backward,
+which *is* the partner in the table, so that a gradient can be differentiated again. None writes to
+its input or to the gradient that comes in; on an axis of one rank each is the identity. Megatron's
+names for them stand in megatron/core/tensor_parallel/mappings.py.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from torch._compile import _disable_dynamo
 
 from shardlab.comm import Axis
 
+Call = tuple[Any, ...]  # a function, and what it takes after its tensor
+
 uncompiled = _disable_dynamo  # compiler.disable, without importing the compiler for everybody
 
 
@@ -42,14 +44,33 @@ def apply(function: type[torch.autograd.Function], *args: Any) -> Tensor:
     return result
 
 
+class _Pair(torch.autograd.Function):
+    """A function of a tensor, and that of its gradient; each with what else it is called with."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, forward: Call, backward: Call) -> Any:
+        ctx.backward_call = backward
+        function, *where = forward
+        return function(x, *where)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        function, *where = ctx.backward_call
+        return function(grad, *where), None, None
+
+
 def copy_to(x: Tensor, axis: Axis) -> Tensor:
     """I→R: hand the invariant `x` to ranks that each use it their own way; sums their gradients."""
-    return x if axis.size == 1 else apply(_CopyTo, x, axis)
+    if axis.size == 1:
+        return x
+    return apply(_Pair, x, (lambda x: x.view_as(x),), (reduce_from, axis))
 
 
 def reduce_from(x: Tensor, axis: Axis) -> Tensor:
     """P→I: sum the ranks' partial `x`."""
-    return x if axis.size == 1 else apply(_ReduceFrom, x, axis)
+    if axis.size == 1:
+        return x
+    return apply(_Pair, x, (axis.all_reduce,), (copy_to, axis))
 
 
 def scatter_to(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
@@ -58,17 +79,24 @@ def scatter_to(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
     Raises:
         ValueError: the axis does not divide `dim`.
     """
-    return x if axis.size == 1 else apply(_ScatterTo, x, axis, dim)
+    if axis.size == 1:
+        return x
+    own = lambda x: own_slice(x, axis, dim).contiguous()  # noqa: E731
+    return apply(_Pair, x, (own,), (gather_from, axis, dim))
 
 
 def gather_from(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
     """V→I: put the ranks' slices together along `dim`, for a use that is the same on every rank."""
-    return x if axis.size == 1 else apply(_GatherFrom, x, axis, dim)
+    if axis.size == 1:
+        return x
+    return apply(_Pair, x, (gathered, axis, dim), (scatter_to, axis, dim))
 
 
 def all_gather(x: Tensor, axis: Axis, dim: int = 0) -> Tensor:
     """V→R: put the slices together along `dim` for uses that differ; sums their gradients."""
-    return x if axis.size == 1 else apply(_AllGather, x, axis, dim)
+    if axis.size == 1:
+        return x
+    return apply(_Pair, x, (gathered, axis, dim), (reduce_scatter, axis, dim))
 
 
 def reduce_scatter(x: Tensor, axis: Axis, dim: int = 0) -> Tensor:
@@ -77,7 +105,9 @@ def reduce_scatter(x: Tensor, axis: Axis, dim: int = 0) -> Tensor:
     Raises:
         ValueError: the axis does not divide `dim`.
     """
-    return x if axis.size == 1 else apply(_ReduceScatter, x, axis, dim)
+    if axis.size == 1:
+        return x
+    return apply(_Pair, x, (sum_scattered, axis, dim), (all_gather, axis, dim))
 
 
 def all_to_all(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
@@ -86,7 +116,11 @@ def all_to_all(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
     Raises:
         ValueError: the axis does not divide `split_dim`.
     """
-    return x if axis.size == 1 else apply(_AllToAll, x, axis, split_dim, cat_dim)
+    if axis.size == 1:
+        return x
+    return apply(
+        _Pair, x, (exchanged, axis, split_dim, cat_dim), (all_to_all, axis, cat_dim, split_dim)
+    )
 
 
 # ---------------------------------------------------------------------- the same, without gradients
@@ -127,81 +161,3 @@ def exchanged(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
     own_slice(x, axis, split_dim)
     pieces = axis.all_to_all(torch.stack(x.chunk(axis.size, split_dim)))
     return torch.cat(pieces.unbind(0), cat_dim)
-
-
-class _CopyTo(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
-        ctx.axis = axis
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return reduce_from(grad, ctx.axis), None
-
-
-class _ReduceFrom(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
-        ctx.axis = axis
-        return axis.all_reduce(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return copy_to(grad, ctx.axis), None
-
-
-class _ScatterTo(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis, dim: int) -> Tensor:
-        ctx.axis, ctx.dim = axis, dim
-        return own_slice(x, axis, dim).contiguous()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return gather_from(grad, ctx.axis, ctx.dim), None, None
-
-
-class _GatherFrom(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis, dim: int) -> Tensor:
-        ctx.axis, ctx.dim = axis, dim
-        return gathered(x, axis, dim)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return scatter_to(grad, ctx.axis, ctx.dim), None, None
-
-
-class _AllGather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis, dim: int) -> Tensor:
-        ctx.axis, ctx.dim = axis, dim
-        return gathered(x, axis, dim)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return reduce_scatter(grad, ctx.axis, ctx.dim), None, None
-
-
-class _ReduceScatter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis, dim: int) -> Tensor:
-        ctx.axis, ctx.dim = axis, dim
-        return sum_scattered(x, axis, dim)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return all_gather(grad, ctx.axis, ctx.dim), None, None
-
-
-class _AllToAll(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
-        ctx.axis, ctx.dims = axis, (split_dim, cat_dim)
-        return exchanged(x, axis, split_dim, cat_dim)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        split_dim, cat_dim = ctx.dims
-        return all_to_all(grad, ctx.axis, cat_dim, split_dim), None, None, None
