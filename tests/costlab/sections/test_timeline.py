@@ -98,7 +98,7 @@ def test_without_communication_nothing_can_be_hidden() -> None:
 def landed(world: World) -> list[str]:
     waits: list[bool] = []
     axis = WatchedAxis(world, lambda kind, *_: kind, waits.append)
-    pending = axis.start_all_gather(torch.ones(4))
+    pending = axis.start("all_gather", torch.ones(4))
     give_up = time.monotonic() + 10
     while not axis.flights and time.monotonic() < give_up:
         pass

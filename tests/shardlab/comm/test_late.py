@@ -29,7 +29,7 @@ def at_work(rank: int, folder: Path, told: Connection) -> None:
         axis.all_reduce(torch.ones(4))
     told.send("ready")
     told.recv()
-    pending = axis.start_all_reduce(torch.ones(4)) if rank == 0 else None
+    pending = axis.start("all_reduce", torch.ones(4)) if rank == 0 else None
     time.sleep(600)
     del pending
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from shardlab.comm import Axis, Pending, World
+from shardlab.comm.axis import Kind
 from shardlab.data_parallel.buckets import assign
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.data_parallel.replicas import ReplicaError
@@ -107,11 +108,10 @@ class Watched(Axis):
         super().__init__(None, "data", (0,), "torch")
         self.seen = seen
 
-    def start_all_reduce(
-        self, x: Tensor, *, op: str = "sum", out: Tensor | None = None, prompt: bool = False
-    ) -> Pending:
-        self.seen.append(x.numel())
-        return super().start_all_reduce(x, op=op, out=out, prompt=prompt)
+    def start(self, kind: Kind, x: Tensor, **settings: Any) -> Pending:
+        if kind == "all_reduce":
+            self.seen.append(x.numel())
+        return super().start(kind, x, **settings)
 
 
 def chain(depth: int, seen: list[Any]) -> nn.Sequential:

@@ -27,52 +27,50 @@ def order_of_backward(world: World, sequence_parallel: bool) -> list[str]:
     x = torch.zeros(S // (axis.size if sequence_parallel else 1), B, H, device=world.device)
     y = layer(x.requires_grad_())
     log: list[str] = []
-    wrapped = {}
-    for name in ("start_all_reduce", "start_reduce_scatter", "start_all_gather"):
-        wrapped[name] = _noting(getattr(axis, name), name, log)
     product = matmul._weight_gradient
 
     def wgrad(*args: Any) -> Any:
         log.append("wgrad")
         return product(*args)
 
-    with patch.multiple(axis, **wrapped), patch.object(matmul, "_weight_gradient", wgrad):
+    start = _noting(axis.start, log)
+    with patch.object(axis, "start", start), patch.object(matmul, "_weight_gradient", wgrad):
         y.backward(torch.zeros_like(y))
     return log
 
 
-def _noting(start: Any, name: str, log: list[str]) -> Any:
+def _noting(start: Any, log: list[str]) -> Any:
     class Noted:
-        def __init__(self, pending: Any) -> None:
-            self.pending = pending
+        def __init__(self, kind: str, pending: Any) -> None:
+            self.kind, self.pending = kind, pending
 
         def wait(self) -> Tensor:
-            log.append(f"wait {name}")
+            log.append(f"wait {self.kind}")
             result: Tensor = self.pending.wait()
             return result
 
-    def noted(*args: Any, **options: Any) -> Any:
-        log.append(name)
-        return Noted(start(*args, **options))
+    def noted(kind: str, x: Tensor, **options: Any) -> Any:
+        log.append(f"start {kind}")
+        return Noted(kind, start(kind, x, **options))
 
     return noted
 
 
 def test_the_dgrad_all_reduce_is_under_way_while_wgrad_is_computed(pool) -> None:
     assert pool(2).run(order_of_backward, False)[0] == [
-        "start_all_reduce",
+        "start all_reduce",
         "wgrad",
-        "wait start_all_reduce",
+        "wait all_reduce",
     ]
 
 
 def test_under_sequence_parallelism_gather_and_scatter_each_overlap_a_product(pool) -> None:
     assert pool(2).run(order_of_backward, True)[0] == [
-        "start_all_gather",
-        "start_reduce_scatter",
-        "wait start_all_gather",
+        "start all_gather",
+        "start reduce_scatter",
+        "wait all_gather",
         "wgrad",
-        "wait start_reduce_scatter",
+        "wait reduce_scatter",
     ]
 
 

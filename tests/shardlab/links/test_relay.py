@@ -83,7 +83,7 @@ def several(world: World) -> None:
         relay.start("all_reduce", group, xs[0], outs[0], "sum", patience=PATIENCE),
         relay.start("reduce_scatter", group, xs[1], outs[1], "sum", patience=PATIENCE),
     ]
-    reduced = axis.start_all_reduce(xs[2], op="max", out=outs[2])
+    reduced = axis.start("all_reduce", xs[2], op="max", out=outs[2])
     for work in [*works, *works, reduced, *exchanged]:  # a second wait changes nothing
         work.wait()
     ranks = sum(range(n))
@@ -102,8 +102,8 @@ def overlapping(world: World, check: bool) -> tuple[float, float]:
     with patch.object(os, "cpu_count", lambda: 2):
         axis = World(check=check, link="fast-gloo").axis("tensor", range(world.size))
     x = torch.arange(8.0) + world.rank
-    first = axis.start_all_reduce(x, prompt=True)
-    second = axis.start_all_reduce(10 * x, prompt=True)
+    first = axis.start("all_reduce", x, prompt=True)
+    second = axis.start("all_reduce", 10 * x, prompt=True)
     for pending in (first, second) if check else (second, first):
         pending.wait()
     return float(first.wait()[0]), float(second.wait()[0])
@@ -131,7 +131,7 @@ def started(world: World, cores: int, prompt: bool) -> list[str]:
         axis = World(link="fast-gloo").axis("tensor", range(world.size))
         for x in (torch.ones(1024), torch.ones(2 << 20)):
             for kind in kinds:
-                getattr(axis, f"start_{kind}")(x, prompt=prompt).wait()
+                axis.start(kind, x, prompt=prompt).wait()
     return ways
 
 

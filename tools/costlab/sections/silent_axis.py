@@ -5,10 +5,12 @@ this rank's own part, over and over, and a reduction returns this rank's own. Th
 nonsense; the work around them is the same.
 """
 
+from typing import Any
+
 from torch import Tensor
 
 from shardlab.comm import Axis, Pending
-from shardlab.comm.pending import Rows
+from shardlab.comm.axis import Kind
 
 
 class SilentAxis(Axis):
@@ -23,10 +25,8 @@ class SilentAxis(Axis):
         super().__init__(None, "silent", tuple(range(size)), "torch")
         self.rank = rank
 
-    def _start(
-        self, kind: str, x: Tensor, out: Tensor | None, op: str = "sum", *,
-        source: int = 0, prompt: bool = False, rows: Rows = None,
-    ) -> Pending:  # fmt: skip
+    def start(self, kind: Kind, x: Tensor, *, out: Tensor | None = None, **_: Any) -> Pending:
+        """Make the result of this rank's own."""
         out = x.new_empty(self._shape(kind, x)) if out is None else out
         if kind == "all_gather":
             out.view(self.size, *x.shape).copy_(x)

@@ -1,22 +1,27 @@
 """An axis of the process grid: the collectives as layers call them.
 
 Every collective returns a new tensor, or writes the `out` that it is given, and never touches its
-input. The `start_` forms return a `Pending` at once; the result is there after its `wait()`. On an
-axis of one rank nothing is sent, and the input itself comes back.
+input. `start` returns a `Pending` at once; the result is there after its `wait()`. On an axis of
+one rank nothing is sent, and the input itself comes back.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from shardlab.comm import observed
 from shardlab.comm.pending import CollectiveError, Pending, Rows
-from shardlab.comm.point_to_point import PointToPoint, Ranks
+from shardlab.comm.point_to_point import PointToPoint
+
+if TYPE_CHECKING:
+    from shardlab.comm.world import World
+
+Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
 
 
 class Axis(PointToPoint):
@@ -30,7 +35,7 @@ class Axis(PointToPoint):
         link: what carries it: "torch", or a folder of shardlab/links.
     """
 
-    def __init__(self, world: Ranks | None, name: str, ranks: tuple[int, ...], link: str) -> None:
+    def __init__(self, world: World | None, name: str, ranks: tuple[int, ...], link: str) -> None:
         self.name = name
         self.ranks = ranks
         self.size = len(ranks)
@@ -65,23 +70,23 @@ class Axis(PointToPoint):
 
     def all_reduce(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Tensor:
         """Return the sum (max, mean) of every rank's `x`, the same bits on each."""
-        return self._start("all_reduce", x, out, op, prompt=True).wait()
+        return self.start("all_reduce", x, out=out, op=op, prompt=True).wait()
 
     def all_gather(self, x: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Return every rank's `x` [k, …] one after another [n·k, …]."""
-        return self._start("all_gather", x, out, prompt=True).wait()
+        return self.start("all_gather", x, out=out, prompt=True).wait()
 
     def reduce_scatter(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Tensor:
         """Return this rank's piece [k, …] of the sum (max, mean) of every rank's `x` [n·k, …]."""
-        return self._start("reduce_scatter", x, out, op, prompt=True).wait()
+        return self.start("reduce_scatter", x, out=out, op=op, prompt=True).wait()
 
     def all_to_all(self, x: Tensor, *, out: Tensor | None = None, rows: Rows = None) -> Tensor:
         """Send piece j of `x` [n·k, …] to rank j; return the pieces that came, in rank order."""
-        return self._start("all_to_all", x, out, rows=rows).wait()
+        return self.start("all_to_all", x, out=out, rows=rows).wait()
 
     def broadcast(self, x: Tensor, *, source: int = 0, out: Tensor | None = None) -> Tensor:
         """Return the `x` of rank `source` of this axis (the others' gives shape and dtype)."""
-        return self._start("broadcast", x, out, source=source).wait()
+        return self.start("broadcast", x, out=out, source=source).wait()
 
     def barrier(self) -> None:
         """Return when every rank of the axis has come here."""
@@ -94,55 +99,28 @@ class Axis(PointToPoint):
             self._explain("barrier", error)
             raise
 
-    def start_all_reduce(
-        self, x: Tensor, *, op: str = "sum", out: Tensor | None = None, prompt: bool = False
-    ) -> Pending:
-        """Start `all_reduce`; with `out=x` (contiguous) it works in place.
-
-        Args:
-            x: any shape, the same on every rank.
-            op: sum, mean or max.
-            out: where the result goes; a new tensor if None.
-            prompt: whether `wait` follows before anything that another rank may be waiting for:
-                a link may then leave work to `wait`. The same on every rank.
-        """
-        return self._start("all_reduce", x, out, op, prompt=prompt)
-
-    def start_all_gather(
-        self, x: Tensor, *, out: Tensor | None = None, prompt: bool = False
-    ) -> Pending:
-        """Start `all_gather`; `prompt` as in `start_all_reduce`."""
-        return self._start("all_gather", x, out, prompt=prompt)
-
-    def start_reduce_scatter(
-        self, x: Tensor, *, op: str = "sum", out: Tensor | None = None, prompt: bool = False
-    ) -> Pending:
-        """Start `reduce_scatter`; `prompt` as in `start_all_reduce`.
-
-        Raises:
-            ValueError: the axis does not divide dim 0.
-        """
-        return self._start("reduce_scatter", x, out, op, prompt=prompt)
-
-    def start_all_to_all(
-        self, x: Tensor, *, out: Tensor | None = None, rows: Rows = None
-    ) -> Pending:
-        """Start `all_to_all`; `rows` go to each rank and come from each, equally many unless given.
-
-        Raises:
-            ValueError: the axis does not divide dim 0, and no `rows` are given.
-        """
-        return self._start("all_to_all", x, out, rows=rows)
-
-    def start_broadcast(self, x: Tensor, *, source: int = 0, out: Tensor | None = None) -> Pending:
-        """Start `broadcast`; with `out=x` (contiguous) it works in place."""
-        return self._start("broadcast", x, out, source=source)
-
-    def _start(
-        self, kind: str, x: Tensor, out: Tensor | None, op: str = "sum", *,
+    def start(
+        self, kind: Kind, x: Tensor, *, out: Tensor | None = None, op: str = "sum",
         source: int = 0, prompt: bool = False, rows: Rows = None,
     ) -> Pending:  # fmt: skip
-        """Check and start one collective of `x`, into `out` or a new tensor."""
+        """Start one of the collectives above; its result is there after the Pending's `wait`.
+
+        Args:
+            kind: which.
+            x: the same shape on every rank, but for an all-to-all with `rows`.
+            out: where the result goes, contiguous; a new tensor if None. With `out=x` an all-reduce
+                and a broadcast work in place.
+            op: of a reduction: sum, mean or max.
+            source: of a broadcast: whose `x`.
+            prompt: whether `wait` follows before anything that another rank may be waiting for:
+                a link may then leave work to `wait`. The same on every rank.
+            rows: of an all-to-all: how many go to each rank and come from each; equally many
+                unless given.
+
+        Raises:
+            ValueError: an unknown op or source; an `out` that doesn't fit; or pieces of dim 0 that
+                are not equal.
+        """
         if not 0 <= source < self.size:
             raise ValueError(f"{kind} from rank {source} of {self._place}: it has no such rank")
         if self.size == 1:

@@ -79,7 +79,7 @@ class Reducer:
         """Do it with NaN, so that the other ranks don't take the next step's for this one's."""
         for bucket in self.buckets[self._launched :]:
             bucket.flat_N.fill_(math.nan)
-            bucket.pending = self._axis.start_all_reduce(bucket.flat_N, out=bucket.flat_N)
+            bucket.pending = self._axis.start("all_reduce", bucket.flat_N, out=bucket.flat_N)
         self._launched = len(self.buckets)
         self.collect(tokens)
         if self._arrived is not None:
@@ -108,7 +108,7 @@ class Reducer:
             if bucket.missing and not everything:
                 return
             bucket.fold(bucket.slots, scale=self._scale)
-            bucket.pending = self._axis.start_all_reduce(bucket.flat_N, out=bucket.flat_N)
+            bucket.pending = self._axis.start("all_reduce", bucket.flat_N, out=bucket.flat_N)
             self._launched += 1
 
     def _total(self, tokens: int | Tensor | float) -> Tensor:

@@ -35,7 +35,7 @@ def broadcast(tensors: Named, axis: Axis, *, source: int = 0) -> None:
     _same_structure(tensors, axis)
     with torch.no_grad():
         for _, tensor in tensors:
-            came = axis.start_broadcast(tensor.detach(), source=source).wait()
+            came = axis.broadcast(tensor.detach(), source=source)
             if came is not tensor:
                 tensor.copy_(came)
 

@@ -80,10 +80,10 @@ def _torch(rank: int, size: int) -> dict[str, Start]:
 def _axis(axis: Axis) -> dict[str, Start]:
     following, previous = (axis.rank + 1) % axis.size, (axis.rank - 1) % axis.size
     return {
-        "all_reduce": lambda x, y: [axis.start_all_reduce(x, out=x)],
-        "all_gather": lambda x, y: [axis.start_all_gather(x, out=y)],
-        "reduce_scatter": lambda x, y: [axis.start_reduce_scatter(x, out=y)],
-        "all_to_all": lambda x, y: [axis.start_all_to_all(x, out=y)],
-        "broadcast": lambda x, y: [axis.start_broadcast(x, out=x)],
+        "all_reduce": lambda x, y: [axis.start("all_reduce", x, out=x)],
+        "all_gather": lambda x, y: [axis.start("all_gather", x, out=y)],
+        "reduce_scatter": lambda x, y: [axis.start("reduce_scatter", x, out=y)],
+        "all_to_all": lambda x, y: [axis.start("all_to_all", x, out=y)],
+        "broadcast": lambda x, y: [axis.start("broadcast", x, out=x)],
         "send_recv": lambda x, y: axis.start_exchange([(x, following)], [(y, previous)]),
     }

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis, Pending, World
-from shardlab.comm.pending import Rows
+from shardlab.comm.axis import Kind
 from shardlab.links.fast_gloo.relay import Relay
 
 
@@ -46,12 +46,10 @@ class WatchedAxis(Axis):
         self._called = name
         self._waits = waits
 
-    def _start(
-        self, kind: str, x: Tensor, out: Tensor | None, op: str = "sum", *,
-        source: int = 0, prompt: bool = False, rows: Rows = None,
-    ) -> Pending:  # fmt: skip
+    def start(self, kind: Kind, x: Tensor, **settings: Any) -> Pending:
+        """Start it, and note when."""
         begin = time.perf_counter()
-        pending = super()._start(kind, x, out, op, source=source, prompt=prompt, rows=rows)
+        pending = super().start(kind, x, **settings)
         flight = _UnderWay(self._called(kind, x, pending._result), begin, self.flights.append)
         return _WatchedPending(pending, flight, self._waits)
 

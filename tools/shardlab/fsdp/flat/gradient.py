@@ -123,7 +123,7 @@ class FlatGradient:
         self._shard_reduced = False
         if self.flat.axis.size > 1:
             self.flat.axis.agree(f"reduce {self.flat.name}")
-            self._pending = self.flat.axis.start_reduce_scatter(self._buffer_F)
+            self._pending = self.flat.axis.start("reduce_scatter", self._buffer_F)
         else:
             self._pending = Pending(self._buffer_F)
             self.start_replicate()
@@ -138,7 +138,7 @@ class FlatGradient:
         self._shard_reduced = True
         if self._replicate.size > 1:
             self._replicate.agree(f"reduce {self.flat.name}")
-            self._pending = self._replicate.start_all_reduce(reduced_f, out=reduced_f)
+            self._pending = self._replicate.start("all_reduce", reduced_f, out=reduced_f)
 
     def deposit(self) -> None:
         """Wait for what is reduced and add it to the shard's `.grad`."""

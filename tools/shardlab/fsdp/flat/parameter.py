@@ -116,7 +116,7 @@ class FlatParameter:
         self.full_F.untyped_storage().resize_(self._bytes)
         mine_f = self.shard_f.detach().to(self.full_F.dtype)
         self.axis.agree(f"gather {self.name}")
-        self._pending = self.axis.start_all_gather(mine_f, out=self.full_F)
+        self._pending = self.axis.start("all_gather", mine_f, out=self.full_F)
 
     def finish_gather(self) -> None:
         """Wait until `full_F` is filled; let the leaves want a gradient if the shard does."""
