@@ -5,6 +5,7 @@ Dimension key: B batch, S sequence, H hidden, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from shardlab.fsdp import FSDP
+from shardlab.fsdp.flat.parameter import FlatParameter
 
 HIDDEN, HEADS, LAYERS, VOCABULARY, SEQUENCE, BATCH = 8, 2, 3, 13, 4, 2
 
@@ -126,16 +128,35 @@ def furthest(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
     )
 
 
+def unsharded_bytes(flats: Iterable[FlatParameter]) -> int:
+    """Memory that full parameters hold at this moment, beside the shards."""
+    return sum(f.full_F.untyped_storage().nbytes() for f in flats if not f.is_whole)
+
+
+def gathered(flat: FlatParameter, shard_f: Tensor) -> dict[str, Tensor]:
+    """Whole tensors by parameter, from what every rank has in the shard's shape."""
+    whole_F = flat.axis.all_gather(shard_f.detach()).clone()
+    return {name: flat.view(whole_F, number) for number, name in enumerate(flat.layout.names)}
+
+
+def sliced(flat: FlatParameter, whole: Sequence[Tensor]) -> Tensor:
+    """This rank's piece of parameter-shaped tensors, in the shard's shape."""
+    mine_f = torch.zeros_like(flat.shard_f, requires_grad=False)
+    for number, start, stop, offset in flat.layout.pieces(flat.axis.rank):
+        mine_f[start:stop] = whole[number].detach().reshape(-1)[offset : offset + stop - start]
+    return mine_f
+
+
 def gathered_gradients(model: FSDP) -> dict[str, Tensor]:
     whole: dict[str, Tensor] = {}
     for flat in model.flats:
         if flat.shard_f.grad is not None:
-            whole |= flat.gathered(flat.shard_f.grad)
+            whole |= gathered(flat, flat.shard_f.grad)
     return whole
 
 
 def gathered_parameters(model: FSDP) -> dict[str, Tensor]:
-    return {name: x for flat in model.flats for name, x in flat.gathered(flat.shard_f).items()}
+    return {name: x for flat in model.flats for name, x in gathered(flat, flat.shard_f).items()}
 
 
 def train_sharded(

@@ -31,6 +31,7 @@ from shardlab.pipeline.run import run
 from shardlab.training.step import StepGradients
 from tests.shardlab.compositions.drawn import BATCH, SCHEDULES, Composition
 from tests.shardlab.compositions.played import Loads, drop_by_parts, join_masks
+from tests.shardlab.fsdp_models import gathered
 
 HUGE = 1e9  # a limit to the norm that changes nothing
 NEARLY_ZERO = 1e-6  # of the model's largest entry: what has no gradient but rounding (key biases)
@@ -166,7 +167,7 @@ def _sharded(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
     found.norm = float(torch.stack(squares).sum().sqrt())
     for flat in (flat for one in wrapped for flat in one.flats):
         if flat.shard_f.grad is not None:
-            found.gradients |= flat.gathered(flat.shard_f.grad)
+            found.gradients |= gathered(flat, flat.shard_f.grad)
     if losses:
         mean = torch.stack(losses).mean()[None]
         found.loss = float(grid.replicas.all_reduce(mean, op="mean")[0])

@@ -29,6 +29,7 @@ from tests.shardlab.fsdp_models import (
     gathered_parameters,
     train_sharded,
     train_whole,
+    unsharded_bytes,
 )
 from tests.shardlab.its_device import on_its_device
 
@@ -60,7 +61,7 @@ def compare(world: World, make: Callable[[], Any], **settings: Any) -> FSDP:
     for name in set(found) - set(expected):  # without a gradient there; zero here
         assert not found[name].any(), name
     assert furthest(found, expected) < TOLERANCE
-    assert model.unsharded_bytes == 0 or settings.get("strategy") is S.NO_SHARD
+    assert unsharded_bytes(model.flats) == 0 or settings.get("strategy") is S.NO_SHARD
     return model
 
 
@@ -387,7 +388,7 @@ def several(world: World) -> None:
         model(*more).backward()
         twice = {name: 2 * grad for name, grad in expected.items()}
         assert furthest(gathered_gradients(model), twice) < TOLERANCE
-        assert model.unsharded_bytes == 0
+        assert unsharded_bytes(model.flats) == 0
 
 
 def test_backwards_may_follow_several_forwards_or_repeat(pool: Pool) -> None:
@@ -417,7 +418,7 @@ def input_only(world: World) -> None:
     x = torch.ones(1, 3, 8, dtype=torch.float64, requires_grad=True)
     with Ledger() as ledger:
         (grad,) = torch.autograd.grad(model(x).sum(), x)
-    assert model.unsharded_bytes == 0
+    assert unsharded_bytes(model.flats) == 0
     with model.gathered():
         (expected,) = torch.autograd.grad(model(x).sum(), x)
     assert torch.equal(grad, expected)

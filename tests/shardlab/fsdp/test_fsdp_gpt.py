@@ -14,6 +14,7 @@ from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.sharding import sharding_of
+from tests.shardlab.fsdp_models import gathered
 from tests.shardlab.its_device import on_its_device
 
 Pool = Callable[[int], Any]
@@ -76,7 +77,7 @@ def composed(world: World, tensor: int, sequence_parallel: bool) -> float:
             optimizer.step()
             optimizer.zero_grad()
         for flat in model.flats:
-            for name, local in flat.gathered(flat.shard_f).items():
+            for name, local in gathered(flat, flat.shard_f).items():
                 cut = shardings[name]
                 whole = local if cut is None else cut.whole(local)
                 error = (whole - expected[name]).norm() / expected[name].norm().clamp_min(1e-30)

@@ -134,5 +134,3 @@ def test_mixed_precision_casts_floating_inputs_wherever_they_are() -> None:
     out = precision.cast({"a": [x, (tokens, 3)], "b": x})
     assert out["a"][0].dtype == out["b"].dtype == torch.bfloat16
     assert out["a"][1][0] is tokens
-    assert precision.of_gradients(torch.float32) == torch.bfloat16
-    assert MixedPrecision(None, torch.float32).of_parameters(torch.float64) == torch.float64

@@ -35,6 +35,7 @@ from tests.shardlab.fsdp_models import (
     gathered_gradients,
     gathered_parameters,
     train_whole,
+    unsharded_bytes,
 )
 from tests.shardlab.its_device import on_its_device
 
@@ -141,8 +142,9 @@ class Peak:
         self.parameters = self.gradients = 0
 
     def look(self, model: FSDP) -> None:
-        full = sum(f.full_F.untyped_storage().nbytes() for f in model.flats if not f.is_whole)
-        grads = sum(g.unsharded_bytes for unit in model.units for g in unit.gradients)
+        full = unsharded_bytes(model.flats)
+        buffers = (g._buffer_F for unit in model.units for g in unit.gradients)
+        grads = sum(buffer.nbytes for buffer in buffers if buffer is not None)
         self.parameters = max(self.parameters, full)
         self.gradients = max(self.gradients, grads)
 
@@ -193,12 +195,12 @@ def memory(world: World) -> None:
             forward_knows_the_order = number == 1
             if forward_knows_the_order or not settings.get("forward_prefetch"):
                 assert peak.parameters == (root + units * block) * itemsize, settings
-            assert model.unsharded_bytes == 0
+            assert unsharded_bytes(model.flats) == 0
             if settings.get("strategy") is not S.NO_SHARD:
                 # The root's gradient fills from the head to the embedding; beside it one unit
                 # fills while the one before is reduced.
                 assert peak.gradients == (root + 2 * block) * itemsize, settings
-            assert not any(g.unsharded_bytes for unit in model.units for g in unit.gradients)
+            assert all(g._buffer_F is None for unit in model.units for g in unit.gradients)
 
 
 def test_the_peak_of_full_parameters_and_gradients_equals_the_arithmetic(pool: Pool) -> None:
@@ -238,7 +240,7 @@ def double_gather(world: World) -> None:
     with pytest.raises(IllegalTransition, match="holds its full parameters already"):
         unit.start_gather()
     unit.release()
-    assert unit.unsharded_bytes == 0
+    assert unsharded_bytes(unit.flats) == 0
 
 
 def test_an_illegal_gather_or_release_is_refused_before_anything_is_sent_or_freed(
@@ -464,7 +466,7 @@ def recovers(world: World) -> list[float]:
         step(model, world.rank, number)
         optimizer.step()
         optimizer.zero_grad()
-    assert model.unsharded_bytes == 0
+    assert unsharded_bytes(model.flats) == 0
     return [furthest(gathered_parameters(model), dict(whole.named_parameters()))]
 
 

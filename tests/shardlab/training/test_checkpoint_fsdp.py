@@ -25,6 +25,7 @@ from shardlab.layers.sharding import whole
 from shardlab.training import checkpoint
 from shardlab.training.checkpoint import CheckpointError
 from shardlab.training.checkpoint.parts import boxes_of_run
+from tests.shardlab.fsdp_models import gathered, sliced
 from tests.shardlab.properties import steady
 from tests.shardlab.training.test_checkpoint import (
     CONFIG,
@@ -58,7 +59,7 @@ def fake_sharded_step(model: FSDP, optimizer: Optimizer, step: int) -> None:
     """`fake_step` of the same gradients, each rank's shard of them."""
     for flat in model.flats:
         gradients = [fake_gradient(*named, step) for named in named_leaves(flat)]
-        flat.shard_f.grad = flat.sliced(gradients)
+        flat.shard_f.grad = sliced(flat, gradients)
     optimizer.step()
 
 
@@ -72,7 +73,7 @@ def everything_sharded(model: FSDP, optimizer: Optimizer) -> dict[str, Tensor]:
     for flat in model.flats:
         kept = {"": flat.shard_f, **optimizer.state[flat.shard_f]}
         for key, value in kept.items():
-            parts = flat.gathered(value) if value.dim() else {}
+            parts = gathered(flat, value) if value.dim() else {}
             for name, leaf in named_leaves(flat):
                 tensor = whole(leaf, parts[name]) if parts else value
                 found[f"{name}/{key}" if key else name] = tensor.cpu().clone()

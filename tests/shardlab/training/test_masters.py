@@ -25,6 +25,7 @@ from shardlab.layers.sharding import whole
 from shardlab.training import checkpoint
 from shardlab.training.masters import make_masters, master_of, serve_masters
 from shardlab.training.step import StepGradients
+from tests.shardlab.fsdp_models import sliced
 from tests.shardlab.training.test_checkpoint import CONFIG, everything, fake_gradient
 from tests.shardlab.training.test_checkpoint_fsdp import everything_sharded, named_leaves
 from tests.shardlab.training.test_step import CONFIG as STEPPED
@@ -127,7 +128,7 @@ def on_shards(world: World, folder: str, begin: int) -> Kept:
     checkpoint.load(folder, model=fsdp, grid=grid, optimizer=optimizer)
     for step in (begin, begin + 1):
         for flat in fsdp.flats:
-            flat.shard_f.grad = flat.sliced([fake_gradient(*n, step) for n in named_leaves(flat)])
+            flat.shard_f.grad = sliced(flat, [fake_gradient(*n, step) for n in named_leaves(flat)])
         optimizer.step()
     checkpoint.save(folder, model=fsdp, grid=grid, optimizer=optimizer)
     return everything_sharded(fsdp, optimizer)

@@ -25,12 +25,12 @@ class ExecutionOrder:
     """The sequence of units that forward enters; a unit may stand in it more than once.
 
     Attributes:
-        expected: what the next forward is expected to do; None before the first was seen.
+        expected: what the next forward is expected to do; empty before the first was seen.
         changes: how often a training forward differed from what was expected.
     """
 
     def __init__(self) -> None:
-        self.expected: list[Unit] | None = None
+        self.expected: list[Unit] = []
         self.changes = 0
         self._seen: list[Unit] = []
         self._follows = False
@@ -38,22 +38,17 @@ class ExecutionOrder:
     def begin(self) -> None:
         """A forward of the whole model begins."""
         self._seen = []
-        self._follows = self.expected is not None
+        self._follows = bool(self.expected)
 
     def enter(self, unit: Unit) -> bool:
         """Note that `unit` runs; return whether that is as expected so far."""
-        if self._follows:
-            assert self.expected is not None
-            at = len(self._seen)
-            self._follows = at < len(self.expected) and self.expected[at] is unit
+        self._follows = self._follows and self.following() == [unit]
         self._seen.append(unit)
         return self._follows
 
-    def following(self) -> Sequence[Unit]:
+    def following(self) -> list[Unit]:
         """Return the next unit, if anything is expected."""
-        if not self._follows or self.expected is None:
-            return ()
-        return self.expected[len(self._seen) :][:1]
+        return self.expected[len(self._seen) :][:1] if self._follows else []
 
     def end(self, axes: Iterable[Axis] = ()) -> None:
         """A training forward of the whole model is over: it is what the next should look like.
@@ -64,10 +59,10 @@ class ExecutionOrder:
         Raises:
             CollectiveError: they have not.
         """
-        if self.expected is None:
+        if not self.expected:
             for axis in axes:
                 axis.demand_same(f"run units in the order {_names(self._seen)}")
-        if self.expected is not None and self.expected != self._seen:
+        elif self.expected != self._seen:
             if not self.changes:
                 warnings.warn(
                     "this forward ran its units in another order than the last: "

@@ -58,70 +58,47 @@ class FSDP(nn.Module):
     """
 
     def __init__(
-        self,
-        module: nn.Module,
-        axis: Axis,
-        *,
-        units: Iterable[nn.Module] = (),
-        strategy: ShardingStrategy = ShardingStrategy.FULL_SHARD,
-        replicate: Axis | None = None,
+        self, module: nn.Module, axis: Axis, *, units: Iterable[nn.Module] = (),
+        strategy: ShardingStrategy = ShardingStrategy.FULL_SHARD, replicate: Axis | None = None,
         mixed_precision: MixedPrecision | None = None,
         backward_prefetch: BackwardPrefetch | None = BackwardPrefetch.BACKWARD_PRE,
-        forward_prefetch: bool = False,
-        device: torch.device | None = None,
-    ) -> None:
+        forward_prefetch: bool = False, device: torch.device | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         if any(isinstance(inner, FSDP) for inner in module.modules()):
             raise ValueError("the model holds an FSDP already; wrap it once, and name its units")
         _refuse_nowhere(module, device)
         self.shard_axis, self.replicate_axis = strategy.axes(axis, replicate)
         self.precision = mixed_precision or MixedPrecision()
-        self.names = list(module.state_dict())
-        self.tied = _first_names(module)
         axes = (self.shard_axis, self.replicate_axis)
-        built = [
+        self.units: tuple[Unit, ...] = tuple(
             build(name, m, slots, axes=axes, precision=self.precision, device=device)
             for name, (m, slots) in assign(module, units).items()
-        ]
-        self.units: tuple[Unit, ...] = tuple(built)
+        )
         self.module = module
         self.runtime = Runtime(
-            built,
-            axes=axes,
-            reshards_after_forward=strategy.reshards_after_forward,
-            backward_prefetch=backward_prefetch,
-            forward_prefetch=forward_prefetch,
+            self.units, axes, strategy.reshards_after_forward, backward_prefetch, forward_prefetch
         )
-        for unit in built[1:]:
+        for unit in self.units[1:]:
+            before, after = self.runtime.before_forward, self.runtime.after_forward
             unit.module.register_forward_pre_hook(
-                partial(self._before, unit), prepend=True, with_kwargs=True
+                partial(before, unit), prepend=True, with_kwargs=True
             )
-            unit.module.register_forward_hook(partial(self._after, unit))
-
-    def _before(self, unit: Unit, _: nn.Module, args: Any, kwargs: Any) -> None:
-        self.runtime.before_forward(unit, (args, kwargs))
-
-    def _after(self, unit: Unit, _: nn.Module, __: Any, outputs: Any) -> None:
-        self.runtime.after_forward(unit, outputs)
+            unit.module.register_forward_hook(partial(after, unit))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model with the root unit around it."""
-        root = self.runtime.root
+        root, module = self.units[0], self.module
         args, kwargs = self.precision.cast(args), self.precision.cast(kwargs)
-        self.runtime.before_forward(root, (args, kwargs))
-        outputs = self.module(*args, **kwargs)
-        self.runtime.after_forward(root, outputs)
+        self.runtime.before_forward(root, module, args, kwargs)
+        outputs = module(*args, **kwargs)
+        self.runtime.after_forward(root, module, args, outputs)
         return outputs
 
     @property
     def flats(self) -> list[FlatParameter]:
         """Every flat parameter, unit by unit."""
         return [flat for unit in self.units for flat in unit.flats]
-
-    @property
-    def unsharded_bytes(self) -> int:
-        """Memory that full parameters hold at this moment, beside the shards."""
-        return sum(unit.unsharded_bytes for unit in self.units)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -144,7 +121,8 @@ class FSDP(nn.Module):
         to them inside is lost.
         """
         gathers = self.runtime.gathers
-        gathers.fill_all()
+        for unit in self.units:
+            gathers.fill(unit)
         gathers.pinned = True
         try:
             yield
@@ -207,15 +185,6 @@ class FSDP(nn.Module):
             "move or cast the model before it is wrapped in FSDP: its parameters are views of "
             "buffers that .to(), .cuda() or .half() would leave behind"
         )
-
-
-def _first_names(module: nn.Module) -> dict[str, str]:
-    """Return, for each name of a parameter, the first name of the same one."""
-    first: dict[int, str] = {}
-    return {
-        name: first.setdefault(id(parameter), name)
-        for name, parameter in module.named_parameters(remove_duplicate=False)
-    }
 
 
 def _refuse_nowhere(module: nn.Module, device: torch.device | None) -> None:

@@ -62,11 +62,6 @@ class Gathers:
                 if unit in self._ahead and unit is not but:
                     self.release(unit)
 
-    def fill_all(self) -> None:
-        """Make every unit full, one after another."""
-        for unit in self._units:
-            self.fill(unit)
-
     def release_all(self) -> None:
         """Let every unit go."""
         for unit in self._units:

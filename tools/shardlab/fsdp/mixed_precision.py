@@ -37,14 +37,6 @@ class MixedPrecision:
     reduce_dtype: torch.dtype | None = None
     cast_forward_inputs: bool = True
 
-    def of_parameters(self, own: torch.dtype) -> torch.dtype:
-        """Return the dtype that parameters stored as `own` compute in."""
-        return self.param_dtype or own
-
-    def of_gradients(self, own: torch.dtype) -> torch.dtype:
-        """Return the dtype that their gradients are reduced in."""
-        return self.reduce_dtype or self.of_parameters(own)
-
     def cast(self, value: Any) -> Any:
         """Return `value` with every floating tensor in it cast to `param_dtype`."""
         if self.param_dtype is None or not self.cast_forward_inputs:

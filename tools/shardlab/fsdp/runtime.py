@@ -38,7 +38,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import nn
 from torch.autograd import Variable
 from torch.utils.hooks import RemovableHandle
 
@@ -70,15 +70,10 @@ class Runtime:
     """
 
     def __init__(
-        self,
-        units: Sequence[Unit],
-        *,
-        axes: Sequence[Axis],
-        reshards_after_forward: bool,
-        backward_prefetch: BackwardPrefetch | None,
-        forward_prefetch: bool,
-    ) -> None:
-        self.units = tuple(units)
+        self, units: Sequence[Unit], axes: Sequence[Axis], reshards_after_forward: bool,
+        backward_prefetch: BackwardPrefetch | None, forward_prefetch: bool,
+    ) -> None:  # fmt: skip
+        self.units = units
         self.root = units[0]
         self.sync = True
         self._axes = [axis for axis in axes if axis.size > 1]
@@ -95,12 +90,12 @@ class Runtime:
         self._backward: BackwardPass | None = None
         for unit in units:
             for gradient in unit.gradients:
-                gradient.watch(self._this_backward, partial(self._gradient_complete, unit))
+                gradient.watch(self._this_backward, partial(self._complete, unit))
 
     # ------------------------------------------------------------------ forward
 
-    def before_forward(self, unit: Unit, inputs: Any = ()) -> None:
-        """Make `unit` full, and start what comes next."""
+    def before_forward(self, unit: Unit, _: nn.Module, args: Any, kwargs: Any) -> None:
+        """Make `unit` full, and start what comes next; a hook before its module's forward."""
         if inside_backward():  # a recomputation
             self._this_backward()
             self.gathers.fill(unit)
@@ -115,10 +110,13 @@ class Runtime:
         if torch.is_grad_enabled():
             self._versions[unit] = unit.versions
             if unit.holds_frozen:
-                self._watch(unit, inputs)
+                for value in tensors_of((args, kwargs)):
+                    if value.requires_grad:
+                        handle = on_gradient(value, lambda _: self._this_backward().arrived(unit))
+                        self._watches.append((unit, handle))
 
-    def after_forward(self, unit: Unit, outputs: Any) -> None:
-        """Hook `outputs` for backward; release `unit` unless it must stay.
+    def after_forward(self, unit: Unit, _: nn.Module, __: Any, outputs: Any) -> None:
+        """Hook `outputs` for backward; release `unit` unless it must stay. A hook after forward.
 
         Raises:
             RuntimeError: parameters train and no output would tell of a backward.
@@ -156,25 +154,17 @@ class Runtime:
         return not self.sync or any(held)
 
     def _hook(self, unit: Unit, outputs: Any) -> bool:
-        hooked = False
-        for output in tensors_of(outputs):
-            if output.requires_grad:
-                before_backward_of(
-                    output, partial(self._output_arrived, unit, self._versions[unit])
-                )
-                hooked = True
-        if not hooked and unit.gradients:
+        versions = self._versions[unit]
+        wanted = [output for output in tensors_of(outputs) if output.requires_grad]
+        for output in wanted:
+            before_backward_of(output, lambda _: self._this_backward().reach(unit, versions))
+        if not wanted and unit.gradients:
             raise RuntimeError(
                 f"unit {unit.name or '(root)'} ran with gradients enabled and returned no tensor "
                 "that wants one, so its backward would go unnoticed: return tensors, in tuples, "
                 "lists, mappings or dataclasses, or call it under torch.no_grad()"
             )
-        return hooked
-
-    def _watch(self, unit: Unit, inputs: Any) -> None:
-        for value in tensors_of(inputs):
-            if value.requires_grad:
-                self._watches.append((unit, on_gradient(value, partial(self._input_arrived, unit))))
+        return bool(wanted)
 
     # ------------------------------------------------------------------ backward
 
@@ -194,14 +184,8 @@ class Runtime:
             )
         return self._backward
 
-    def _output_arrived(self, unit: Unit, versions: tuple[int, ...], _: Any) -> None:
-        self._this_backward().reach(unit, versions)
-
-    def _gradient_complete(self, unit: Unit, gradient: FlatGradient) -> None:
+    def _complete(self, unit: Unit, gradient: FlatGradient) -> None:
         self._this_backward().complete(unit, gradient)
-
-    def _input_arrived(self, unit: Unit, _: Tensor) -> None:
-        self._this_backward().arrived(unit)
 
     def _end_backward(self) -> None:
         if self._backward is not None:

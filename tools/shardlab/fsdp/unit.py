@@ -95,11 +95,6 @@ class Unit:
             return False
         return any(flat.changed for flat in self.flats)
 
-    @property
-    def unsharded_bytes(self) -> int:
-        """Memory that its full parameters hold at this moment."""
-        return sum(flat.unsharded_bytes for flat in self.flats)
-
     def start_gather(self) -> None:
         """Give the full parameters memory and start their all-gather.
 

@@ -58,14 +58,9 @@ def assign(root: nn.Module, chosen: Iterable[nn.Module]) -> Assigned:
 
 
 def build(
-    name: str,
-    module: nn.Module,
-    slots: list[Place],
-    *,
-    axes: tuple[Axis, Axis],
-    precision: MixedPrecision,
-    device: torch.device | None = None,
-) -> Unit:
+    name: str, module: nn.Module, slots: list[Place], *,
+    axes: tuple[Axis, Axis], precision: MixedPrecision, device: torch.device | None,
+) -> Unit:  # fmt: skip
     """Cut the parameters in `slots` along the first of `axes`; return the unit they make.
 
     The shards are registered on `module` as `flat_shard`, `flat_shard_1` … instead.
@@ -80,19 +75,14 @@ def build(
         _refuse_others(slot.name, p, axes)
         kinds.setdefault((p.dtype, p.requires_grad), {}).setdefault(id(p), (slot.name, p))
     flats, gradients = [], []
-    for number, named in enumerate(kinds.values()):
-        own = next(iter(named.values()))[1].dtype
+    for number, ((own, trains), named) in enumerate(kinds.items()):
         attribute = f"flat_shard_{number}" if number else "flat_shard"
-        flat = FlatParameter(
-            f"{name}.{attribute}" if name else attribute,
-            list(named.values()),
-            shard_axis,
-            precision.of_parameters(own),
-            device,
-        )
+        path = f"{name}.{attribute}" if name else attribute
+        dtype = precision.param_dtype or own
+        flat = FlatParameter(path, list(named.values()), shard_axis, dtype, device)
         flats.append(flat)
-        if flat.shard_f.requires_grad:
-            gradients.append(FlatGradient(flat, replicate, precision.of_gradients(own)))
+        if trains:
+            gradients.append(FlatGradient(flat, replicate, precision.reduce_dtype or dtype))
     unit = Unit(name, module, flats, gradients, slots)
     for flat in flats:
         module.register_parameter(flat.name.rpartition(".")[2], flat.shard_f)

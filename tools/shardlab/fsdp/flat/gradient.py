@@ -16,6 +16,7 @@ PyTorch: `_post_backward_hook` and `_reduce_grad` (fsdp/_runtime_utils.py); FSDP
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -41,9 +42,8 @@ class FlatGradient:
         self._share = 1 / (flat.axis.size * replicate.size)
         self._life = LifeCycle(f"the gradient of {flat.name}", GRADIENTS, GradientState.EMPTY)
         self._buffer_F: Tensor | None = None
-        self._filled = [False] * len(flat.leaves)  # has this place in the buffer a value?
-        self._arrived = [False] * len(flat.leaves)  # has this leaf come in this backward?
-        self._missing = len(flat.leaves)
+        self._filled: set[int] = set()  # leaves whose place in the buffer has a value
+        self._arrived: set[int] = set()  # those that came in this backward
         self._pending: Pending | None = None
         self._shard_reduced = False
 
@@ -57,27 +57,19 @@ class FlatGradient:
             complete: called after the last.
         """
 
-        def arrived(number: int) -> Callable[[Tensor], None]:
-            def hook(_: Tensor) -> None:
-                if self._life.state is not GradientState.FILLING:
-                    began()
-                if self.fill(number):
-                    complete(self)
-
-            return hook
+        def arrived(number: int, _: Tensor) -> None:
+            if self._life.state is not GradientState.FILLING:
+                began()
+            if self.fill(number):
+                complete(self)
 
         for number, leaf in enumerate(self.flat.leaves):
-            leaf.register_post_accumulate_grad_hook(arrived(number))  # type: ignore[no-untyped-call]
+            leaf.register_post_accumulate_grad_hook(partial(arrived, number))  # type: ignore[no-untyped-call]
 
     @property
     def state(self) -> GradientState:
         """EMPTY, FILLING, HELD or REDUCING."""
         return self._life.state
-
-    @property
-    def unsharded_bytes(self) -> int:
-        """Memory that the gradient over the whole axis holds at this moment."""
-        return 0 if self._buffer_F is None else self._buffer_F.nbytes
 
     def fill(self, number: int) -> bool:
         """Take leaf `number`'s gradient; return whether it was the last of this backward."""
@@ -90,7 +82,7 @@ class FlatGradient:
             self._begin()
         assert self._buffer_F is not None
         place = self.flat.view(self._buffer_F, number)
-        if self._filled[number]:
+        if number in self._filled:
             place.add_(grad, alpha=self._share)
         elif self._share != 1 and grad.dtype == place.dtype:
             torch.mul(grad, self._share, out=place)
@@ -98,28 +90,25 @@ class FlatGradient:
             place.copy_(grad)
             if self._share != 1:
                 place.mul_(self._share)
-        self._filled[number] = True
-        if not self._arrived[number]:
-            self._arrived[number] = True
-            self._missing -= 1
-        return self._missing == 0
+        self._filled.add(number)
+        self._arrived.add(number)
+        return len(self._arrived) == len(self.flat.leaves)
 
     def hold(self) -> None:
         """Keep the gradient as it is for the next backward to add to: one without sync ends."""
         self._life.move("hold")
-        self._forget_arrivals()
+        self._arrived.clear()
 
     def start_reduce(self) -> None:
         """Start to reduce; leaves that got no gradient count as zero."""
         self._life.move("reduce")
-        self._forget_arrivals()
+        self._arrived.clear()
         assert self._buffer_F is not None
-        for number, filled in enumerate(self._filled):
-            if not filled:
-                self.flat.view(self._buffer_F, number).zero_()
-        for start, stop in self.flat.gaps:
+        for number in {*range(len(self.flat.leaves))} - self._filled:
+            self.flat.view(self._buffer_F, number).zero_()
+        for start, stop in self.flat.layout.gaps:
             self._buffer_F[start:stop].zero_()
-        self._filled = [False] * len(self._filled)
+        self._filled.clear()
         self._shard_reduced = False
         if self.flat.axis.size > 1:
             self.flat.axis.agree(f"reduce {self.flat.name}")
@@ -155,8 +144,8 @@ class FlatGradient:
             self._finish()
         elif self.state is not GradientState.EMPTY:
             self._life.move("drop")
-            self._forget_arrivals()
-            self._filled = [False] * len(self._filled)
+            self._arrived.clear()
+            self._filled.clear()
             self._buffer_F = None
 
     def _finish(self) -> Tensor:
@@ -176,7 +165,3 @@ class FlatGradient:
         if self._buffer_F is None:
             full_F = self.flat.full_F
             self._buffer_F = torch.empty(len(full_F), dtype=self._dtype, device=full_F.device)
-
-    def _forget_arrivals(self) -> None:
-        self._arrived = [False] * len(self._arrived)
-        self._missing = len(self._arrived)

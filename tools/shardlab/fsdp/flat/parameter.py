@@ -47,7 +47,6 @@ class FlatParameter:
         leaves: the parameters.
         shard_f: what this rank keeps, [f], in the parameters' own dtype.
         full_F: all of it, [F] in `dtype`; without memory while sharded.
-        gaps: where no parameter lies in it, as (start, stop).
 
     Raises:
         ValueError: the parameters' dtypes, devices or `requires_grad` differ.
@@ -61,7 +60,6 @@ class FlatParameter:
         self.axis = axis
         self.leaves = [leaf for _, leaf in named]
         self.layout = FlatLayout.of({name: leaf.shape for name, leaf in named}, axis.size)
-        self.gaps = self.layout.gaps
         self._places = [
             (shape, torch.empty(shape, device="meta").stride(), offset)
             for shape, offset in zip(self.layout.shapes, self.layout.offsets, strict=True)
@@ -77,15 +75,10 @@ class FlatParameter:
         self._bytes = self.full_F.nbytes
         self._pending: Pending | None = None
         self._gathered_version = -1
-        for leaf, view in zip(self.leaves, self.views(self.full_F), strict=True):
+        for number, leaf in enumerate(self.leaves):
             leaf.grad = None
-            _put(leaf, view)
+            _put(leaf, self.view(self.full_F, number))
         self.free()
-
-    @property
-    def unsharded_bytes(self) -> int:
-        """Memory that the full parameters hold at this moment, beside the shard."""
-        return 0 if self.is_whole else self.full_F.untyped_storage().nbytes()
 
     @property
     def version(self) -> int:
@@ -103,10 +96,6 @@ class FlatParameter:
     def view(self, flat_F: Tensor, number: int) -> Tensor:
         """Return the place of parameter `number` in `flat_F`, in its own shape."""
         return flat_F.as_strided(*self._places[number])
-
-    def views(self, flat_F: Tensor) -> list[Tensor]:
-        """Return each parameter's place in `flat_F`, in its own shape."""
-        return [self.view(flat_F, number) for number in range(len(self.leaves))]
 
     def start_gather(self) -> None:
         """Give `full_F` memory and start to fill it."""
@@ -131,24 +120,6 @@ class FlatParameter:
         """Give the memory of `full_F` back; views of it, autograd's too, must not be read now."""
         if not self.is_whole:
             self.full_F.untyped_storage().resize_(0)
-
-    def gathered(self, shard_f: Tensor) -> dict[str, Tensor]:
-        """Return whole tensors by parameter from every rank's `shard_f` [f]: a collective.
-
-        For what has the shard's shape: the shard itself, its gradient, an optimizer's state.
-        """
-        if self.axis.size == 1:
-            whole_F = shard_f.detach().clone()
-        else:
-            whole_F = self.axis.all_gather(shard_f.detach())
-        return dict(zip(self.layout.names, self.views(whole_F), strict=True))
-
-    def sliced(self, whole: Sequence[Tensor]) -> Tensor:
-        """Return this rank's piece [f] of the parameter-shaped tensors `whole`; no collective."""
-        mine_f = torch.zeros_like(self.shard_f, requires_grad=False)
-        for number, start, stop, offset in self.layout.pieces(self.axis.rank):
-            mine_f[start:stop] = whole[number].detach().reshape(-1)[offset : offset + stop - start]
-        return mine_f
 
     def _own(self, device: torch.device) -> Tensor:
         """Return this rank's piece [f] of the leaves, as they are or are drawn now."""
