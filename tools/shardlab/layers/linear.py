@@ -26,24 +26,27 @@ from shardlab.layers.init import DEFAULT, Init
 from shardlab.layers.sharding import CopyableModule
 
 Product = Callable[[Tensor, Tensor, Tensor | None, Axis, bool], Tensor]
+Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # torch's, or split.py's
 
 
 def column_parallel(
-    x_SBH: Tensor, weight_fH: Tensor, bias_f: Tensor | None, axis: Axis, sequence_parallel: bool
-) -> Tensor:
+    x_SBH: Tensor, weight_fH: Tensor, bias_f: Tensor | None, axis: Axis, sequence_parallel: bool,
+    *, linear: Linear = linear,
+) -> Tensor:  # fmt: skip
     """Return Y_SBf = f(X) Wᵀ + b for this rank's rows of W; x is x_sBH under sequence parallel."""
     cross = ops.all_gather if sequence_parallel else ops.copy_to
     return linear(cross(x_SBH, axis), weight_fH, bias_f)
 
 
 def row_parallel(
-    x_SBh: Tensor, weight_Fh: Tensor, bias_F: Tensor | None, axis: Axis, sequence_parallel: bool
-) -> Tensor:
+    x_SBh: Tensor, weight_Fh: Tensor, bias_F: Tensor | None, axis: Axis, sequence_parallel: bool,
+    *, linear: Linear = linear,
+) -> Tensor:  # fmt: skip
     """Return Y_SBF = g(X Wᵀ) + b, whole; or Y_sBF under sequence parallel."""
     if axis.size == 1:  # torch adds the bias in the product
         return linear(x_SBh, weight_Fh, bias_F)
     cross = ops.reduce_scatter if sequence_parallel else ops.reduce_from
-    y = cross(linear(x_SBh, weight_Fh), axis)
+    y = cross(linear(x_SBh, weight_Fh, None), axis)
     return y if bias_F is None else y + bias_F.to(y.dtype)
 
 

@@ -51,50 +51,24 @@ def fuse(model: Model, *, gradient_accumulation: bool = False) -> Model:
             comes in `.grad`.
     """
     for module in model.modules():
-        if isinstance(module, ColumnParallelLinear | VocabParallelHead):
-            module.product = partial(column_parallel, gradient_accumulation=gradient_accumulation)
-        elif isinstance(module, RowParallelLinear):
-            module.product = partial(row_parallel, gradient_accumulation=gradient_accumulation)
+        if isinstance(module, ColumnParallelLinear | VocabParallelHead | RowParallelLinear):
+            row = isinstance(module, RowParallelLinear)
+            fused = partial(_fused, _RowParallel if row else _ColumnParallel)
+            module.product = partial(fused, gradient_accumulation=gradient_accumulation)
     return model
 
 
-def column_parallel(
-    x_SBH: Tensor,
-    weight_fH: Tensor,
-    bias_f: Tensor | None,
-    axis: Axis,
-    sequence_parallel: bool,
-    *,
-    gradient_accumulation: bool = False,
-) -> Tensor:
-    """Return Y_SBf = X Wᵀ + b for this rank's rows of W; x is x_sBH under sequence parallel."""
+def _fused(  # noqa: PLR0917  (a Product has five)
+    function: type[torch.autograd.Function], x: Tensor, weight: Tensor, bias: Tensor | None,
+    axis: Axis, sequence_parallel: bool, *, gradient_accumulation: bool,
+) -> Tensor:  # fmt: skip
+    """Return Y as linear.py's product does, by `function`; on one rank torch's own will do."""
     if axis.size == 1 and not gradient_accumulation:
-        return linear(x_SBH, weight_fH, bias_f)
-    main_grad = _main_grad(weight_fH) if gradient_accumulation else None
-    factors = _cast(x_SBH), _cast(weight_fH), _cast(bias_f)
-    return apply(_ColumnParallel, *factors, axis, sequence_parallel, main_grad)
-
-
-def row_parallel(
-    x_SBh: Tensor,
-    weight_Fh: Tensor,
-    bias_F: Tensor | None,
-    axis: Axis,
-    sequence_parallel: bool,
-    *,
-    gradient_accumulation: bool = False,
-) -> Tensor:
-    """Return Y_SBF = Σ_ranks X Wᵀ + b, whole; or Y_sBF under sequence parallel."""
-    if axis.size == 1 and not gradient_accumulation:
-        return linear(x_SBh, weight_Fh, bias_F)
-    main_grad = _main_grad(weight_Fh) if gradient_accumulation else None
-    factors = _cast(x_SBh), _cast(weight_Fh), _cast(bias_F)
-    return apply(_RowParallel, *factors, axis, sequence_parallel, main_grad)
-
-
-def _cast(x: Tensor | None) -> Tensor | None:
-    # Before the Function: backward, where autocast is off, then meets one dtype.
-    return None if x is None else x.to(product_dtype(x))
+        return linear(x, weight, bias)
+    main_grad = _main_grad(weight) if gradient_accumulation else None
+    # Cast before the Function: backward, where autocast is off, then meets one dtype.
+    factors = [None if t is None else t.to(product_dtype(t)) for t in (x, weight, bias)]
+    return apply(function, *factors, axis, sequence_parallel, main_grad)
 
 
 class _ColumnParallel(torch.autograd.Function):

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
-from shardlab.layers import partial_gradients
 from shardlab.layers.ops import gathered, own_slice
 
 Module = TypeVar("Module", bound="CopyableModule")
+# All that is noted on a parameter and holds for its copies too; the last in partial_gradients.py.
+MARKS = {"sharding", "copies_axis", "partial_gradient"}
 
 
 @dataclass(frozen=True)
@@ -139,13 +140,7 @@ class CopyableModule(nn.Module):
         copied = memo[id(self)] = type(self).__new__(type(self))
         copied.__setstate__(copy.deepcopy(self.__dict__, memo))  # type: ignore[no-untyped-call]
         for name, parameter in self._parameters.items():
-            if parameter is None:
-                continue
-            twin = copied.get_parameter(name)
-            if (cut := sharding_of(parameter)) is not None:
-                mark(twin, cut)
-            if (copies := copies_of(parameter)) is not None:
-                mark_copies(twin, copies)
-            if partial_gradients.is_marked(parameter):
-                partial_gradients.mark(twin)
+            if parameter is not None:
+                marks = {m: noted for m, noted in parameter.__dict__.items() if m in MARKS}
+                copied.get_parameter(name).__dict__.update(marks)
         return copied

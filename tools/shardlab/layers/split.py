@@ -22,11 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import linear
+from torch.nn import functional
 
-from shardlab.comm import Axis
-from shardlab.layers import ops
-from shardlab.layers.linear import RowParallelLinear, product_dtype
+from shardlab.layers import linear, ops
 
 # The factors dY_NF and X_NH of each weight's gradient; several pairs where it was used often.
 Left = dict[nn.Parameter, list[tuple[Tensor, Tensor]]]
@@ -54,9 +52,10 @@ def split(modules: Sequence[nn.Module]) -> Iterator[Left]:
         for module in products:
             _demand_ours(module)
             if all(holders.count(id(p)) == 1 for p in module.parameters(recurse=False)):
-                row = isinstance(module, RowParallelLinear)
+                row = isinstance(module, linear.RowParallelLinear)
+                plain = linear.row_parallel if row else linear.column_parallel
                 before.append((module, module.product))
-                module.product = partial(_row_parallel if row else _column_parallel, left)
+                module.product = partial(plain, linear=partial(_linear, left))
         yield left
     finally:
         for module, product in before:
@@ -83,27 +82,11 @@ def _demand_ours(module: nn.Module) -> None:
         )
 
 
-def _column_parallel(  # noqa: PLR0917  (the shape of a Product)
-    left: Left, x: Tensor, weight: Tensor, bias: Tensor | None, axis: Axis, sequence_parallel: bool
-) -> Tensor:
-    cross = ops.all_gather if sequence_parallel else ops.copy_to
-    return _linear(cross(x, axis), weight, bias, left)
-
-
-def _row_parallel(  # noqa: PLR0917
-    left: Left, x: Tensor, weight: Tensor, bias: Tensor | None, axis: Axis, sequence_parallel: bool
-) -> Tensor:
-    if axis.size == 1:
-        return _linear(x, weight, bias, left)
-    cross = ops.reduce_scatter if sequence_parallel else ops.reduce_from
-    y = cross(_linear(x, weight, None, left), axis)
-    return y if bias is None else y + bias.to(y.dtype)
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, left: Left) -> Tensor:
+def _linear(left: Left, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if not (torch.is_grad_enabled() and x.requires_grad and weight.requires_grad):
-        return linear(x, weight, bias)  # without a gradient to x, backward would not come here
-    dtype = product_dtype(x)
+        # Without a gradient to x, backward would not come here.
+        return functional.linear(x, weight, bias)
+    dtype = linear.product_dtype(x)
     cast = None if bias is None else bias.to(dtype)
     return ops.apply(_Split, x.to(dtype), weight.detach().to(dtype), cast, (weight, left))
 
@@ -115,7 +98,7 @@ class _Split(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(x, detached_FH)
         ctx.place = place  # a tuple: autograd doesn't see the weight in it, and runs no hook
-        return linear(x, detached_FH, bias_F)
+        return functional.linear(x, detached_FH, bias_F)
 
     @staticmethod
     @once_differentiable
