@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from shardlab.comm import Axis, World
-from shardlab.pipeline.action import Backward, Forward, RecvForward, ScheduleError, SendForward
+from shardlab.pipeline.action import Backward, Forward, Receive, ScheduleError, Send
 from shardlab.pipeline.lockstep import with_exchanges
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name, forward_only, gpipe, one_forward_one_backward
@@ -141,8 +141,8 @@ def test_a_frozen_stage_hands_gradients_on(pool) -> None:
 
 def crossed(world: World) -> list[float]:
     """A list whose receives come in another order than the sends; `check` would refuse it."""
-    send = [Forward(0), Forward(1), SendForward(0), SendForward(1)]
-    receive = [RecvForward(1), RecvForward(0), Forward(0), Forward(1)]
+    send = [Forward(0), Forward(1), Send(Forward(0)), Send(Forward(1))]
+    receive = [Receive(Forward(1)), Receive(Forward(0)), Forward(0), Forward(1)]
     losses = run(
         [send, receive], nn.Identity(), [(torch.full((1,), m), None) for m in (5.0, 7.0)],
         lambda y, _: y, axis=world.axis("pipeline", range(2)), shape=(1,), dtype=torch.float32,

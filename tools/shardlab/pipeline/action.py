@@ -31,25 +31,23 @@ class Weight(_OfMicrobatch):
     """Compute the weights' gradients that `Backward(microbatch, chunk)` left; no stage waits."""
 
 
-class SendForward(_OfMicrobatch):
-    """Send the output of `Forward(microbatch, chunk)` to the stage that holds the next piece."""
-
-
-class SendBackward(_OfMicrobatch):
-    """Send the input gradient of `Backward(microbatch, chunk)` to the stage of the piece before."""
-
-
-class RecvForward(_OfMicrobatch):
-    """Receive the input of `Forward(microbatch, chunk)` from the stage of the piece before."""
-
-
-class RecvBackward(_OfMicrobatch):
-    """Receive the output gradient that `Backward(microbatch, chunk)` starts from."""
-
-
 Compute = Forward | Backward | Weight
-Send = SendForward | SendBackward
-Receive = RecvForward | RecvBackward
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a compute's result to the stage that needs it: an output on, an input gradient back."""
+
+    compute: Compute
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Receive what a compute starts from, of the stage that sends it: an input, or a gradient."""
+
+    compute: Compute
+
+
 Message = Send | Receive
 
 
@@ -103,15 +101,18 @@ def microbatches_in(schedule: Sequence[Sequence[Action]]) -> int:
     return 1 + max((part.microbatch for part in _every(schedule)), default=-1)
 
 
-def _every(schedule: Sequence[Sequence[Action]]) -> Iterator[Compute | Message]:
-    return (part for actions in schedule for action in actions for part in parts(action))
+def _every(schedule: Sequence[Sequence[Action]]) -> Iterator[Compute]:
+    every = (part for actions in schedule for action in actions for part in parts(action))
+    return (part.compute if isinstance(part, Message) else part for part in every)
 
 
 def name(action: Action) -> str:
     """Return a short name: F3, B3, W3; SF3, RB3 for messages; a chunk above 0 a letter: F3b."""
     if isinstance(action, Exchange):
         return "[" + " ".join(name(part) for part in parts(action)) + "]"
-    kind = "".join(c for c in type(action).__name__ if c.isupper())
+    kind = type(action).__name__[0]
+    if isinstance(action, Message):
+        return kind + name(action.compute)
     letter = chr(ord("a") + action.chunk) if action.chunk else ""
     return f"{kind}{action.microbatch}{letter}"
 
@@ -149,31 +150,11 @@ def _beside(
     return piece % stages, type(compute)(compute.microbatch, piece // stages)
 
 
-def sent(compute: Compute) -> Send:
-    """Return the message that takes a compute's result away."""
-    kind = SendForward if isinstance(compute, Forward) else SendBackward
-    return kind(compute.microbatch, compute.chunk)
-
-
-def received(compute: Compute) -> Receive:
-    """Return the message that brings what a compute starts from."""
-    kind = RecvForward if isinstance(compute, Forward) else RecvBackward
-    return kind(compute.microbatch, compute.chunk)
-
-
-def served(message: Message) -> Compute:
-    """Return the compute whose result a send takes away, or whose input a receive brings."""
-    kind = Forward if isinstance(message, SendForward | RecvForward) else Backward
-    return kind(message.microbatch, message.chunk)
-
-
 def partner(stage: int, message: Message, stages: int, chunks: int) -> tuple[int, Message] | None:
     """Return the other end of a message: its stage, and the receive (send) to be posted there.
 
     None where there is no other end: at the model's two ends, or on the stage itself.
     """
-    if isinstance(message, SendForward | SendBackward):
-        there = feeds(stage, served(message), stages, chunks)
-        return (there[0], received(there[1])) if there and there[0] != stage else None
-    there = needs(stage, served(message), stages, chunks)
-    return (there[0], sent(there[1])) if there and there[0] != stage else None
+    across, end = (feeds, Receive) if isinstance(message, Send) else (needs, Send)
+    there = across(stage, message.compute, stages, chunks)
+    return (there[0], end(there[1])) if there and there[0] != stage else None

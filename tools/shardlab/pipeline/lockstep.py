@@ -27,8 +27,6 @@ from shardlab.pipeline.action import (
     follows,
     name,
     needs,
-    received,
-    sent,
 )
 
 
@@ -51,8 +49,8 @@ def with_exchanges(orders: Sequence[Sequence[Compute]]) -> Schedule:
             target = feeds(stage, compute, stages, chunks)
             if target is not None and target[0] != stage:
                 end = at[stage, compute] + 1
-                out[stage][end].append(sent(compute))
-                into[target[0]][end].append(received(target[1]))
+                out[stage][end].append(Send(compute))
+                into[target[0]][end].append(Receive(target[1]))
     schedule: Schedule = []
     for stage, order in enumerate(orders):
         starts = {at[stage, compute]: compute for compute in order}

@@ -18,19 +18,14 @@ from torch import Tensor
 from shardlab.comm import Axis, Pending
 from shardlab.pipeline.action import (
     Action,
+    Backward,
     Message,
     Receive,
-    RecvBackward,
-    RecvForward,
     Send,
-    SendBackward,
-    SendForward,
     feeds,
     name,
     partner,
     parts,
-    received,
-    served,
 )
 
 # How many sends may be under way before the oldest is waited for. A send keeps its tensor; the
@@ -40,7 +35,7 @@ SENDS = 2
 RECEIVES = 2
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Neighbours:
     """Sends and receives of one stage, all of one shape and dtype.
 
@@ -68,7 +63,7 @@ class Neighbours:
         self._leaving: deque[Pending] = deque()
         self._arriving: dict[Receive, Pending] = {}
         every = (part for action in self.actions for part in parts(action))
-        self._coming = deque(m for m in every if isinstance(m, RecvForward | RecvBackward))
+        self._coming = deque(m for m in every if isinstance(m, Receive))
         self._ahead = 0 if self.device.type == "cuda" else RECEIVES
         self._due = 0  # receives whose turn has come and that are not started
 
@@ -95,24 +90,24 @@ class Neighbours:
         if self.axis.size > 1:
             self._ready[send] = x
             return
-        target = feeds(0, served(send), 1, self.chunks)
+        target = feeds(0, send.compute, 1, self.chunks)
         assert target is not None
-        self._arriving[received(target[1])] = Pending(x)
+        self._arriving[Receive(target[1])] = Pending(x)
 
     def start(self, messages: Sequence[Message]) -> None:
         """Start sends and receives together, so that they may cross; and coming receives early."""
-        leaving = [m for m in messages if isinstance(m, SendForward | SendBackward)]
+        leaving = [m for m in messages if isinstance(m, Send)]
         self._due += len(messages) - len(leaving)
         awaited: list[Receive] = []
         while self._coming and self._due > -self._ahead:
             awaited.append(self._coming.popleft())
             self._due -= 1
         rooms = [torch.empty(self.shape, dtype=self.dtype, device=self.device) for _ in awaited]
-        ends = [self._end(message) for message in (*leaving, *awaited)]
+        there, here = [self._end(m) for m in leaving], [self._end(m) for m in awaited]
         pending = self.axis.start_exchange(
-            [(self._ready.pop(m), end[0]) for m, end in zip(leaving, ends, strict=False)],
-            list(zip(rooms, (end[0] for end in ends[len(leaving) :]), strict=True)),
-            tags=[end[1] for end in ends],
+            [(self._ready.pop(m), end[0]) for m, end in zip(leaving, there, strict=True)],
+            [(room, end[0]) for room, end in zip(rooms, here, strict=True)],
+            tags=[end[1] for end in there + here],
         )
         self._leaving.extend(pending[: len(leaving)])
         self._arriving.update(zip(awaited, pending[len(leaving) :], strict=True))
@@ -132,6 +127,6 @@ class Neighbours:
         """Return a message's other end and its tag, a number that both ends know by the send."""
         end = partner(self.axis.rank, message, self.axis.size, self.chunks)
         assert end is not None
-        send = message if isinstance(message, SendForward | SendBackward) else end[1]
-        backward = isinstance(send, SendBackward)
-        return end[0], 1 + 2 * (send.microbatch * self.chunks + send.chunk) + backward
+        send = message if isinstance(message, Send) else end[1]
+        of = send.compute
+        return end[0], 1 + 2 * (of.microbatch * self.chunks + of.chunk) + isinstance(of, Backward)

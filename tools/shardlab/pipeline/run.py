@@ -22,12 +22,10 @@ from shardlab.pipeline.action import (
     Backward,
     Compute,
     Forward,
-    RecvBackward,
-    RecvForward,
+    Receive,
     Schedule,
     ScheduleError,
-    SendBackward,
-    SendForward,
+    Send,
     Span,
     Weight,
     chunks_in,
@@ -42,18 +40,11 @@ Microbatch = tuple[Tensor | None, Tensor | None]
 
 
 def run(
-    schedule: Schedule,
-    chunks: nn.Module | Sequence[nn.Module],
-    microbatches: Sequence[Microbatch],
-    loss: Loss,
-    *,
-    axis: Axis,
-    shape: Sequence[int],
-    dtype: torch.dtype | None = None,
-    device: torch.device | None = None,
-    scale: float | None = None,
-    record: list[Span] | None = None,
-) -> list[Tensor]:
+    schedule: Schedule, chunks: nn.Module | Sequence[nn.Module],
+    microbatches: Sequence[Microbatch], loss: Loss, *, axis: Axis, shape: Sequence[int],
+    dtype: torch.dtype | None = None, device: torch.device | None = None,
+    scale: float | None = None, record: list[Span] | None = None,
+) -> list[Tensor]:  # fmt: skip
     """Run one step of a pipeline; gradients add up in the parameters' `.grad`.
 
     Every stage calls it with the same schedule. A schedule with no backward (`forward_only`) is an
@@ -94,28 +85,15 @@ def run(
         CollectiveError: a message did not come; names the rank that is missing.
     """
     modules = [chunks] if isinstance(chunks, nn.Module) else list(chunks)
-    _demand_fit(schedule, modules, microbatches, axis)
+    _demand_fit(schedule, len(modules), len(microbatches), axis)
     like = next((p for module in modules for p in module.parameters()), torch.empty(0))
     actions = schedule[axis.rank]
-    messages = Neighbours(
-        axis=axis,
-        actions=actions,
-        chunks=len(modules),
-        shape=tuple(shape),
-        dtype=dtype or like.dtype,
-        device=device or like.device,
-    )
+    form = tuple(shape), dtype or like.dtype, device or like.device
+    messages = Neighbours(axis, actions, len(modules), *form)
     trains = any(isinstance(action, Backward) for action in actions)
     splits = any(isinstance(action, Weight) for action in actions)
-    stage = _Stage(
-        modules=modules,
-        microbatches=microbatches,
-        loss=loss,
-        scale=1 / len(microbatches) if scale is None else scale,
-        trains=trains,
-        messages=messages,
-        record=record,
-    )
+    scale = 1 / len(microbatches) if scale is None else scale
+    stage = _Stage(modules, microbatches, loss, scale, trains, messages, record)
     with torch.set_grad_enabled(trains), split(modules) if splits else nullcontext() as left:
         for action in actions:
             if isinstance(action, Forward):
@@ -137,21 +115,16 @@ def run(
 
 
 @dataclass(slots=True)
-class _Live:
-    """What backward needs of one micro-batch in one chunk.
+class _Stage:
+    """One stage in the middle of a run: what it computes, and what is alive of it.
 
     Attributes:
-        x: the input that came from another piece, whose gradient goes back there.
-        edge: where in the graph the output stands; None if it wants no gradient.
+        losses: of each micro-batch, on the last stage.
+        live: what backward needs of a micro-batch in a chunk: the input that came from another
+            piece, whose gradient goes back there; and where in the graph the output stands, or None
+            if it wants no gradient.
+        left: what its backward has left of the weights' gradients.
     """
-
-    x: Tensor | None
-    edge: GradientEdge | None
-
-
-@dataclass(slots=True, kw_only=True)
-class _Stage:
-    """One stage in the middle of a run: what it computes, and what is alive of it."""
 
     modules: list[nn.Module]
     microbatches: Sequence[Microbatch]
@@ -161,7 +134,9 @@ class _Stage:
     messages: Neighbours
     record: list[Span] | None
     losses: dict[int, Tensor] = field(default_factory=dict)
-    live: dict[tuple[int, int], _Live] = field(default_factory=dict)
+    live: dict[tuple[int, int], tuple[Tensor | None, GradientEdge | None]] = field(
+        default_factory=dict
+    )
     left: dict[tuple[int, int], Left] = field(default_factory=dict)
 
     def forward(self, action: Forward) -> None:
@@ -170,7 +145,7 @@ class _Stage:
         given, target = self.microbatches[m]
         x = None
         if not self.messages.is_first(c):
-            x = self.messages.take(RecvForward(m, c)).requires_grad_(self.trains)
+            x = self.messages.take(Receive(action)).requires_grad_(self.trains)
         begin = time.perf_counter()
         with observed.during("forward"):
             y = self.modules[c](given if x is None else x)
@@ -184,26 +159,26 @@ class _Stage:
                 )
             self.losses[m] = y.detach()
         else:
-            self.messages.give(SendForward(m, c), y.detach())
+            self.messages.give(Send(action), y.detach())
         if self.trains:
-            self.live[m, c] = _Live(x, get_gradient_edge(y) if y.requires_grad else None)
+            self.live[m, c] = x, get_gradient_edge(y) if y.requires_grad else None
         self._note(action, begin)
 
     def backward(self, action: Backward) -> None:
         """Compute one micro-batch's gradients in one chunk; hand on the input's."""
         m, c = action.microbatch, action.chunk
-        live = self.live.pop((m, c))
+        x, edge = self.live.pop((m, c))
         if self.messages.is_last(c):
             gradient = torch.full_like(self.losses[m], self.scale)
         else:
-            gradient = self.messages.take(RecvBackward(m, c))
+            gradient = self.messages.take(Receive(action))
         begin = time.perf_counter()
-        if live.edge is not None:
-            torch.autograd.backward(live.edge, gradient)
-        if live.x is not None:
+        if edge is not None:
+            torch.autograd.backward(edge, gradient)
+        if x is not None:
             # A stage whose output doesn't depend on its input owes the one before a gradient of 0.
-            owed = torch.zeros_like(live.x) if live.x.grad is None else live.x.grad
-            self.messages.give(SendBackward(m, c), owed)
+            owed = torch.zeros_like(x) if x.grad is None else x.grad
+            self.messages.give(Send(action), owed)
         self._note(action, begin)
 
     def weight(self, action: Weight) -> None:
@@ -218,17 +193,13 @@ class _Stage:
             self.record.append(Span(action, begin, time.perf_counter()))
 
 
-def _demand_fit(
-    schedule: Schedule,
-    modules: list[nn.Module],
-    microbatches: Sequence[Microbatch],
-    axis: Axis,
-) -> None:
+def _demand_fit(schedule: Schedule, chunks: int, microbatches: int, axis: Axis) -> None:
     """Refuse a schedule made for something else."""
+    mine = schedule[axis.rank : axis.rank + 1]
     for what, made, found in (
         ("stages", len(schedule), axis.size),
-        ("chunks a stage", chunks_in(schedule[axis.rank : axis.rank + 1]), len(modules)),
-        ("micro-batches", microbatches_in(schedule[axis.rank : axis.rank + 1]), len(microbatches)),
+        ("chunks a stage", chunks_in(mine), chunks),
+        ("micro-batches", microbatches_in(mine), microbatches),
     ):
         if made != found:
             raise ScheduleError(f"the schedule is for {made} {what}, found {found}: build it anew")

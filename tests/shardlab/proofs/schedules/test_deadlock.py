@@ -10,12 +10,10 @@ from shardlab.pipeline.action import (
     Backward,
     Exchange,
     Forward,
-    RecvBackward,
-    RecvForward,
+    Receive,
     Schedule,
     ScheduleError,
-    SendBackward,
-    SendForward,
+    Send,
     Weight,
     parts,
 )
@@ -67,8 +65,8 @@ def test_a_deadlock_names_who_waits_on_whom_for_what() -> None:
 
 def test_a_receive_before_its_cause_deadlocks_on_both_machines() -> None:
     bad: Schedule = [
-        [Forward(0), RecvBackward(0), SendForward(0), Backward(0)],
-        [RecvForward(0), Forward(0), Backward(0), SendBackward(0)],
+        [Forward(0), Receive(Backward(0)), Send(Forward(0)), Backward(0)],
+        [Receive(Forward(0)), Forward(0), Backward(0), Send(Backward(0))],
     ]
     for sends in MACHINES:
         assert {wait.stage for wait in deadlock(bad, sends=sends)} == {0, 1}
@@ -76,8 +74,8 @@ def test_a_receive_before_its_cause_deadlocks_on_both_machines() -> None:
 
 def test_one_exchange_may_hold_what_crosses() -> None:
     good: Schedule = [
-        [Forward(0), Exchange((SendForward(0),), (RecvBackward(0),)), Backward(0)],
-        [RecvForward(0), Forward(0), Backward(0), SendBackward(0)],
+        [Forward(0), Exchange((Send(Forward(0)),), (Receive(Backward(0)),)), Backward(0)],
+        [Receive(Forward(0)), Forward(0), Backward(0), Send(Backward(0))],
     ]
     check(good, sends="buffered")
     # Blocking, the exchange would hold back what the other stage needs first: it does not, its
@@ -96,8 +94,8 @@ def test_computes_that_wait_for_each_other_are_found_without_any_message() -> No
 
 
 PASS: Schedule = [
-    [Forward(0), SendForward(0), RecvBackward(0), Backward(0)],
-    [RecvForward(0), Forward(0), Backward(0), SendBackward(0)],
+    [Forward(0), Send(Forward(0)), Receive(Backward(0)), Backward(0)],
+    [Receive(Forward(0)), Forward(0), Backward(0), Send(Backward(0))],
 ]
 
 
@@ -118,7 +116,7 @@ def edited(stage: int, position: int, *new: object) -> Schedule:
         (edited(0, 3, Backward(0), Weight(0)), "stage 1 never runs W0"),
         (edited(0, 3, Weight(0), Backward(0)), "stage 0, action 3, W0: B0 must come before W0"),
         (edited(0, 0, Forward(0), Forward(0)), "stage 0, action 1, F0: F0 was done before"),
-        (edited(0, 3, Backward(0), SendBackward(0)), "SB0 has no other stage at its other end"),
+        (edited(0, 3, Backward(0), Send(Backward(0))), "SB0 has no other stage at its other end"),
         (edited(1, 3), "deadlock where sends are rendezvous"),
         (edited(0, 0, Forward(0), Forward(0, 1)), "RF0b must come before F0b"),
     ],
@@ -131,7 +129,7 @@ def test_a_schedule_with_a_hole_is_refused_by_name(schedule: Schedule, words: st
 
 
 def test_a_message_that_nobody_receives_is_refused() -> None:
-    extra: Schedule = [[Forward(0), SendForward(0)], [RecvForward(0), Forward(0)]]
+    extra: Schedule = [[Forward(0), Send(Forward(0))], [Receive(Forward(0)), Forward(0)]]
     check(extra)
     with pytest.raises(ScheduleError, match="stage 0 sends SF0, stage 1 never receives it"):
         deadlock([extra[0], []], sends="buffered")
@@ -140,8 +138,8 @@ def test_a_message_that_nobody_receives_is_refused() -> None:
 def test_receives_must_come_in_the_order_of_the_sends() -> None:
     """Two messages of one shape would be taken for one another, and nothing would say so."""
     swapped: Schedule = [
-        [Forward(0), Forward(1), SendForward(0), SendForward(1)],
-        [RecvForward(1), RecvForward(0), Forward(0), Forward(1)],
+        [Forward(0), Forward(1), Send(Forward(0)), Send(Forward(1))],
+        [Receive(Forward(1)), Receive(Forward(0)), Forward(0), Forward(1)],
     ]
     with pytest.raises(ScheduleError, match="stage 1 expects RF1 from stage 0, which sends SF0"):
         deadlock(swapped)
@@ -152,7 +150,7 @@ def test_megatrons_fixed_order_of_four_would_swap_tensors_on_two_stages() -> Non
 
     Its batch sends to the stage before, receives from it, sends to the next, receives from it.
     """
-    backward_first = Exchange((SendBackward(0, 1), SendForward(1)), ())
-    forward_first = Exchange((), (RecvForward(1), RecvBackward(0)))
+    backward_first = Exchange((Send(Backward(0, 1)), Send(Forward(1))), ())
+    forward_first = Exchange((), (Receive(Forward(1)), Receive(Backward(0))))
     with pytest.raises(ScheduleError, match="stage 1 expects RF1 from stage 0, which sends SB0b"):
         deadlock([[backward_first], [forward_first]])

@@ -24,8 +24,6 @@ from shardlab.pipeline.action import (
     Forward,
     Message,
     Receive,
-    RecvBackward,
-    RecvForward,
     ScheduleError,
     Send,
     Weight,
@@ -105,7 +103,7 @@ def deadlock(schedule: Sequence[Sequence[Action]], *, sends: Sends = "rendezvous
 
 
 def _is_receive(message: object) -> bool:
-    return isinstance(message, RecvForward | RecvBackward)
+    return isinstance(message, Receive)
 
 
 @dataclass(slots=True)
@@ -165,7 +163,7 @@ class _Machine:
             end = partner(stage, part, len(self._schedule), self._chunks)
             if end is None:
                 raise ScheduleError(f"stage {stage}: {name(part)} has no stage at its other end")
-            if isinstance(part, RecvForward | RecvBackward):
+            if isinstance(part, Receive):
                 self._links[end[0], stage].wanted.append(part)
                 unmet[part] = end[0]
                 self._match(end[0], stage)

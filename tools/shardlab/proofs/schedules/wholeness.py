@@ -10,8 +10,7 @@ from shardlab.pipeline.action import (
     Compute,
     Forward,
     Message,
-    RecvBackward,
-    RecvForward,
+    Receive,
     ScheduleError,
     Weight,
     chunks_in,
@@ -22,8 +21,6 @@ from shardlab.pipeline.action import (
     needs,
     partner,
     parts,
-    received,
-    served,
 )
 
 
@@ -66,10 +63,10 @@ def _first(
     if not isinstance(part, Forward | Backward | Weight):
         if partner(stage, part, stages, chunks) is None:
             raise ScheduleError(f"{place}: {name(part)} has no other stage at its other end")
-        return [] if isinstance(part, RecvForward | RecvBackward) else [served(part)]
+        return [] if isinstance(part, Receive) else [part.compute]
     before = follows(part)
     first: list[Compute | Message] = [before] if before else []
     origin = needs(stage, part, stages, chunks)
     if origin is not None:
-        first.append(origin[1] if origin[0] == stage else received(part))
+        first.append(origin[1] if origin[0] == stage else Receive(part))
     return first
