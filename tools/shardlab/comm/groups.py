@@ -17,61 +17,31 @@ import torch.distributed as dist
 import torch.distributed.nn.functional
 
 
-class Groups:
-    """torch's process groups over ranks of the default one, each made once, by its members alone.
+def new_group(ranks: tuple[int, ...], rank: int, timeout: float) -> Any:
+    """Return a group of the default backend, under a name that its members alone agree on.
+
+    `dist.new_group(…, use_local_synchronization=True)` names it after its ranks and *how many
+    groups this process has*. A middle pipeline stage has one fewer than the first, which has an
+    embedding group too; their next group in common would get two names, and both would wait.
+    torch has no public call that takes a name (2.13 to 2.15).
 
     Args:
-        rank: this one, of `size`.
-        size: of the default group.
-        backend: of all of them.
-        patience: seconds that a collective may take.
+        ranks: the members, each of which calls this.
+        rank: this one.
+        timeout: seconds that a collective may take.
     """
-
-    def __init__(self, rank: int, size: int, backend: str, patience: float) -> None:
-        self._rank = rank
-        self._whole = tuple(range(size))
-        self._fake = backend == "fake"
-        self._patience = timedelta(seconds=patience)
-        self._made: dict[tuple[int, ...], Any] = {}
-
-    def over(self, ranks: tuple[int, ...]) -> Any:
-        """Return the group over `ranks`."""
-        if ranks == self._whole:
-            return dist.group.WORLD
-        if ranks not in self._made:
-            # The fake backend's store keeps nothing, and nobody waits.
-            self._made[ranks] = dist.new_group(list(ranks)) if self._fake else self._new(ranks)
-        return self._made[ranks]
-
-    def _new(self, ranks: tuple[int, ...]) -> Any:
-        """Make a group under a name that its members agree on.
-
-        `dist.new_group(…, use_local_synchronization=True)` names it after its ranks and *how many
-        groups this process has*. A middle pipeline stage has one fewer than the first, which has an
-        embedding group too; their next group in common would get two names, and both would wait.
-        torch has no public call that takes a name (2.13 to 2.15).
-        """
-        c10d = dist.distributed_c10d
-        backend, store = c10d._world.pg_map[c10d._get_default_group()]
-        name = "shardlab/" + "-".join(map(str, ranks))
-        made = store.add(f"{name}/made by {self._rank}", 1)  # another world may have one like it
-        group, _ = c10d._new_process_group_helper(
-            len(ranks),
-            ranks.index(self._rank),
-            list(ranks),
-            c10d.Backend(backend),
-            store,
-            c10d.GroupName(f"{name}/{made}"),
-            timeout=self._patience,
-        )
-        c10d._world.pg_group_ranks[group] = {rank: i for i, rank in enumerate(ranks)}
-        return group
-
-    def destroy(self) -> None:
-        """Destroy the groups that were made here; the default one is its maker's."""
-        for group in self._made.values():
-            dist.destroy_process_group(group)
-        self._made = {}
+    c10d = dist.distributed_c10d
+    backend, store = c10d._world.pg_map[c10d._get_default_group()]
+    if backend == "fake":  # its store keeps nothing, and nobody waits
+        return dist.new_group(list(ranks))
+    name = "shardlab/" + "-".join(map(str, ranks))
+    made = store.add(f"{name}/made by {rank}", 1)  # another world may have one like it
+    group, _ = c10d._new_process_group_helper(
+        len(ranks), ranks.index(rank), list(ranks), c10d.Backend(backend), store,
+        c10d.GroupName(f"{name}/{made}"), timeout=timedelta(seconds=timeout),
+    )  # fmt: skip
+    c10d._world.pg_group_ranks[group] = {rank: i for i, rank in enumerate(ranks)}
+    return group
 
 
 def rendezvous() -> tuple[Any, int, int]:

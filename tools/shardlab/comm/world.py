@@ -16,11 +16,11 @@ from shardlab.comm.axis import Axis
 from shardlab.comm.faults import Witness
 from shardlab.comm.groups import (
     START,
-    Groups,
     agree_on_device,
     connector,
     grace,
     limit,
+    new_group,
     own_gpu,
     rendezvous,
 )  # fmt: skip
@@ -52,14 +52,9 @@ class World:
     """
 
     def __init__(
-        self,
-        *,
-        device: torch.device | None = None,
-        timeout: float = 60.0,
-        check: bool = False,
-        wide_sums: bool = False,
-        link: str = "torch",
-    ) -> None:
+        self, *, device: torch.device | None = None, timeout: float = 60.0, check: bool = False,
+        wide_sums: bool = False, link: str = "torch",
+    ) -> None:  # fmt: skip
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.backend = str(dist.get_backend())
         own = "cuda" if self.backend == "nccl" else "cpu"
@@ -75,9 +70,9 @@ class World:
         self._owner = False
         self._links: dict[str, dict[tuple[int, ...], Any]] = {}
         self._axes: dict[tuple[str, tuple[int, ...], str], Axis] = {}
+        self._groups: dict[tuple[int, ...], Any] = {}
         self.patience = timeout - grace(timeout)
-        most = limit(self.backend, timeout)
-        self._groups = Groups(self.rank, self.size, self.backend, most)
+        self._limit = limit(self.backend, timeout)
         self.witness = Witness(self._store, self.rank, self.size, grace=grace(timeout))
         self.late: Any = None
         if self.backend == "nccl":
@@ -89,17 +84,10 @@ class World:
 
     @classmethod
     def join(
-        cls,
-        *,
-        backend: str | None = None,
-        device: torch.device | None = None,
-        timeout: float = 60.0,
-        store: Any = None,
-        rank: int | None = None,
-        size: int | None = None,
-        share_gpus: bool = False,
-        **settings: Any,
-    ) -> World:
+        cls, *, backend: str | None = None, device: torch.device | None = None,
+        timeout: float = 60.0, store: Any = None, rank: int | None = None, size: int | None = None,
+        share_gpus: bool = False, **settings: Any,
+    ) -> World:  # fmt: skip
         """Join the ranks that torchrun launched (or those that share `store`).
 
         Args:
@@ -136,8 +124,7 @@ class World:
         )
         world = cls(device=device, timeout=timeout, **settings)
         world._owner = True
-        most = timedelta(seconds=limit(backend, timeout))
-        dist.group.WORLD.set_timeout(most)  # type: ignore[union-attr]
+        dist.group.WORLD.set_timeout(timedelta(seconds=world._limit))  # type: ignore[union-attr]
         return world
 
     @property
@@ -191,7 +178,11 @@ class World:
 
     def group(self, ranks: tuple[int, ...]) -> Any:
         """Return torch's process group over `ranks`; made once, by its members alone."""
-        return self._groups.over(ranks)
+        if ranks == tuple(range(self.size)):
+            return dist.group.WORLD
+        if ranks not in self._groups:
+            self._groups[ranks] = new_group(ranks, self.rank, self._limit)
+        return self._groups[ranks]
 
     def close(self) -> None:
         """Leave: unmap shared memory, destroy the process groups that this world made."""
@@ -200,10 +191,11 @@ class World:
         for links in self._links.values():
             for link in links.values():
                 link.close()
-        self._groups.destroy()
+        for group in self._groups.values():
+            dist.destroy_process_group(group)
         if self._owner and dist.is_initialized():
             dist.destroy_process_group()
-        self._links, self._axes = {}, {}
+        self._links, self._axes, self._groups = {}, {}, {}
 
     def __enter__(self) -> World:
         return self
