@@ -173,15 +173,11 @@ class Runtime:
         if self._backward is None:
             Variable._execution_engine.queue_callback(self._end_backward)
             self._backward = BackwardPass(
-                units=self.units,
-                left=self._left,
-                watched=[unit for unit, _ in self._watches],
-                gathers=self.gathers,
-                prefetch=self._backward_prefetch,
-                sync=self.sync,
+                units=self.units, left=self._left, watched=[unit for unit, _ in self._watches],
+                gathers=self.gathers, prefetch=self._backward_prefetch, sync=self.sync,
                 # As in PyTorch: what forward keeps, a backward without sync keeps for the next.
                 keeps=not self.sync and not self._reshards_after_forward,
-            )
+            )  # fmt: skip
         return self._backward
 
     def _complete(self, unit: Unit, gradient: FlatGradient) -> None:

@@ -45,13 +45,9 @@ class Unit:
     """
 
     def __init__(
-        self,
-        name: str,
-        module: nn.Module,
-        flats: Sequence[FlatParameter],
-        gradients: Sequence[FlatGradient],
-        slots: Sequence[Place],
-    ) -> None:
+        self, name: str, module: nn.Module, flats: Sequence[FlatParameter],
+        gradients: Sequence[FlatGradient], slots: Sequence[Place],
+    ) -> None:  # fmt: skip
         self.name = name
         self.module = module
         self.flats = tuple(flats)
@@ -69,9 +65,6 @@ class Unit:
                 stand_in = ShardedParameter(slot.name, slot.parameter.shape)
                 self._places.append((attributes, slot.attribute, slot.parameter, stand_in))
         self._withdraw()
-
-    def __repr__(self) -> str:
-        return f"Unit({self.name!r}, {self.state.name})"
 
     @property
     def state(self) -> ParameterState:

@@ -52,18 +52,10 @@ class Grid:
     """
 
     def __init__(
-        self,
-        *,
-        world: World,
-        tensor: int = 1,
-        context: int = 1,
-        expert: int = 1,
-        expert_tensor: int | None = None,
-        pipeline: int = 1,
-        data: int | None = None,
-        order: str = ORDER,
-        links: Mapping[str, str] | None = None,
-    ) -> None:
+        self, *, world: World, tensor: int = 1, context: int = 1, expert: int = 1,
+        expert_tensor: int | None = None, pipeline: int = 1, data: int | None = None,
+        order: str = ORDER, links: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         """Make the groups; collective over the world."""
         given = {} if data is None else {"data": data}
         data = check_world(world.size, tensor=tensor, context=context, pipeline=pipeline, **given)
@@ -143,10 +135,6 @@ class Grid:
             mesh=mesh,
             mesh_dim_names=tuple(names),
         )
-
-    def __repr__(self) -> str:
-        """Show the layout."""
-        return f"Grid({self.layout}, experts={self.experts})"
 
     def _axis(self, name: str, ranks: list[int]) -> Axis:
         return self._world.axis(name, ranks, link=self._links.get(name))

@@ -54,15 +54,9 @@ def check_world(size: int, **axes: int) -> int:
 
 
 def check_tensor(
-    tensor: int,
-    *,
-    hidden: int,
-    heads: int,
-    kv_heads: int | None = None,
-    ffn: int | None = None,
-    vocab: int | None = None,
-    sequence: int | None = None,
-) -> None:
+    tensor: int, *, hidden: int, heads: int, kv_heads: int | None = None, ffn: int | None = None,
+    vocab: int | None = None, sequence: int | None = None,
+) -> None:  # fmt: skip
     """Refuse a model whose layers the tensor axis cannot cut into equal pieces.
 
     Args:
