@@ -8,15 +8,14 @@ Dimension key: N parameters' elements, one after another, in one bucket.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from shardlab.comm import Pending
+from shardlab.comm import Pending
 
 MIB = 2**20
 FIRST_BUCKET_BYTES = 1 * MIB
@@ -40,20 +39,19 @@ def assign(parameters: Sequence[Tensor], caps: Sequence[int]) -> list[list[int]]
     if not caps or min(caps) < 1:
         raise ValueError(f"bucket sizes are bytes and at least 1; found {list(caps)}")
     done: list[list[int]] = []
-    open_buckets: dict[object, tuple[list[int], int]] = {}  # by kind: positions, bytes
-    closed: dict[object, int] = {}
+    filling: dict[object, list[int]] = {}  # by kind
+    closed: Counter[object] = Counter()
+    held: Counter[object] = Counter()  # bytes
     for position, parameter in enumerate(parameters):
         kind = (parameter.dtype, parameter.device)
-        bucket, filled = open_buckets.pop(kind, ([], 0))
+        bucket = filling.setdefault(kind, [])
         bucket.append(position)
-        filled += parameter.nbytes
-        at = closed.get(kind, 0)
-        if filled >= caps[min(at, len(caps) - 1)]:
-            done.append(bucket)
-            closed[kind] = at + 1
-        else:
-            open_buckets[kind] = (bucket, filled)
-    return sorted(done + [bucket for bucket, _ in open_buckets.values()])
+        held[kind] += parameter.nbytes
+        if held[kind] >= caps[min(closed[kind], len(caps) - 1)]:
+            done.append(filling.pop(kind))
+            closed[kind] += 1
+            del held[kind]
+    return sorted([*done, *filling.values()])
 
 
 @dataclass(eq=False, slots=True)

@@ -15,7 +15,8 @@ PyTorch's counterpart is DistributedDataParallel with its C++ `Reducer`, Megatro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -103,10 +104,8 @@ class DataParallel:
             self._slots, axis, caps=(min(FIRST_BUCKET_BYTES, bucket_bytes), bucket_bytes),
             mean=reduction == "mean", main_grads=main_grads, batch=batch or axis,
         )  # fmt: skip
-        self._hooks = [
-            slot.parameter.register_post_accumulate_grad_hook(self._hook(slot))  # type: ignore[no-untyped-call]
-            for slot in self._slots
-        ]
+        for slot in self._slots:
+            slot.parameter.register_post_accumulate_grad_hook(partial(self._arrived, slot))  # type: ignore[no-untyped-call]
 
     @property
     def buckets(self) -> list[Bucket]:
@@ -118,7 +117,7 @@ class DataParallel:
 
         With main_grads, every step must begin with this.
         """
-        if self._failed or self._reducer.begun:
+        if self._failed or any(slot.arrivals for slot in self._slots):
             self._give_up()
         for slot in self._slots:
             slot.parameter.grad = None
@@ -151,58 +150,44 @@ class DataParallel:
             )
         self._refuse_unused()
         self._reducer.collect(tokens)
-        self._begin_anew()
+        self._spent = self._main_grads is not None
 
     def _give_up(self) -> None:
         """Do what is left of a step's collectives with NaN, and begin anew."""
         self._reducer.give_up(math.nan if self._reduction == "tokens" else None)
-        self._begin_anew()
-        self._failed = False
-
-    def _begin_anew(self) -> None:
-        self._reducer.reset()
-        self._spent = self._main_grads is not None
-
-    def remove(self) -> None:
-        """Take the hooks off; gradients stay where they are."""
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = []
+        self._spent, self._failed = self._main_grads is not None, False
 
     # ------------------------------------------------------------------ while backward runs
 
-    def _hook(self, slot: Slot) -> Callable[[Tensor], None]:
-        # The hook is handed the *parameter*. Reducing that instead of its .grad would average the
+    def _arrived(self, slot: Slot, _: Tensor) -> None:
+        # A hook is handed the *parameter*. Reducing that instead of its .grad would average the
         # weights, leave the gradients local, and look like training for a while.
-        def arrived(_: Tensor) -> None:
-            self._watch()
-            if self._failed and not self._holds_gradients:
-                self._give_up()
-            if self._spent:
-                raise RuntimeError(
-                    f"{slot.name} got a gradient while its main_grad still holds the last step's: "
-                    "call zero_grad() between steps, before the forward pass"
-                )
-            if not self._main_grads:
-                self._reducer.follow_next_order()
-            if slot.bucket.pending is not None or slot.arrivals == self.backwards:
-                raise RuntimeError(
-                    f"{slot.name} got one more gradient than the {self.backwards} of a step: call "
-                    "finish() after the last backward; to accumulate, set backwards; after a "
-                    "backward that raised, call zero_grad()"
-                )
-            if self._failed:
-                raise RuntimeError(
-                    f"{slot.name} got a gradient on top of those of a backward that raised: call "
-                    "zero_grad() and run the step again"
-                )
-            slot.arrivals += 1
-            if slot.arrivals == self.backwards:
-                self._reducer.complete(slot)
-            else:
-                slot.bucket.fold((slot,))
-
-        return arrived
+        self._watch()
+        if self._failed and not self._holds_gradients:
+            self._give_up()
+        if self._spent:
+            raise RuntimeError(
+                f"{slot.name} got a gradient while its main_grad still holds the last step's: "
+                "call zero_grad() between steps, before the forward pass"
+            )
+        if not self._main_grads:
+            self._reducer.follow_next_order()
+        if slot.bucket.pending is not None or slot.arrivals == self.backwards:
+            raise RuntimeError(
+                f"{slot.name} got one more gradient than the {self.backwards} of a step: call "
+                "finish() after the last backward; to accumulate, set backwards; after a "
+                "backward that raised, call zero_grad()"
+            )
+        if self._failed:
+            raise RuntimeError(
+                f"{slot.name} got a gradient on top of those of a backward that raised: call "
+                "zero_grad() and run the step again"
+            )
+        slot.arrivals += 1
+        if slot.arrivals == self.backwards:
+            self._reducer.complete(slot)
+        else:
+            slot.bucket.fold((slot,))
 
     def _watch(self) -> None:
         running = torch._C._current_graph_task_id()

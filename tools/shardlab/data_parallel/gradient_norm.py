@@ -36,15 +36,10 @@ def counted(
         tensor: the tensor axis; a parameter is sharded over it or replicated.
         copies: those that another pipeline stage counts.
     """
-    left_out = {id(parameter) for parameter in copies}
-    mine = []
-    for parameter in parameters:
-        if id(parameter) in left_out:
-            continue
-        left_out.add(id(parameter))
-        if tensor.rank == 0 or sharding_of(parameter) is not None:
-            mine.append(parameter)
-    return mine
+    mine = {id(parameter): parameter for parameter in parameters}
+    for parameter in copies:
+        mine.pop(id(parameter), None)
+    return [p for p in mine.values() if tensor.rank == 0 or sharding_of(p) is not None]
 
 
 def gradient_norm(
@@ -65,7 +60,8 @@ def gradient_norm(
     """
     parameters = list(parameters)
     gradients = _gradients(counted(parameters, tensor, copies=copies), attribute)
-    norms = _norms(gradients) if gradients else _nothing(parameters)
+    device = parameters[0].device if parameters else None
+    norms = _norms(gradients) if gradients else torch.zeros(1, dtype=torch.float64, device=device)
     return axis.all_reduce(norms.square().sum().reshape(1))[0].sqrt()
 
 
@@ -104,8 +100,3 @@ def _norms(gradients: list[Tensor]) -> Tensor:
         wide = torch.float32 if dtype.itemsize < 4 else dtype
         norms += torch._foreach_norm(alike, 2, dtype=wide)
     return torch.stack([norm.to(torch.float64) for norm in norms])
-
-
-def _nothing(parameters: list[nn.Parameter]) -> Tensor:
-    device = parameters[0].device if parameters else None
-    return torch.zeros(1, dtype=torch.float64, device=device)

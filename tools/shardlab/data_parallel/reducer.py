@@ -48,11 +48,6 @@ class Reducer:
         self.buckets: list[Bucket] = []
         self._lay_out(slots[::-1])
 
-    @property
-    def begun(self) -> bool:
-        """Whether a gradient of this step is there."""
-        return bool(self._launched) or any(slot.arrivals for slot in self._slots)
-
     def complete(self, slot: Slot) -> None:
         """Take note that the last gradient of `slot` is there."""
         if self._arrived is not None:
@@ -62,10 +57,12 @@ class Reducer:
             self._launch()
 
     def collect(self, tokens: int | Tensor | float | None) -> None:
-        """Do what is left of a step's collectives; divide by all ranks' tokens, if any are given.
+        """Do what is left of a step's collectives, and be ready for the next step.
+
+        After the first the ranks agree on the order of the buckets.
 
         Args:
-            tokens: of this rank's share of the batch.
+            tokens: of this rank's share of the batch, by whose sum to divide; None: by nothing.
         """
         self._launch(everything=True)
         total = None if tokens is None else self._total(tokens)
@@ -74,27 +71,22 @@ class Reducer:
             bucket.pending.wait()
             if total is not None:
                 bucket.flat_N.div_(total)
+            bucket.missing = len(bucket.slots)
+            bucket.pending = None
+        if self._arrived is not None:
+            self._next_order, self._arrived = self._agreed_order(self._arrived), None
+        for slot in self._slots:
+            slot.arrivals = 0
+        self._launched = 0
 
     def give_up(self, tokens: float | None) -> None:
         """Do it with NaN, so that the other ranks don't take the next step's for this one's."""
         for bucket in self.buckets[self._launched :]:
             bucket.flat_N.fill_(math.nan)
-            bucket.pending = self._axis.start("all_reduce", bucket.flat_N, out=bucket.flat_N)
-        self._launched = len(self.buckets)
-        self.collect(tokens)
+            self._start(bucket)
         if self._arrived is not None:
             self._arrived = [slot for bucket in self.buckets for slot in bucket.slots]
-
-    def reset(self) -> None:
-        """Be ready for the next step; after the first, agree on the order of the buckets."""
-        if self._arrived is not None:
-            self._next_order, self._arrived = self._agreed_order(self._arrived), None
-        for bucket in self.buckets:
-            bucket.missing = len(bucket.slots)
-            bucket.pending = None
-        for slot in self._slots:
-            slot.arrivals = 0
-        self._launched = 0
+        self.collect(tokens)
 
     def follow_next_order(self) -> None:
         """Lay the buckets out anew, if so agreed; not while anything lies in them."""
@@ -108,8 +100,11 @@ class Reducer:
             if bucket.missing and not everything:
                 return
             bucket.fold(bucket.slots, scale=self._scale)
-            bucket.pending = self._axis.start("all_reduce", bucket.flat_N, out=bucket.flat_N)
-            self._launched += 1
+            self._start(bucket)
+
+    def _start(self, bucket: Bucket) -> None:
+        bucket.pending = self._axis.start("all_reduce", bucket.flat_N, out=bucket.flat_N)
+        self._launched += 1
 
     def _total(self, tokens: int | Tensor | float) -> Tensor:
         device = self.buckets[0].flat_N.device

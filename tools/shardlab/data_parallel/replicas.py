@@ -7,7 +7,6 @@ them alike, by comparing digests: eight bytes a parameter instead of the paramet
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from shardlab.comm import Axis
 from shardlab.data_parallel.digest import digest
+from shardlab.layers.draw import key
 
 Named = Sequence[tuple[str, Tensor]]
 
@@ -77,7 +77,7 @@ def _same_structure(tensors: Named, axis: Axis) -> None:
             f"the replicas on ranks {list(axis.ranks)} hold {counts.tolist()} parameters; "
             "build the same model on every data rank"
         )
-    rows = _gather([_of_text(form) for form in forms], tensors, axis)
+    rows = _gather([key(form) for form in forms], tensors, axis)
     for i, form in enumerate(forms):
         others = [axis.ranks[r] for r in range(axis.size) if rows[r, i] != rows[axis.rank, i]]
         if others:
@@ -92,9 +92,3 @@ def _gather(mine: list[int] | Tensor, tensors: Named, axis: Axis) -> Tensor:
     device = tensors[0][1].device if tensors else torch.device("cpu")
     row = torch.as_tensor(mine, dtype=torch.int64, device=device)
     return axis.all_gather(row).view(axis.size, len(mine)).cpu()
-
-
-def _of_text(text: str) -> int:
-    return int.from_bytes(
-        hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True
-    )
