@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import World
-from shardlab.fsdp import FSDP, BackwardPrefetch, ParameterState, ShardingStrategy
+from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
+from shardlab.fsdp.life_cycle import ParameterState
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab.fsdp.test_fsdp_runtime import watched
 from tests.shardlab.fsdp_models import (

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardlab.comm import Axis
-from shardlab.fsdp import IllegalTransition, MixedPrecision, ShardingStrategy
+from shardlab.fsdp import MixedPrecision, ShardingStrategy
 from shardlab.fsdp.flat.layout import ALIGNMENT, FlatLayout
 from shardlab.fsdp.life_cycle import (
     GRADIENTS,
     PARAMETERS,
     GradientState,
+    IllegalTransition,
     LifeCycle,
     ParameterState,
 )

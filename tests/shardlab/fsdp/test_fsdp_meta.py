@@ -91,6 +91,10 @@ def test_a_model_on_meta_is_refused_without_a_device_and_without_values() -> Non
         FSDP(torch.nn.Linear(2, 3, device="meta"), alone, device=here)
     with pytest.raises(ValueError, match="the buffers running_mean, running_var"):
         FSDP(torch.nn.BatchNorm1d(3, device="meta"), alone, device=here)
+    half = torch.nn.Linear(2, 3)
+    half.bias = torch.nn.Parameter(torch.empty(3, device="meta"))
+    with pytest.raises(ValueError, match="share one device: some are on cpu, others on meta"):
+        FSDP(half, alone, device=here)
 
 
 @pytest.mark.parametrize("shape", [(1, 7), (17, 5), (100, 33), (9, 30_000), (40, 2051)])

@@ -16,14 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import CollectiveError, World
-from shardlab.fsdp import (
-    FSDP,
-    BackwardPrefetch,
-    IllegalTransition,
-    MixedPrecision,
-    ParameterState,
-    ShardingStrategy,
-)
+from shardlab.fsdp import FSDP, BackwardPrefetch, MixedPrecision, ShardingStrategy
+from shardlab.fsdp.life_cycle import IllegalTransition, ParameterState
 from shardlab.fsdp.unit import Unit
 from shardlab.proofs import formulas
 from shardlab.proofs.collective import Traffic

@@ -61,10 +61,8 @@ class BackwardPass:
                 "backward, so its gradient would mix old and new: step the optimizer after "
                 "backward, or run forward again"
             )
-        ahead: Iterable[Unit] = ()
-        if self.prefetch is BackwardPrefetch.BACKWARD_PRE:
-            ahead = self._next(unit)
-        self.gathers.fill(unit, ahead)
+        ahead = self.prefetch is BackwardPrefetch.BACKWARD_PRE
+        self.gathers.fill(unit, self._next(unit) if ahead else ())
 
     def complete(self, unit: Unit, gradient: FlatGradient) -> None:
         """Every leaf of one of `unit`'s flat parameters has its gradient."""

@@ -38,7 +38,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd import Variable
 from torch.utils.hooks import RemovableHandle
 
@@ -90,7 +90,9 @@ class Runtime:
         self._backward: BackwardPass | None = None
         for unit in units:
             for gradient in unit.gradients:
-                gradient.watch(self._this_backward, partial(self._complete, unit))
+                for number, leaf in enumerate(gradient.flat.leaves):
+                    hook = partial(self._leaf_arrived, unit, gradient, number)
+                    leaf.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     # ------------------------------------------------------------------ forward
 
@@ -142,16 +144,12 @@ class Runtime:
             self._left, self._left_is_old = [], False
         self._running = {}
         self.order.begin()
-        if not self._accumulates:
+        held = (g.state is GradientState.HELD for unit in self.units for g in unit.gradients)
+        if self.sync and not any(held):
             # What an earlier forward left full may be older than the shards: a fused optimizer
             # leaves no trace in their version counters. So it lives on only while gradients are
             # being accumulated, when no step is due.
             self.gathers.release_all()
-
-    @property
-    def _accumulates(self) -> bool:
-        held = (g.state is GradientState.HELD for unit in self.units for g in unit.gradients)
-        return not self.sync or any(held)
 
     def _hook(self, unit: Unit, outputs: Any) -> bool:
         versions = self._versions[unit]
@@ -180,8 +178,10 @@ class Runtime:
             )  # fmt: skip
         return self._backward
 
-    def _complete(self, unit: Unit, gradient: FlatGradient) -> None:
-        self._this_backward().complete(unit, gradient)
+    def _leaf_arrived(self, unit: Unit, gradient: FlatGradient, number: int, _: Tensor) -> None:
+        backward = self._this_backward()
+        if gradient.fill(number):
+            backward.complete(unit, gradient)
 
     def _end_backward(self) -> None:
         if self._backward is not None:

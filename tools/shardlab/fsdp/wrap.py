@@ -81,12 +81,10 @@ def build(
         dtype = precision.param_dtype or own
         flat = FlatParameter(path, list(named.values()), shard_axis, dtype, device)
         flats.append(flat)
+        module.register_parameter(attribute, flat.shard_f)
         if trains:
             gradients.append(FlatGradient(flat, replicate, precision.reduce_dtype or dtype))
-    unit = Unit(name, module, flats, gradients, slots)
-    for flat in flats:
-        module.register_parameter(flat.name.rpartition(".")[2], flat.shard_f)
-    return unit
+    return Unit(name, module, flats, gradients, slots)
 
 
 def _refuse_others(name: str, parameter: nn.Parameter, axes: tuple[Axis, Axis]) -> None:

@@ -15,9 +15,6 @@ PyTorch: `_post_backward_hook` and `_reduce_grad` (fsdp/_runtime_utils.py); FSDP
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -45,26 +42,6 @@ class FlatGradient:
         self._filled: set[int] = set()  # leaves whose place in the buffer has a value
         self._arrived: set[int] = set()  # those that came in this backward
         self._pending: Pending | None = None
-        self._shard_reduced = False
-
-    def watch(
-        self, began: Callable[[], object], complete: Callable[[FlatGradient], object]
-    ) -> None:
-        """Fill from now on whenever a leaf's gradient arrives.
-
-        Args:
-            began: called before the first of a backward.
-            complete: called after the last.
-        """
-
-        def arrived(number: int, _: Tensor) -> None:
-            if self._life.state is not GradientState.FILLING:
-                began()
-            if self.fill(number):
-                complete(self)
-
-        for number, leaf in enumerate(self.flat.leaves):
-            leaf.register_post_accumulate_grad_hook(partial(arrived, number))  # type: ignore[no-untyped-call]
 
     @property
     def state(self) -> GradientState:
@@ -109,25 +86,20 @@ class FlatGradient:
         for start, stop in self.flat.layout.gaps:
             self._buffer_F[start:stop].zero_()
         self._filled.clear()
-        self._shard_reduced = False
-        if self.flat.axis.size > 1:
-            self.flat.axis.agree(f"reduce {self.flat.name}")
-            self._pending = self.flat.axis.start("reduce_scatter", self._buffer_F)
-        else:
-            self._pending = Pending(self._buffer_F)
+        self.flat.axis.agree(f"reduce {self.flat.name}")
+        self._pending = self.flat.axis.start("reduce_scatter", self._buffer_F)
+        if self.flat.axis.size == 1:  # there is nothing to wait for
             self.start_replicate()
 
     def start_replicate(self) -> None:
         """Wait for the reduce-scatter and start the all-reduce between replicas, if there are."""
-        if self._shard_reduced:
-            return
+        if self.state is not GradientState.REDUCING or self._buffer_F is None:
+            return  # it has been started
         assert self._pending is not None
         reduced_f = self._pending.wait()
         self._buffer_F = None
-        self._shard_reduced = True
-        if self._replicate.size > 1:
-            self._replicate.agree(f"reduce {self.flat.name}")
-            self._pending = self._replicate.start("all_reduce", reduced_f, out=reduced_f)
+        self._replicate.agree(f"reduce {self.flat.name}")
+        self._pending = self._replicate.start("all_reduce", reduced_f, out=reduced_f)
 
     def deposit(self) -> None:
         """Wait for what is reduced and add it to the shard's `.grad`."""
@@ -149,8 +121,8 @@ class FlatGradient:
             self._buffer_F = None
 
     def _finish(self) -> Tensor:
-        self._life.move("deposit")
         self.start_replicate()
+        self._life.move("deposit")
         assert self._pending is not None
         reduced_f = self._pending.wait()
         self._pending = None

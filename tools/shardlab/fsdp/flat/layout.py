@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -67,7 +68,7 @@ class FlatLayout:
         """Elements that each rank holds (f)."""
         return self.numel // self.size
 
-    @property
+    @cached_property
     def gaps(self) -> list[tuple[int, int]]:
         """Where no parameter lies, as (start, stop)."""
         starts = [*self.offsets, self.numel]

@@ -49,7 +49,7 @@ class FlatParameter:
         full_F: all of it, [F] in `dtype`; without memory while sharded.
 
     Raises:
-        ValueError: the parameters' dtypes, devices or `requires_grad` differ.
+        ValueError: the parameters' devices differ.
     """
 
     def __init__(
@@ -64,7 +64,11 @@ class FlatParameter:
             (shape, torch.empty(shape, device="meta").stride(), offset)
             for shape, offset in zip(self.layout.shapes, self.layout.offsets, strict=True)
         ]
-        self._refuse_mixture()
+        if devices := {str(leaf.device) for leaf in self.leaves} - {str(self.leaves[0].device)}:
+            raise ValueError(
+                f"{self.name} lies flat in one tensor, so its parameters share one device: some "
+                f"are on {self.leaves[0].device}, others on {', '.join(sorted(devices))}"
+            )
         shard_f = self._own(self.leaves[0].device if device is None else device)
         self.shard_f = nn.Parameter(shard_f, self.leaves[0].requires_grad)
         # One rank that computes in its own dtype has its shard for a whole: nothing ever moves.
@@ -127,17 +131,6 @@ class FlatParameter:
         for number, start, stop, offset in self.layout.pieces(self.axis.rank):
             own_f[start:stop] = run_of(self.leaves[number], offset, offset + stop - start)
         return own_f
-
-    def _refuse_mixture(self) -> None:
-        first = self.leaves[0]
-        for name, leaf in zip(self.layout.names, self.leaves, strict=True):
-            for what in ("dtype", "device", "requires_grad"):
-                if getattr(leaf, what) != getattr(first, what):
-                    raise ValueError(
-                        f"{self.name} lies flat in one tensor, so its parameters share one {what}: "
-                        f"{self.layout.names[0]} has {getattr(first, what)}, {name} has "
-                        f"{getattr(leaf, what)}"
-                    )
 
 
 def _put(leaf: nn.Parameter, view: Tensor) -> None:
