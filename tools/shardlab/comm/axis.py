@@ -129,7 +129,8 @@ class Axis(PointToPoint):
             raise ValueError(f"op {op!r} is not known; choose sum, mean or max")
         shape = self._shape(kind, x) if rows is None else (sum(rows[1]), *x.shape[1:])
         result, mine, narrow = _fitting(out, x, shape), x.contiguous(), None
-        if self._wide and "reduce" in kind and op != "max" and _is_half(x):
+        widens = self._wide and "reduce" in kind and op != "max"
+        if widens and x.is_floating_point() and x.itemsize < 4:
             mine, narrow = mine.float(), result
             result = torch.empty_like(narrow, dtype=torch.float32)
         args: tuple[Any, ...] = (mine, result)
@@ -196,10 +197,6 @@ class Axis(PointToPoint):
             there, mine = out.to(self._link.device), x.to(self._link.device)
             self._link.start_all_gather(mine, there, True).wait()
             out.copy_(there)
-
-
-def _is_half(x: Tensor) -> bool:
-    return x.is_floating_point() and x.itemsize < 4
 
 
 def _fitting(out: Tensor | None, x: Tensor, shape: Sequence[int]) -> Tensor:

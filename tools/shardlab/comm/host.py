@@ -6,15 +6,14 @@ import json
 import os
 import platform
 import uuid
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _STATES = {"T": "stopped", "t": "stopped", "Z": "dead", "X": "dead"}
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(NamedTuple):
     """A rank's host and process.
 
     Attributes:
@@ -36,11 +35,11 @@ class Card:
     @classmethod
     def read(cls, text: bytes | str) -> Card:
         """Return the card that `write` wrote."""
-        return cls(**json.loads(text))
+        return cls(*json.loads(text))
 
     def write(self) -> str:
         """Return the card as text."""
-        return json.dumps(asdict(self))
+        return json.dumps(self)
 
     def same_host(self, other: Card) -> bool:
         """Whether both processes run on one host."""

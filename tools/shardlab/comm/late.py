@@ -13,18 +13,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from shardlab.comm.faults import Witness
 
 EVERY = 0.25  # seconds between two looks
-
-
-class _Started(NamedTuple):
-    work: Any
-    doing: str
-    members: tuple[int, ...]
-    at: float
 
 
 class Late:
@@ -38,14 +31,15 @@ class Late:
     def __init__(self, witness: Witness, patience: float) -> None:
         self._witness = witness
         self._patience = patience
-        self._started: deque[_Started] = deque()
+        # Each work, what it does, who takes part, and when it began.
+        self._started: deque[tuple[Any, str, tuple[int, ...], float]] = deque()
         self._over = threading.Event()
         threading.Thread(target=self._look, name="shardlab-late", daemon=True).start()
 
     def add(self, works: Iterable[Any], doing: str, members: tuple[int, ...]) -> None:
         """Look after works that have just been started."""
         now = time.monotonic()
-        self._started.extend(_Started(work, doing, members, now) for work in works)
+        self._started.extend((work, doing, members, now) for work in works)
 
     def close(self) -> None:
         """Look no more."""
@@ -55,21 +49,17 @@ class Late:
         while not self._over.wait(EVERY):
             # The oldest alone: what came after it on another group is seen when this one is done.
             while self._started:
-                oldest = self._started[0]
+                work, doing, members, at = self._started[0]
                 try:
-                    if oldest.work.is_completed():
+                    if work.is_completed():
                         self._started.popleft()
                         continue
-                    if time.monotonic() - oldest.at < self._patience:
+                    if time.monotonic() - at < self._patience:
                         break
                     fault: Exception = TimeoutError(f"not done after {self._patience:g} s")
                 except RuntimeError as error:  # the backend found out first
                     fault = error
                 if not self._over.is_set():
-                    self._end(oldest, fault)
-
-    def _end(self, oldest: _Started, fault: Exception) -> None:
-        print(
-            self._witness.explain(oldest.doing, oldest.members, fault), file=sys.stderr, flush=True
-        )
-        os._exit(1)
+                    said = self._witness.explain(doing, members, fault)
+                    print(said, file=sys.stderr, flush=True)
+                    os._exit(1)

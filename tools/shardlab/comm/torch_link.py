@@ -79,11 +79,8 @@ class TorchLink:
         self, sends: Sequence[tuple[Tensor, int]], receives: Sequence[tuple[Tensor, int]]
     ) -> list[Work]:
         """Start sends and receives that may cross as one NCCL group; one work for each."""
-        operations = [dist.P2POp(dist.isend, x, group=self.group, group_peer=to) for x, to in sends]
-        operations += [
-            dist.P2POp(dist.irecv, out, group=self.group, group_peer=source)
-            for out, source in receives
-        ]
+        ends = [(dist.isend, *one) for one in sends] + [(dist.irecv, *one) for one in receives]
+        operations = [dist.P2POp(to, x, group=self.group, group_peer=peer) for to, x, peer in ends]
         if not operations:
             return []
         works = dist.batch_isend_irecv(operations)

@@ -11,19 +11,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from shardlab.comm import observed
+from shardlab.comm import groups, observed
 from shardlab.comm.axis import Axis
 from shardlab.comm.faults import Witness
-from shardlab.comm.groups import (
-    START,
-    agree_on_device,
-    connector,
-    grace,
-    limit,
-    new_group,
-    own_gpu,
-    rendezvous,
-)  # fmt: skip
 from shardlab.comm.torch_link import TorchLink
 
 
@@ -71,9 +61,9 @@ class World:
         self._links: dict[str, dict[tuple[int, ...], Any]] = {}
         self._axes: dict[tuple[str, tuple[int, ...], str], Axis] = {}
         self._groups: dict[tuple[int, ...], Any] = {}
-        self.patience = timeout - grace(timeout)
-        self._limit = limit(self.backend, timeout)
-        self.witness = Witness(self._store, self.rank, self.size, grace=grace(timeout))
+        self.patience = timeout - groups.grace(timeout)
+        self._limit = groups.limit(self.backend, timeout)
+        self.witness = Witness(self._store, self.rank, self.size, grace=groups.grace(timeout))
         self.late: Any = None
         if self.backend == "nccl":
             self.late = import_module("shardlab.comm.late").Late(self.witness, self.patience)
@@ -102,15 +92,15 @@ class World:
             RuntimeError: not launched by torchrun and no store given.
         """
         if store is None:
-            store, rank, size = rendezvous()
+            store, rank, size = groups.rendezvous()
         assert rank is not None and size is not None
         if backend is None:
-            backend, agreed, remark = agree_on_device(store, rank, size, share=share_gpus)
+            backend, agreed, remark = groups.agree_on_device(store, rank, size, share=share_gpus)
             device = device or agreed
             if remark and rank == 0:
                 warnings.warn(remark, stacklevel=2)
         if device is None and backend == "nccl":
-            device = torch.device("cuda", own_gpu(rank)[0])
+            device = torch.device("cuda", groups.own_gpu(rank)[0])
         if device is not None and device.type == "cuda":
             torch.cuda.set_device(device)
         dist.init_process_group(
@@ -118,7 +108,7 @@ class World:
             store=dist.PrefixStore("torch", store),  # type: ignore[attr-defined]
             rank=rank,
             world_size=size,
-            timeout=timedelta(seconds=max(limit(backend, timeout), START)),
+            timeout=timedelta(seconds=max(groups.limit(backend, timeout), groups.START)),
             # No device_id: a bound device makes NCCL split subgroups off the whole world, which
             # every rank must join, and ours are made by their members alone.
         )
@@ -168,7 +158,7 @@ class World:
                     with observed.muted():
                         dist.all_reduce(torch.zeros(1, device=self.device), group=group)
             else:
-                made[ranks] = connector(link)(self, ranks, made.values())
+                made[ranks] = groups.connector(link)(self, ranks, made.values())
         return made[ranks]
 
     def store_for(self, name: str, ranks: tuple[int, ...]) -> Any:
@@ -181,7 +171,7 @@ class World:
         if ranks == tuple(range(self.size)):
             return dist.group.WORLD
         if ranks not in self._groups:
-            self._groups[ranks] = new_group(ranks, self.rank, self._limit)
+            self._groups[ranks] = groups.new_group(ranks, self.rank, self._limit)
         return self._groups[ranks]
 
     def close(self) -> None:
