@@ -57,8 +57,8 @@ class Grid:
         order: str = ORDER, links: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         """Make the groups; collective over the world."""
-        given = {} if data is None else {"data": data}
-        data = check_world(world.size, tensor=tensor, context=context, pipeline=pipeline, **given)
+        others = {"tensor": tensor, "context": context, "pipeline": pipeline}
+        data = check_world(world.size, data=data, **others)
         self.layout = Layout(tensor, context, 1, data, pipeline, order)
         self.experts = self.layout.for_experts(expert, expert_tensor)
         self._world = world

@@ -17,6 +17,7 @@ from shardlab.grid.rules import check_world
 # Megatron's short names in the order in which it appends the ones that `order` leaves out.
 TOKENS = {"tensor": "tp", "pipeline": "pp", "data": "dp", "expert": "ep", "context": "cp"}
 NAMES = {token: name for name, token in TOKENS.items()}
+CHOOSE = "choose from " + ", ".join(NAMES)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Layout:
     def _completed(self, tokens: list[str]) -> list[str]:
         for token in tokens:
             if token not in NAMES:
-                raise ValueError(f"order {self.order!r} has {token!r}; {_choices(NAMES)}")
+                raise ValueError(f"order {self.order!r} has {token!r}; {CHOOSE}")
             if tokens.count(token) > 1:
                 raise ValueError(f"order {self.order!r} has {token!r} twice; name each axis once")
         missing = [token for token in NAMES if token not in tokens]
@@ -126,15 +127,14 @@ class Layout:
             ValueError: an unknown token.
 
         """
-        running = self._known(tokens)
-        offsets = _sums(digit for token, digit in self._digits.items() if token in running)
-        starts = _sums(digit for token, digit in self._digits.items() if token not in running)
-        return [[start + offset for offset in offsets] for start in starts]
+        found = (self.group_of(rank, tokens) for rank in range(self.world_size))
+        return [group for rank, group in enumerate(found) if group[0] == rank]
 
     def group_of(self, rank: int, tokens: str) -> list[int]:
         """Return the one group over `tokens` that `rank` is in (see `groups`)."""
         self._check(rank)
-        running = [self._digits[token] for token in self._digits if token in self._known(tokens)]
+        wanted = self._known(tokens)
+        running = [digit for token, digit in self._digits.items() if token in wanted]
         start = rank - sum(rank // stride % size * stride for size, stride in running)
         return [start + offset for offset in _sums(running)]
 
@@ -149,9 +149,7 @@ class Layout:
         found = tokens.split("-")
         for token in found:
             if token not in self._digits:
-                raise ValueError(
-                    f"no axis {token!r} in {tokens!r}; {_choices(NAMES)}, joined by '-'"
-                )
+                raise ValueError(f"no axis {token!r} in {tokens!r}; {CHOOSE}, joined by '-'")
         return found
 
     def _check(self, rank: int) -> None:
@@ -165,7 +163,3 @@ def _sums(digits: Iterable[tuple[int, int]]) -> list[int]:
     for size, stride in digits:
         sums = [index * stride + inner for index in range(size) for inner in sums]
     return sums
-
-
-def _choices(tokens: Iterable[str]) -> str:
-    return "choose from " + ", ".join(tokens)

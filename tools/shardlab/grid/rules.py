@@ -6,6 +6,7 @@ training/arguments.py.
 """
 
 from collections.abc import Sequence
+from math import prod
 
 
 def check_divides(axis: str, size: int, total: int, what: str) -> None:
@@ -22,12 +23,13 @@ def check_divides(axis: str, size: int, total: int, what: str) -> None:
         )
 
 
-def check_world(size: int, **axes: int) -> int:
+def check_world(size: int, *, data: int | None = None, **axes: int) -> int:
     """Return what is left of `size` ranks for the data axis after the given axes.
 
     Args:
         size: ranks in the world.
-        axes: ranks along each other axis; `data`, if it is given, must be what is left.
+        data: what must be left, if that is known.
+        axes: ranks along each other axis.
 
     Raises:
         ValueError: a size below 1, or the product of the axes is not, or does not divide, `size`.
@@ -36,7 +38,6 @@ def check_world(size: int, **axes: int) -> int:
     for name, ranks in axes.items():
         if ranks < 1:
             raise ValueError(f"{name} axis of size {ranks}; choose a whole number from 1")
-    data = axes.pop("data", None)
     product, written = _product(axes)
     if size % product:
         raise ValueError(
@@ -128,10 +129,7 @@ def divisors(total: int) -> list[int]:
 
 
 def _product(axes: dict[str, int]) -> tuple[int, str]:
-    product = 1
-    for size in axes.values():
-        product *= size
-    return product, " · ".join(f"{name} {size}" for name, size in axes.items()) or "no axis"
+    return prod(axes.values()), " · ".join(f"{n} {size}" for n, size in axes.items()) or "no axis"
 
 
 def _listed(sizes: Sequence[int]) -> str:

@@ -63,14 +63,10 @@ def reduce(
                 f".{attribute}: run backward first, or freeze it (requires_grad=False) on all ranks"
             )
         by_dtype.setdefault(gradient.dtype, []).append(gradient)
-    for gradients in by_dtype.values():
-        _sum_together(gradients, axis)
-
-
-def _sum_together(gradients: list[Tensor], axis: Axis) -> None:
     with torch.no_grad():
-        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
-        axis.all_reduce(flat, out=flat)
-        pieces = torch.split(flat, [gradient.numel() for gradient in gradients])
-        for gradient, piece in zip(gradients, pieces, strict=True):
-            gradient.copy_(piece.view(gradient.shape))
+        for gradients in by_dtype.values():
+            flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+            axis.all_reduce(flat, out=flat)
+            pieces = torch.split(flat, [gradient.numel() for gradient in gradients])
+            for gradient, piece in zip(gradients, pieces, strict=True):
+                gradient.copy_(piece.view(gradient.shape))

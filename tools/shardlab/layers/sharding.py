@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from shardlab.comm import Axis
 from shardlab.layers.ops import gathered, own_slice
 
-Module = TypeVar("Module", bound="CopyableModule")
 # All that is noted on a parameter and holds for its copies too; the last in partial_gradients.py.
 MARKS = {"sharding", "copies_axis", "partial_gradient"}
 
@@ -135,7 +134,7 @@ class CopyableModule(nn.Module):
     are partial, still trains, clips and saves: wrongly.
     """
 
-    def __deepcopy__(self: Module, memo: dict[int, Any]) -> Module:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy as any module is, and mark the copies."""
         copied = memo[id(self)] = type(self).__new__(type(self))
         copied.__setstate__(copy.deepcopy(self.__dict__, memo))  # type: ignore[no-untyped-call]

@@ -131,20 +131,18 @@ def feeds(stage: int, compute: Compute, stages: int, chunks: int) -> tuple[int, 
     None at the model's two ends; that the last piece's forward feeds its own backward stays on one
     stage and is not told here.
     """
-    step = 1 if isinstance(compute, Forward) else -1
-    return _beside(stage, compute, step, stages, chunks)
+    return _beside(stage, compute, 1, stages, chunks)
 
 
 def needs(stage: int, compute: Compute, stages: int, chunks: int) -> tuple[int, Compute] | None:
     """Return the stage and compute whose result this one needs, of another piece."""
-    step = -1 if isinstance(compute, Forward) else 1
-    return _beside(stage, compute, step, stages, chunks)
+    return _beside(stage, compute, -1, stages, chunks)
 
 
 def _beside(
-    stage: int, compute: Compute, step: int, stages: int, chunks: int
+    stage: int, compute: Compute, on: int, stages: int, chunks: int
 ) -> tuple[int, Compute] | None:
-    piece = compute.chunk * stages + stage + step
+    piece = compute.chunk * stages + stage + (on if isinstance(compute, Forward) else -on)
     if isinstance(compute, Weight) or not 0 <= piece < stages * chunks:
         return None
     return piece % stages, type(compute)(compute.microbatch, piece // stages)

@@ -69,8 +69,7 @@ def _ticks(orders: Sequence[Sequence[Compute]], chunks: int) -> dict[tuple[int, 
     at: dict[tuple[int, Compute], int] = {}
     done = [0] * len(orders)
     tick = 0
-    while any(n < len(order) for n, order in zip(done, orders, strict=True)):
-        waiting = [(s, o[n]) for s, (n, o) in enumerate(zip(done, orders, strict=True)) if o[n:]]
+    while waiting := [(s, order[done[s]]) for s, order in enumerate(orders) if order[done[s] :]]:
         ready = [(s, c) for s, c in waiting if all(n in at for n in _inputs(s, c, orders, chunks))]
         if not ready:
             stuck = "; ".join(f"stage {s} waits before {name(c)}" for s, c in waiting)

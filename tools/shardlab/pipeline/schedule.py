@@ -27,7 +27,7 @@ def gpipe(stages: int, microbatches: int) -> Schedule:
         ScheduleError: fewer than one stage or micro-batch.
     """
     _demand(stages, microbatches)
-    every = _in_order(microbatches)
+    every = _in_groups(microbatches, [0], microbatches)
     return with_exchanges([_alternate(every, every, microbatches) for _ in range(stages)])
 
 
@@ -41,7 +41,7 @@ def one_forward_one_backward(stages: int, microbatches: int) -> Schedule:
         ScheduleError: fewer than one stage or micro-batch.
     """
     _demand(stages, microbatches)
-    every = _in_order(microbatches)
+    every = _in_groups(microbatches, [0], microbatches)
     return with_exchanges([_alternate(every, every, stages - s - 1) for s in range(stages)])
 
 
@@ -59,7 +59,7 @@ def zero_bubble(stages: int, microbatches: int) -> Schedule:
         ScheduleError: fewer than one stage or micro-batch.
     """
     _demand(stages, microbatches)
-    every = _in_order(microbatches)
+    every = _in_groups(microbatches, [0], microbatches)
     orders = []
     for s in range(stages):
         order: list[Compute] = []
@@ -110,12 +110,8 @@ def interleaved(
         )
     forwards = _in_groups(microbatches, range(chunks), group)
     backwards = _in_groups(microbatches, range(chunks - 1, -1, -1), group)
-    return with_exchanges(
-        [
-            _alternate(forwards, backwards, 2 * (stages - s - 1) + (chunks - 1) * group)
-            for s in range(stages)
-        ]
-    )
+    first = [2 * (stages - s - 1) + (chunks - 1) * group for s in range(stages)]
+    return with_exchanges([_alternate(forwards, backwards, warmup) for warmup in first])
 
 
 def forward_only(stages: int, microbatches: int, chunks: int = 1) -> Schedule:
@@ -158,10 +154,6 @@ def by_name(kind: str, stages: int, microbatches: int, chunks: int | None = None
     if kind == "forward-only":
         return forward_only(stages, microbatches, 1 if chunks is None else chunks)
     raise ScheduleError(f"schedule {kind!r} is not known; choose {', '.join(NAMES)}")
-
-
-def _in_order(microbatches: int) -> list[tuple[int, int]]:
-    return [(m, 0) for m in range(microbatches)]
 
 
 def _in_groups(microbatches: int, chunks: Sequence[int], group: int) -> list[tuple[int, int]]:

@@ -78,9 +78,8 @@ class StepGradients:
         if settings.get("reduction") == "sum":  # of means, of which context ranks have parts
             settings["reduction"], batch = "mean", grid.context
         plain = [(name, p) for name, p in named if copies_of(p) is None]
-        self.replicas = DataParallel(
-            plain, grid.replicas, backwards=microbatches, batch=batch, **settings
-        )
+        settings |= {"backwards": microbatches, "batch": batch}
+        self.replicas = DataParallel(plain, grid.replicas, **settings)
         self._routers = [router for chunk in chunks for router in chunk.routers]
         self._dense = [parameter for _, parameter in plain]
         self._experts: list[nn.Parameter] = []
@@ -89,9 +88,9 @@ class StepGradients:
             for router in self._routers:
                 router.scale = scale
             experts = [(name, p) for name, p in named if copies_of(p) is not None]
-            self._join_experts(experts, backwards=microbatches, batch=batch, **settings)
+            self._join_experts(experts, settings)
 
-    def _join_experts(self, named: Sequence[tuple[str, nn.Parameter]], **settings: Any) -> None:
+    def _join_experts(self, named: Sequence[tuple[str, nn.Parameter]], settings: Any) -> None:
         """Reduce the experts' gradients over their copies."""
         self._experts = [parameter for _, parameter in named]
         self._all_experts = self._grid.axis("expert_tensor", "expert", "pipeline")
