@@ -120,9 +120,9 @@ class _Tally(msgspec.Struct):
         if one.page.original is None and not any(verdict.findings for verdict in verdicts):
             self.sound.add(one.page.key)
         self.notes.append(_note_report(book, one, verdicts))
+        if one.page.original is None:
+            self.used.update([(v.source, v.key, one.page.key) for v in verdicts if v.source])
         for citation, verdict in zip(one.note.citations, verdicts, strict=True):
-            if verdict.source and one.page.original is None:
-                self.used[verdict.source, verdict.key, one.page.key] += 1
             if verdict.locked and not verdict.findings:
                 self.lock_only[f"{verdict.source}:{citation.path}"] += 1
 

@@ -1,6 +1,7 @@
 """The one error that ends a command, in a line with how to mend it; how text and paths are said."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -16,6 +17,14 @@ class NotelabError(Exception):
         """Keep the message and the hint, each as one line."""
         super().__init__(" ".join(message.split()))
         self.hint = " ".join(hint.split())
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the hint that names what is known and nearest to a name; '' where nothing is near."""
+    from difflib import get_close_matches  # most commands have nothing to hint at
+
+    near = get_close_matches(name, list(known), n=1, cutoff=0.4)
+    return f"did you mean `{near[0]}`?" if near else ""
 
 
 def plain(text: str) -> str:

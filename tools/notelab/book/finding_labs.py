@@ -3,10 +3,9 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
 
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, did_you_mean, shown
 from notelab.lab import lab as lab_file
 from notelab.lab import pages as lab_pages
 from notelab.lab.lab import LAB_FILE, Lab, repository_root
@@ -110,11 +109,10 @@ def lab_with(source: str, folder: Path | None, here: Path, *, to_write: str = ""
 
 def no_such_source(name: str, known: Iterable[str]) -> NotelabError:
     """Return the error that says which sources there are, and the nearest."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.4)
     names = ", ".join(f"`{one}`" for one in known) or "none"
     return NotelabError(
         f"no lab has a source called {name!r}; there are: {names}",
-        hint=f"did you mean `{near[0]}`?" if near else "",
+        hint=did_you_mean(name, known),
     )
 
 

@@ -2,12 +2,11 @@
 
 import os
 import re
-from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, did_you_mean, shown
 from notelab.lab.lab_file import LabFile, SourceTable, decode
 from notelab.memo import Memo
 from notelab.rules.codes import RULES
@@ -146,10 +145,9 @@ def _check_ignored(where: str, file: LabFile) -> None:
     for table, codes in tables.items():
         for code in codes:
             if code not in RULES:
-                near = get_close_matches(code.upper(), RULES, n=1, cutoff=0.4)
                 raise NotelabError(
                     f"{where}: {table}.ignore: {code[:40]!r} is no rule's code",
-                    hint=f"did you mean `{near[0]}`?" if near else "",
+                    hint=did_you_mean(code.upper(), RULES),
                 )
 
 
@@ -160,7 +158,7 @@ def _is_file_name(name: str) -> bool:
 
 def _inside(folder: Path, root: Path, links: set[str], name: str, key: str) -> Path:
     """Resolve a path that a lab file gives, refusing one that leaves the repository."""
-    usable = name.isprintable() and all(len(part) <= _LONGEST_NAME for part in name.split("/"))
+    usable = name.isprintable() and max(map(len, name.split("/"))) <= _LONGEST_NAME
     if not name or name.startswith(("/", "~")) or "\\" in name or not usable or len(name) > 1000:
         where = shown(folder / LAB_FILE)
         raise NotelabError(f"{where}: {key} must be a path relative to the lab, not {name!r}")
@@ -177,9 +175,8 @@ def _check_note_sources(lab: Lab) -> None:
     for name, note in lab.file.notes.items():
         for source in note.sources:
             if source not in lab.sources:
-                near = get_close_matches(source, lab.sources, n=1, cutoff=0.4)
                 raise NotelabError(
                     f'{shown(lab.folder / LAB_FILE)}: notes."{name}".sources names `{source}`, '
                     "which is no [sources] table",
-                    hint=f"did you mean `{near[0]}`?" if near else "",
+                    hint=did_you_mean(source, lab.sources),
                 )

@@ -2,14 +2,13 @@
 
 import re
 from codecs import BOM_UTF8
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from notelab.code_version import code_version
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, did_you_mean, shown
 from notelab.memo import Memo, key_of, remembered
 
 _MAX_BYTES = 1_000_000
@@ -140,7 +139,6 @@ def _nearest_key(message: str) -> str:
     for pattern, table in _TABLES:
         if re.match(pattern, place):
             known = [field.encode_name for field in msgspec.structs.fields(table)]
-            near = get_close_matches(found[1], known, n=1, cutoff=0.5)
             known_keys = ", ".join(f"`{key}`" for key in known)
-            return f"did you mean `{near[0]}`?" if near else f"the keys known here: {known_keys}"
+            return did_you_mean(found[1], known) or f"the keys known here: {known_keys}"
     return ""

@@ -11,6 +11,7 @@ from notelab.lab.lab import LAB_FILE, Lab
 from notelab.lab.lab_file import ExpectedDiagram, NoteTable
 
 MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
+_MOSTLY = 16 * 1024
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -48,7 +49,8 @@ def of_lab(lab: Lab) -> list[Page]:
         diagrams = lab.file.diagrams.get(name)
         expected = diagrams.expect if diagrams else None
         table = lab.file.notes.get(name, NoteTable())
-        originals[lab.places[name]] = (posixpath.normpath(name), table, expected, True)
+        key = posixpath.normpath(name) if "/" in name else name
+        originals[lab.places[name]] = (key, table, expected, True)
     for path in _globbed(lab):
         key = Path(os.path.relpath(path, lab.folder)).as_posix()
         originals.setdefault(path, (key, NoteTable(), None, False))
@@ -103,7 +105,9 @@ def read(path: Path) -> Text:
         return Text("", "is a symbolic link; not followed")
     try:
         with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+            data = stream.read(_MOSTLY)  # to make room for the most takes longer than to read
+            if len(data) == _MOSTLY:
+                data += stream.read(MAX_BYTES + 1 - _MOSTLY)
     except OSError as fault:
         return Text("", f"cannot be read: {fault.strerror or fault}")
     if len(data) > MAX_BYTES:

@@ -10,6 +10,8 @@ from notelab.page.citation import Span
 from notelab.page.note import Note
 from notelab.report.finding import Finding
 
+_HEX = frozenset("0123456789abcdef")
+
 
 def findings(lab: Lab, view: View, note: Note, pins: dict[str, Pin]) -> Iterator[Finding]:
     """Judge a note's front matter."""
@@ -57,7 +59,7 @@ def _commit_row(
             expected=" or ".join(f"`{name}`" for name in pins),
             found=f"`{source}`",
         )
-    elif len(lower) < 7 or len(lower) > 40 or set(lower) - set("0123456789abcdef"):
+    elif len(lower) < 7 or len(lower) > 40 or not _HEX.issuperset(lower):
         yield view.finding(
             "N123",
             span,
