@@ -7,9 +7,10 @@ the same weights, so that what differs is the pipeline alone.
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 from costlab.contestants import tutor
@@ -75,7 +76,11 @@ def _ours(axis: Axis, stage: GPT, data: Data) -> Step:
 def _torchs(axis: Axis, stage: GPT, data: Data) -> Step:
     device = data[0][0].device
     place = PipelineStage(stage, axis.rank, axis.size, device, group=axis.group)
-    schedule = Schedule1F1B(place, len(data), stage.loss)
+    return stepped(Schedule1F1B(place, len(data), stage.loss), axis, stage, data)
+
+
+def stepped(schedule: Any, axis: Axis, stage: nn.Module, data: Data) -> Step:
+    """Return a step of one of PyTorch's schedules."""
     inputs, targets = (torch.cat(xs) for xs in zip(*data, strict=True))
     first, last = axis.rank == 0, axis.rank == axis.size - 1
 

@@ -103,16 +103,4 @@ def torchs(world: World, kind: str, stage: nn.Module, data: Data, loss: Loss, _:
         if kind == "1f1b"
         else ScheduleInterleavedZeroBubble([place], len(data), loss)
     )
-    inputs, targets = (torch.cat(xs) for xs in zip(*data, strict=True))
-    first, last = axis.rank == 0, axis.rank == axis.size - 1
-
-    def step() -> float | None:
-        stage.zero_grad()
-        losses: list[Tensor] = []
-        schedule.step(
-            *[inputs] * first, target=targets if last else None, losses=losses,
-            return_outputs=False,
-        )  # fmt: skip
-        return schedulers.mean(losses)
-
-    return step
+    return schedulers.stepped(schedule, axis, stage, data)
