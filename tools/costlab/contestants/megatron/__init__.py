@@ -154,6 +154,9 @@ def megatron(tensor: int = 1, pipeline: int = 1, **sizes: Any) -> Iterator[None]
         parallel_state.initialize_model_parallel(
             tensor, pipeline, create_gloo_process_groups=False, **sizes
         )
+        # A rank whose connections stand may compute, end and close them before another, which waits
+        # for a processor, has seen that they stood; it would take them for broken.
+        dist.barrier()
         try:
             yield
         finally:
