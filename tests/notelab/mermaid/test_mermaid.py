@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from notelab.mermaid import BUNDLE, fingerprint, version
 from notelab.mermaid import engine as engine_module
-from notelab.mermaid import fingerprint, version
 from notelab.mermaid.engine import MAX_CHARACTERS, Engine
 from notelab.mermaid.parsed import EngineMissing, Parsed
 from tests.notelab.mermaid.diagram_corpus import BROKEN, VALID
@@ -114,6 +114,36 @@ def test_a_rule_that_may_match_later_in_the_text_is_not_taken_for_an_anchored_on
     context: Any = engine._context
     said = context.eval('JSON.stringify(["xb".match(/^(?:a)|b/), "xb".match(/^(?:b)/)])')
     assert said == '[["b"],null]'
+
+
+SETTINGS = """
+(() => {
+  const seen = [];
+  const own = { a: null, b: [1, 1, null, [2], [2]], c: { d: { e: { f: null } }, g: [{ h: 1 }] } };
+  Object.assign(own, { l: "x", m: {}, n: { o: { p: [1, 1], q: null } } });
+  for (const one of [own, { flowchart: own }, { themeVariables: own, theme: "dark" }]) {
+    mermaid.mermaidAPI.reset();
+    mermaid.mermaidAPI.setConfig(one);
+    seen.push(mermaid.mermaidAPI.getConfig());
+  }
+  mermaid.mermaidAPI.reset();
+  return JSON.stringify([...seen, mermaid.mermaidAPI.getConfig()]);
+})()
+"""
+
+
+def test_settings_copied_quickly_are_those_that_mermaid_copies(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = BUNDLE.read_text("utf-8")
+    assert engine_module._quick(bundle).count("standIn.merge(") == 1
+    monkeypatch.setattr(engine_module, "_quick", lambda bundle: bundle)
+    slow = Engine()
+    said: list[str] = [one._context.eval(SETTINGS) for one in (engine, slow)]
+    assert said[0] == said[1]
+    assert '"b":[1,null,[2],[2]],' in said[0]
+    for text, *_ in (*VALID.values(), *BROKEN.values()):
+        assert engine.parse(text) == slow.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ BUNDLE = HERE / "mermaid.min.js"
 def fingerprint() -> str:
     """Return what a parse result depends on besides the diagram: key a cache of results with it."""
     digest = blake2b(digest_size=16)
-    for name in ("VERSION", "dom.js", "anchored.js", "labels.js", "parse.js", "engine.py"):
+    scripts = ("dom.js", "anchored.js", "copied.js", "labels.js", "parse.js")
+    for name in ("VERSION", *scripts, "engine.py"):
         digest.update(sha256((HERE / name).read_bytes()).digest())
     return digest.hexdigest()
 
