@@ -24,6 +24,8 @@ names for them stand in megatron/core/tensor_parallel/mappings.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,18 +61,22 @@ class _Pair(torch.autograd.Function):
         return function(grad, *where), None, None
 
 
+# `apply` without a frame of its own; a method itself takes no mark.
+_pair: Callable[..., Tensor] = uncompiled(partial(_Pair.apply))
+
+
 def copy_to(x: Tensor, axis: Axis) -> Tensor:
     """I→R: hand the invariant `x` to ranks that each use it their own way; sums their gradients."""
     if axis.size == 1:
         return x
-    return apply(_Pair, x, (lambda x: x.view_as(x),), (reduce_from, axis))
+    return _pair(x, (lambda x: x.view_as(x),), (reduce_from, axis))
 
 
 def reduce_from(x: Tensor, axis: Axis) -> Tensor:
     """P→I: sum the ranks' partial `x`."""
     if axis.size == 1:
         return x
-    return apply(_Pair, x, (axis.all_reduce,), (copy_to, axis))
+    return _pair(x, (axis.all_reduce,), (copy_to, axis))
 
 
 def scatter_to(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
@@ -82,21 +88,21 @@ def scatter_to(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
     if axis.size == 1:
         return x
     own = lambda x: own_slice(x, axis, dim).contiguous()  # noqa: E731
-    return apply(_Pair, x, (own,), (gather_from, axis, dim))
+    return _pair(x, (own,), (gather_from, axis, dim))
 
 
 def gather_from(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
     """V→I: put the ranks' slices together along `dim`, for a use that is the same on every rank."""
     if axis.size == 1:
         return x
-    return apply(_Pair, x, (gathered, axis, dim), (scatter_to, axis, dim))
+    return _pair(x, (gathered, axis, dim), (scatter_to, axis, dim))
 
 
 def all_gather(x: Tensor, axis: Axis, dim: int = 0) -> Tensor:
     """V→R: put the slices together along `dim` for uses that differ; sums their gradients."""
     if axis.size == 1:
         return x
-    return apply(_Pair, x, (gathered, axis, dim), (reduce_scatter, axis, dim))
+    return _pair(x, (gathered, axis, dim), (reduce_scatter, axis, dim))
 
 
 def reduce_scatter(x: Tensor, axis: Axis, dim: int = 0) -> Tensor:
@@ -107,7 +113,7 @@ def reduce_scatter(x: Tensor, axis: Axis, dim: int = 0) -> Tensor:
     """
     if axis.size == 1:
         return x
-    return apply(_Pair, x, (sum_scattered, axis, dim), (all_gather, axis, dim))
+    return _pair(x, (sum_scattered, axis, dim), (all_gather, axis, dim))
 
 
 def all_to_all(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
@@ -118,9 +124,7 @@ def all_to_all(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
     """
     if axis.size == 1:
         return x
-    return apply(
-        _Pair, x, (exchanged, axis, split_dim, cat_dim), (all_to_all, axis, cat_dim, split_dim)
-    )
+    return _pair(x, (exchanged, axis, split_dim, cat_dim), (all_to_all, axis, cat_dim, split_dim))
 
 
 # ---------------------------------------------------------------------- the same, without gradients
