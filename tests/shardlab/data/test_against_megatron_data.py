@@ -48,12 +48,12 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @steady
-@given(documents, st.sampled_from(sorted(DTYPES)), st.booleans(), st.integers(0, 99))
+@given(documents, st.sampled_from(DTYPES), st.booleans(), st.integers(0, 99))
 def test_a_streamed_corpus_has_megatrons_bytes(
-    corpus: list[list[int]], code: int, multimodal: bool, seed: int
+    corpus: list[list[int]], kind: Any, multimodal: bool, seed: int
 ) -> None:
     assume(any(map(sum, corpus)))
-    dtype, draw = DTYPES[code].newbyteorder("="), np.random.default_rng(seed)
+    dtype, draw = kind.newbyteorder("="), np.random.default_rng(seed)
     with TemporaryDirectory() as folder:
         theirs = IndexedDatasetBuilder(f"{folder}/theirs.bin", dtype.type, multimodal)
         with Writer(f"{folder}/ours", dtype, modes=multimodal) as ours:

@@ -8,7 +8,6 @@ is `IndexedDataset` (megatron/core/datasets/indexed_dataset.py).
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,15 +20,22 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 MAGIC = b"MMIDIDX\0\0"
 HEAD = struct.Struct("<9sQBQQ")
-DTYPES = {
-    code: np.dtype(name).newbyteorder("<")
-    for code, name in enumerate(("u1", "i1", "i2", "i4", "i8", "f8", "f4", "u2"), start=1)
-}
+# A dtype's code is its place here, counted from 1.
+DTYPES = [np.dtype(f"<{name}") for name in ("u1", "i1", "i2", "i4", "i8", "f8", "f4", "u2")]
+PAIR = (
+    "give the prefix of a .bin and an .idx, or write them anew: a writer cut short leaves no .idx"
+)
 CHUNK = 1 << 20  # what is checked, converted or copied at a time: memory stays constant
 
 
 class DataError(ValueError):
     """Data that cannot be written, read or sampled as asked; says what to do."""
+
+
+def demand(right: object, otherwise: str) -> None:
+    """Refuse what isn't right."""
+    if not right:
+        raise DataError(otherwise)
 
 
 @contextmanager
@@ -39,6 +45,14 @@ def told(what: str, advice: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(f"{what}: {error.strerror or error}; {advice}") from error
+
+
+def mapped(path: Path | str, advice: str) -> memoryview:
+    """Return a file's bytes, mapped into memory for as long as an array of them lives."""
+    with told(f"{path} cannot be read", advice):
+        if not Path(path).stat().st_size:  # it has no mapping
+            return memoryview(b"")
+        return np.memmap(path, np.uint8, "r").data
 
 
 class Corpus:
@@ -60,30 +74,26 @@ class Corpus:
 
     def __init__(self, prefix: Path | str) -> None:
         self.prefix = str(prefix)
-        index, data = _mapped(f"{prefix}.idx"), _mapped(f"{prefix}.bin")
+        index, data = mapped(f"{prefix}.idx", PAIR), mapped(f"{prefix}.bin", PAIR)
         found = len(index)
         self._demand(found >= HEAD.size, f"has {found} bytes; a header alone takes {HEAD.size}")
         magic, version, code, count, ends = HEAD.unpack_from(index)
         self._demand(magic == MAGIC, f"begins with {magic!r}, an index with {MAGIC!r}")
         self._demand(version == 1, f"has version {version}; version 1 is read here")
-        self._demand(code in DTYPES, f"has dtype code {code}; those known are 1 to {len(DTYPES)}")
-        needs = f"says {count} sequences and {ends} document bounds; it needs both"
-        self._demand(count > 0 and ends > 0, needs)
-        pointers, documents = HEAD.size + 4 * count, HEAD.size + 12 * count
-        modes = documents + 8 * ends
+        known = len(DTYPES)
+        self._demand(0 < code <= known, f"has dtype code {code}; those known are 1 to {known}")
+        modes = HEAD.size + 12 * count + 8 * ends
         self._demand(
-            found in (modes, modes + count),
-            f"says {count} sequences and {ends - 1} documents, which take {modes} bytes "
-            f"({count} more with modes), and has {found}",
+            count and ends and found in (modes, modes + count),
+            f"says {count} sequences and {ends - 1} documents (1 or more each), which take {modes} "
+            f"bytes ({count} more with modes), and has {found}",
         )
         self.lengths: Array = np.frombuffer(index, "<i4", count, HEAD.size)
-        self.pointers: Array = np.frombuffer(index, "<i8", count, pointers)
-        self.documents: Array = np.frombuffer(index, "<i8", ends, documents)
-        self.modes: Array | None = None
-        if found > modes:
-            self.modes = np.frombuffer(index, "i1", count, modes)
-        self._check(DTYPES[code], len(data))
-        self.tokens: Array = np.frombuffer(data, DTYPES[code])
+        self.pointers: Array = np.frombuffer(index, "<i8", count, HEAD.size + 4 * count)
+        self.documents: Array = np.frombuffer(index, "<i8", ends, HEAD.size + 12 * count)
+        self.modes = np.frombuffer(index, "i1", count, modes) if found > modes else None
+        self._check(DTYPES[code - 1].itemsize, len(data))
+        self.tokens: Array = np.frombuffer(data, DTYPES[code - 1])
 
     def __len__(self) -> int:
         """Return the number of sequences."""
@@ -91,18 +101,18 @@ class Corpus:
 
     def __getitem__(self, sequence: int) -> Array:
         """Return a sequence's tokens: a view of the file, not a copy."""
-        if not 0 <= sequence < len(self):
+        if not 0 <= sequence < len(self.lengths):
             raise IndexError(f"sequence {sequence} of {self.prefix}: it has 0 to {len(self) - 1}")
-        begin = int(self.pointers[sequence]) // self.tokens.itemsize
-        return self.tokens[begin : begin + int(self.lengths[sequence])]
+        begin = self.pointers.item(sequence) // self.tokens.itemsize
+        return self.tokens[begin : begin + self.lengths.item(sequence)]
 
-    def _check(self, dtype: np.dtype[Any], size: int) -> None:
+    def _check(self, itemsize: int, size: int) -> None:
         """Refuse an index whose parts contradict each other or the tokens' file."""
         end = 0
-        for at in range(0, len(self.lengths), CHUNK):
-            lengths = self.lengths[at : at + CHUNK].astype(np.int64) * dtype.itemsize
-            begins = end + np.cumsum(lengths) - lengths
-            wrong = (lengths < 0) | (begins != self.pointers[at : at + CHUNK])
+        for at in range(0, len(self), CHUNK):
+            sizes = self.lengths[at : at + CHUNK].astype(np.int64) * itemsize
+            begins = end + np.cumsum(sizes) - sizes
+            wrong = (sizes < 0) | (begins != self.pointers[at : at + CHUNK])
             bad = int(wrong.argmax())
             self._demand(
                 not wrong[bad],
@@ -110,35 +120,18 @@ class Corpus:
                 f"{self.pointers[at + bad]}; the one before ends at {begins[bad]}: sequences "
                 "must neither overlap nor leave gaps",
             )
-            end = int(begins[-1] + lengths[-1])
+            end = int(begins[-1] + sizes[-1])
         bounds = self.documents
         self._demand(
-            bounds[0] == 0 and bounds[-1] == len(self) and bool((bounds[1:] >= bounds[:-1]).all()),
+            bounds[0] == 0 and bounds[-1] == len(self) and (bounds[1:] >= bounds[:-1]).all(),
             f"has documents from {bounds[0]} to {bounds[-1]}; they must go in order from "
             f"sequence 0 to {len(self)}, and not overlap",
         )
-        if size != end:
-            raise DataError(
-                f"{self.prefix}.bin has {size} bytes, and its index says {end}: it was cut short, "
-                "or is another corpus's; write the pair anew"
-            )
+        demand(
+            0 < size == end,
+            f"{self.prefix}.bin has {size} bytes, and its index says {end}: it was cut short, or "
+            "is another corpus's; write the pair anew",
+        )
 
-    def _demand(self, right: bool, otherwise: str) -> None:
-        if not right:
-            raise DataError(
-                f"{self.prefix}.idx {otherwise}: damaged, or no index; write the pair anew"
-            )
-
-
-def _mapped(path: str) -> mmap.mmap:
-    with told(f"{path} cannot be read", "mend it, or give another prefix"):
-        try:
-            with Path(path).open("rb") as file:
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except FileNotFoundError:
-            raise DataError(
-                f"no {path}: a corpus is a .bin and an .idx (a writer that was cut short leaves "
-                "no .idx); give their common prefix, or write it anew"
-            ) from None
-        except ValueError:
-            raise DataError(f"{path} is empty: it was cut short; write the pair anew") from None
+    def _demand(self, right: object, otherwise: str) -> None:
+        demand(right, f"{self.prefix}.idx {otherwise}: damaged, or no index; write the pair anew")
