@@ -118,7 +118,7 @@ def theirs_and_ours(
 
 
 def demand_same(theirs: Any, ours: Samples) -> None:
-    for name, array in vars(ours.index).items():
+    for name, array in ours.index._asdict().items():
         oracle = {"documents": "document", "places": "sample", "order": "shuffle"}[name]
         expected = getattr(theirs, f"{oracle}_index")
         assert np.array_equal(array, expected), name
@@ -169,9 +169,7 @@ def test_a_corpus_of_many_lengths_has_megatrons_samples(tmp_path: Path) -> None:
         demand = theirs_and_ours(str(tmp_path), lengths, recipe, range(100, 2900))
         theirs, ours = demand
         for name in ("document", "sample", "shuffle"):
-            mine = dict(
-                zip(("document", "sample", "shuffle"), vars(ours.index).values(), strict=True)
-            )
+            mine = dict(zip(("document", "sample", "shuffle"), ours.index, strict=True))
             assert np.array_equal(mine[name], getattr(theirs, f"{name}_index"))
 
 

@@ -215,7 +215,7 @@ def test_a_corpus_that_does_not_fit_the_run_is_refused_on_every_rank(
     for vocabulary, steps, short, missing in pool(2).run(refusals, corpus):
         assert vocabulary.endswith("holds token 58, and --vocabulary is 58: choose 59 or more")
         assert steps.startswith("13 steps, and one epoch of the corpus is enough for 12: choose")
-        assert "sequences 0 to 39 hold 800 tokens; samples of 900 need 901" in short
+        assert "40 sequences from 0 on hold 800 tokens; samples of 900 need 901" in short
         assert missing.startswith("missing.idx cannot be read: No such file or directory; give")
 
 

@@ -57,18 +57,15 @@ def greedy(weights: Array, size: int) -> tuple[Array, Array]:
     """
     length = max(1, int(size**0.5))
     begins = np.arange(0, size, length)
-    starts, ends = _guess(weights, begins), np.empty((len(weights), len(begins)))
-    chosen, wrong = np.empty((len(begins), length), np.int16), np.full(len(begins), True)
+    starts, wrong = _guess(weights, begins), np.full(len(begins), True)
+    corpora, samples = (np.empty((len(begins), length), kind) for kind in (np.int16, np.int64))
+    ends = np.empty_like(starts)
     while wrong.any():
-        chosen[wrong], ends[:, wrong] = _walk(weights, starts[:, wrong], begins[wrong], length)
+        walked = _walk(weights, starts[:, wrong], begins[wrong], length)
+        corpora[wrong], samples[wrong], ends[:, wrong] = walked
         true = np.insert(ends[:, :-1], 0, 0.0, axis=1)
         starts, wrong = true, np.any(true != starts, axis=0)
-    corpora = chosen.reshape(-1)[:size]
-    samples = np.empty(size, np.int64)
-    for corpus in range(len(weights)):
-        mine = np.flatnonzero(corpora == corpus)
-        samples[mine] = np.arange(len(mine))
-    return corpora, samples
+    return corpora.reshape(-1)[:size], samples.reshape(-1)[:size]
 
 
 def _guess(weights: Array, steps: Array) -> Array:
@@ -79,16 +76,17 @@ def _guess(weights: Array, steps: Array) -> Array:
     return np.asarray(counts + (rank < steps - counts.sum(axis=0)))
 
 
-def _walk(weights: Array, counts: Array, begins: Array, length: int) -> tuple[Array, Array]:
-    """Return what lanes choose [lanes, steps], and their counts at the end, into `counts`."""
-    chosen, lanes = np.empty((len(begins), length), np.int16), np.arange(len(begins))
+def _walk(weights: Array, counts: Array, begins: Array, length: int) -> tuple[Array, ...]:
+    """Return each lane's corpora and samples [lanes, steps]; and, in `counts`, those at its end."""
+    lanes = np.arange(len(begins))
+    corpora, samples = (np.empty((length, len(begins)), kind) for kind in (np.int16, np.int64))
     for step in range(length):
         # The first two steps have the same shares, of one sample.
         lag = weights[:, None] * np.maximum(begins + step, 1.0) - counts
         most: Array = lag.argmax(axis=0)
-        chosen[:, step] = most
+        corpora[step], samples[step] = most, counts[most, lanes]
         counts[most, lanes] += 1
-    return chosen, counts
+    return corpora.T, samples.T, counts
 
 
 class Blend(Rows):
@@ -113,17 +111,15 @@ class Blend(Rows):
         self.counts = np.bincount(corpora, minlength=len(parts)).tolist()
         for part, asked in zip(parts, self.counts, strict=True):
             if asked > len(part):
-                raise DataError(
-                    f"the blend asks {asked} samples of {part.corpus.prefix}, which has "
-                    f"{len(part)}: build it with a larger surplus"
-                )
+                has = f"{part.corpus.prefix}, which has {len(part)}"
+                raise DataError(f"the blend asks {asked} samples of {has}: build more of it")
 
     def __len__(self) -> int:
         """Return the number of samples."""
         return len(self.corpora)
 
-    def fill(self, row: Array, sample: int) -> None:
-        """Write a sample's tokens into a row [S (+ 1)]."""
+    def __getitem__(self, sample: int) -> Array:
+        """Return a sample's tokens [S (+ 1)], as its part has them."""
         if not 0 <= sample < len(self):
             raise SampleError(f"sample {sample} of a blend that has 0 to {len(self) - 1}")
-        self.parts[self.corpora[sample]].fill(row, self.samples.item(sample))
+        return self.parts[int(self.corpora[sample])][self.samples.item(sample)]

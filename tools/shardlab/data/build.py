@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,8 @@ from shardlab.data.corpus import Array, Corpus, DataError
 from shardlab.data.samples import Indices, Recipe, Samples, indices
 
 Part = tuple[float, float]
-_MESSAGE = 512  # bytes of what a rank tells the others
+_MESSAGE = "S512"  # what a rank tells the others: bytes, ended by zeros
+SURPLUS = 0.005  # how many more samples a corpus of a blend has than its weight asks for
 
 
 def parts(split: Iterable[float]) -> list[Part | None]:
@@ -70,15 +71,13 @@ class Builder:
             raise DataError(f"a part is {part}: give (begin, end), 0 to 1, in order")
         chosen = range(round(begin), round(end))
 
-        def make() -> Mapping[str, Array]:
-            return vars(indices(corpus.lengths, chosen, recipe))
-
-        key = cache.key(recipe, corpus.lengths, chosen.start, chosen.stop)
-        return Samples(corpus, Indices(**self._shared(key, make)), recipe)
+        key = cache.key(corpus.lengths, recipe, chosen)
+        made = self._shared(key, lambda: indices(corpus.lengths, chosen, recipe))
+        return Samples(corpus, Indices(*made), recipe)
 
     def blend(
         self, corpora: Sequence[Corpus], recipe: Recipe, part: Part = (0.0, 1.0), *,
-        weights: Sequence[float] | None = None, surplus: float = 0.005,
+        weights: Sequence[float] | None = None,
     ) -> Blend:  # fmt: skip
         """Return samples of several corpora.
 
@@ -87,7 +86,6 @@ class Builder:
             recipe: of each corpus's samples; with `weights` its `samples` are the blend's.
             part: of each corpus.
             weights: of the corpora; None: one epoch of each, in proportion, up to `samples`.
-            surplus: how many more samples each corpus makes than its weight asks for, relative.
 
         Raises:
             DataError: on every rank: weights that are none, weights without a number of samples,
@@ -99,31 +97,24 @@ class Builder:
             sizes = [len(samples) for samples in made]
             share, size = shares(sizes), min(recipe.samples or sum(sizes), sum(sizes))
         elif recipe.samples is None or len(weights) != len(corpora):
-            raise DataError(
-                f"{len(weights)} weights for {len(corpora)} corpora and samples = "
-                f"{recipe.samples}: weights want one for each corpus, and a number of samples"
-            )
+            given = f"{len(weights)} weights for {len(corpora)} corpora"
+            raise DataError(f"{given}, {recipe.samples} samples: give a weight each, and a number")
         else:
             share = shares(weights)
             asked = [math.ceil(recipe.samples * weight) for weight in share.tolist()]
-            more = [math.ceil(count * (1 + surplus)) for count in asked]
-            made = [
-                self.samples(corpus, replace(recipe, samples=count), part)
-                for corpus, count in zip(corpora, more, strict=True)
-            ]
+            more = [replace(recipe, samples=math.ceil(count * (1 + SURPLUS))) for count in asked]
+            made = [self.samples(*each, part) for each in zip(corpora, more, strict=True)]
             share, size = shares(share.tolist()), sum(asked)  # twice, as there: the last bit tells
+        key = cache.key(share, size)
+        samples, chosen = self._shared(key, lambda: greedy(share, size)[::-1])  # wider ones first
+        return Blend(made, chosen, samples)
 
-        def make() -> Mapping[str, Array]:
-            return dict(zip(("corpora", "samples"), greedy(share, size), strict=True))
-
-        return Blend(made, **self._shared(cache.key("blend", share, size), make))
-
-    def _shared(self, key: str, make: Callable[[], Mapping[str, Array]]) -> Mapping[str, Array]:
+    def _shared(self, key: str, make: Callable[[], Sequence[Array]]) -> Sequence[Array]:
         if self._cache is None:
             return make()
-        path, found = self._cache / key, dict[str, Array]()
+        path, found = self._cache / key, list[Array]()
         self._together(lambda: None if self._disk.rank else cache.keep(path, make))
-        self._together(lambda: found.update(cache.load(path)))
+        self._together(lambda: found.extend(cache.load(path)))
         return found
 
     def _together(self, act: Callable[[], None]) -> None:
@@ -133,10 +124,8 @@ class Builder:
             act()
         except (ValueError, OSError, MemoryError) as error:
             said = str(error) or type(error).__name__
-        content = said.encode()[:_MESSAGE].ljust(_MESSAGE, b"\0")
-        mine = torch.frombuffer(bytearray(content), dtype=torch.uint8).to(self._device)
-        rows = self._ranks.all_gather(mine).view(self._ranks.size, -1).cpu()
-        words = [bytes(row.numpy()).rstrip(b"\0").decode(errors="replace") for row in rows]
+        mine = torch.from_numpy(np.array([said.encode()], _MESSAGE).view(np.uint8))
+        words = self._ranks.all_gather(mine.to(self._device)).cpu().numpy().view(_MESSAGE).tolist()
         if any(words):
-            who = [str(rank) for rank, word in enumerate(words) if word]
-            raise DataError(f"rank {', '.join(who)}: {next(filter(None, words))}")
+            who = ", ".join(str(rank) for rank, word in enumerate(words) if word)
+            raise DataError(f"rank {who}: {next(filter(None, words)).decode(errors='replace')}")

@@ -16,51 +16,46 @@ import functools
 import hashlib
 import json
 import math
-import mmap
 import secrets
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from shardlab.data.corpus import Array, DataError, told
+from shardlab.data.corpus import Array, demand, mapped, told
 
-FORMAT = "shardlab samples 3"
-SUM = 8  # bytes of the checksum, in hexadecimal
+FORMAT = "shardlab samples 4"
+SUM, HEAD = (
+    8,
+    512,
+)  # bytes of the checksum, in hexadecimal, and of all that stands before the arrays
 
 
-def key(*parts: object) -> str:
-    """Return the hash of arrays (their dtype and bytes) and of plain values."""
-    found = hashlib.sha256(FORMAT.encode())
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            found.update(f"|{part.dtype.str}{part.shape}|".encode())
-            found.update(part.data)
-        else:
-            found.update(f"|{part!r}|".encode())
+def key(array: Array, *about: object) -> str:
+    """Return the hash of an array (its dtype and bytes) and of plain values."""
+    found = hashlib.sha256(repr((FORMAT, array.dtype.str, array.shape, about)).encode())
+    found.update(array.data)
     return found.hexdigest()[:32]
 
 
-def keep(path: Path, make: Callable[[], Mapping[str, Array]]) -> None:
+def keep(path: Path, make: Callable[[], Sequence[Array]]) -> None:
     """Make the arrays and put them into the file, unless it is there.
 
-    Its first line is the checksum of the rest and the arrays' names, dtypes and shapes.
+    It begins with the checksum of the rest, and the arrays' dtypes and shapes. An array begins at a
+    multiple of its item's size, unless one before it has narrower items.
 
     Raises:
         DataError: the disk is full or refuses; or what `make` raises.
     """
     if path.is_file():
         return
-    # The wider items first: then each array begins at a multiple of its item's size.
-    arrays = sorted(make().items(), key=lambda named: -named[1].itemsize)
-    head = json.dumps([(name, array.dtype.str, array.shape) for name, array in arrays]).encode()
-    head += b" " * (-(len(head) + SUM + 1) % 64) + b"\n"
-    rest = [memoryview(head), *(array.data for _, array in arrays)]
+    arrays = make()
+    about = json.dumps([(array.dtype.str, array.shape) for array in arrays]).encode()
+    rest = [memoryview(about.ljust(HEAD - SUM)), *(array.data for array in arrays)]
     crc = functools.reduce(lambda crc, part: zlib.crc32(part, crc), rest, 0)
     draft = path.with_name(f"{path.name}.draft-{secrets.token_hex(8)}")
-    advice = "make room there, name another cache, or none"
-    with told(f"cannot keep indices in {path.parent}", advice):
+    with told(f"cannot keep indices in {path.parent}", "make room there, name another, or none"):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with draft.open("xb") as file:
@@ -74,25 +69,17 @@ def keep(path: Path, make: Callable[[], Mapping[str, Array]]) -> None:
             other.unlink(missing_ok=True)
 
 
-def load(path: Path) -> dict[str, Array]:
+def load(path: Path) -> list[Array]:
     """Return the arrays in the file, mapped into memory.
 
     Raises:
         DataError: the file is not to be seen from here, or damaged.
     """
-    advice = "give a cache on a disk that all ranks share, or `disk`, those that do"
-    with told(f"{path} was made, but cannot be read from here", advice):
-        try:
-            with path.open("rb") as file:
-                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            right = data[:SUM] == b"%08x" % zlib.crc32(memoryview(data)[SUM:])
-        except ValueError:  # it is empty
-            right = False
-    if not right:
-        raise DataError(f"{path} is damaged: remove it, and it is made anew")
-    head, found = data.readline(), dict[str, Array]()
-    at = len(head)
-    for name, dtype, shape in json.loads(head[SUM:]):
-        found[name] = np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape)
-        at += found[name].nbytes
+    data = mapped(path, "give a cache on a disk that all ranks share, or `disk`, those that do")
+    right = b"%08x" % zlib.crc32(data[SUM:])
+    demand(data[:SUM] == right, f"{path} is damaged: remove it, and it is made anew")
+    found, at = list[Array](), HEAD
+    for dtype, shape in json.loads(bytes(data[SUM:HEAD])):
+        found.append(np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape))
+        at += found[-1].nbytes
     return found

@@ -33,9 +33,7 @@ class Loader:
     ) -> None:  # fmt: skip
         ranks, rank = (data.size, data.rank) if data else (1, 0)
         if batch < 1 or batch % ranks:
-            raise DataError(
-                f"{ranks} data ranks do not divide a batch of {batch}; choose a multiple"
-            )
+            raise DataError(f"a batch of {batch} over {ranks} data ranks: choose a multiple")
         if not samples.extra:
             raise DataError("samples end without a last label: make them by Recipe(extra=True)")
         self.samples = samples
@@ -54,15 +52,13 @@ class Loader:
             DataError: fewer samples are left than a batch takes.
         """
         if not 0 <= consumed <= len(self.samples) - self.batch:
-            raise DataError(
-                f"a batch of {self.batch} after {consumed} samples, and there are "
-                f"{len(self.samples)}: build more, or stop there"
-            )
+            asked = f"a batch of {self.batch} after {consumed} samples"
+            raise DataError(f"{asked}, and there are {len(self.samples)}: build more, or stop")
         if not (self._first or self._last):
             return None, None
         text = torch.from_numpy(self.samples.read([consumed + place for place in self._share]))
-        tokens, labels = text[:, :-1].contiguous(), text[:, 1:].contiguous()
-        # Not in place: of a single sample, the two are views of one row.
-        tokens = tokens.masked_fill(tokens == PAD, 0)
-        labels = labels.masked_fill(labels == PAD, IGNORED)
-        return (tokens if self._first else None), (labels if self._last else None)
+        tokens, labels = text[:, :-1], text[:, 1:]
+        return (
+            tokens.masked_fill(tokens == PAD, 0) if self._first else None,
+            labels.masked_fill(labels == PAD, IGNORED) if self._last else None,
+        )

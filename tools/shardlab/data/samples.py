@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,13 +43,10 @@ class Recipe:
     def __post_init__(self) -> None:
         """Refuse samples of no tokens, and a number that is none."""
         if self.sequence < 1 or (self.samples is not None and self.samples < 1):
-            raise DataError(
-                f"sequence is {self.sequence} and samples {self.samples}; choose 1 or more"
-            )
+            raise DataError(f"sequence {self.sequence}, samples {self.samples}: choose 1 or more")
 
 
-@dataclass(frozen=True)
-class Indices:
+class Indices(NamedTuple):
     """documents [D], int32; places [N + 1, 2], int32: (place in documents, offset); order [N]."""
 
     documents: Array
@@ -66,26 +64,22 @@ def indices(lengths: Array, sequences: range, recipe: Recipe) -> Indices:
     size, extra, asked = recipe.sequence, int(recipe.extra), recipe.samples or 0
     needed = 1 if asked else extra + (size if recipe.drop_last else 1)
     if tokens < needed:  # a number of samples is made in as many epochs as it takes
-        named = f"sequences {sequences.start} to {sequences.stop - 1}"
         raise DataError(
-            f"{named if sequences else 'the part has 0 sequences, which'} hold {tokens} tokens; "
-            f"samples of {size} need {needed}: give more text, another split or a shorter sequence"
+            f"{len(sequences)} sequences from {sequences.start} on hold {tokens} tokens; samples "
+            f"of {size} need {needed}: give more text, another split or a shorter sequence"
         )
     epochs = max(1, -(-(asked * size + extra) // tokens))
-    apart = None  # how many samples come before a last epoch that is shuffled apart
-    if epochs > 1:
-        before = ((epochs - 1) * tokens - extra) // size
-        whole = (tokens - extra) // size
-        if asked - before < int(SEPARATE * whole):
-            apart = before
+    # How many samples come before the last epoch, and whether it is shuffled apart.
+    before, whole = ((epochs - 1) * tokens - extra) // size, (tokens - extra) // size
+    apart = epochs > 1 and asked - before < int(SEPARATE * whole)
     state = np.random.RandomState(recipe.seed)
     once = np.arange(sequences.start, sequences.stop, dtype=np.int32)
-    tiles = [epochs] if apart is None else [epochs - 1, 1]
+    tiles = [epochs - 1, 1] if apart else [epochs]
     documents = np.concatenate([state.permutation(np.tile(once, count)) for count in tiles])
     places = _places(lengths[documents], recipe)
     total = len(places) - 1
     kind = np.uint32 if total < np.iinfo(np.uint32).max - 1 else np.int64
-    halves = np.split(np.arange(total, dtype=kind), [] if apart in (None, total) else [apart])
+    halves = np.split(np.arange(total, dtype=kind), [before] if apart else [])
     return Indices(documents, places, np.concatenate([*map(state.permutation, halves)]))
 
 
@@ -95,16 +89,14 @@ def _places(lengths: Array, recipe: Recipe) -> Array:
     ends = np.cumsum(lengths, dtype=np.int64)
     tokens = int(ends[-1]) - extra
     full = tokens // size
+    count = full if recipe.drop_last else -(-tokens // size)
+    kind = np.int32 if len(lengths) <= np.iinfo(np.int32).max else np.int64
+    places = np.zeros((count + 1, 2), kind)
     # How many samples have been read to their end within the first documents.
     done = np.maximum((ends - extra) // size, 0)
     document = np.repeat(np.arange(len(ends)), np.diff(done, prepend=0))
-    count = full if recipe.drop_last else -(-tokens // size)
-    kind = np.int32 if len(lengths) <= np.iinfo(np.int32).max else np.int64
-    places = np.empty((count + 1, 2), kind)
-    places[0] = 0
-    places[1 : full + 1, 0] = document
     begins = np.arange(size, full * size + 1, size) - ends[document]
-    places[1 : full + 1, 1] = begins + lengths[document]
+    places[1 : full + 1, 0], places[1 : full + 1, 1] = document, begins + lengths[document]
     if count > full:
         places[count] = len(lengths) - 1, lengths[-1] - extra
     return places
@@ -131,20 +123,12 @@ class Rows(Sized):
         Raises:
             DataError: there are not so many samples.
         """
-        row = np.empty(self.width, np.int64)
-        self.fill(row, sample)
-        return row
+        raise NotImplementedError
 
     def read(self, samples: Sequence[int]) -> Array:
         """Return the tokens [B, S (+ 1)] of several samples."""
-        out = np.empty((len(samples), self.width), np.int64)
-        for row, sample in zip(out, samples, strict=True):
-            self.fill(row, sample)
-        return out
-
-    def fill(self, row: Array, sample: int) -> None:
-        """Write a sample's tokens into a row [S (+ 1)]."""
-        raise NotImplementedError
+        rows = [self[sample] for sample in samples]
+        return np.array(rows, np.int64).reshape(-1, self.width)  # of no samples too
 
 
 class Samples(Rows):
@@ -161,10 +145,8 @@ class Samples(Rows):
 
     def __init__(self, corpus: Corpus, index: Indices, recipe: Recipe) -> None:
         if corpus.tokens.dtype.kind == "f":
-            raise DataError(
-                f"{corpus.prefix} holds {corpus.tokens.dtype.name}; samples are of integers: write "
-                "its tokens anew as such"
-            )
+            found = corpus.tokens.dtype.name
+            raise DataError(f"{corpus.prefix} holds {found}; samples are of integers: write such")
         self.corpus = corpus
         self.index = index
         self.extra = int(recipe.extra)
@@ -174,23 +156,18 @@ class Samples(Rows):
         """Return the number of samples."""
         return len(self.index.order)
 
-    def fill(self, row: Array, sample: int) -> None:
-        """Write a sample's tokens into a row [S (+ 1)], document by document."""
-        corpus, index = self.corpus, self.index
+    def __getitem__(self, sample: int) -> Array:
+        """Return a sample's tokens [S (+ 1)]: of all documents that it goes through."""
+        index = self.index
         if not 0 <= sample < len(index.order):
             raise SampleError(
-                f"sample {sample} of {corpus.prefix}: it has 0 to {len(self) - 1}; build it with "
-                "more samples"
+                f"sample {sample} of {self.corpus.prefix}: it has 0 to {len(self) - 1}; build more"
             )
         place = index.order.item(sample)
         (first, offset), (last, end) = index.places[place : place + 2].tolist()
-        documents = index.documents[first : last + 1].tolist()
-        pointers = map(corpus.pointers.item, documents)
-        counts = [*map(corpus.lengths.item, documents)]
-        counts[-1] = end + self.extra
-        tokens, size, at = corpus.tokens, corpus.tokens.itemsize, 0
-        for pointer, count in zip(pointers, counts, strict=True):
-            begin = pointer // size
-            row[at : at + count - offset] = tokens[begin + offset : begin + count]
-            at, offset = at + count - offset, 0
-        row[at:] = PAD
+        texts = [self.corpus[at] for at in index.documents[first : last + 1].tolist()]
+        texts[-1] = texts[-1][: end + self.extra]
+        texts[0] = texts[0][offset:]
+        text, row = np.concatenate(texts), np.full(self.width, PAD)
+        row[: len(text)] = text
+        return row
