@@ -39,10 +39,7 @@ def shares(weights: Sequence[float]) -> Array:
     if not 1 <= len(given) <= MOST:
         raise DataError(f"{len(given)} weights; a blend is of 1 to {MOST} corpora")
     if not ((given > 0).all() and sum(given.tolist()) < math.inf):
-        raise DataError(
-            f"weights are {list(weights)}: each must be a finite number above 0; leave out a "
-            "corpus that is to give nothing"
-        )
+        raise DataError(f"weights are {list(weights)}: each must be a finite number above 0")
     return np.asarray(given / given.sum())
 
 

@@ -70,7 +70,6 @@ class Builder:
         if not 0 <= begin <= end < len(corpus) + 0.5:  # shares may add up to more by a last bit
             raise DataError(f"a part is {part}: give (begin, end), 0 to 1, in order")
         chosen = range(round(begin), round(end))
-
         key = cache.key(corpus.lengths, recipe, chosen)
         made = self._shared(key, lambda: indices(corpus.lengths, chosen, recipe))
         return Samples(corpus, Indices(*made), recipe)

@@ -22,9 +22,7 @@ MAGIC = b"MMIDIDX\0\0"
 HEAD = struct.Struct("<9sQBQQ")
 # A dtype's code is its place here, counted from 1.
 DTYPES = [np.dtype(f"<{name}") for name in ("u1", "i1", "i2", "i4", "i8", "f8", "f4", "u2")]
-PAIR = (
-    "give the prefix of a .bin and an .idx, or write them anew: a writer cut short leaves no .idx"
-)
+PAIR = "give a .bin and .idx's prefix, or write them anew: a writer cut short leaves no .idx"
 CHUNK = 1 << 20  # what is checked, converted or copied at a time: memory stays constant
 
 
@@ -80,8 +78,7 @@ class Corpus:
         magic, version, code, count, ends = HEAD.unpack_from(index)
         self._demand(magic == MAGIC, f"begins with {magic!r}, an index with {MAGIC!r}")
         self._demand(version == 1, f"has version {version}; version 1 is read here")
-        known = len(DTYPES)
-        self._demand(0 < code <= known, f"has dtype code {code}; those known are 1 to {known}")
+        self._demand(0 < code < 9, f"has dtype code {code}; those known are 1 to 8")
         modes = HEAD.size + 12 * count + 8 * ends
         self._demand(
             count and ends and found in (modes, modes + count),

@@ -158,9 +158,8 @@ class Writer:
         """Write all, or none of it: who goes on without has a whole corpus."""
         array, sizes = np.asarray(tokens), _row("lengths", lengths, "<i4")
         count, total, least = len(sizes), sizes.sum(), sizes.min(initial=0)
-        ends = np.arange(count + 1) if documents is None else documents
-        bounds = _row("documents", ends, "<i8")
-        kinds = _row("modes", np.zeros(count, "i1") if modes is None else modes, "i1")
+        bounds = _row("documents", documents, "<i8", np.arange(count + 1))
+        kinds = _row("modes", modes, "i1", np.zeros(count, np.int8))
         if array.ndim != 1 or total != len(array) or least < 0:
             raise DataError(
                 f"lengths add up to {total} (least {least}); the tokens have shape {array.shape}: "
@@ -201,9 +200,9 @@ class Writer:
                 raise DataError(f"token {token} is not among {held}: choose a wider dtype")
 
 
-def _row(name: str, values: ArrayLike, kind: str) -> Array:
+def _row(name: str, values: ArrayLike | None, kind: str, default: ArrayLike = ()) -> Array:
     """Return [n] of a kind; refuse what would be cut, wrap or be laid flat."""
-    array = np.asarray(values)
+    array = np.asarray(default if values is None else values)
     right = array.ndim == 1 and (array.dtype.kind in "iu" or not array.size)
     if not right or (array.astype(kind) != array).any():
         wanted = np.dtype(kind).name
