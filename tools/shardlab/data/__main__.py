@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import click
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from shardlab.data.corpus import CHUNK, Corpus, DataError
 from shardlab.data.text.encoding import by_name
@@ -45,11 +44,9 @@ def build(prefix: str, files: tuple[str, ...], processes: int, **about: Any) -> 
     """Make the corpus PREFIX of FILES; after a kill, the same command goes on where it was."""
     job = Job(files, prefix, **about)
     total = sum(piece.end - piece.begin for piece in job.pieces())
-    columns = (TextColumn("encoding"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=total)
+    with click.progressbar(length=total, label="encoding", file=sys.stderr) as bar:
         for count in prepare(job, processes):
-            progress.advance(task, count)
+            bar.update(count)
     click.echo(described(Corpus(prefix)))
 
 

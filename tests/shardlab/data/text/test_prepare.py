@@ -55,10 +55,9 @@ def test_a_corpus_does_not_depend_on_where_its_text_was_cut(
     job = prepare.Job((str(lines),), str(tmp_path / "corpus"))
     pieces = job.pieces()
     job.folder.mkdir()
-    for part in reversed(pieces):
-        prepare.encode(part, job.folder)
+    made = [prepare.encode(part, job.folder) for part in reversed(pieces)]
     with Writer(job.prefix, np.uint16) as writer:
-        prepare.join(writer, pieces, job.folder)
+        prepare.join(writer, reversed(made))
     assert documents(tmp_path / "corpus") == expected(TEXTS * 9)
 
 
@@ -104,7 +103,7 @@ def test_a_corpus_does_not_take_the_place_of_its_own_text(tmp_path: Path) -> Non
     for prefix in ("a", "./a", "b"):
         text = tmp_path / ("b.idx" if prefix == "b" else "a.bin")
         done = command("build", f"{tmp_path}/{prefix}", text, "--processes", 1)
-        assert "would take the place of its text, " in done.output
+        assert "would be replaced by its corpus: " in done.output
         assert text.read_text("utf-8") == "text"
     assert {path.name for path in tmp_path.iterdir()} == {"a.bin", "b.idx"}
 

@@ -7,28 +7,19 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from shardlab.data.corpus import Array, DataError
 
 
-class Encoder(Protocol):
-    """Turns a document into tokens and back; its `dtype` holds each of them."""
-
-    dtype: np.dtype[Any]
-
-    def encode(self, text: str) -> Array:
-        """Return a document's tokens, its end among them where the tokenizer has one."""
-
-    def decode(self, tokens: list[int]) -> str:
-        """Return text for the eyes."""
-
-
 class Bytes:
-    """Each byte of the text in UTF-8 is a token, and 256 ends a document."""
+    """Each byte of the text in UTF-8 is a token, and 256 ends a document.
+
+    Attributes:
+        dtype: holds each token.
+    """
 
     dtype: np.dtype[Any] = np.dtype(np.uint16)
 
@@ -37,7 +28,7 @@ class Bytes:
         return np.append(np.frombuffer(text.encode(), np.uint8), np.uint16(256))
 
     def decode(self, tokens: list[int]) -> str:
-        """Return the text; an end of a document, and what is no byte, is shown as ␄."""
+        """Return text for the eyes: an end of a document, and what is no byte, is shown as ␄."""
         parts = bytes(int(token) if 0 <= token < 256 else 0 for token in tokens)
         return parts.decode(errors="replace").replace("\0", "␄")
 
@@ -48,6 +39,9 @@ class FromFile:
     Args:
         path: of the file.
         end: the token that ends a document, as text; none unless given.
+
+    Attributes:
+        dtype: holds each token.
 
     Raises:
         DataError: no such file, no such token, or `tokenizers` isn't installed.
@@ -61,18 +55,15 @@ class FromFile:
                 "a tokenizer.json is read by the package tokenizers, which isn't installed: "
                 "`pip install tokenizers`, or leave --tokenizer for bytes"
             ) from None
-        if not Path(path).is_file():
-            raise DataError(f"no {path}: give the tokenizer.json of a model, or `bytes`")
         try:
             self._tokenizer: Any = tokenizers.Tokenizer.from_file(path)
-        except Exception as error:  # tokenizers raises nothing narrower
-            raise DataError(f"{path} is no tokenizer: {error}") from None
+        except Exception as error:  # tokenizers raises nothing narrower, of a missing file too
+            raise DataError(f"{path} is no tokenizer: {error}; give a model's, or bytes") from None
         last = max(self._tokenizer.get_vocab().values(), default=0)  # numbers may have gaps
         self.dtype = np.dtype(np.uint16 if last < 1 << 16 else np.int32)
-        found = None if end is None else self._tokenizer.token_to_id(end)
-        if end is not None and found is None:
+        self._end = [] if end is None else [self._tokenizer.token_to_id(end)]
+        if None in self._end:
             raise DataError(f"{path} has no token {end!r}: give one of its own as --end")
-        self._end = [] if found is None else [found]
 
     def encode(self, text: str) -> Array:
         """Return the tokens, and the end."""
@@ -81,14 +72,12 @@ class FromFile:
 
     def decode(self, tokens: list[int]) -> str:
         """Return the text, with its special tokens."""
-        known = [
-            int(token) for token in tokens if 0 <= token < 1 << 32
-        ]  # it passes over others too
+        known = [int(token) for token in tokens if 0 <= token < 1 << 32]  # as it passes over others
         return str(self._tokenizer.decode(known, skip_special_tokens=False))
 
 
 @cache
-def by_name(name: str, end: str | None = None) -> Encoder:
+def by_name(name: str, end: str | None = None) -> Bytes | FromFile:
     """Return the encoder called "bytes", or that of a file."""
     if name != "bytes":
         return FromFile(name, end)

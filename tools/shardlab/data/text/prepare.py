@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -66,9 +66,7 @@ class Job:
             if not path.is_file():
                 raise DataError(f"no {path}: give text files, or .jsonl with a document a line")
             if path.resolve() in own:
-                raise DataError(
-                    f"the corpus would take the place of its text, {path}: choose another prefix"
-                )
+                raise DataError(f"{path} would be replaced by its corpus: choose another prefix")
             size = path.stat().st_size
             step = PIECE if self.lines or is_json(path) else max(size, 1)
             for begin in range(0, size, step):
@@ -123,26 +121,27 @@ class Piece:
             text: str = json.loads(line)[self.job.field]
             text.encode()  # half of a surrogate pair is no text either
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            raise DataError(
-                f"{self.file}: the line at byte {at} is no JSON object with a text in "
-                f"{self.job.field!r}; --field names another"
-            ) from None
+            wanted = f"no JSON object with a text in {self.job.field!r}; --field names another"
+            raise DataError(f"{self.file}: the line at byte {at} is {wanted}") from None
         return text
 
 
-def encode(piece: Piece, folder: Path) -> int:
-    """Make a piece's corpus, unless it is there; return how many bytes of text it took."""
-    prefix, none = folder / f"{piece.number:06}", folder / f"{piece.number:06}.none"
-    if not (prefix.with_suffix(".idx").is_file() or none.is_file()):
+def encode(piece: Piece, folder: Path) -> Path | None:
+    """Make a piece's corpus, unless it is there; return its prefix, or None where it has no token.
+
+    Of blank lines alone, or the middle of a long one, no corpus can be.
+    """
+    prefix = folder / f"{piece.number:06}"
+    if not prefix.with_suffix(".idx").is_file():
         encoder, count = by_name(piece.job.tokenizer, piece.job.end), 0
         with Writer(prefix, encoder.dtype) as writer:
             for tokens in map(encoder.encode, piece.documents()):
                 writer.add(tokens)
                 count += len(tokens)
             if not count:
-                none.touch()  # blank lines alone: a corpus of no tokens there is not
                 writer.discard()
-    return piece.end - piece.begin
+                return None
+    return prefix
 
 
 def follow() -> None:
@@ -172,13 +171,13 @@ def prepare(job: Job, processes: int) -> Iterator[int]:
         folder.mkdir(exist_ok=True)
         pool = ProcessPoolExecutor(processes, get_context("spawn"), follow)
         try:
-            for done in as_completed([pool.submit(encode, piece, folder) for piece in pieces]):
-                yield done.result()
-            join(writer, pieces, folder)
+            made = {pool.submit(encode, piece, folder): piece for piece in pieces}
+            for done in as_completed(made):
+                done.result()
+                yield made[done].end - made[done].begin
+            join(writer, [piece.result() for piece in made])
         except BrokenProcessPool:
-            raise DataError(
-                "a process that encoded was killed (out of memory?): the same command goes on"
-            ) from None
+            raise DataError("an encoder was killed (memory?): the same command goes on") from None
         finally:
             pool.shutdown(cancel_futures=True)
             with suppress(OSError):
@@ -186,8 +185,7 @@ def prepare(job: Job, processes: int) -> Iterator[int]:
     shutil.rmtree(folder)
 
 
-def join(writer: Writer, pieces: Sequence[Piece], folder: Path) -> None:
+def join(writer: Writer, made: Iterable[Path | None]) -> None:
     """Append the pieces' corpora in order."""
-    for piece in pieces:
-        if not (folder / f"{piece.number:06}.none").is_file():
-            writer.append(Corpus(folder / f"{piece.number:06}"))
+    for prefix in filter(None, made):
+        writer.append(Corpus(prefix))
