@@ -251,7 +251,7 @@ def test_a_split_that_is_none_is_refused(split: tuple[float, ...]) -> None:
 def test_fewer_samples_than_are_read_are_refused(corpus: Corpus) -> None:
     samples = Builder().samples(corpus, RECIPE)
     for sample in (-1, len(samples)):
-        with pytest.raises(DataError, match=f"it has 0 to {len(samples) - 1}; build more"):
+        with pytest.raises(DataError, match=f"it has 0 to {len(samples) - 1}, build more"):
             samples[sample]
     with pytest.raises(DataError, match="choose 1 or more"):
         Recipe(sequence=4, samples=0)

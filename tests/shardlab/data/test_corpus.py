@@ -174,7 +174,7 @@ WRONG: dict[str, tuple[Callable[[Writer], None], str]] = {
         lambda w: w.extend([1, 2], [[1], [1]]),
         "lengths are int64 .2, 1.: give",
     ),
-    "a length, not a row": (lambda w: w.add([1, 2], 2), "lengths are int64 ..: give"),  # type: ignore[arg-type]
+    "a length, not a row": (lambda w: w.add([1, 2], 2), "lengths are int64 ..: give"),
     "documents cut": (lambda w: w.extend([1, 2], [1, 1], [0, 1.5, 2]), "documents are float64"),
     "modes in a table": (lambda w: w.extend([1, 2], [1, 1], None, [[0], [0]]), "modes are int64"),
     "words": (lambda w: w.add("text"), "tokens are str.*; .* holds uint16"),
@@ -194,7 +194,7 @@ def test_what_cannot_be_written_leaves_the_older_corpus(prefix: Path, wrong: str
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.float16, bool])
 def test_a_dtype_that_the_format_lacks_is_refused(tmp_path: Path, dtype: Any) -> None:
-    with pytest.raises(DataError, match=r"a corpus has no dtype .* choose from uint8, int8"):
+    with pytest.raises(DataError, match=r"no corpus has dtype .* choose from uint8, int8"):
         Writer(tmp_path / "corpus", dtype)
 
 
@@ -293,7 +293,7 @@ def test_documents_that_waited_with_a_refused_one_are_not_lost_in_silence(prefix
 
 def test_modes_may_be_an_array(tmp_path: Path) -> None:
     with Writer(tmp_path / "corpus", modes=True) as writer:
-        writer.add([1, 2], [1, 1], np.array([0, 1]))  # type: ignore[arg-type]
+        writer.add([1, 2], [1, 1], np.array([0, 1]))
     assert Corpus(tmp_path / "corpus").modes.tolist() == [0, 1]  # type: ignore[union-attr]
 
 

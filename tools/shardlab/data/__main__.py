@@ -9,7 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
-from shardlab.data.corpus import CHUNK, Corpus, DataError
+from shardlab.data.corpus import CHUNK, Corpus, DataError, demand
 from shardlab.data.text.encoding import by_name
 from shardlab.data.text.prepare import Job, prepare
 
@@ -59,8 +59,8 @@ def inspect(prefix: str, document: int, tokens: int, tokenizer: str | None) -> N
     """Say what a corpus holds, and show the beginning of a document."""
     corpus = Corpus(prefix)
     click.echo(described(corpus))
-    if not 0 <= document < len(corpus.documents) - 1:
-        raise DataError(f"{prefix} has documents 0 to {len(corpus.documents) - 2}")
+    last = len(corpus.documents) - 2
+    demand(0 <= document <= last, f"no document {document}: {prefix} has documents 0 to {last}")
     first, end = corpus.documents[document : document + 2].tolist()
     begin = int(corpus.lengths[:first].sum(dtype=np.int64))
     length = int(corpus.lengths[first:end].sum(dtype=np.int64))

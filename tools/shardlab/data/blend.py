@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shardlab.data.corpus import Array, DataError
+from shardlab.data.corpus import Array, demand
 from shardlab.data.samples import Rows, SampleError, Samples
 
 MOST = 32_766  # corpora of a blend: their number is an int16, and Megatron refuses more
@@ -36,10 +36,9 @@ def shares(weights: Sequence[float]) -> Array:
         DataError: a weight is 0, negative, infinite or no number; or there are none, or too many.
     """
     given = np.array(weights, np.float64)
-    if not 1 <= len(given) <= MOST:
-        raise DataError(f"{len(given)} weights; a blend is of 1 to {MOST} corpora")
-    if not ((given > 0).all() and sum(given.tolist()) < math.inf):
-        raise DataError(f"weights are {list(weights)}: each must be a finite number above 0")
+    demand(1 <= len(given) <= MOST, f"{len(given)} weights; a blend is of 1 to {MOST} corpora")
+    right = (given > 0).all() and sum(given.tolist()) < math.inf
+    demand(right, f"weights are {list(weights)}: each must be a finite number above 0")
     return np.asarray(given / given.sum())
 
 
@@ -54,15 +53,21 @@ def greedy(weights: Array, size: int) -> tuple[Array, Array]:
     """
     length = max(1, int(size**0.5))
     begins = np.arange(0, size, length)
-    starts, wrong = _guess(weights, begins), np.full(len(begins), True)
-    corpora, samples = (np.empty((len(begins), length), kind) for kind in (np.int16, np.int64))
+    starts, wrong = _guess(weights, begins), np.arange(len(begins))
+    corpora, samples = (np.empty((length, len(begins)), kind) for kind in (np.int16, np.int64))
     ends = np.empty_like(starts)
-    while wrong.any():
-        walked = _walk(weights, starts[:, wrong], begins[wrong], length)
-        corpora[wrong], samples[wrong], ends[:, wrong] = walked
+    while len(wrong):
+        counts, at, lanes = starts[:, wrong], begins[wrong], np.arange(len(wrong))
+        for step in range(length):
+            # The first two steps have the same shares, of one sample.
+            lag = weights[:, None] * np.maximum(at + step, 1.0) - counts
+            most: Array = lag.argmax(axis=0)
+            corpora[step, wrong], samples[step, wrong] = most, counts[most, lanes]
+            counts[most, lanes] += 1
+        ends[:, wrong] = counts
         true = np.insert(ends[:, :-1], 0, 0.0, axis=1)
-        starts, wrong = true, np.any(true != starts, axis=0)
-    return corpora.reshape(-1)[:size], samples.reshape(-1)[:size]
+        starts, wrong = true, np.flatnonzero(np.any(true != starts, axis=0))
+    return corpora.T.reshape(-1)[:size], samples.T.reshape(-1)[:size]
 
 
 def _guess(weights: Array, steps: Array) -> Array:
@@ -71,19 +76,6 @@ def _guess(weights: Array, steps: Array) -> Array:
     counts = np.floor(ideal)
     rank = (counts - ideal).argsort(axis=0, kind="stable").argsort(axis=0)
     return np.asarray(counts + (rank < steps - counts.sum(axis=0)))
-
-
-def _walk(weights: Array, counts: Array, begins: Array, length: int) -> tuple[Array, ...]:
-    """Return each lane's corpora and samples [lanes, steps]; and, in `counts`, those at its end."""
-    lanes = np.arange(len(begins))
-    corpora, samples = (np.empty((length, len(begins)), kind) for kind in (np.int16, np.int64))
-    for step in range(length):
-        # The first two steps have the same shares, of one sample.
-        lag = weights[:, None] * np.maximum(begins + step, 1.0) - counts
-        most: Array = lag.argmax(axis=0)
-        corpora[step], samples[step] = most, counts[most, lanes]
-        counts[most, lanes] += 1
-    return corpora.T, samples.T, counts
 
 
 class Blend(Rows):
@@ -107,9 +99,8 @@ class Blend(Rows):
         self.samples = samples
         self.counts = np.bincount(corpora, minlength=len(parts)).tolist()
         for part, asked in zip(parts, self.counts, strict=True):
-            if asked > len(part):
-                has = f"{part.corpus.prefix}, which has {len(part)}"
-                raise DataError(f"the blend asks {asked} samples of {has}: build more of it")
+            has = f"{part.corpus.prefix}, which has {len(part)}"
+            demand(asked <= len(part), f"the blend asks {asked} samples of {has}: build more")
 
     def __len__(self) -> int:
         """Return the number of samples."""

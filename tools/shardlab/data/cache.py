@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import secrets
 import zlib
 from collections.abc import Callable, Sequence
@@ -55,7 +54,7 @@ def keep(path: Path, make: Callable[[], Sequence[Array]]) -> None:
     rest = [memoryview(about.ljust(HEAD - SUM)), *(array.data for array in arrays)]
     crc = functools.reduce(lambda crc, part: zlib.crc32(part, crc), rest, 0)
     draft = path.with_name(f"{path.name}.draft-{secrets.token_hex(8)}")
-    with told(f"cannot keep indices in {path.parent}", "make room there, name another, or none"):
+    with told(f"cannot keep indices in {path.parent}", "make room, name another cache, or none"):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with draft.open("xb") as file:
@@ -80,6 +79,6 @@ def load(path: Path) -> list[Array]:
     demand(data[:SUM] == right, f"{path} is damaged: remove it, and it is made anew")
     found, at = list[Array](), HEAD
     for dtype, shape in json.loads(bytes(data[SUM:HEAD])):
-        found.append(np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape))
+        found.append(np.ndarray(shape, dtype, data, at))
         at += found[-1].nbytes
     return found

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis
-from shardlab.data.corpus import DataError
+from shardlab.data.corpus import DataError, demand
 from shardlab.data.samples import PAD, Rows
 from shardlab.layers.cross_entropy import IGNORED
 
@@ -28,19 +28,17 @@ class Loader:
     """
 
     def __init__(
-        self, samples: Rows, batch: int, *, data: Axis | None = None,
-        pipeline: Axis | None = None,
-    ) -> None:  # fmt: skip
-        ranks, rank = (data.size, data.rank) if data else (1, 0)
-        if batch < 1 or batch % ranks:
-            raise DataError(f"a batch of {batch} over {ranks} data ranks: choose a multiple")
-        if not samples.extra:
-            raise DataError("samples end without a last label: make them by Recipe(extra=True)")
+        self, samples: Rows, batch: int, *, data: Axis | None = None, pipeline: Axis | None = None
+    ) -> None:
+        data, pipeline = data or Axis.alone(), pipeline or Axis.alone()
+        if batch < 1 or batch % data.size:
+            raise DataError(f"a batch of {batch} over {data.size} data ranks: choose a multiple")
+        demand(samples.extra, "samples end without a last label: make them by Recipe(extra=True)")
         self.samples = samples
         self.batch = batch
-        self._share = range(rank * batch // ranks, (rank + 1) * batch // ranks)
-        self._first = pipeline is None or pipeline.rank == 0
-        self._last = pipeline is None or pipeline.rank == pipeline.size - 1
+        each = batch // data.size
+        self._share = range(data.rank * each, (data.rank + 1) * each)
+        self._first, self._last = pipeline.rank == 0, pipeline.rank == pipeline.size - 1
 
     def read(self, consumed: int) -> tuple[Tensor | None, Tensor | None]:
         """Return (tokens, labels) [B, S] of the batch that comes after `consumed` samples.

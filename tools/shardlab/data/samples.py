@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shardlab.data.corpus import Array, Corpus, DataError
+from shardlab.data.corpus import Array, Corpus, DataError, demand
 
 PAD = -1  # fills up a last sample that is kept
 SEPARATE = 0.80  # of an epoch: a last one of less is not shuffled with the others
@@ -144,9 +144,8 @@ class Samples(Rows):
     """
 
     def __init__(self, corpus: Corpus, index: Indices, recipe: Recipe) -> None:
-        if corpus.tokens.dtype.kind == "f":
-            found = corpus.tokens.dtype.name
-            raise DataError(f"{corpus.prefix} holds {found}; samples are of integers: write such")
+        held = corpus.tokens.dtype
+        demand(held.kind != "f", f"{corpus.prefix} holds {held}; samples are of integers alone")
         self.corpus = corpus
         self.index = index
         self.extra = int(recipe.extra)
@@ -158,14 +157,12 @@ class Samples(Rows):
 
     def __getitem__(self, sample: int) -> Array:
         """Return a sample's tokens [S (+ 1)]: of all documents that it goes through."""
-        index = self.index
-        if not 0 <= sample < len(index.order):
-            raise SampleError(
-                f"sample {sample} of {self.corpus.prefix}: it has 0 to {len(self) - 1}; build more"
-            )
+        corpus, index, last = self.corpus, self.index, len(self) - 1
+        if not 0 <= sample <= last:
+            raise SampleError(f"sample {sample} of {corpus.prefix}: it has 0 to {last}, build more")
         place = index.order.item(sample)
         (first, offset), (last, end) = index.places[place : place + 2].tolist()
-        texts = [self.corpus[at] for at in index.documents[first : last + 1].tolist()]
+        texts = [corpus[at] for at in index.documents[first : last + 1].tolist()]
         texts[-1] = texts[-1][: end + self.extra]
         texts[0] = texts[0][offset:]
         text, row = np.concatenate(texts), np.full(self.width, PAD)

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from shardlab.data.corpus import DTYPES, HEAD, MAGIC, Array, Corpus, DataError, demand, told
 
+Row: TypeAlias = ArrayLike | None
 CACHED = 1 << 16  # tokens that stay in a core's cache while they are checked, converted and written
 
 
@@ -41,9 +42,8 @@ class Writer:
     ) -> None:
         self.prefix = str(prefix)
         self.dtype = np.dtype(dtype).newbyteorder("<")
-        if self.dtype not in DTYPES:
-            known = ", ".join(kind.name for kind in DTYPES)
-            raise DataError(f"a corpus has no dtype {self.dtype.name}; choose from {known}")
+        known = ", ".join(kind.name for kind in DTYPES)
+        demand(self.dtype in DTYPES, f"no corpus has dtype {self.dtype.name}; choose from {known}")
         advice = "an older corpus there is as it was: make room, or choose another prefix"
         self._told = partial(told, f"cannot write {self.prefix}", advice)
         self._documents: list[Array] = []  # small ones wait, and are written many at a time
@@ -63,10 +63,7 @@ class Writer:
             demand(mine, f"another process is writing {self.prefix}: wait, or choose another")
             self._file.truncate(0)
 
-    def add(
-        self, tokens: ArrayLike, lengths: Sequence[int] | None = None,
-        modes: Sequence[int] | None = None,
-    ) -> None:  # fmt: skip
+    def add(self, tokens: ArrayLike, lengths: Row = None, modes: Row = None) -> None:
         """Append one document: of one sequence, or of sequences of these lengths.
 
         What is refused may be so only when a later one is added; then nothing is finished.
@@ -84,9 +81,8 @@ class Writer:
         self._waiting += array.size + 1
 
     def extend(
-        self, tokens: ArrayLike, lengths: ArrayLike, documents: ArrayLike | None = None,
-        modes: ArrayLike | None = None,
-    ) -> None:  # fmt: skip
+        self, tokens: ArrayLike, lengths: ArrayLike, documents: Row = None, modes: Row = None
+    ) -> None:
         """Append many sequences at once, or none where it raises.
 
         Args:
@@ -152,9 +148,8 @@ class Writer:
             self._documents, self._waiting = [], 0
 
     def _put(
-        self, tokens: ArrayLike, lengths: ArrayLike, documents: ArrayLike | None = None,
-        modes: ArrayLike | None = None,
-    ) -> None:  # fmt: skip
+        self, tokens: ArrayLike, lengths: ArrayLike, documents: Row = None, modes: Row = None
+    ) -> None:
         """Write all, or none of it: who goes on without has a whole corpus."""
         array, sizes = np.asarray(tokens), _row("lengths", lengths, "<i4")
         count, total, least = len(sizes), sizes.sum(), sizes.min(initial=0)
@@ -200,7 +195,7 @@ class Writer:
                 raise DataError(f"token {token} is not among {held}: choose a wider dtype")
 
 
-def _row(name: str, values: ArrayLike | None, kind: str, default: ArrayLike = ()) -> Array:
+def _row(name: str, values: Row, kind: str, default: ArrayLike = ()) -> Array:
     """Return [n] of a kind; refuse what would be cut, wrap or be laid flat."""
     array = np.asarray(default if values is None else values)
     right = array.ndim == 1 and (array.dtype.kind in "iu" or not array.size)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shardlab.data.corpus import Array, DataError
+from shardlab.data.corpus import Array, DataError, demand
 
 
 class Bytes:
@@ -62,8 +62,8 @@ class FromFile:
         last = max(self._tokenizer.get_vocab().values(), default=0)  # numbers may have gaps
         self.dtype = np.dtype(np.uint16 if last < 1 << 16 else np.int32)
         self._end = [] if end is None else [self._tokenizer.token_to_id(end)]
-        if None in self._end:
-            raise DataError(f"{path} has no token {end!r}: give one of its own as --end")
+        known = None not in self._end
+        demand(known, f"{path} has no token {end!r}: give one of its own as --end")
 
     def encode(self, text: str) -> Array:
         """Return the tokens, and the end."""
@@ -81,6 +81,5 @@ def by_name(name: str, end: str | None = None) -> Bytes | FromFile:
     """Return the encoder called "bytes", or that of a file."""
     if name != "bytes":
         return FromFile(name, end)
-    if end is not None:
-        raise DataError("--end is for a tokenizer.json; bytes end each document with 256")
+    demand(end is None, "--end is for a tokenizer.json; bytes end each document with 256")
     return Bytes()

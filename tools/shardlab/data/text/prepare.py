@@ -20,7 +20,7 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
 
-from shardlab.data.corpus import Corpus, DataError, told
+from shardlab.data.corpus import Corpus, DataError, demand, told
 from shardlab.data.text.encoding import by_name
 from shardlab.data.writer import Writer
 
@@ -63,16 +63,14 @@ class Job:
         found: list[Piece] = []
         own = [Path(f"{self.prefix}.{kind}").resolve() for kind in ("bin", "idx")]
         for path in map(Path, self.files):
-            if not path.is_file():
-                raise DataError(f"no {path}: give text files, or .jsonl with a document a line")
-            if path.resolve() in own:
-                raise DataError(f"{path} would be replaced by its corpus: choose another prefix")
+            demand(path.is_file(), f"no {path}: give text files, or .jsonl with a document a line")
+            kept = path.resolve() not in own
+            demand(kept, f"{path} would be replaced by its corpus: choose another prefix")
             size = path.stat().st_size
             step = PIECE if self.lines or is_json(path) else max(size, 1)
             for begin in range(0, size, step):
                 found.append(Piece(self, len(found), path, begin, min(begin + step, size)))
-        if not found:
-            raise DataError(f"no text in {', '.join(self.files) or 'no file'}")
+        demand(found, f"no text in {', '.join(self.files) or 'no file'}")
         return found
 
 
