@@ -85,9 +85,6 @@ class Blend(Rows):
         parts: each corpus's samples.
         corpora, samples: for each sample of the blend, its part and its place there.
 
-    Attributes:
-        counts: how many each part gives.
-
     Raises:
         DataError: a part has fewer samples than the blend asks of it.
     """
@@ -97,8 +94,7 @@ class Blend(Rows):
         self.extra, self.width = parts[0].extra, parts[0].width
         self.corpora = corpora
         self.samples = samples
-        self.counts = np.bincount(corpora, minlength=len(parts)).tolist()
-        for part, asked in zip(parts, self.counts, strict=True):
+        for part, asked in zip(parts, np.bincount(corpora, minlength=len(parts)), strict=True):
             has = f"{part.corpus.prefix}, which has {len(part)}"
             demand(asked <= len(part), f"the blend asks {asked} samples of {has}: build more")
 

@@ -91,8 +91,7 @@ class Builder:
                 or a corpus with fewer samples than asked of it.
         """
         if weights is None:
-            whole = replace(recipe, samples=None)
-            made = [self.samples(corpus, whole, part) for corpus in corpora]
+            made = [self.samples(corpus, replace(recipe, samples=None), part) for corpus in corpora]
             sizes = [len(samples) for samples in made]
             share, size = shares(sizes), min(recipe.samples or sum(sizes), sum(sizes))
         elif recipe.samples is None or len(weights) != len(corpora):

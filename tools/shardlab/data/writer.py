@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from shardlab.data.corpus import DTYPES, HEAD, MAGIC, Array, Corpus, DataError, demand, told
 
-Row: TypeAlias = ArrayLike | None
+Row: TypeAlias = ArrayLike | None  # [n], integers
 CACHED = 1 << 16  # tokens that stay in a core's cache while they are checked, converted and written
 
 
@@ -104,8 +104,7 @@ class Writer:
             return
         try:
             self._settle()
-            size = self._file.seek(0, os.SEEK_END)
-            demand(size, f"nothing was added to {self.prefix}: a corpus holds a token")
+            demand(self._file.seek(0, os.SEEK_END), f"nothing was added to {self.prefix}")
             lengths, ends, modes = map(np.concatenate, zip(*self._index, strict=True))
             sizes = lengths.astype("<i8") * self.dtype.itemsize
             parts = [lengths, np.cumsum(sizes) - sizes, np.insert(ends, 0, 0), modes]
