@@ -143,12 +143,10 @@ class Writer:
         """Write the documents that wait, as one; where that is refused, they wait on."""
         demand(not self._file.closed, f"the writer of {self.prefix} has ended: begin another")
         if self._documents:
-            self._put(np.concatenate(self._documents), [*map(len, self._documents)])
+            self._put(np.concatenate(self._documents), [*map(len, self._documents)], None, None)
             self._documents, self._waiting = [], 0
 
-    def _put(
-        self, tokens: ArrayLike, lengths: ArrayLike, documents: Row = None, modes: Row = None
-    ) -> None:
+    def _put(self, tokens: ArrayLike, lengths: ArrayLike, documents: Row, modes: Row) -> None:
         """Write all, or none of it: who goes on without has a whole corpus."""
         array, sizes = np.asarray(tokens), _row("lengths", lengths, "<i4")
         count, total, least = len(sizes), sizes.sum(), sizes.min(initial=0)
