@@ -25,10 +25,8 @@ import numpy as np
 from shardlab.data.corpus import Array, demand, mapped, told
 
 FORMAT = "shardlab samples 4"
-SUM, HEAD = (
-    8,
-    512,
-)  # bytes of the checksum, in hexadecimal, and of all that stands before the arrays
+SUM = 8  # bytes of the checksum, in hexadecimal
+HEAD = 512  # and of all that stands before the arrays
 
 
 def key(array: Array, *about: object) -> str:
