@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from shardlab.comm import Axis, World
 from shardlab.context.parallel import ContextParallel
 from shardlab.experts.config import ExpertConfig
-from shardlab.experts.dispatch import AllGather, AllToAll, combine, dispatch, pack, unpack
+from shardlab.experts.dispatch import AllGather, AllToAll, combine, dispatch, together
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.fsdp import FSDP
 from shardlab.gpt.config import GPTConfig
@@ -65,10 +65,15 @@ def test_a_probability_travels_in_its_row_bit_by_bit(
 ) -> None:
     x = random_like(5, H, seed=0).to(rows)
     p = random_like(columns, 5, seed=1).to(probs).t()
-    packed = pack(x, p)
-    assert packed.is_contiguous()
-    assert packed.shape == (5, H + columns * probs.itemsize // rows.itemsize)
-    found = unpack(packed, H, p)
+    sent = []
+
+    def collective(packed: Tensor) -> Tensor:
+        sent.append(packed)
+        return packed.clone()
+
+    found = together(collective, x, p)
+    assert sent[0].is_contiguous()
+    assert sent[0].shape == (5, H + columns * probs.itemsize // rows.itemsize)
     assert torch.equal(found[0], x)
     assert torch.equal(found[1], p)
 

@@ -33,6 +33,8 @@ from shardlab.layers.sharding import CopyableModule, mark_copies
 if TYPE_CHECKING:
     from shardlab.context.parallel import ContextParallel
 
+Pieces = tuple[Tensor, ...]
+
 
 @dataclass(frozen=True)
 class ExpertAxes:
@@ -88,7 +90,8 @@ class Expert(CopyableModule):
         axes: of the experts.
         init: how parameters start.
 
-    Shapes: rows [N, H], p [N] -> [N, H]; weights [f, H] and [H, f].
+    Shapes: rows [N, H] and p [N, 1], in pieces by where they came from -> [N, H], in such pieces;
+    weights [f, H] and [H, f].
     """
 
     def __init__(self, config: GPTConfig, name: str, *, axes: ExpertAxes, init: Init) -> None:
@@ -105,12 +108,14 @@ class Expert(CopyableModule):
         for parameter in self.parameters():
             mark_copies(parameter, axes.copies)
 
-    def forward(self, x_NH: Tensor, probs_N: Tensor) -> Tensor:
+    def forward(self, rows: Pieces, probs: Pieces) -> Pieces:
         """Return the weighed output."""
-        probs_N1 = probs_N.unsqueeze(1)
+        x_NH, probs_N1 = (x[0] if len(x) == 1 else torch.cat(x) for x in (rows, probs))
         inner_Nf = gelu(self.product(x_NH, self.weight1, self.bias1, self.alone, False)) * probs_N1
         y_NH = self.product(inner_Nf.to(x_NH.dtype), self.weight2, None, self.alone, False)
-        return y_NH if self.bias2 is None else y_NH + (self.bias2 * probs_N1).to(y_NH.dtype)
+        if self.bias2 is not None:
+            y_NH = y_NH + (self.bias2 * probs_N1).to(y_NH.dtype)
+        return torch.split(y_NH, [len(piece) for piece in rows])
 
 
 class SharedExpert(MLP):
@@ -197,10 +202,11 @@ class ExpertLayer(nn.Module):
             places: AllGather | AllToAll = AllGather(joint, copies, chosen_TE)
         else:
             places = AllToAll(joint, copies, chosen_TE, even=self.config.pad)
-        rows_NH, probs_N = dispatch(x_sBH.flatten(0, 1), probs_TE, places)
-        shares = (torch.split(x, places.counts) for x in (rows_NH, probs_N))
-        made = [e(x, p) for e, x, p in zip(self.experts.values(), *shares, strict=True)]
-        y_NH = torch.cat(made)
+        rows_NH, probs_N1 = dispatch(x_sBH.flatten(0, 1), probs_TE, places)
+        rows, probs = (torch.split(x, places.counts) for x in (rows_NH, probs_N1))
+        local = len(self.experts)
+        made = (e(rows[i::local], probs[i::local]) for i, e in enumerate(self.experts.values()))
+        y_NH = torch.cat([piece for by_expert in zip(*made, strict=True) for piece in by_expert])
         if torch.is_grad_enabled() and not rows_NH.requires_grad:
             # What comes in is frozen on every rank, experts perhaps on this one alone: backward
             # must reach it all the same, or the others wait for it there.
