@@ -204,11 +204,4 @@ def choice(layer: ExpertLayer, x_TH: Tensor) -> tuple[Tensor, Tensor]:
     """The router's, without what is attached to it."""
     config, router = layer.config, layer.router
     logits_TE = linear(x_TH, router.weight)
-    if config.sinkhorn:
-        return routing.choose_by_sinkhorn(logits_TE, config, training=True)
-    probs_TE, chosen_TE = routing.choose(logits_TE, config, router.expert_bias)
-    return (
-        (probs_TE, chosen_TE)
-        if config.capacity is None
-        else routing.drop(probs_TE, chosen_TE, config)
-    )
+    return routing.drop(*routing.choose(logits_TE, config, router.expert_bias), config)

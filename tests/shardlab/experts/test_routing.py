@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from shardlab.comm import Axis
-from shardlab.experts import balance, routing
+from shardlab.experts import routing
 from shardlab.experts.config import ExpertConfig
-from shardlab.experts.router import Router
+from shardlab.experts.layer import ExpertAxes
+from shardlab.experts.router import Attach, Router
+from shardlab.gpt.config import GPTConfig
 from shardlab.layers.init import Init
 from tests.shardlab.difference import random_like
 from tests.shardlab.properties import steady
@@ -85,8 +88,7 @@ def test_an_expert_takes_no_more_than_its_capacity(drop: str, capacity: float) -
     config = replace(EIGHT, capacity=capacity, drop=drop)
     probs_TE, chosen_TE = routing.choose(logits(), EIGHT)
     kept_probs, kept_TE = routing.drop(probs_TE, chosen_TE, config)
-    most = routing.capacity_of(config, 16)
-    assert 1 <= most <= 16
+    most = min(16, math.ceil(16 * 3 / 8 * capacity))
     assert (kept_TE.sum(0) == chosen_TE.sum(0).clamp(max=most)).all()
     assert not (kept_TE & ~chosen_TE).any()
     assert torch.equal(kept_probs, probs_TE * kept_TE)
@@ -121,16 +123,18 @@ def test_sinkhorn_gives_every_token_and_every_expert_the_same_in_all() -> None:
 
 def test_an_even_load_costs_one_and_one_expert_for_all_e_over_k() -> None:
     even = torch.full((8, 8), 1 / 8)
-    assert balance.load_loss(even, torch.full((8,), 3), experts=8, top_k=3) == pytest.approx(1)
+    assert routing.load_loss(even, torch.full((8,), 3), EIGHT) == pytest.approx(1)
     one = torch.zeros(8, 8)
     one[:, 0] = 1
     load = torch.tensor([8, 0, 0, 0, 0, 0, 0, 0])
-    assert balance.load_loss(one, load, experts=8, top_k=1) == pytest.approx(8)
+    assert routing.load_loss(one, load, replace(EIGHT, top_k=1, pre_softmax=True)) == pytest.approx(
+        8
+    )
 
 
 def test_an_attached_loss_sends_its_gradient_and_changes_nothing_else() -> None:
     x, weight = (random_like(3, seed=seed).requires_grad_() for seed in (0, 1))
-    y = balance.attach(x, weight.square().sum() * 0.5)
+    y = Attach.apply(x, weight.square().sum(), 0.5)
     assert torch.equal(y, x)
     y.backward(torch.full((3,), 7.0, dtype=torch.float64))
     assert x.grad is not None and x.grad.tolist() == [7, 7, 7]
@@ -138,8 +142,11 @@ def test_an_attached_loss_sends_its_gradient_and_changes_nothing_else() -> None:
 
 
 def router(config: ExpertConfig, dtype: torch.dtype = torch.float64) -> Router:
-    here = dict.fromkeys(("tensor", "parts", "tokens"), Axis.alone())
-    return Router(config, 8, **here, bias=False, name="r", init=Init(std=1.0, dtype=dtype))
+    model = GPTConfig(
+        layers=1, hidden=8, heads=1, vocab=1, sequence=1, bias=False, experts=config
+    )  # fmt: skip
+    init = Init(std=1.0, dtype=dtype)
+    return Router(model, "r", axis=Axis.alone(), axes=ExpertAxes.alone(), init=init)
 
 
 def test_the_bias_rises_where_few_tokens_go_and_only_once_a_step() -> None:
@@ -156,18 +163,21 @@ def test_the_bias_rises_where_few_tokens_go_and_only_once_a_step() -> None:
     assert not made.expert_bias.requires_grad
 
 
-def test_no_loss_is_attached_where_nothing_trains_and_none_is_nan_of_no_tokens() -> None:
-    made = router(
-        replace(EIGHT, aux_loss=1.0, sequence_aux_loss=1.0, global_aux_loss=1.0, z_loss=1)
-    )
-    made(random_like(4, 2, 8, seed=0))
-    assert made.auxiliary is not None and made.auxiliary > 3
-    made.eval()(random_like(4, 2, 8, seed=0))
-    assert made.auxiliary is None
-    probs_TE, _ = made.train()(random_like(0, 2, 8, seed=0))
-    probs_TE.sum().backward()
-    assert made.auxiliary == 0
-    assert made.weight.grad is not None and made.weight.grad.abs().sum() == 0
+@pytest.mark.parametrize("kind", ["aux_loss", "sequence_aux_loss", "global_aux_loss", "z_loss"])
+def test_no_loss_is_attached_where_nothing_trains_and_none_is_nan_of_no_tokens(kind: str) -> None:
+    made = router(replace(EIGHT, **{kind: 1.0}))
+
+    def learnt(tokens: int) -> float:
+        """Of the attached loss alone."""
+        made.zero_grad()
+        made(random_like(tokens, 2, 8, seed=0))[0].mul(0).sum().backward()
+        assert made.weight.grad is not None
+        return float(made.weight.grad.abs().sum())
+
+    assert learnt(4) > 0
+    assert learnt(0) == 0
+    made.eval()
+    assert learnt(4) == 0
 
 
 def test_a_half_precision_model_is_routed_in_fp32() -> None:

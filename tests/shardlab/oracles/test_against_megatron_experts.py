@@ -32,6 +32,7 @@ VARIANTS = {
     "sigmoid with bias": replace(PLAIN, scores="sigmoid", bias_rate=0.01, scaling=1.5),
     "groups": replace(PLAIN, groups=2, top_groups=1, pre_softmax=True),
     "sinkhorn": replace(PLAIN, sinkhorn=True),
+    "sinkhorn top 1": replace(PLAIN, sinkhorn=True, top_k=1),
     "losses": replace(PLAIN, aux_loss=0.3, sequence_aux_loss=0.2, z_loss=0.1),
     "capacity": replace(PLAIN, capacity=0.75),
     "first come": replace(PLAIN, capacity=0.75, drop="position"),

@@ -178,10 +178,7 @@ class ExpertLayer(nn.Module):
         parts = axis.size * (context.axis.size if context else 1)
         _refuse(config, axis, axes, parts, sequence_parallel=sequence_parallel)
         check_experts(experts, axes.expert.size, axes.expert_tensor.size, expert_width(config))
-        self.router = Router(
-            experts, config.hidden, tensor=axis, parts=axes.parts, tokens=axes.tokens,
-            bias=config.bias, name=f"{name}.router", init=init,
-        )  # fmt: skip
+        self.router = Router(config, f"{name}.router", axis=axis, axes=axes, init=init)
         local = experts.count // axes.expert.size
         mine = range(axes.expert.rank * local, (axes.expert.rank + 1) * local)
         self.experts = nn.ModuleDict(

@@ -3,99 +3,103 @@
 It computes in fp32 at least. Under sequence parallelism each tensor rank routes its own rows, so
 its weights' gradients are partial. `TopKRouter` in megatron/core/transformer/moe/router.py.
 
+A stage of a pipeline can't hand a loss of its own to the last one, so each auxiliary loss is
+attached to something that backward will pass: forward changes nothing, backward adds the loss's
+gradient, as Megatron's `MoEAuxLossAutoScaler` does. What is trained is then
+
+    mean over micro-batches and data ranks of (loss + auxiliary losses)
+
+whatever the grid; each tensor or context rank adds the part of its own rows.
+
 Dimensions: S sequence, B batch, H hidden, E experts, T = S·B; lower case: this rank's share.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import linear
 
 from shardlab.comm import Axis
-from shardlab.experts import balance, routing
-from shardlab.experts.config import ExpertConfig
+from shardlab.experts import routing
+from shardlab.gpt.config import GPTConfig
 from shardlab.layers import partial_gradients
 from shardlab.layers.engine import Kept, inside_backward
 from shardlab.layers.init import Init
 from shardlab.layers.ops import uncompiled
 from shardlab.layers.sharding import CopyableModule
 
+if TYPE_CHECKING:
+    from shardlab.experts.layer import ExpertAxes
+
 
 class Router(CopyableModule):
     """Weights and choice of experts for each token.
 
     Args:
-        config: of the experts.
-        hidden: H.
-        tensor: the tensor axis.
-        parts: the ranks that have parts of the same sequences: tensor × context.
-        tokens: those that route tokens by copies of this router: tensor × context × data.
-        bias: the linear has one.
+        config: of the model; its `experts` are these.
         name: of the router in the whole model.
+        axis: the tensor axis.
+        axes: of the experts.
         init: how parameters start.
 
     Attributes:
         expert_bias: what steers the choice; frozen, and moved by `end_step`.
         scale: what a micro-batch's loss is multiplied by before its backward, or "tokens" where it
             is a sum over tokens; auxiliary losses get the same.
-        auxiliary: this rank's part of the auxiliary losses of the last forward, weighed.
 
     Shapes: x [s, B, H] -> weights [T, E], chosen [T, E].
     """
 
     def __init__(
-        self, config: ExpertConfig, hidden: int, *, tensor: Axis, parts: Axis, tokens: Axis,
-        bias: bool, name: str, init: Init,
-    ) -> None:  # fmt: skip
+        self, config: GPTConfig, name: str, *, axis: Axis, axes: ExpertAxes, init: Init
+    ) -> None:
         """Draw the weights."""
         super().__init__()
-        self.config, self.parts, self.tokens = config, parts, tokens
-        self._contexts = parts.size // tensor.size
+        assert config.experts
+        self.config, count = config.experts, config.experts.count
+        self.parts, self.tokens = axes.parts, axes.tokens
+        self._contexts = axes.parts.size // axis.size
         self.scale: float | str = 1.0
-        self.auxiliary: Tensor | None = None
-        self.weight = init.replicated(f"{name}.weight", (config.count, hidden))
-        self.bias = init.constant(0.0, config.count) if bias else None
+        self.weight = init.replicated(f"{name}.weight", (count, config.hidden))
+        self.bias = init.constant(0.0, count) if config.bias else None
+        if axis.size > 1:
+            for parameter in self.parameters():
+                partial_gradients.mark(parameter)
         self.expert_bias = None
-        if config.bias_rate is not None:
-            zeros = torch.zeros(config.count, dtype=torch.float32, device=init.device)
-            self.expert_bias = nn.Parameter(zeros, requires_grad=False)
-        if tensor.size > 1:
-            for parameter in (self.weight, self.bias):
-                if parameter is not None:
-                    partial_gradients.mark(parameter)
-        self._load_E: Tensor | None = None  # of the step so far: choices, on this rank
-        self._seen_E: Tensor | None = None  # for the loss over the whole batch: on all ranks
+        if self.config.bias_rate is not None:
+            self.expert_bias = replace(init, dtype=torch.float32).constant(0.0, count)
+            self.expert_bias.requires_grad_(False)
+        self._load_E: Tensor | int = 0  # of the step so far: choices, on this rank
+        self._seen_E: Tensor | int = 0  # for the loss over the whole batch: on all ranks
         self._times = 0
         self._means = Kept[Tensor](name)  # of it, as each forward saw it
 
     def forward(self, x_sBH: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weights and the choice."""
+        config, training = self.config, self.training
         wide = torch.promote_types(x_sBH.dtype, torch.float32)
         bias = None if self.bias is None else self.bias.to(wide)
-        logits_sBE = linear(x_sBH.to(wide), self.weight.to(wide), bias)
-        logits_TE, config = logits_sBE.flatten(0, 1), self.config
-        self.auxiliary = None
-        if config.z_loss and self.training:
-            z = balance.z_loss(logits_TE) * (config.z_loss / self.parts.size)
+        logits_TE = linear(x_sBH.to(wide), self.weight.to(wide), bias).flatten(0, 1)
+        if config.z_loss and training:
+            z = routing.z_loss(logits_TE) * (config.z_loss / self.parts.size)
             logits_TE = self._attached(logits_TE, z)
-        if config.sinkhorn:
-            probs_TE, chosen_TE = routing.choose_by_sinkhorn(logits_TE, config, self.training)
-        else:
-            probs_TE, chosen_TE = routing.choose(logits_TE, config, self.expert_bias)
-        if self.expert_bias is not None and self.training and not inside_backward():
-            load_E = chosen_TE.sum(0)  # before rows are dropped, and places padded
-            self._load_E = load_E if self._load_E is None else self._load_E + load_E
-        if config.capacity is not None:
-            probs_TE, chosen_TE = routing.drop(probs_TE, chosen_TE, config)
-        if config.balanced and self.training:
+        probs_TE, chosen_TE = routing.choose(logits_TE, config, self.expert_bias, training=training)
+        if self.expert_bias is not None and training and not inside_backward():
+            # Before rows are dropped, and places padded.
+            self._load_E = self._load_E + chosen_TE.sum(0)
+        probs_TE, chosen_TE = routing.drop(probs_TE, chosen_TE, config)
+        if config.balanced and training:
             probs_TE = self._balanced(probs_TE, logits_TE, sequences=x_sBH.shape[1])
         return probs_TE, chosen_TE
 
     def _balanced(self, probs_TE: Tensor, logits_TE: Tensor, *, sequences: int) -> Tensor:
         """Attach the losses that pay for an uneven load."""
         config, count = self.config, self.config.count
-        scores_TE, chosen_TE = balance.scores(logits_TE, config)
+        scores_TE, chosen_TE = routing.balance_scores(logits_TE, config)
         # Each rank has its part of one loss, and gradients are then averaged over data ranks.
         whole = config.global_aux_loss * (self.tokens.size // self.parts.size)
         for weight, apart, load_of in (
@@ -104,7 +108,7 @@ class Router(CopyableModule):
         ):  # fmt: skip
             if weight:
                 by_E, chosen_E = (x.reshape(-1, apart * count) for x in (scores_TE, chosen_TE))
-                loss = balance.load_loss(by_E, load_of(chosen_E), experts=count, top_k=config.top_k)
+                loss = routing.load_loss(by_E, load_of(chosen_E), config)
                 probs_TE = self._attached(probs_TE, loss * weight / apart)
         return probs_TE
 
@@ -121,20 +125,18 @@ class Router(CopyableModule):
         """
 
         def mean() -> Tensor:
-            load_E = self.tokens.all_reduce(chosen_TE.sum(0)).float()
-            self._seen_E = load_E if self._seen_E is None else self._seen_E + load_E
+            self._seen_E = self._seen_E + self.tokens.all_reduce(chosen_TE.sum(0)).float()
             self._times += 1
             return self._seen_E / self._times
 
         return self._means(mean)
 
     def _attached(self, x: Tensor, loss: Tensor) -> Tensor:
-        part = loss.detach().float()
-        self.auxiliary = part if self.auxiliary is None else self.auxiliary + part
         # Context ranks' parts are averaged, as replicas' gradients are; tensor ranks' are summed.
         scale = self.scale
-        scale = x.shape[0] * self.parts.size if isinstance(scale, str) else scale * self._contexts
-        return balance.attach(x, loss if scale == 1 else loss * scale)
+        scale = len(x) * self.parts.size if isinstance(scale, str) else scale * self._contexts
+        attached: Tensor = Attach.apply(x, loss, scale)  # type: ignore[no-untyped-call]
+        return attached
 
     @torch.no_grad()
     def end_step(self) -> None:
@@ -143,10 +145,22 @@ class Router(CopyableModule):
         Every rank calls it after a step's last backward (Wang et al., "Auxiliary-Loss-Free Load
         Balancing", algorithm 1; `get_updated_expert_bias` in Megatron's moe_utils.py).
         """
-        if self.expert_bias is not None and self._load_E is not None:
+        rate = self.config.bias_rate
+        if self.expert_bias is not None and rate is not None and isinstance(self._load_E, Tensor):
             load_E = self.tokens.all_reduce(self._load_E).float()
-            assert self.config.bias_rate is not None
-            self.expert_bias.add_((load_E.mean() - load_E).sign() * self.config.bias_rate)
-        self._load_E = self._seen_E = None
-        self._times = 0
+            self.expert_bias.add_((load_E.mean() - load_E).sign() * rate)
+        self._load_E = self._seen_E = self._times = 0
         self._means.clear()
+
+
+class Attach(torch.autograd.Function):
+    """Hand on `x`; backward through it also sends `loss` a gradient, which is `scale`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, loss: Tensor, scale: float) -> Tensor:  # noqa: D102
+        ctx.scale = scale
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: D102
+        return grad, grad.new_full((), ctx.scale), None

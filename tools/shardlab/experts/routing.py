@@ -1,10 +1,11 @@
-"""Which experts see a token, and with what weight: functions of logits, without a process.
+"""Which experts see a token, with what weight, and what an uneven load costs: pure functions.
 
 Scores are computed in fp32 whatever the model's dtype, as in Megatron (transformer/moe/moe_utils.py
 has the same functions); bf16 logits would tie where experts differ. Of tied scores `torch.topk`
 says which come first: any choice is right, as long as all that ask get the same one.
 
-Dimensions: T tokens of this rank, E experts, K chosen ones, G groups of experts.
+Dimensions: T tokens of this rank, E experts (or experts of each sequence), K chosen ones, G groups
+of experts, C rows of a capacity.
 """
 
 from __future__ import annotations
@@ -18,26 +19,30 @@ from shardlab.experts.config import ExpertConfig
 
 
 def choose(
-    logits_TE: Tensor, config: ExpertConfig, bias_E: Tensor | None = None
+    logits_TE: Tensor, config: ExpertConfig, bias_E: Tensor | None = None, *, training: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Return the weight of each expert for each token (0 where not chosen), and who is chosen.
 
     Args:
         logits_TE: the router's.
-        config: top_k, scores, pre_softmax, groups, scaling.
+        config: top_k, scores, pre_softmax, groups, scaling, sinkhorn.
         bias_E: added to the scores for the choice alone.
+        training: Sinkhorn's balanced assignment is for this alone.
     """
-    by_sigmoid, scores_TE = config.scores == "sigmoid", logits_TE
-    if by_sigmoid:
-        scores_TE = torch.sigmoid(logits_TE.float()).type_as(logits_TE)
-    elif config.pre_softmax:
-        scores_TE = _softmax(logits_TE)
-    index_TK = top(scores_TE if bias_E is None else scores_TE + bias_E, config)
+    by_sigmoid = config.scores == "sigmoid" or (config.sinkhorn and config.top_k == 1)
+    over_chosen = not (by_sigmoid or config.pre_softmax or config.sinkhorn)
+    if by_sigmoid:  # in fp32, but for Sinkhorn: as Megatron's
+        scores_TE = torch.sigmoid(logits_TE if config.sinkhorn else logits_TE.float())
+        scores_TE = scores_TE.type_as(logits_TE)
+    else:
+        scores_TE = logits_TE if over_chosen else _softmax(logits_TE)
+    by_TE = scores_TE if bias_E is None else scores_TE + bias_E
+    index_TK = top(sinkhorn(logits_TE.float()) if config.sinkhorn and training else by_TE, config)
     chosen_TK = scores_TE.gather(1, index_TK)
-    if by_sigmoid and config.top_k > 1:
-        chosen_TK = chosen_TK / (chosen_TK.sum(-1, keepdim=True) + 1e-20)
-    elif not (by_sigmoid or config.pre_softmax):
+    if over_chosen:
         chosen_TK = _softmax(chosen_TK)
+    elif by_sigmoid and config.top_k > 1:
+        chosen_TK = _shares(chosen_TK)
     if config.scaling:
         chosen_TK = chosen_TK * config.scaling
     probs_TE = torch.zeros_like(logits_TE).scatter(1, index_TK, chosen_TK)
@@ -57,17 +62,7 @@ def top(scores_TE: Tensor, config: ExpertConfig) -> Tensor:
     return scores_TE.topk(config.top_k, dim=1).indices
 
 
-def choose_by_sinkhorn(
-    logits_TE: Tensor, config: ExpertConfig, training: bool
-) -> tuple[Tensor, Tensor]:
-    """Return weights and choice, the choice from a balanced assignment while training."""
-    scores_TE = torch.sigmoid(logits_TE) if config.top_k == 1 else _softmax(logits_TE)
-    with torch.no_grad():
-        by_TE = sinkhorn(logits_TE.float()) if training else scores_TE
-        chosen_TE = marked(logits_TE, by_TE.topk(config.top_k, dim=1).indices)
-    return scores_TE * chosen_TE, chosen_TE
-
-
+@torch.no_grad()
 def sinkhorn(logits_TE: Tensor, tolerance: float = 1e-4) -> Tensor:
     """Scale rows and columns of exp(logits) in turn until columns hardly change."""
     cost_TE = logits_TE.exp()
@@ -80,20 +75,16 @@ def sinkhorn(logits_TE: Tensor, tolerance: float = 1e-4) -> Tensor:
     return column_E * cost_TE * row_T.unsqueeze(1)
 
 
-def capacity_of(config: ExpertConfig, tokens: int) -> int:
-    """Return how many of a rank's rows an expert takes: at most all of them."""
-    assert config.capacity is not None
-    return min(tokens, math.ceil(tokens * config.top_k / config.count * config.capacity))
-
-
 def drop(probs_TE: Tensor, chosen_TE: Tensor, config: ExpertConfig) -> tuple[Tensor, Tensor]:
-    """Keep what fits into each expert's capacity; with `pad`, fill up with tokens of weight 0.
+    """Keep what fits into each expert's capacity, if it has one; with `pad`, fill up at weight 0.
 
     Megatron's "position" is a top-k over zeros and ones, which keeps any of those that tie; ours
     keeps the first.
     """
-    tokens = probs_TE.shape[0]
-    capacity, by_TE = capacity_of(config, tokens), probs_TE
+    if config.capacity is None:
+        return probs_TE, chosen_TE
+    tokens, by_TE = len(probs_TE), probs_TE
+    capacity = min(tokens, math.ceil(tokens * config.top_k / config.count * config.capacity))
     if config.drop == "position":
         by_TE = chosen_TE * tokens - torch.arange(tokens, device=probs_TE.device).unsqueeze(1)
     kept_CE = by_TE.topk(capacity, dim=0, sorted=False).indices
@@ -103,6 +94,39 @@ def drop(probs_TE: Tensor, chosen_TE: Tensor, config: ExpertConfig) -> tuple[Ten
     return probs_TE * kept_TE, kept_TE
 
 
+def balance_scores(logits_TE: Tensor, config: ExpertConfig) -> tuple[Tensor, Tensor]:
+    """Return what a token would give each expert, and its top K by that, without bias or groups."""
+    if config.scores == "softmax":
+        scores_TE = torch.softmax(logits_TE, -1, dtype=torch.float32)
+    else:
+        scores_TE = _shares(torch.sigmoid(logits_TE))
+    return scores_TE, marked(logits_TE, scores_TE.topk(config.top_k, dim=1).indices)
+
+
+def load_loss(scores_TE: Tensor, load_E: Tensor, config: ExpertConfig) -> Tensor:
+    """Return E Σ fᵢ Pᵢ, of which these scores are a part: 1 for an even load, E / K at worst.
+
+    fᵢ is the share of the choices that fell on expert i, Pᵢ its mean score (Fedus et al., "Switch
+    Transformers", section 2.2; Megatron's `switch_load_balancing_loss_func`). The gradient comes
+    by way of P; choices have none.
+
+    Args:
+        scores_TE: of this rank's tokens.
+        load_E: choices that fell on each expert, over all tokens that make up the loss; longer
+            than E where each sequence counts for itself.
+        config: count, top_k.
+    """
+    count, k = config.count, config.top_k
+    tokens = (load_E.sum(dtype=torch.float64) / k * count / load_E.numel()).clamp(min=1)
+    factor = count / (k * tokens * tokens)
+    return (scores_TE.sum(0) * load_E).sum() * factor.to(scores_TE.dtype)
+
+
+def z_loss(logits_TE: Tensor) -> Tensor:
+    """Return the mean square of log Σ exp(logits) (Zoph et al., "ST-MoE", equation 5)."""
+    return logits_TE.logsumexp(-1).square().sum() / max(1, len(logits_TE))
+
+
 def marked(like: Tensor, index: Tensor) -> Tensor:
     """Return booleans of the shape of `like`, true at `index` along dim 1."""
     return torch.zeros_like(like, dtype=torch.bool).scatter(1, index, True)
@@ -110,3 +134,7 @@ def marked(like: Tensor, index: Tensor) -> Tensor:
 
 def _softmax(logits: Tensor) -> Tensor:
     return torch.softmax(logits, -1, dtype=torch.float32).type_as(logits)
+
+
+def _shares(scores: Tensor) -> Tensor:
+    return scores / (scores.sum(-1, keepdim=True) + 1e-20)
