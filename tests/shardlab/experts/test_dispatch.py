@@ -18,13 +18,14 @@ from torch.utils.checkpoint import checkpoint
 from shardlab.comm import Axis, World
 from shardlab.context.parallel import ContextParallel
 from shardlab.experts.config import ExpertConfig
-from shardlab.experts.dispatch import AllGather, AllToAll, combine, dispatch, together
+from shardlab.experts.dispatch import Places, combine, dispatch, gathered, together
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.fsdp import FSDP
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.mlp import MLP
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
+from shardlab.layers import ops
 from shardlab.layers.init import Init
 from shardlab.layers.sharding import copies_of, sharding_of
 from shardlab.proofs.ledger import Ledger
@@ -50,6 +51,18 @@ def routed(tokens: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
+def sent(
+    joint: Axis, kind: str, copies: int, routed: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Places]:
+    """What comes to this rank's experts, as a layer sends it."""
+    if kind == "all-gather":
+        x_AH, probs_AL, chosen_AL = gathered(*routed, joint, copies)
+        places = Places(Axis.alone(), 1, chosen_AL)
+        return *dispatch(x_AH, probs_AL, places), places
+    places = Places(joint, copies, routed[2])
+    return *dispatch(*routed[:2], places), places
+
+
 @pytest.mark.parametrize("columns", [1, 3])
 @pytest.mark.parametrize(
     ("rows", "probs"),
@@ -65,15 +78,16 @@ def test_a_probability_travels_in_its_row_bit_by_bit(
 ) -> None:
     x = random_like(5, H, seed=0).to(rows)
     p = random_like(columns, 5, seed=1).to(probs).t()
-    sent = []
+    packed = []
 
-    def collective(packed: Tensor) -> Tensor:
-        sent.append(packed)
-        return packed.clone()
+    def collective(rows: Tensor) -> Tensor:
+        packed.append(rows)
+        return rows.clone()
 
-    found = together(collective, x, p)
-    assert sent[0].is_contiguous()
-    assert sent[0].shape == (5, H + columns * probs.itemsize // rows.itemsize)
+    with alone(0, 2) as world:
+        found = together(world.whole, collective, x, p)
+    assert packed[0].is_contiguous()
+    assert packed[0].shape == (5, H + columns * probs.itemsize // rows.itemsize)
     assert torch.equal(found[0], x)
     assert torch.equal(found[1], p)
 
@@ -84,12 +98,7 @@ def gradients_of_probs(world: World, kind: str, copies: int) -> None:
     for rows, probs in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
         x_TH, probs_TE, chosen_TE = routed(64, seed=10 * world.rank)
         x_TH, probs_TE = (x.to(t).requires_grad_() for x, t in ((x_TH, rows), (probs_TE, probs)))
-        places = (
-            AllGather(world.whole, copies, chosen_TE)
-            if kind == "all-gather"
-            else AllToAll(world.whole, copies, chosen_TE, even=False)
-        )
-        rows_NH, probs_N = dispatch(x_TH, probs_TE, places)
+        rows_NH, probs_N, _ = sent(world.whole, kind, copies, (x_TH, probs_TE, chosen_TE))
         q_N = random_like(*probs_N.shape, seed=78 + world.rank).to(probs)
         torch.autograd.backward([rows_NH, probs_N], [torch.zeros_like(rows_NH), q_N])
         assert probs_TE.grad is not None
@@ -112,12 +121,7 @@ def adjoint(world: World, kind: str, copies: int, tokens: list[int]) -> None:
     x_TH, probs_TE, chosen_TE = routed(tokens[world.rank], seed=10 * world.rank)
     x_TH.requires_grad_()
     probs_TE.requires_grad_()
-    places = (
-        AllGather(joint, copies, chosen_TE)
-        if kind == "all-gather"
-        else AllToAll(joint, copies, chosen_TE, even=False)
-    )
-    rows_NH, probs_N = dispatch(x_TH, probs_TE, places)
+    rows_NH, probs_N, places = sent(joint, kind, copies, (x_TH, probs_TE, chosen_TE))
     assert len(rows_NH) == len(probs_N) == sum(places.counts)
     r_NH, q_N = random_like(*rows_NH.shape, seed=77), random_like(*probs_N.shape, seed=78)
     torch.autograd.backward([rows_NH, probs_N], [r_NH, q_N])
@@ -128,6 +132,8 @@ def adjoint(world: World, kind: str, copies: int, tokens: list[int]) -> None:
     assert there == pytest.approx(back, rel=1e-12)
     # An expert that changes nothing: each token comes home once for each expert and rank of it.
     home_TH = combine(rows_NH.detach().requires_grad_(), places)
+    if kind == "all-gather":
+        home_TH = ops.reduce_scatter(home_TH, joint)
     often_T1 = chosen_TE.sum(1, keepdim=True) * copies
     torch.testing.assert_close(home_TH.detach(), x_TH.detach() * often_T1)
     home_TH.sum().backward()

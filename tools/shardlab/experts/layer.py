@@ -20,7 +20,7 @@ from torch.nn.functional import gelu, linear, sigmoid
 
 from shardlab.comm import Axis
 from shardlab.experts.config import check_experts
-from shardlab.experts.dispatch import AllGather, AllToAll, combine, dispatch
+from shardlab.experts.dispatch import Places, combine, dispatch, gathered
 from shardlab.experts.router import Router
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.mlp import MLP
@@ -28,6 +28,7 @@ from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.init import DEFAULT, Init
 from shardlab.layers.linear import column_parallel
+from shardlab.layers.ops import reduce_scatter
 from shardlab.layers.sharding import CopyableModule, mark_copies
 
 if TYPE_CHECKING:
@@ -194,22 +195,25 @@ class ExpertLayer(nn.Module):
         """Return the sum of what a token's experts make of it."""
         beside_sBH = None if self.shared is None else self.shared(x_sBH)
         probs_TE, chosen_TE = self.router(x_sBH)
-        joint, copies = self.axes.joint, self.axes.expert_tensor.size
-        if self.config.dispatch == "all-gather":
-            places: AllGather | AllToAll = AllGather(joint, copies, chosen_TE)
+        x_TH, joint, copies = x_sBH.flatten(0, 1), self.axes.joint, self.axes.expert_tensor.size
+        gather = self.config.dispatch == "all-gather"
+        if gather:
+            x_TH, probs_TE, chosen_TE = gathered(x_TH, probs_TE, chosen_TE, joint, copies)
+            places = Places(Axis.alone(), 1, chosen_TE)
         else:
-            places = AllToAll(joint, copies, chosen_TE, even=self.config.pad)
-        rows_NH, probs_N1 = dispatch(x_sBH.flatten(0, 1), probs_TE, places)
-        rows, probs = (torch.split(x, places.counts) for x in (rows_NH, probs_N1))
+            places = Places(joint, copies, chosen_TE, even=self.config.pad)
+        rows_MH, probs_M1 = dispatch(x_TH, probs_TE, places)
+        rows, probs = (torch.split(x, places.counts) for x in (rows_MH, probs_M1))
         local = len(self.experts)
         made = (e(rows[i::local], probs[i::local]) for i, e in enumerate(self.experts.values()))
-        y_NH = torch.cat([piece for by_expert in zip(*made, strict=True) for piece in by_expert])
-        if torch.is_grad_enabled() and not rows_NH.requires_grad:
+        y_MH = torch.cat([piece for by_expert in zip(*made, strict=True) for piece in by_expert])
+        if torch.is_grad_enabled() and not rows_MH.requires_grad:
             # What comes in is frozen on every rank, experts perhaps on this one alone: backward
             # must reach it all the same, or the others wait for it there.
-            trained = torch.tensor(float(y_NH.requires_grad), device=y_NH.device)
-            y_NH.requires_grad_(bool(joint.all_reduce(trained)))
-        y_sBH = combine(y_NH, places).view_as(x_sBH)
+            trained = torch.tensor(float(y_MH.requires_grad), device=y_MH.device)
+            y_MH.requires_grad_(bool(joint.all_reduce(trained)))
+        y_TH = combine(y_MH, places)
+        y_sBH = (reduce_scatter(y_TH, joint) if gather else y_TH).view_as(x_sBH)
         return y_sBH if beside_sBH is None else y_sBH + beside_sBH
 
 
