@@ -79,9 +79,7 @@ def _demand_experts(run: Settings) -> None:
             f"--experts with --tp {run.tp} goes with --sequence-parallel: without it every "
             "tensor rank routes the same words, and an expert sees them again"
         )
-    from shardlab.experts.config import check_experts
-
-    check_experts(run.model.experts, run.ep, 1, run.hidden)
+    check_divides("expert", run.ep, run.experts, "experts")
     ranks = run.tp * run.cp * run.dp
     check_divides("expert", run.ep, ranks, "tensor, context and data ranks")
     Layout(run.tp, run.cp, 1, run.dp, run.pp, ORDERS[run.order]).for_experts(run.ep, 1)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, linear
+from torch.nn.functional import gelu, linear, sigmoid
 
 from costlab.contestants import megatron as mcore
 from costlab.contestants.megatron import experts as moe
@@ -190,7 +190,10 @@ def dense_loop(case: Case, grid: Grid) -> dict[str, Tensor]:
             inner = gelu(linear(x_TH, expert.weight1)) * probs_TE[:, int(e), None]
             y_TH = y_TH + linear(inner, expert.weight2) * chosen_TE[:, int(e), None]
         if layer.shared is not None:
-            y_TH = y_TH + layer.shared(piece).flatten(0, 1)
+            beside_TH = layer.shared(piece).flatten(0, 1)
+            if layer.shared_gate is not None:
+                beside_TH = beside_TH * sigmoid(linear(x_TH, layer.shared_gate))
+            y_TH = y_TH + beside_TH
         found.append(y_TH.view_as(piece))
     by_data = [found[i : i + grid.tensor.size] for i in range(0, len(found), grid.tensor.size)]
     y = torch.cat([torch.cat(pieces) for pieces in by_data], 1)

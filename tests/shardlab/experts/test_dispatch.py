@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
-from shardlab.context.parallel import ContextParallel
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.dispatch import Places, combine, dispatch, gathered, together
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
@@ -25,7 +24,7 @@ from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.mlp import MLP
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
-from shardlab.layers import ops
+from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import Init
 from shardlab.layers.sharding import copies_of, sharding_of
 from shardlab.proofs.ledger import Ledger
@@ -159,7 +158,7 @@ def uneven(world: World) -> None:
     config = replace(CONFIG, experts=ExpertConfig(count=E, ffn=8, dispatch="all-gather"))
     layer = ExpertLayer(
         config, "x", axis=Axis.alone(), axes=ExpertAxes.of(grid), init=INIT,
-        context=ContextParallel(grid.context),
+        context=grid.context,
     )  # fmt: skip
     with pytest.raises(RuntimeError, match=r"(?s)rank 0: all_gather of .*\[0, .*rank 1: .*\[4, "):
         layer(random_like(4 * world.rank, 1, H, seed=0))
@@ -324,6 +323,18 @@ def test_a_copy_of_an_expert_knows_how_it_is_cut_and_who_else_has_it() -> None:
             cut = sharding_of(parameter)
             assert cut is not None and cut.axis is grid.expert_tensor
             assert copies_of(parameter) is grid.expert_data
+
+
+def test_a_copy_of_a_shared_experts_gate_knows_that_its_gradient_is_partial() -> None:
+    with alone(0, 2) as world:
+        grid = Grid(world=world, tensor=2, expert_tensor=1)
+        gated = replace(CONFIG, experts=ExpertConfig(count=E, ffn=8, shared=8, shared_gate=True))
+        layer = ExpertLayer(
+            gated, "x", axis=grid.tensor, axes=ExpertAxes.of(grid), sequence_parallel=True,
+            init=INIT,
+        )  # fmt: skip
+        gate = copy.deepcopy(layer).shared_gate
+        assert gate is not None and partial_gradients.is_marked(gate)
 
 
 def test_fsdp_refuses_experts_of_which_every_rank_has_others() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from shardlab.comm import Axis, World
-from shardlab.experts.config import ExpertConfig, check_experts
+from shardlab.experts.config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
@@ -50,20 +52,24 @@ def test_settings_without_a_meaning_are_refused(settings: dict[str, Any], words:
         ExpertConfig(**({"count": 4} | settings))
 
 
-def test_experts_that_the_ranks_cannot_share_are_refused() -> None:
-    six = ExpertConfig(count=6)
-    with pytest.raises(ValueError, match="size 4 does not divide 6 experts; choose 1, 2, 3 or 6"):
-        check_experts(six, 4, 1, 8)
-    with pytest.raises(ValueError, match="size 12 does not divide 6 experts; choose 1, 2, 3 or 6"):
-        check_experts(six, 12, 1, 8)
-    with pytest.raises(ValueError, match="expert_tensor axis of size 3 does not divide 8 columns"):
-        check_experts(six, 1, 3, 8)
-    check_experts(six, 3, 2, 8)
-
-
 CONFIG = GPTConfig(
     layers=1, hidden=8, heads=2, ffn=8, vocab=8, sequence=4, experts=ExpertConfig(count=4)
 )
+
+
+def test_experts_that_the_ranks_cannot_share_are_refused() -> None:
+    with alone(0, 12) as world:
+        for expert, cut, words in (
+            (4, 1, "size 4 does not divide 6 experts; choose 1, 2, 3 or 6"),
+            (12, 1, "size 12 does not divide 6 experts; choose 1, 2, 3 or 6"),
+            (1, 3, "expert_tensor axis of size 3 does not divide 8 "),
+            (3, 2, ""),
+        ):
+            axes = ExpertAxes.of(Grid(world=world, expert=expert, expert_tensor=cut))
+            six = replace(CONFIG, bias=False, experts=ExpertConfig(count=6))
+            refused = pytest.raises(ValueError, match=words) if words else nullcontext()
+            with refused:
+                ExpertLayer(six, "x", axis=Axis.alone(), axes=axes)
 
 
 def test_a_layout_that_would_count_tokens_or_biases_twice_is_refused() -> None:
@@ -75,7 +81,7 @@ def test_a_layout_that_would_count_tokens_or_biases_twice_is_refused() -> None:
         shared = ExpertAxes.of(Grid(world=world, expert=2, expert_tensor=2))
         with pytest.raises(ValueError, match=re.escape("choose GPTConfig(bias=False), or")):
             ExpertLayer(CONFIG, "x", axis=Axis.alone(), axes=shared)
-        with pytest.raises(ValueError, match="of different grids"):
+        with pytest.raises(ValueError, match="of the same grid"):
             ExpertLayer(CONFIG, "x", axis=grid.tensor, sequence_parallel=True)
         turned = Grid(world=world, expert=2, expert_tensor=2, order="ep-tp-dp-pp-cp")
         with pytest.raises(ValueError, match="put 'tp' before 'ep'"):

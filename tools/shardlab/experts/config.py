@@ -3,18 +3,15 @@
 The rules are Megatron's (`TransformerConfig.__post_init__`), and a few that it leaves to a crash.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf
 
 from shardlab.grid.rules import check_divides
 
 CHOICES = {
-    "scores": ("softmax", "sigmoid"),
-    "drop": ("probs", "position"),
+    "scores": ("softmax", "sigmoid"), "drop": ("probs", "position"),
     "dispatch": ("all-to-all", "all-gather"),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,58 +66,39 @@ class ExpertConfig:
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning."""
-        k = self.top_k
+        k, softmax = self.top_k, self.scores == "softmax"
         groups, best = (1, 1) if self.groups is None else (self.groups, self.top_groups or 0)
+        check_divides("groups", max(1, groups), self.count, "experts")
+        size = self.count // max(1, groups)
         for refused, why in (
             (not 1 <= k <= self.count, f"top_k = {k} of {self.count} experts: choose at least one "
              f"expert, and top_k from 1 to {max(1, self.count)}"),
-            (k == 1 and self.scores == "softmax" and not (self.pre_softmax or self.sinkhorn),
-             "top_k = 1 with a softmax over the chosen one: its weight is 1 whatever its score, "
-             "and the loss teaches the router nothing; choose pre_softmax = True or scores = "
-             "'sigmoid'"),
+            (k == 1 and softmax and not (self.pre_softmax or self.sinkhorn), "top_k = 1 with a "
+             "softmax over the chosen one: its weight is 1 whatever its score, and the loss "
+             "teaches the router nothing; choose pre_softmax = True or scores = 'sigmoid'"),
             *((getattr(self, name) not in known, f"{name} = {getattr(self, name)!r}: choose "
                f"{known[0]!r} or {known[1]!r}") for name, known in CHOICES.items()),
-            (self.capacity is not None and not 0 < self.capacity < inf, f"capacity = "
-             f"{self.capacity}: choose a finite factor above 0 (1 is an even share), with which "
-             "not every token is dropped, or None to drop none"),
+            (self.capacity is not None and not 0 < self.capacity < inf, "capacity = "
+             f"{self.capacity}: choose a finite factor above 0 (1 is an even share), or None"),
             (self.pad and self.capacity is None, "pad = True fills up to a capacity: give one"),
-            (self.bias_rate is not None and self.scores != "sigmoid", "bias_rate goes with scores"
-             " = 'sigmoid': a bias would change what softmax scores mean"),
+            (self.bias_rate is not None and softmax, "bias_rate goes with scores = 'sigmoid': a "
+             "bias would change what softmax scores mean"),
             (self.sinkhorn and any((self.balanced, self.capacity, self.groups, self.bias_rate,
-             self.scaling, self.pre_softmax, self.scores != "softmax")), "sinkhorn = True chooses "
-             "and evens the load by itself: leave auxiliary losses, capacity, groups, a bias, "
-             "scaling and other scores out"),
-            (self.shared_gate and not self.shared, "shared_gate = True has nothing to scale: "
-             "give shared a width"),
+             self.scaling, self.pre_softmax, not softmax)), "sinkhorn = True chooses and evens the "
+             "load by itself: leave auxiliary losses, capacity, groups, a bias, scaling and other "
+             "scores out"),
+            (self.shared_gate and not self.shared, "shared_gate = True has nothing to scale: give "
+             "shared a width"),
             ((self.groups is None) != (self.top_groups is None) or groups < 1, "groups and "
              "top_groups go together: give both, from 1 up, or neither"),
+            (not 1 <= best <= min(groups, k) or best * size < k, f"top_groups = {best} of {groups} "
+             f"groups of {size} experts can't give {k} experts a token; choose at most {k} groups "
+             f"that hold at least {k} together"),
         ):  # fmt: skip
             if refused:
                 raise ValueError(why)
-        check_divides("groups", groups, self.count, "experts")
-        if not 1 <= best <= min(groups, k) or best * (self.count // groups) < k:
-            raise ValueError(
-                f"top_groups = {best} of {groups} groups of {self.count // groups} experts can't "
-                f"give {k} experts a token; choose at most {k} groups that hold at least {k} "
-                "together"
-            )
 
     @property
     def balanced(self) -> bool:
         """Whether an auxiliary loss pays for an uneven load."""
         return any((self.aux_loss, self.sequence_aux_loss, self.global_aux_loss))
-
-
-def check_experts(config: ExpertConfig, expert: int, expert_tensor: int, ffn: int) -> None:
-    """Refuse experts that the ranks can't share equally.
-
-    Args:
-        config: of the experts.
-        expert, expert_tensor: ranks along the experts' axes.
-        ffn: width of an expert.
-
-    Raises:
-        ValueError: says what would do.
-    """
-    check_divides("expert", expert, config.count, "experts")
-    check_divides("expert_tensor", expert_tensor, ffn, "columns of an expert")

@@ -19,8 +19,6 @@ of tokens that experts are to see, one for each (token, expert); M the same, wit
 further rank that shares the expert.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

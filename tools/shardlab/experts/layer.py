@@ -9,30 +9,25 @@ Dimensions: S sequence, B batch, H hidden, F an expert's width, E experts; N row
 lower case: this rank's share.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, sigmoid
 
 from shardlab.comm import Axis
-from shardlab.experts.config import check_experts
 from shardlab.experts.dispatch import Places, combine, dispatch, gathered
 from shardlab.experts.router import Router
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.mlp import MLP
 from shardlab.grid.grid import Grid
+from shardlab.grid.rules import check_divides
 from shardlab.layers import partial_gradients
 from shardlab.layers.init import DEFAULT, Init
 from shardlab.layers.linear import column_parallel
 from shardlab.layers.ops import reduce_scatter
 from shardlab.layers.sharding import CopyableModule, mark_copies
-
-if TYPE_CHECKING:
-    from shardlab.context.parallel import ContextParallel
 
 Pieces = tuple[Tensor, ...]
 
@@ -58,15 +53,14 @@ class ExpertAxes:
     tokens: Axis
 
     @classmethod
-    def of(cls, grid: Grid) -> ExpertAxes:
+    def of(cls, grid: Grid) -> Self:
         """Return those of a grid; every rank calls this.
 
         Raises:
             ValueError: the grid's order lets expert run faster than tensor.
         """
-        joint = grid.axis("expert_tensor", "expert")
-        size = grid.expert_tensor.size
-        begin = joint.rank // size * size
+        joint, size = grid.axis("expert_tensor", "expert"), grid.expert_tensor.size
+        begin = joint.rank - grid.expert_tensor.rank
         if joint.ranks[begin : begin + size] != grid.expert_tensor.ranks:
             raise ValueError(
                 f"order {grid.experts.order!r} lets 'ep' run faster than 'tp', and {size} ranks "
@@ -77,7 +71,7 @@ class ExpertAxes:
         return cls(grid.expert, grid.expert_tensor, joint, grid.expert_data, parts, tokens)
 
     @classmethod
-    def alone(cls) -> ExpertAxes:
+    def alone(cls) -> Self:
         """Return those of one rank."""
         return cls(*(Axis.alone(field.name) for field in fields(cls)))
 
@@ -98,8 +92,9 @@ class Expert(CopyableModule):
     def __init__(self, config: GPTConfig, name: str, *, axes: ExpertAxes, init: Init) -> None:
         """Draw the weights."""
         super().__init__()
-        width, hidden, axis = expert_width(config), config.hidden, axes.expert_tensor
-        last = init.narrower(config.layers)
+        assert config.experts
+        width, hidden = config.experts.ffn or config.ffn_width, config.hidden
+        last, axis = init.narrower(config.layers), axes.expert_tensor
         # Nothing crosses an axis here: rows come and go, and parts of the sum over F, in dispatch.
         self.product, self.alone = column_parallel, Axis.alone()
         self.weight1 = init.sharded(f"{name}.weight1", (width, hidden), axis=axis, dim=0)
@@ -116,38 +111,10 @@ class Expert(CopyableModule):
         y_NH = self.product(inner_Nf.to(x_NH.dtype), self.weight2, None, self.alone, False)
         if self.bias2 is not None:
             y_NH = y_NH + (self.bias2 * probs_N1).to(y_NH.dtype)
-        return torch.split(y_NH, [len(piece) for piece in rows])
+        return (y_NH,) if len(rows) == 1 else torch.split(y_NH, [len(piece) for piece in rows])
 
 
-class SharedExpert(MLP):
-    """An expert that sees every token: a feed-forward pair over the tensor axis, gated or not.
-
-    Args: as MLP's.
-    """
-
-    def __init__(
-        self, config: GPTConfig, name: str, *, axis: Axis, sequence_parallel: bool = False,
-        init: Init = DEFAULT,
-    ) -> None:  # fmt: skip
-        """Make the pair and the gate."""
-        assert config.experts
-        super().__init__(
-            replace(config, ffn=config.experts.shared), name, axis=axis,
-            sequence_parallel=sequence_parallel, init=init,
-        )  # fmt: skip
-        self.gate = None
-        if config.experts.shared_gate:
-            self.gate = init.replicated(f"{name}.gate", (1, config.hidden))
-            if sequence_parallel:
-                partial_gradients.mark(self.gate)
-
-    def forward(self, x_sBH: Tensor) -> Tensor:
-        """Return Y, or Y · sigmoid(X gateᵀ)."""
-        y_sBH = super().forward(x_sBH)
-        return y_sBH if self.gate is None else y_sBH * sigmoid(linear(x_sBH, self.gate))
-
-
-class ExpertLayer(nn.Module):
+class ExpertLayer(CopyableModule):
     """Route, dispatch, compute, combine; the shared expert beside it.
 
     Args:
@@ -157,7 +124,7 @@ class ExpertLayer(nn.Module):
         axes: of the experts; None for one rank that holds all.
         sequence_parallel: x arrives and leaves cut along S.
         init: how parameters start.
-        context: how sequences are cut over ranks, as Attention's; x is this rank's part.
+        context: the axis that cuts sequences, as Attention does; x is this rank's part.
 
     Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both.
 
@@ -169,31 +136,37 @@ class ExpertLayer(nn.Module):
     def __init__(
         self, config: GPTConfig, name: str, *, axis: Axis, axes: ExpertAxes | None = None,
         sequence_parallel: bool = False, init: Init = DEFAULT,
-        context: ContextParallel | None = None,
+        context: Axis | None = None,
     ) -> None:  # fmt: skip
         """Make the router and this rank's experts."""
         super().__init__()
         assert config.experts
         axes = self.axes = axes or ExpertAxes.alone()
         self.config = experts = config.experts
-        parts = axis.size * (context.axis.size if context else 1)
+        parts = axis.size * (context.size if context else 1)
         _refuse(config, axis, axes, parts, sequence_parallel=sequence_parallel)
-        check_experts(experts, axes.expert.size, axes.expert_tensor.size, expert_width(config))
         self.router = Router(config, f"{name}.router", axis=axis, axes=axes, init=init)
         local = experts.count // axes.expert.size
         mine = range(axes.expert.rank * local, (axes.expert.rank + 1) * local)
         self.experts = nn.ModuleDict(
             {str(e): Expert(config, f"{name}.experts.{e}", axes=axes, init=init) for e in mine}
         )
-        self.shared = None
+        self.shared = self.shared_gate = None
         if experts.shared:
-            self.shared = SharedExpert(
-                config, f"{name}.shared", axis=axis, sequence_parallel=sequence_parallel, init=init
-            )
+            self.shared = MLP(
+                replace(config, ffn=experts.shared), f"{name}.shared", axis=axis,
+                sequence_parallel=sequence_parallel, init=init,
+            )  # fmt: skip
+        if experts.shared_gate:
+            self.shared_gate = init.replicated(f"{name}.shared_gate", (1, config.hidden))
+            if sequence_parallel:
+                partial_gradients.mark(self.shared_gate)
 
     def forward(self, x_sBH: Tensor) -> Tensor:
         """Return the sum of what a token's experts make of it."""
-        beside_sBH = None if self.shared is None else self.shared(x_sBH)
+        beside_sBH = 0 if self.shared is None else self.shared(x_sBH)
+        if self.shared_gate is not None:
+            beside_sBH = beside_sBH * sigmoid(linear(x_sBH, self.shared_gate))
         probs_TE, chosen_TE = self.router(x_sBH)
         x_TH, joint, copies = x_sBH.flatten(0, 1), self.axes.joint, self.axes.expert_tensor.size
         gather = self.config.dispatch == "all-gather"
@@ -214,28 +187,22 @@ class ExpertLayer(nn.Module):
             y_MH.requires_grad_(bool(joint.all_reduce(trained)))
         y_TH = combine(y_MH, places)
         y_sBH = (reduce_scatter(y_TH, joint) if gather else y_TH).view_as(x_sBH)
-        return y_sBH if beside_sBH is None else y_sBH + beside_sBH
-
-
-def expert_width(config: GPTConfig) -> int:
-    """Return F of an expert: its own, or the dense pair's."""
-    assert config.experts
-    return config.experts.ffn or config.ffn_width
+        return y_sBH if self.shared is None else y_sBH + beside_sBH
 
 
 def _refuse(
     config: GPTConfig, axis: Axis, axes: ExpertAxes, parts: int, *, sequence_parallel: bool
 ) -> None:
+    assert config.experts
+    check_divides("expert", axes.expert.size, config.experts.count, "experts")
+    cut = axes.expert_tensor.size
     for refused, why in (
-        (axis.size > 1 and not sequence_parallel, f"experts on a tensor axis of {axis.size} ranks "
-         "without sequence parallelism: each would route the same tokens, and every expert see "
-         "them again; give sequence_parallel=True"),
-        (config.bias and axes.expert_tensor.size > 1, "experts with biases on an expert tensor "
-         f"axis of {axes.expert_tensor.size} ranks: each would add them; choose "
-         "GPTConfig(bias=False), or expert_tensor = 1"),
+        (axis.size > 1 and not sequence_parallel, f"{axis.size} tensor ranks would each route the "
+         "same tokens, and every expert see them again; give sequence_parallel=True"),
+        (config.bias and cut > 1, f"{cut} ranks that share an expert would each add its biases; "
+         "choose GPTConfig(bias=False), or expert_tensor = 1"),
         (axes.parts.size != parts, f"{parts} tensor and context ranks share a sequence, and the "
-         f"experts' axes say that {axes.parts.size} do: they are of different grids; give "
-         "ExpertAxes.of(grid) with that grid's tensor axis and context"),
+         f"experts' axes say that {axes.parts.size} do: give ExpertAxes.of(grid) of the same grid"),
     ):  # fmt: skip
         if refused:
             raise ValueError(why)

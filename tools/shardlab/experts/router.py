@@ -14,8 +14,6 @@ whatever the grid; each tensor or context rank adds the part of its own rows.
 Dimensions: S sequence, B batch, H hidden, E experts, T = S·B; lower case: this rank's share.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +53,7 @@ class Router(CopyableModule):
     """
 
     def __init__(
-        self, config: GPTConfig, name: str, *, axis: Axis, axes: ExpertAxes, init: Init
+        self, config: GPTConfig, name: str, *, axis: Axis, axes: "ExpertAxes", init: Init
     ) -> None:
         """Draw the weights."""
         super().__init__()

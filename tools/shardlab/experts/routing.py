@@ -8,8 +8,6 @@ Dimensions: T tokens of this rank, E experts (or experts of each sequence), K ch
 of experts, C rows of a capacity.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

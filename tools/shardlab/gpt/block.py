@@ -64,9 +64,8 @@ class Block(nn.Module):
         if config.experts:
             from shardlab.experts.layer import ExpertLayer
 
-            self.mlp: nn.Module = ExpertLayer(
-                config, f"{name}.mlp", axes=experts, context=context, **settings
-            )
+            settings |= {"axes": experts, "context": context and context.axis}
+            self.mlp: nn.Module = ExpertLayer(config, f"{name}.mlp", **settings)
         else:
             self.mlp = MLP(config, f"{name}.mlp", **settings)
         self.dropout1, self.dropout2 = (

@@ -116,18 +116,21 @@ def layer(config: Any) -> nn.Module:
 
 def names(layer: nn.Module, first: int) -> dict[str, str]:
     """Our names of a layer's parameters → Megatron's, whose experts count from `first` here."""
-    fixed = {"router.weight": "router.weight", "router.bias": "router.bias"}
+    fixed = {
+        "router.weight": "router.weight",
+        "router.bias": "router.bias",
+        "shared_experts.gate_weight": "shared_gate",
+    }
     found = {}
     for theirs, _ in layer.named_parameters():
         parts = theirs.split(".")
         if parts[0] == "experts":
             kind = parts[4] + parts[3][-1]  # weight1, bias2 …
             found[f"experts.{int(parts[2]) + first}.{kind}"] = theirs
-        elif parts[0] == "shared_experts":
-            ours = "gate" if parts[1] == "gate_weight" else f"{parts[1][7:]}.{parts[2]}"
-            found[f"shared.{ours}"] = theirs
-        else:
+        elif theirs in fixed:
             found[fixed[theirs]] = theirs
+        else:
+            found[f"shared.{parts[1][7:]}.{parts[2]}"] = theirs
     return found
 
 
