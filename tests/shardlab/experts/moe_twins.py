@@ -187,8 +187,8 @@ def dense_loop(case: Case, grid: Grid) -> dict[str, Tensor]:
         probs_TE, chosen_TE = choice(layer, x_TH)
         y_TH = torch.zeros_like(x_TH)
         for e, expert in layer.experts.items():
-            inner = gelu(linear(x_TH, expert.weight1)) * probs_TE[:, int(e), None]
-            y_TH = y_TH + linear(inner, expert.weight2) * chosen_TE[:, int(e), None]
+            inner = gelu(linear(x_TH, expert.fc1.weight)) * probs_TE[:, int(e), None]
+            y_TH = y_TH + linear(inner, expert.fc2.weight) * chosen_TE[:, int(e), None]
         if layer.shared is not None:
             beside_TH = layer.shared(piece).flatten(0, 1)
             if layer.shared_gate is not None:

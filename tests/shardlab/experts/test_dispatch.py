@@ -236,8 +236,7 @@ def test_one_expert_is_a_feed_forward_pair() -> None:
     config = replace(CONFIG, experts=ExpertConfig(count=1, top_k=1, pre_softmax=True, ffn=8))
     layer = ExpertLayer(config, "x", axis=Axis.alone(), init=INIT)
     pair = MLP(config, "y", axis=Axis.alone(), init=INIT)
-    expert = layer.experts["0"]
-    pair.load_state_dict({"fc1.weight": expert.weight1, "fc2.weight": expert.weight2})
+    pair.load_state_dict(layer.experts["0"].state_dict())
     x = random_like(4, 2, H, seed=0)
     assert torch.equal(layer(x), pair(x))
 
@@ -341,7 +340,7 @@ def test_fsdp_refuses_experts_of_which_every_rank_has_others() -> None:
     with alone(0, 2) as world:
         grid = Grid(world=world, expert=2)
         model = GPT(CONFIG, tensor=Axis.alone(), experts=ExpertAxes.of(grid))
-        with pytest.raises(ValueError, match=r"weight1 has copies on ranks \[0\], and FSDP"):
+        with pytest.raises(ValueError, match=r"fc1.weight has copies on ranks \[0\], and FSDP"):
             FSDP(model, grid.data, units=model.layers.values())
         whole = Grid(world=world)
         FSDP(GPT(CONFIG, tensor=Axis.alone(), experts=ExpertAxes.of(whole)), whole.data)

@@ -122,7 +122,7 @@ def counted(world: World, config: GPTConfig, weight: str) -> tuple[list[str], di
 
 
 @pytest.mark.parametrize(
-    ("config", "weight"), [(CONFIG, "fc1.weight"), (EXPERTS, "experts.2.weight1")]
+    ("config", "weight"), [(CONFIG, "fc1.weight"), (EXPERTS, "experts.2.fc1.weight")]
 )
 def test_every_hook_runs_once_a_micro_batch_and_a_weights_after_its_own_action(
     pool: Any, config: GPTConfig, weight: str

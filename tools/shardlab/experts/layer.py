@@ -25,7 +25,6 @@ from shardlab.grid.grid import Grid
 from shardlab.grid.rules import check_divides
 from shardlab.layers import partial_gradients
 from shardlab.layers.init import DEFAULT, Init
-from shardlab.layers.linear import column_parallel
 from shardlab.layers.ops import reduce_scatter
 from shardlab.layers.sharding import CopyableModule, mark_copies
 
@@ -76,41 +75,34 @@ class ExpertAxes:
         return cls(*(Axis.alone(field.name) for field in fields(cls)))
 
 
-class Expert(CopyableModule):
+class Expert(MLP):
     """Y = (GELU(X W₁ᵀ + b₁) · p) W₂ᵀ + b₂ · p, or this rank's part of the sum over F.
 
     Args:
-        config: of the model.
+        config: of the model; its `ffn` is the expert's.
         name: of the expert in the whole model.
         axes: of the experts.
         init: how parameters start.
 
     Shapes: rows [N, H] and p [N, 1], in pieces by where they came from -> [N, H], in such pieces;
-    weights [f, H] and [H, f].
+    fc1.weight [f, H]; fc2.weight [H, f].
     """
 
     def __init__(self, config: GPTConfig, name: str, *, axes: ExpertAxes, init: Init) -> None:
-        """Draw the weights."""
-        super().__init__()
-        assert config.experts
-        width, hidden = config.experts.ffn or config.ffn_width, config.hidden
-        last, axis = init.narrower(config.layers), axes.expert_tensor
+        """Make the two linears."""
+        super().__init__(config, name, axis=axes.expert_tensor, init=init)
         # Nothing crosses an axis here: rows come and go, and parts of the sum over F, in dispatch.
-        self.product, self.alone = column_parallel, Axis.alone()
-        self.weight1 = init.sharded(f"{name}.weight1", (width, hidden), axis=axis, dim=0)
-        self.weight2 = last.sharded(f"{name}.weight2", (hidden, width), axis=axis, dim=1)
-        self.bias1 = init.constant(0.0, width) if config.bias else None
-        self.bias2 = init.constant(0.0, hidden) if config.bias else None
+        self.fc1.axis = self.fc2.axis = Axis.alone()
+        self.fc2.skip_bias_add = True
         for parameter in self.parameters():
             mark_copies(parameter, axes.copies)
 
-    def forward(self, rows: Pieces, probs: Pieces) -> Pieces:
+    def forward(self, rows: Pieces, probs: Pieces) -> Pieces:  # type: ignore[override]
         """Return the weighed output."""
         x_NH, probs_N1 = (x[0] if len(x) == 1 else torch.cat(x) for x in (rows, probs))
-        inner_Nf = gelu(self.product(x_NH, self.weight1, self.bias1, self.alone, False)) * probs_N1
-        y_NH = self.product(inner_Nf.to(x_NH.dtype), self.weight2, None, self.alone, False)
-        if self.bias2 is not None:
-            y_NH = y_NH + (self.bias2 * probs_N1).to(y_NH.dtype)
+        y_NH = self.fc2((gelu(self.fc1(x_NH)) * probs_N1).to(x_NH.dtype))
+        if self.fc2.bias is not None:
+            y_NH = y_NH + (self.fc2.bias * probs_N1).to(y_NH.dtype)
         return (y_NH,) if len(rows) == 1 else torch.split(y_NH, [len(piece) for piece in rows])
 
 
@@ -148,8 +140,9 @@ class ExpertLayer(CopyableModule):
         self.router = Router(config, f"{name}.router", axis=axis, axes=axes, init=init)
         local = experts.count // axes.expert.size
         mine = range(axes.expert.rank * local, (axes.expert.rank + 1) * local)
+        one = replace(config, ffn=experts.ffn or config.ffn_width)
         self.experts = nn.ModuleDict(
-            {str(e): Expert(config, f"{name}.experts.{e}", axes=axes, init=init) for e in mine}
+            {str(e): Expert(one, f"{name}.experts.{e}", axes=axes, init=init) for e in mine}
         )
         self.shared = self.shared_gate = None
         if experts.shared:

@@ -125,8 +125,7 @@ def names(layer: nn.Module, first: int) -> dict[str, str]:
     for theirs, _ in layer.named_parameters():
         parts = theirs.split(".")
         if parts[0] == "experts":
-            kind = parts[4] + parts[3][-1]  # weight1, bias2 …
-            found[f"experts.{int(parts[2]) + first}.{kind}"] = theirs
+            found[f"experts.{int(parts[2]) + first}.{parts[3][7:]}.{parts[4]}"] = theirs
         elif theirs in fixed:
             found[fixed[theirs]] = theirs
         else:
