@@ -87,8 +87,7 @@ class ExpertConfig:
              self.scaling, self.pre_softmax, not softmax)), "sinkhorn = True chooses and evens the "
              "load by itself: leave auxiliary losses, capacity, groups, a bias, scaling and other "
              "scores out"),
-            (self.shared_gate and not self.shared, "shared_gate = True has nothing to scale: give "
-             "shared a width"),
+            (self.shared_gate and not self.shared, "shared_gate = True gates nothing: give shared"),
             ((self.groups is None) != (self.top_groups is None) or groups < 1, "groups and "
              "top_groups go together: give both, from 1 up, or neither"),
             (not 1 <= best <= min(groups, k) or best * size < k, f"top_groups = {best} of {groups} "

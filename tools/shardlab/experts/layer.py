@@ -127,8 +127,7 @@ class ExpertLayer(CopyableModule):
 
     def __init__(
         self, config: GPTConfig, name: str, *, axis: Axis, axes: ExpertAxes | None = None,
-        sequence_parallel: bool = False, init: Init = DEFAULT,
-        context: Axis | None = None,
+        sequence_parallel: bool = False, init: Init = DEFAULT, context: Axis | None = None,
     ) -> None:  # fmt: skip
         """Make the router and this rank's experts."""
         super().__init__()
@@ -136,7 +135,8 @@ class ExpertLayer(CopyableModule):
         axes = self.axes = axes or ExpertAxes.alone()
         self.config = experts = config.experts
         parts = axis.size * (context.size if context else 1)
-        _refuse(config, axis, axes, parts, sequence_parallel=sequence_parallel)
+        check_divides("expert", axes.expert.size, experts.count, "experts")
+        _refuse(config, axis, axes, parts, whole=not sequence_parallel)
         self.router = Router(config, f"{name}.router", axis=axis, axes=axes, init=init)
         local = experts.count // axes.expert.size
         mine = range(axes.expert.rank * local, (axes.expert.rank + 1) * local)
@@ -183,14 +183,10 @@ class ExpertLayer(CopyableModule):
         return y_sBH if self.shared is None else y_sBH + beside_sBH
 
 
-def _refuse(
-    config: GPTConfig, axis: Axis, axes: ExpertAxes, parts: int, *, sequence_parallel: bool
-) -> None:
-    assert config.experts
-    check_divides("expert", axes.expert.size, config.experts.count, "experts")
+def _refuse(config: GPTConfig, axis: Axis, axes: ExpertAxes, parts: int, *, whole: bool) -> None:
     cut = axes.expert_tensor.size
     for refused, why in (
-        (axis.size > 1 and not sequence_parallel, f"{axis.size} tensor ranks would each route the "
+        (axis.size > 1 and whole, f"{axis.size} tensor ranks would each route the "
          "same tokens, and every expert see them again; give sequence_parallel=True"),
         (config.bias and cut > 1, f"{cut} ranks that share an expert would each add its biases; "
          "choose GPTConfig(bias=False), or expert_tensor = 1"),

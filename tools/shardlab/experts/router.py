@@ -100,22 +100,19 @@ class Router(CopyableModule):
         scores_TE, chosen_TE = routing.balance_scores(logits_TE, config)
         # Each rank has its part of one loss, and gradients are then averaged over data ranks.
         whole = config.global_aux_loss * (self.tokens.size // self.parts.size)
-        for weight, apart, load_of in (
-            (config.aux_loss, 1, self._load), (config.sequence_aux_loss, sequences, self._load),
-            (whole, 1, self._load_of_step),
-        ):  # fmt: skip
+        for weight, apart, over_all in (
+            (config.aux_loss, 1, self.parts.all_reduce),
+            (config.sequence_aux_loss, sequences, self.parts.all_reduce),
+            (whole, 1, self._mean_of_step),
+        ):
             if weight:
                 by_E, chosen_E = (x.reshape(-1, apart * count) for x in (scores_TE, chosen_TE))
-                loss = routing.load_loss(by_E, load_of(chosen_E), config)
+                loss = routing.load_loss(by_E, over_all(chosen_E.sum(0)), config)
                 probs_TE = self._attached(probs_TE, loss * weight / apart)
         return probs_TE
 
-    def _load(self, chosen_TE: Tensor) -> Tensor:
-        """Return the load over all parts of the sequences."""
-        return self.parts.all_reduce(chosen_TE.sum(0))
-
     @uncompiled
-    def _load_of_step(self, chosen_TE: Tensor) -> Tensor:
+    def _mean_of_step(self, load_E: Tensor) -> Tensor:
         """Return the mean load over all ranks and the micro-batches so far.
 
         A recomputation adds nothing, and gets what its forward got: under a pipeline others have
@@ -123,7 +120,7 @@ class Router(CopyableModule):
         """
 
         def mean() -> Tensor:
-            self._seen_E = self._seen_E + self.tokens.all_reduce(chosen_TE.sum(0)).float()
+            self._seen_E = self._seen_E + self.tokens.all_reduce(load_E).float()
             self._times += 1
             return self._seen_E / self._times
 
