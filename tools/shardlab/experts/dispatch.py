@@ -53,8 +53,9 @@ class Places:
         sent_E = chosen_TE.sum(0)
         sent_nL = sent_E.view(joint.size // copies, 1, -1).expand(-1, copies, -1).flatten(0, 1)
         came_nL = sent_E[:1].expand_as(sent_nL) if even else joint.all_to_all(sent_nL)
-        self.counts: list[int] = came_nL.flatten().tolist()
-        rows = sent_nL.sum(1).tolist(), came_nL.sum(1).tolist()
+        sent, came = torch.stack([sent_nL, came_nL]).tolist()  # one wait for the device
+        self.counts: list[int] = [rows for of_rank in came for rows in of_rank]
+        rows = [*map(sum, sent)], [*map(sum, came)]
         self._there = partial(together, joint, partial(joint.all_to_all, rows=rows))
         self._back = partial(together, joint, partial(joint.all_to_all, rows=rows[::-1]))
         expert_N, token_N = chosen_TE.t().contiguous().nonzero().unbind(1)
