@@ -6,106 +6,84 @@ each `if`, `for`, `with`, `try` and the branch of it, from the statement out to 
 
 import ast
 import io
-import re
 import textwrap
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-_INDENT = re.compile(r"[ \t]*")
-_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+# What encloses a line, outermost first: statements and which part of them, or lines.
+Chain = tuple[tuple[ast.AST, str] | str, ...]
+_BLOCKS = {"body", "cases", "handlers", "orelse", "finalbody"}
 _QUIET = {tokenize.NL, tokenize.COMMENT, tokenize.NEWLINE, tokenize.ENDMARKER}
 
 
-class Conditions:
-    """The conditions around each line of a file."""
-
-    def __init__(self, path: str, lines: list[str]) -> None:
-        """Read a file's lines; what is no Python, or can't be parsed, goes by its indentation."""
-        self._lines = lines
-        self._around: list[tuple[str, ...]] | None = None
-        if path.endswith((".py", ".pyi")):
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    tree = ast.parse("\n".join(lines))
-                around: list[tuple[str, ...]] = [()] * len(lines)
-                _fill(tree.body, (), around)
-                self._around = around
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                pass
-
-    def around(self, first: int, last: int) -> tuple[object, ...]:
-        """Return what encloses a range, outermost first."""
-        if self._around is not None:
-            return self._around[first - 1], self._around[last - 1]
-        return tuple(self._by_indentation(first))
-
-    def _by_indentation(self, row: int) -> list[str]:
-        above: list[str] = []
-        indent = _indent(self._lines[row - 1])
-        for line in reversed(self._lines[: row - 1]):
-            if line.strip() and _indent(line) < indent:
-                indent = _indent(line)
-                above.append(" ".join(line.split()))
-            if not indent:
-                break
-        return above[::-1]
+def around(path: str, lines: list[str]) -> list[Chain]:
+    """Return what encloses each line; where it is no Python that parses, by its indentation."""
+    tree = _parsed("\n".join(lines)) if path.endswith((".py", ".pyi")) else None
+    if tree is None:
+        return list(_by_indentation(lines))
+    found: list[Chain] = [()] * len(lines)
+    _fill(tree.body, (), found)
+    return found
 
 
-def _indent(line: str) -> int:
-    found = _INDENT.match(line)
-    return len(found[0].expandtabs()) if found else 0
+def _parsed(text: str) -> ast.Module | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
 
 
-def _fill(body: list[ast.stmt], chain: tuple[str, ...], around: list[tuple[str, ...]]) -> None:
-    for node in body:
-        if isinstance(node, _Function):
-            _fill(node.body, chain, around)
+def _by_indentation(lines: list[str]) -> Iterator[Chain]:
+    opened: list[tuple[int, str]] = []
+    for line in lines:
+        if said := " ".join(line.split()):
+            expanded = line.expandtabs()
+            indent = len(expanded) - len(expanded.lstrip())
+            opened = [one for one in opened if one[0] < indent]
+        yield tuple(above for _, above in opened)
+        if said:
+            opened.append((indent, said))
+
+
+def _fill(nodes: Sequence[ast.AST], chain: Chain, found: list[Chain]) -> None:
+    """Write down what encloses the lines of statements, of handlers or of cases."""
+    for node in nodes:
+        if isinstance(node, _Definition):
+            _fill(node.body, chain, found)
             continue
-        for said, first, inner in _branches(node):
-            under = (*chain, said)
-            last = inner[-1].end_lineno or inner[-1].lineno
-            around[first - 1 : last] = [under] * (last - first + 1)
-            _fill(inner, under, around)
+        names = [name for name in node._fields if name in _BLOCKS and getattr(node, name)]
+        before = _last_of(_header(node)) if names else 0
+        for name in names:
+            inner, under = getattr(node, name), (*chain, (node, name))
+            last = getattr(inner[-1], "end_lineno", 0)
+            if name not in ("cases", "handlers"):  # which have a line of their own
+                first = min(before + 1, inner[0].lineno)
+                found[first - 1 : last] = [under] * (last - first + 1)
+            _fill(inner, under, found)
+            before = last
 
 
-def _branches(node: ast.stmt) -> Iterator[tuple[str, int, list[ast.stmt]]]:
-    """Yield each branch of a statement: its condition, the first line under it, its statements."""
-    if isinstance(node, ast.Match):
-        for case in node.cases:
-            said = f"match {ast.unparse(node.subject)}: case {ast.unparse(case.pattern)}"
-            said += f" if {ast.unparse(case.guard)}" if case.guard else ""
-            yield said, case.body[0].lineno, case.body
-        return
-    body: list[ast.stmt] = getattr(node, "body", [])
-    if not body:
-        return
-    said, header = _header(node)
-    yield said, max(min(header + 1, body[0].lineno), 1), body
-    before = body[-1].end_lineno or 0
-    for handler in getattr(node, "handlers", []):
-        caught = ast.unparse(handler.type) if handler.type else ""
-        yield f"except {caught}", before + 1, handler.body
-        before = handler.body[-1].end_lineno or 0
-    for word, field in (("else", "orelse"), ("finally", "finalbody")):
-        inner: list[ast.stmt] = getattr(node, field, [])
-        if inner:
-            yield f"{word} of {said}", before + 1, inner
-            before = inner[-1].end_lineno or 0
+def _header(node: ast.AST) -> ast.AST:
+    """Return a statement without what stands in it."""
+    return type(node)(**{name: [] if name in _BLOCKS else one for name, one in vars(node).items()})
 
 
-def _header(node: ast.stmt) -> tuple[str, int]:
-    if isinstance(node, ast.If | ast.While):
-        word = "if" if isinstance(node, ast.If) else "while"
-        return f"{word} {ast.unparse(node.test)}", node.test.end_lineno or 0
-    if isinstance(node, ast.For | ast.AsyncFor):
-        said = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
-        return said, node.iter.end_lineno or 0
-    if isinstance(node, ast.With | ast.AsyncWith):
-        said = ", ".join(ast.unparse(item) for item in node.items)
-        return f"with {said}", node.items[-1].context_expr.end_lineno or 0
-    return "try", node.lineno
+def _last_of(header: ast.AST) -> int:
+    parts = (getattr(one, "context_expr", one) for one in ast.iter_child_nodes(header))
+    ends = [getattr(one, "end_lineno", 0) for one in parts]
+    return max(ends, default=getattr(header, "lineno", 0))
+
+
+def said(chain: Chain) -> list[str]:
+    """Return the conditions of a line in words, whatever their layout."""
+    return [
+        one if isinstance(one, str) else f"{one[1]} of {ast.unparse(_header(one[0]))}"
+        for one in chain
+    ]
 
 
 def essence(lines: list[str]) -> str:
@@ -115,18 +93,13 @@ def essence(lines: list[str]) -> str:
     """
     text = textwrap.dedent("\n".join(lines))
     words, said = _tokens(text)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return f"{said} # {words}"
-    for node in ast.walk(tree):
+    tree = _parsed(text)
+    for node in ast.walk(tree) if tree else ():
         # The words of a docstring, not where its lines break.
         said_alone = node.value if isinstance(node, ast.Expr) else None
         if isinstance(said_alone, ast.Constant) and isinstance(said_alone.value, str):
             said_alone.value = " ".join(said_alone.value.split())
-    return f"{ast.dump(tree)} # {words}"
+    return f"{ast.dump(tree) if tree else said} # {words}"
 
 
 def _tokens(text: str) -> tuple[str, str]:

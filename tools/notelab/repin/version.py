@@ -8,7 +8,7 @@ from math import log
 import msgspec
 
 from notelab.cited.outline import Outline, Symbol
-from notelab.repin.enclosing import Conditions
+from notelab.repin.enclosing import Chain, around, said
 
 TOKEN = re.compile(r"[^\W_]+|[^\w\s]")
 
@@ -53,9 +53,9 @@ class Version:
         return [line.decode("utf-8", "replace") for line in self.raw]
 
     @cached_property
-    def conditions(self) -> Conditions:
+    def conditions(self) -> list[Chain]:
         """Return what encloses each line."""
-        return Conditions(self.path, self.lines)
+        return around(self.path, self.lines)
 
     @cached_property
     def weighing(self) -> Weighing:
@@ -87,6 +87,7 @@ class Cited(msgspec.Struct):
 
     def stands_in(self, new: Version, first: int, last: int) -> bool:
         """Tell whether new lines stand in the same symbol, under the same conditions."""
-        around = self.old.conditions.around(self.first, self.last)
         same = self.symbol == new.symbol(first, last)
-        return same and around == new.conditions.around(first, last)
+        rows = zip((self.first, self.last), (first, last), strict=True)
+        chains = ((self.old.conditions[was - 1], new.conditions[now - 1]) for was, now in rows)
+        return same and all(said(mine) == said(theirs) for mine, theirs in chains)
