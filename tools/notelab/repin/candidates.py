@@ -77,6 +77,7 @@ class _Fit:
         self._rows: dict[int, tuple[float, list[str]]] = {}
         self._begun, self._weighed, self._common = (0, 0), 0.0, 0.0
         self._lacking: dict[str, int] = {}
+        self._back = through.back() if through else None
         self._slot = goal is not None and self._in_its_slot(goal)
 
     def scored(self, first: int, last: int) -> Scored | None:
@@ -124,7 +125,7 @@ class _Fit:
         """
         if row not in self._rows:
             weight, said = self._asked.old.weighing.line(self._new.lines[row - 1])
-            origin = self._through.origin(row) if self._through else None
+            origin = self._back.kept(row, row) if self._back else None
             taken = origin is not None and not self._asked.first <= origin <= self._asked.last
             shared = [] if taken else [word for word in said if word in self._words]
             self._rows[row] = weight, shared

@@ -11,8 +11,10 @@ import msgspec
 from notelab.errors import NotelabError
 from notelab.sources.git.command import GitCommand
 
-_FILE = re.compile(r"diff --git .*/(\d+)\"?$")
-_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+# With no context every other line begins with `+`, `-` or a backslash.
+_OPENING = re.compile(
+    rb"^(?:diff --git .*/(\d+)\"?$|@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@)", re.MULTILINE
+)
 _SECONDS = 300
 
 
@@ -32,38 +34,29 @@ class Map(msgspec.Struct, frozen=True):
 
     def kept(self, first: int, last: int) -> int | None:
         """Return the new first line of a range that no hunk touches, or None."""
-        for hunk in self.hunks:
-            # An insertion stands before its line: it splits what begins earlier.
-            if hunk.count and hunk.first <= last and hunk.first + hunk.count > first:
-                return None
-            if not hunk.count and first < hunk.first <= last:
-                return None
-        return first + self._shift(first)
+        # An insertion stands before its line: it splits what begins earlier.
+        before, after = self._around(first)
+        return None if after and after.first <= last else first + _shift(before)
 
     def toward(self, row: int) -> int:
         """Return the line that stands where a line stood; in a hunk, as far into the new one."""
-        for hunk in self.hunks:
-            if hunk.count and hunk.first <= row < hunk.first + hunk.count:
-                into = (row - hunk.first) * hunk.new_count // hunk.count
-                return hunk.new_first + into
-        return row + self._shift(row)
+        before, hunk = self._around(row)
+        if hunk and hunk.first <= row:
+            return hunk.new_first + (row - hunk.first) * hunk.new_count // hunk.count
+        return row + _shift(before)
 
-    def origin(self, row: int) -> int | None:
-        """Return the old line that a new line is, or None where it is new."""
-        at = bisect_right(self.hunks, row, key=lambda hunk: hunk.new_first)
-        if not at:
-            return row
-        before = self.hunks[at - 1]
-        if row < before.new_first + before.new_count:
-            return None
-        return row - before.new_first - before.new_count + before.first + before.count
+    def back(self) -> "Map":
+        """Return the way from the new version to the old one."""
+        return Map([Hunk(one.new_first, one.new_count, one.first, one.count) for one in self.hunks])
 
-    def _shift(self, row: int) -> int:
-        at = bisect_right(self.hunks, row, key=lambda hunk: hunk.first + max(hunk.count, 1) - 1)
-        if not at:
-            return 0
-        before = self.hunks[at - 1]
-        return before.new_first + before.new_count - before.first - before.count
+    def _around(self, row: int) -> tuple[Hunk | None, Hunk | None]:
+        """Return the last hunk that ends before a line, and the next one."""
+        at = bisect_right(self.hunks, row, key=lambda hunk: hunk.first + hunk.count)
+        return self.hunks[at - 1] if at else None, next(iter(self.hunks[at : at + 1]), None)
+
+
+def _shift(hunk: Hunk | None) -> int:
+    return hunk.new_first + hunk.new_count - hunk.first - hunk.count if hunk else 0
 
 
 def maps(pairs: Sequence[tuple[bytes, bytes]]) -> list[Map]:
@@ -87,26 +80,13 @@ def maps(pairs: Sequence[tuple[bytes, bytes]]) -> list[Map]:
         )
     if ran.status not in (0, 1):
         raise NotelabError(f"git could not compare the two versions: {ran.why()}")
-    return _parsed(ran.out, len(pairs))
-
-
-def _parsed(out: bytes, count: int) -> list[Map]:
-    found: list[Map] = [Map([]) for _ in range(count)]
-    lines = out.split(b"\n")
-    at, current = 0, -1
-    while at < len(lines):
-        line = lines[at]
-        at += 1
-        if line.startswith(b"diff --git "):
-            name = _FILE.match(line.decode("utf-8", "replace"))
-            current = int(name[1]) if name else -1
-        elif (hunk := _HUNK.match(line)) and current >= 0:
-            first, taken = int(hunk[1]), int(hunk[2] or 1)
-            new_first, new_taken = int(hunk[3]), int(hunk[4] or 1)
-            made = Hunk(first + (not taken), taken, new_first + (not new_taken), new_taken)
-            found[current].hunks.append(made)
-            skipped = 0
-            while skipped < taken + new_taken:  # the lines may hold anything, `@@` too
-                skipped += not lines[at].startswith(b"\\")
-                at += 1
+    found: list[Map] = [Map([]) for _ in pairs]
+    for file, *numbers in _OPENING.findall(ran.out):
+        if file:
+            current = found[int(file)]
+            continue
+        first, count, new_first, new_count = (int(number or 1) for number in numbers)
+        # Where one side has none, git names the line before.
+        made = Hunk(first + (not count), count, new_first + (not new_count), new_count)
+        current.hunks.append(made)
     return found
