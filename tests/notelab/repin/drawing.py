@@ -77,7 +77,7 @@ class Clone:
         before, after = self.version(old, path), self.version(new, path)
         if before is None or after is None:
             return None
-        return maps([(b"\n".join(before.raw) + b"\n", b"\n".join(after.raw) + b"\n")])[0]
+        return maps([(before, after)])[before, after]
 
 
 def draw(clone: Clone, like: int, unlike: int) -> tuple[list[Drawn], list[Drawn]]:

@@ -43,15 +43,14 @@ def definitions(version: Version, row: int) -> list[str]:
 
 
 @cache
-def between(new: bytes, old: bytes) -> Map:
-    return maps([(new, old)])[0]
+def between(new: Version, old: Version) -> Map:
+    return maps([(new, old)])[new, old]
 
 
 def judge(old: Version, was: Place, new: Version, now: Place) -> bool:
     text = old.raw[was.start - 1 : was.end] == new.raw[now.start - 1 : now.end]
     inside = definitions(old, was.end) == definitions(new, now.end)
-    through = between(b"\n".join(new.raw) + b"\n", b"\n".join(old.raw) + b"\n")
-    back = become(Cited(new, now.start, now.end, []), old, through, lambda cited: [])
+    back = become(Cited(new, now.start, now.end, []), old, between(new, old), lambda cited: [])
     return text and inside and [back.new or next(iter(back.proposals), None)] == [was]
 
 
@@ -60,9 +59,8 @@ def evaluate(source: str, ref: str) -> None:
     made = carry.carried(journey)
     pairs = [(one.old, one.new) for one in made.citations if one.new]
     wrong = []
-    afters = {now.path: journey.new(now.path) for _, now in pairs}
     for was, now in pairs:
-        old, new = journey.old(was), afters[now.path]
+        old, new = journey.old(was), journey.new(now.path)
         if old is None or new is None or not judge(old, was, new, now):
             wrong.append(was)
     share = len(pairs) / len(made.citations)

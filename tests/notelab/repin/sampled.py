@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.repin.becoming import Became, become
-from notelab.repin.carried import Kind, Place
+from notelab.repin.becoming import become
+from notelab.repin.carried import Carried, Kind, Place
 from notelab.repin.elsewhere import Elsewhere
 from notelab.repin.hunks import Map
 from notelab.repin.version import Cited
@@ -109,7 +109,7 @@ def untouched() -> list[tuple[str, str, Place]]:
     return [(one[1], one[2], placed(one[3])) for one in found if one]
 
 
-def became(one: Judged, clone: Clone) -> Became:
+def became(one: Judged, clone: Clone) -> Carried:
     """Return what repin says of a citation."""
     old, new = one.releases
     place = one.place

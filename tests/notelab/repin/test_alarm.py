@@ -43,8 +43,8 @@ def raised(scratch: Scratch, *, mirror: bool = True) -> tuple[Repin, list[Reread
     book: Workbook = open_lab(scratch.lab, scratch.bench())
     repin = Repin("up", old.commit, new.commit)
     repin.citations = [
-        Carried("up", COMBINED, "same", new=COMBINED),
-        Carried("up", COUNTED, "edited", proposals=[COUNTED]),
+        Carried(COMBINED, "same", new=COMBINED),
+        Carried(COUNTED, "edited", proposals=[COUNTED]),
     ]
     mirrors = {"up": scratch.upstream} if mirror else {}
     reread, why = raise_alarm(

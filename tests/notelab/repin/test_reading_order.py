@@ -30,7 +30,7 @@ def place(path: str) -> Place:
 
 def cited(path: str, kind: Kind) -> Carried:
     known = {"new": place(path)} if kind in ("same", "moved") else {"proposals": [place(path)]}
-    return Carried("up", place(path), kind, **known)
+    return Carried(place(path), kind, **known)
 
 
 def says(path: str, *names: str, around: tuple[str, ...] = (), anchor: str = "") -> Sentence:
@@ -142,7 +142,7 @@ def test_a_long_difference_is_cut_and_says_so() -> None:
 
 def test_a_citation_stays_whole_where_it_is_wider_than_the_terminal() -> None:
     wide = f"{'megatron_core/' * 7}layers.py"
-    one = Carried("up", place(wide), "gone", reason="the lines are gone")
+    one = Carried(place(wide), "gone", reason="the lines are gone")
     for why in (Why.GONE, Why.CHANGED):
         shown = told([Reread(one, [], why, [], 0)], lambda _: [], lambda _: [])
         assert any(f"{wide}:L1-L2" in line for line in shown)

@@ -46,7 +46,7 @@ def write(
             f"{shown(root)} is no git repository: what repin writes could not be taken back",
             hint="`git init`, and commit the notes",
         )
-    if dirty and journey.pin.commit != journey.target.commit:
+    if dirty and journey.pin.commit != journey.commit:
         raise NotelabError(
             f"{len(dirty)} of the files to be written have changes that are not committed: "
             f"{', '.join(dirty[:5])}",
@@ -98,7 +98,7 @@ def as_json(made: Repin) -> str:
         "new": made.new_commit,
         "citations": [
             {
-                "source": one.source,
+                "source": made.source,
                 "path": one.old.path,
                 "start": one.old.start,
                 "end": one.old.end,

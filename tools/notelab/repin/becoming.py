@@ -6,11 +6,9 @@ stand in the same innermost symbol, and the same conditions enclose them.
 
 from collections.abc import Callable
 
-import msgspec
-
 from notelab.cited.outline import Symbol
 from notelab.repin.candidates import Scored, best, ranked
-from notelab.repin.carried import Kind, Place
+from notelab.repin.carried import Carried, Kind, Place
 from notelab.repin.enclosing import essence
 from notelab.repin.hunks import Map
 from notelab.repin.version import Cited, Version
@@ -21,15 +19,7 @@ _ENOUGH, _SURE = 0.6, 0.75
 Elsewhere = Callable[[Cited], list[Version]]
 
 
-class Became(msgspec.Struct, frozen=True):
-    """What `become` found: the class, what may be written, and proposals, best first."""
-
-    kind: Kind
-    new: Place | None = None
-    proposals: list[Place] = []
-
-
-def become(cited: Cited, new: Version | None, through: Map | None, elsewhere: Elsewhere) -> Became:
+def become(cited: Cited, new: Version | None, through: Map | None, elsewhere: Elsewhere) -> Carried:
     """Return what became of a citation.
 
     Args:
@@ -38,27 +28,27 @@ def become(cited: Cited, new: Version | None, through: Map | None, elsewhere: El
         through: the hunks between the two.
         elsewhere: finds the other files that hold a symbol; asked only if it left this one.
     """
+    kind: Kind
+    old, name = Place(cited.old.path, cited.first, cited.last), cited.symbol
     if new is not None and through is not None:
         start = through.kept(cited.first, cited.last)
         end = start + cited.last - cited.first if start else 0
         if start and (cited.old.blob == new.blob or cited.stands_in(new, start, end)):
-            kind: Kind = "same" if start == cited.first else "moved"
-            return Became(kind, Place(new.path, start, end))
+            kind = "same" if start == cited.first else "moved"
+            return Carried(old, kind, Place(new.path, start, end), symbol=name)
     found = _candidates(cited, new, through, elsewhere)
-    proposals = [Place(one.path, one.first, one.last) for one in found]
-    if not proposals:
-        return Became("gone")
-    if new is not None and found[0].path == new.path and _says_the_same(cited, new, found[0]):
-        return Became("reformatted", None, proposals)
-    return Became("edited", None, proposals)
+    kind = "edited" if found else "gone"
+    if found and new and _says_the_same(cited, new, found[0].place):
+        kind = "reformatted"
+    return Carried(old, kind, None, [one.place for one in found], symbol=name)
 
 
-def _says_the_same(cited: Cited, new: Version, top: Scored) -> bool:
-    python = new.path.endswith((".py", ".pyi"))
-    if not python or not cited.stands_in(new, top.first, top.last):
+def _says_the_same(cited: Cited, new: Version, top: Place) -> bool:
+    there = top.path == new.path and new.path.endswith((".py", ".pyi"))
+    if not there or not cited.stands_in(new, top.start, top.end):
         return False
     before = cited.old.lines[cited.first - 1 : cited.last]
-    return essence(before) == essence(new.lines[top.first - 1 : top.last])
+    return essence(before) == essence(new.lines[top.start - 1 : top.end])
 
 
 def _candidates(
@@ -96,7 +86,7 @@ def _whole(cited: Cited, new: Version, here: list[Symbol]) -> list[Scored]:
         return []
     for start in ("top", "line", "first"):
         if cited.first == getattr(mine, start):
-            return [Scored(1, 1, new.path, getattr(one, start), one.last) for one in here]
+            return [Scored(1, 1, Place(new.path, getattr(one, start), one.last)) for one in here]
     return []
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from notelab.cited.outline import Outline, Symbol
+from notelab.repin.carried import Place
 from notelab.repin.hunks import Map
 from notelab.repin.version import TOKEN, Cited, Version
 
@@ -22,9 +23,7 @@ class Scored(msgspec.Struct, frozen=True):
 
     score: float
     left: float
-    path: str
-    first: int
-    last: int
+    place: Place
 
 
 def ranked(
@@ -51,15 +50,15 @@ def ranked(
     fit = _Fit(asked, new, through, goal)
     spans = _spans(new, within, asked.last - asked.first + 1)
     found = [one for one in (fit.scored(first, last) for first, last in spans) if one]
-    return sorted(found, key=lambda one: (-one.score, one.first, one.last))
+    return sorted(found, key=lambda one: (-one.score, one.place))
 
 
 def best(found: list[Scored]) -> list[Scored]:
     """Return the first three places, best first; none where nothing is left."""
-    kept: dict[tuple[str, int, int], Scored] = {}
+    kept: dict[Place, Scored] = {}
     for one in sorted(found, key=lambda each: -each.score):
         if len(kept) < _MOST and (kept or (one.left >= _FLOOR and one.score >= _FIT)):
-            kept.setdefault((one.path, one.first, one.last), one)
+            kept.setdefault(one.place, one)
     return [*kept.values()]
 
 
@@ -97,7 +96,7 @@ class _Fit:
         left = common / self._weight if self._weight else 0.0
         if at_goal and self._slot and left >= _LEAST:
             left = max(left, _FLOOR)
-        return Scored(score, left, self._new.path, first, last)
+        return Scored(score, left, Place(self._new.path, first, last))
 
     def _run(self, first: int, last: int) -> tuple[float, float]:
         """Return what a run weighs, and what those of its words that the citation has too.

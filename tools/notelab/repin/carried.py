@@ -9,7 +9,7 @@ from notelab.page.citation import written
 Kind = Literal["same", "moved", "reformatted", "edited", "gone"]
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True, order=True):
     """Lines of a file, from `start` to `end`, both counted."""
 
     path: str
@@ -29,14 +29,12 @@ class Carried(msgspec.Struct):
     order of reading again, 1 first, None where nothing need be read.
     """
 
-    source: str
     old: Place
     kind: Kind
     new: Place | None = None
     proposals: list[Place] = []
     pages: list[str] = []
     symbol: str = ""
-    anchors: list[str] = []
     alarm: int | None = None
     reason: str = ""
 

@@ -2,13 +2,14 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
 
 from notelab.errors import NotelabError
+from notelab.repin.version import Version
 from notelab.sources.git.command import GitCommand
 
 # With no context every other line begins with `+`, `-` or a backslash.
@@ -59,20 +60,22 @@ def _shift(hunk: Hunk | None) -> int:
     return hunk.new_first + hunk.new_count - hunk.first - hunk.count if hunk else 0
 
 
-def maps(pairs: Sequence[tuple[bytes, bytes]]) -> list[Map]:
-    """Return the map of each pair of an old and a new text, by one run of git.
+def maps(pairs: Iterable[tuple[Version, Version]]) -> dict[tuple[Version, Version], Map]:
+    """Return the map of each pair of an old and a new version, by one run of git.
 
     Two files side by side are enough: no history is asked for, so two wheels do as well as a clone.
 
     Raises:
         NotelabError: git can't be run.
     """
+    found = {pair: Map([]) for pair in pairs}
     with TemporaryDirectory(prefix="shardbook-") as scratch:
         sides = Path(scratch, "old"), Path(scratch, "new")
         for at, side in enumerate(sides):
             side.mkdir()
-            for index, pair in enumerate(pairs):
-                (side / str(index)).write_bytes(pair[at])
+            for index, pair in enumerate(found):
+                if pair[0].blob != pair[1].blob:
+                    (side / str(index)).write_bytes(b"\n".join(pair[at].raw) + b"\n")
         ran = GitCommand(None).run(
             *("diff", "--no-index", "--no-color", "--no-ext-diff", "--no-textconv", "--text"),
             *("--no-renames", "--diff-algorithm=histogram", "-U0", "--", *map(str, sides)),
@@ -80,13 +83,13 @@ def maps(pairs: Sequence[tuple[bytes, bytes]]) -> list[Map]:
         )
     if ran.status not in (0, 1):
         raise NotelabError(f"git could not compare the two versions: {ran.why()}")
-    found: list[Map] = [Map([]) for _ in pairs]
+    made = list(found.values())
     for file, *numbers in _OPENING.findall(ran.out):
         if file:
-            current = found[int(file)]
+            current = made[int(file)]
             continue
         first, count, new_first, new_count = (int(number or 1) for number in numbers)
         # Where one side has none, git names the line before.
-        made = Hunk(first + (not count), count, new_first + (not new_count), new_count)
-        current.hunks.append(made)
+        hunk = Hunk(first + (not count), count, new_first + (not new_count), new_count)
+        current.hunks.append(hunk)
     return found

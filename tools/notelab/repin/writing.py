@@ -51,8 +51,8 @@ def contents(journey: Journey, to: Mapping[Place, Place], bench: Bench) -> dict[
     _generated(found, to)
     lab_path = journey.pin.path.with_name(LAB_FILE)
     old = bench.lab(lab_path.parent).sources[journey.source]
-    found[lab_path] = renamed(lab_path.read_bytes(), journey.source, old, journey.target.table)
-    found[journey.pin.path] = pins.text_of(journey.target.commit).encode()
+    found[lab_path] = renamed(lab_path.read_bytes(), journey.source, old, journey.table)
+    found[journey.pin.path] = pins.text_of(journey.commit).encode()
     for book in journey.books:
         if book.lock is not None:
             found[path_of(book)] = _lock(book, found, journey, to, bench)
@@ -73,7 +73,7 @@ def _page(one: view.View, journey: Journey, to: Mapping[Place, Place], book: Wor
     for row in one.note.front.commits:
         if row.source == journey.source:
             at = row.span
-            said = journey.target.commit[: len(row.prefix)]
+            said = journey.commit[: len(row.prefix)]
             edits[at.row, at.column] = at.end_column, row.prefix, said
     for (row_number, column), (end, old, said) in sorted(edits.items(), reverse=True):
         line = lines[row_number - 1]
@@ -90,7 +90,7 @@ def _said(citation: Citation, new: Place, journey: Journey) -> str:
     if not citation.repository:
         prefix = f"{citation.source}:" if citation.source else ""
         return prefix + str(new)
-    commit = journey.target.commit[: len(citation.commit)]
+    commit = journey.commit[: len(citation.commit)]
     said = citation.text.replace(f"/{citation.commit}/", f"/{commit}/", 1)
     said = said.replace(citation.path, new.path, 1)
     end = f"-L{new.end}" if new.end != new.start else ""
@@ -141,9 +141,9 @@ def _lock(
         text = data.decode("utf-8-sig").replace("\r\n", "\n") if data else one.text
         note = reading.read(text) if one.note is not None else None
         views.append(msgspec.structs.replace(one, text=text, note=note))
-    sources = {**book.lab.sources, journey.source: journey.target.table}
+    sources = {**book.lab.sources, journey.source: journey.table}
     lab = msgspec.structs.replace(book.lab, sources=sources)
-    pin = msgspec.structs.replace(journey.pin, commit=journey.target.commit)
+    pin = msgspec.structs.replace(journey.pin, commit=journey.commit)
     pinned = {**book.pins, journey.source: pin}
     assert book.lock is not None
     lock = _waiting(book.lock, journey, to)
@@ -163,7 +163,7 @@ def _waiting(lock: Lock, journey: Journey, to: Mapping[Place, Place]) -> Lock:
         if place is None or place in to:
             continue
         commit = entry.commit or known.commit
-        if commit == journey.target.commit:
+        if commit == journey.commit:
             continue
         waiting[key] = msgspec.structs.replace(entry, commit=commit)
         files = known.older.get(commit, {}) if entry.commit else known.files
@@ -171,7 +171,7 @@ def _waiting(lock: Lock, journey: Journey, to: Mapping[Place, Place]) -> Lock:
             older.setdefault(commit, {})[place.path] = files[place.path]
     return msgspec.structs.replace(
         lock,
-        sources={**lock.sources, name: LockedSource(journey.target.commit, older=older)},
+        sources={**lock.sources, name: LockedSource(journey.commit, older=older)},
         citations={**lock.citations, name: waiting},
     )
 
