@@ -17,7 +17,7 @@ from notelab.book.opening import open_bench
 from notelab.book.workbook import Workbook
 from notelab.repin.carried import Repin
 from notelab.repin.carry import carried, set_out
-from notelab.repin.reading import Reread, for_journey
+from notelab.repin.reading import Reread, raise_alarm
 from notelab.repin.sentences import Sentence, about
 from tests.docs.page import ROOT
 from tests.docs.since.pages import DATA, Read, Said, Since, data
@@ -54,7 +54,7 @@ def record(
                 one.names,
                 round(one.share, 3),
                 list({(said.page, said.text["en"]): said for said in told.of(one)}.values()),
-                next(iter(one.carried.proposals), None) if one.carried.kind != "gone" else None,
+                next(iter(one.carried.proposals), None),
             )
             for one in reread
         ],
@@ -87,7 +87,7 @@ def main(name: str, ref: str) -> None:
     folder = lab_with(name, None, ROOT)
     journey = set_out(folder, name, ref, bench)
     repin = carried(journey)
-    reread, _, why = for_journey(journey, repin, bench)
+    reread, why = raise_alarm(journey, repin, bench)
     if why:
         sys.exit(f"error: {why}")
     table = bench.lab(folder).sources[name]

@@ -4,13 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from notelab.book.workbook import Bench, Workbook, open_lab
-from notelab.memo import Memo
-from notelab.repin.carried import Carried, ChangedName, Place, Repin
+from notelab.repin import carry
+from notelab.repin.carried import ChangedName, Repin
 from notelab.repin.reading import Reread, Why, raise_alarm
-from notelab.sources.answers import Source
-from notelab.sources.library import Library
-from notelab.sources.store import Store
 from tests.notelab.scratch import UPSTREAM, Scratch, git
 
 CLAIM = """
@@ -18,7 +14,6 @@ CLAIM = """
 |---|---|---|
 | <a id="claim-1"></a>1 | `undo` exists. | `uses` `pkg/scaler.py:L14-L15` |
 """
-COUNTED, COMBINED = Place("pkg/scaler.py", 14, 15), Place("pkg/scaler.py", 22, 25)
 
 
 @pytest.fixture
@@ -33,28 +28,11 @@ def scratch(tmp_path: Path) -> Scratch:
 
 
 def raised(scratch: Scratch, *, mirror: bool = True) -> tuple[Repin, list[Reread], str]:
-    old = Source("up", "https://example.invalid/up.git", scratch.commit)
-    new = Source("up", old.url, git(scratch.upstream, "rev-parse", "HEAD"))
-
-    def lines(commit: str, place: Place) -> list[str]:
-        text = git(scratch.upstream, "show", f"{commit}:{place.path}")
-        return text.splitlines()[place.start - 1 : place.end]
-
-    book: Workbook = open_lab(scratch.lab, scratch.bench())
-    repin = Repin("up", old.commit, new.commit)
-    repin.citations = [
-        Carried(COMBINED, "same", new=COMBINED),
-        Carried(COUNTED, "edited", proposals=[COUNTED]),
-    ]
-    mirrors = {"up": scratch.upstream} if mirror else {}
-    reread, why = raise_alarm(
-        repin,
-        [book, book],
-        Bench(Memo(None), Library(Store(scratch.root / "cache"), mirrors, offline=True)),
-        (old, new),
-        (lambda one: lines(old.commit, one), lambda one: lines(new.commit, one)),
-    )
-    return repin, reread, why
+    new = git(scratch.upstream, "rev-parse", "HEAD")
+    journey = carry.set_out(scratch.lab, "up", new, scratch.bench())
+    repin = carry.carried(journey)
+    journey.books *= 2
+    return repin, *raise_alarm(journey, repin, scratch.bench(mirror=mirror))
 
 
 def test_the_name_is_told_with_its_pages_and_its_sentence_is_first(scratch: Scratch) -> None:
@@ -66,7 +44,7 @@ def test_the_name_is_told_with_its_pages_and_its_sentence_is_first(scratch: Scra
     # Each once, though two labs own the page; the claim by its words.
     assert [one.text for one in only.sentences[1:]] == ["1. `undo` exists."]
     assert only.claims == ["claim-1"]
-    assert [one.alarm for one in repin.citations] == [None, 1]
+    assert [one.alarm for one in repin.citations] == [1, None]
 
 
 def test_without_a_clone_it_says_so_and_goes_by_the_lines(scratch: Scratch) -> None:

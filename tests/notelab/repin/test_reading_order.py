@@ -29,8 +29,8 @@ def place(path: str) -> Place:
 
 
 def cited(path: str, kind: Kind) -> Carried:
-    known = {"new": place(path)} if kind in ("same", "moved") else {"proposals": [place(path)]}
-    return Carried(place(path), kind, **known)
+    new = place(path) if kind in ("same", "moved") else None
+    return Carried(place(path), kind, new, [place(path)] if kind == "edited" else [])
 
 
 def says(path: str, *names: str, around: tuple[str, ...] = (), anchor: str = "") -> Sentence:
@@ -77,7 +77,6 @@ def test_names_first_then_gone_then_what_left_the_sentence_its_choice_and_the_re
         ("comma.py", Why.CHANGED),
     ]
     assert [one.carried.alarm for one in found] == [1, 2, 3, 4, 5, 6]
-    assert [one.folded for one in found] == [False] * 4 + [True] * 2
 
 
 def test_each_says_why_in_words() -> None:
@@ -144,13 +143,13 @@ def test_a_citation_stays_whole_where_it_is_wider_than_the_terminal() -> None:
     wide = f"{'megatron_core/' * 7}layers.py"
     one = Carried(place(wide), "gone", reason="the lines are gone")
     for why in (Why.GONE, Why.CHANGED):
-        shown = told([Reread(one, [], why, [], 0)], lambda _: [], lambda _: [])
+        shown = told([Reread(one, [], why, [], 0)])
         assert any(f"{wide}:L1-L2" in line for line in shown)
 
 
 def test_the_terminal_tells_in_80_columns_what_is_not_folded_with_sentence_and_lines() -> None:
     claim = says("left.py", "option", anchor="claim-7")
-    shown = list(told(order(ALL, [*SAID, claim], TWIN), lines("old"), lines("new")))
+    shown = list(told(order(ALL, [*SAID, claim], TWIN)))
     assert all(len(line) <= 80 for line in shown)
     at = shown.index("3. left.py:L1-L2 -> left.py:L1-L2")
     assert shown[at + 1 : at + 6] == [

@@ -37,7 +37,7 @@ def repin(
     from notelab.commands import repinning
     from notelab.lab.lab import repository_root
     from notelab.repin import carry, journal
-    from notelab.repin.reading import for_journey
+    from notelab.repin.reading import raise_alarm
     from notelab.repin.telling import told
 
     for name in journal.finish(repository_root(Path.cwd())):
@@ -47,14 +47,14 @@ def repin(
     bench = open_bench(mirrors, folder, offline=offline)
     journey = carry.set_out(folder, source, ref, bench)
     made = carry.carried(journey)
-    reread, lines, unasked = for_journey(journey, made, bench)
+    reread, unasked = raise_alarm(journey, made, bench)
     bench.memo.save()
     if unasked:
         say(f"note: {unasked}", aside=True)
     if output_format == "json":
         write(repinning.as_json(made))
     else:
-        for line in [*repinning.as_text(made), "", *told(reread, *lines)]:
+        for line in [*repinning.as_text(made), "", *told(reread)]:
             say(line)
     if writing or reformatted or accept:
         for line in repinning.write(journey, made, bench, reformatted=reformatted, accept=accept):

@@ -18,10 +18,9 @@ from notelab.repin.carry import Journey
 from notelab.repin.names import changed as changed_names
 from notelab.repin.sentences import Sentence, about
 from notelab.repin.version import Version
-from notelab.sources.answers import Source, SourceError
+from notelab.sources.answers import SourceError
 
 Lines = Callable[[Place], list[str]]
-Both = tuple[Lines, Lines]
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -39,8 +38,8 @@ class Why(IntEnum):
 class Reread(msgspec.Struct):
     """A citation to read again: why, by which names, and the sentences that hang on it.
 
-    `share` is how much of the two texts differs, from 0 to 1. What is `folded` says nothing that
-    the change is known to touch.
+    `before` and `after` are its lines where it stood, and `there`, where they now stand or may.
+    `share` is how much of them differs, from 0 to 1.
     """
 
     carried: Carried
@@ -48,11 +47,9 @@ class Reread(msgspec.Struct):
     why: Why
     names: list[str]
     share: float
-
-    @property
-    def folded(self) -> bool:
-        """Tell whether it may be left to the end, told by its place only."""
-        return self.why is Why.CHANGED
+    there: Place | None = None
+    before: list[str] = []
+    after: list[str] = []
 
     @property
     def claims(self) -> list[str]:
@@ -60,38 +57,18 @@ class Reread(msgspec.Struct):
         return list(dict.fromkeys(one.anchor for one in self.sentences if one.anchor))
 
 
-def for_journey(journey: Journey, repin: Repin, bench: Bench) -> tuple[list[Reread], Both, str]:
-    """Raise the alarm of a carried source; return the list, the lines, and why no names."""
-    sources = journey.began.source(repin.source), journey.ahead.source(repin.source)
-    lines = _lines(journey.old), _lines(lambda place: journey.new(place.path))
-    reread, why = raise_alarm(repin, journey.books, bench, sources, lines)
-    return reread, lines, why
-
-
-def raise_alarm(
-    repin: Repin,
-    books: Iterable[Workbook],
-    bench: Bench,
-    sources: tuple[Source, Source],
-    lines: Both,
-) -> tuple[list[Reread], str]:
+def raise_alarm(journey: Journey, repin: Repin, bench: Bench) -> tuple[list[Reread], str]:
     """Set `names` of a carried source, `alarm` and `reason` of its citations.
-
-    Args:
-        repin: what became of each citation.
-        books: the labs whose pages speak of the source.
-        bench: where its trees are asked for.
-        sources: it at the old commit and at the new one, each with its wheel where one is known.
-        lines: reads the lines at a place, of the old commit and of the new one.
 
     Returns what to read again, first things first, and why the names could not be asked, or ''.
     """
-    said = _sentences(books, repin.source)
+    said = _sentences(journey.books, repin.source)
     pages: dict[str, dict[str, None]] = {}
     for sentence in said:
         for name in sentence.names:
             pages.setdefault(name, {})[sentence.page] = None
     why = ""
+    sources = journey.began.source(repin.source), journey.ahead.source(repin.source)
     try:
         found = changed_names(bench, *sources, pages)
         repin.names = [
@@ -100,7 +77,8 @@ def raise_alarm(
         ]
     except SourceError as fault:
         why = f"{fault}; {fault.hint}" if fault.hint else str(fault)
-    return to_read_again(repin, said, *lines), why
+    old, new = _lines(journey.old), _lines(lambda place: journey.new(place.path))
+    return to_read_again(repin, said, old, new), why
 
 
 def _lines(version: Callable[[Place], Version | None]) -> Lines:
@@ -138,7 +116,7 @@ def to_read_again(
     ]
     found.sort(key=lambda one: (one.why, -one.share, one.carried.old.path, one.carried.old.start))
     for rank, one in enumerate(found, start=1):
-        one.carried.alarm, one.carried.reason = rank, in_words(one, changed)
+        one.carried.alarm, one.carried.reason = rank, _in_words(one, changed)
     return found
 
 
@@ -156,10 +134,8 @@ def _reread(
     said = list({(one.page, one.row, one.text): one for one in (said if named else own)}.values())
     if carried.kind in ("same", "moved", "reformatted") and not named:
         return None
-    before = old(carried.old)
-    place = carried.new or next(iter(carried.proposals), None)
-    after = new(place) if place and carried.kind != "gone" else []
-    share = _changed(before, after)
+    there = carried.new or next(iter(carried.proposals), None)
+    before, after = old(carried.old), new(there) if there else []
     left = set(_words(before)) - set(_words(after))
     spoken = [name for one in own for name in one.names if name in left]
     around = [name for one in own for name in one.around if name in left]
@@ -172,10 +148,11 @@ def _reread(
     else:
         why = Why.LEFT if spoken else Why.LEFT_AROUND if around else Why.CHANGED
         names = spoken or around
-    return Reread(carried, said, why, list(dict.fromkeys(names)), share)
+    share = _changed(before, after)
+    return Reread(carried, said, why, list(dict.fromkeys(names)), share, there, before, after)
 
 
-def in_words(one: Reread, changed: dict[str, ChangedName]) -> str:
+def _in_words(one: Reread, changed: dict[str, ChangedName]) -> str:
     """Return the reason why it is to be read again."""
     names = ", ".join(f"`{name}`" for name in one.names)
     match one.why:

@@ -5,42 +5,39 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from textwrap import dedent, wrap
 
-from notelab.repin.reading import Lines, Reread
+from notelab.repin.reading import Reread, Why
 
 _WIDTH = 80
 _HALF = (_WIDTH - 3) // 2
 _MOST = 24  # rows of two texts side by side
 
 
-def told(reread: Iterable[Reread], old: Lines, new: Lines) -> Iterator[str]:
+def told(reread: Iterable[Reread]) -> Iterator[str]:
     """Yield the lines that tell what to read again, first things first, the rest in a line each."""
     reread = list(reread)
     for one in reread:
-        if not one.folded:
-            yield from _in_full(one, old, new)
-    folded = [one for one in reread if one.folded]
+        if one.why is not Why.CHANGED:
+            yield from _in_full(one)
+    folded = [one for one in reread if one.why is Why.CHANGED]
     if folded:
         yield f"{len(folded)} more, of which nothing named has left:"
     for one in folded:
         at = ", ".join(dict.fromkeys(f"{said.page}:{said.row}" for said in one.sentences))
         yield from _wrapped(f"{one.carried.alarm}. {one.carried.old} ({at})")
-    claims = {name: None for one in reread for name in one.claims}
-    if claims:
+    if claims := dict.fromkeys(name for one in reread for name in one.claims):
         yield ""
         yield from _wrapped("to judge again: " + ", ".join(claims))
 
 
-def _in_full(one: Reread, old: Lines, new: Lines) -> Iterator[str]:
+def _in_full(one: Reread) -> Iterator[str]:
     carried = one.carried
-    place = carried.new or next(iter(carried.proposals), None)
-    there = place if place and carried.kind != "gone" else None
-    arrow = f" -> {there}" if there else ""
+    arrow = f" -> {one.there}" if one.there else ""
     yield from _wrapped(f"{carried.alarm}. {carried.old}{arrow}")
     yield from _wrapped(f"{carried.kind}: {carried.reason}", "   ", "   ")
     for said in one.sentences:
         yield f"   {said.page}:{said.row}"
         yield from _wrapped(said.text, "   > ", "   > ")
-    yield from side_by_side(old(carried.old), new(there) if there else [])
+    yield from side_by_side(one.before, one.after)
     yield ""
 
 
@@ -57,16 +54,13 @@ def side_by_side(before: list[str], after: list[str]) -> list[str]:
     before, after = (
         dedent("\n".join(lines)).split("\n") if lines else [] for lines in (before, after)
     )
-    rows: list[tuple[str, str, str]] = []
     matcher = SequenceMatcher(None, before, after, autojunk=False)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        mark = " " if tag == "equal" else "|"
-        rows += [
-            (left, mark, right)
-            for left, right in zip_longest(before[i1:i2], after[j1:j2], fillvalue="")
-        ]
-    near = {at + step for at, row in enumerate(rows) if row[1] == "|" for step in (-1, 0, 1)}
-    shown = [row for at, row in enumerate(rows) if at in near]
+    shown = [
+        (left, " " if tag == "equal" else "|", right)
+        for group in matcher.get_grouped_opcodes(1)
+        for tag, i1, i2, j1, j2 in group
+        for left, right in zip_longest(before[i1:i2], after[j1:j2], fillvalue="")
+    ]
     half = _HALF if after else _WIDTH - 2
     lines = [
         f"{_cut(left, half)} {mark} {_cut(right, half)}".rstrip()
