@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-import msgspec
+from msgspec.structs import asdict
 
 from notelab.book.workbook import Bench
 from notelab.errors import NotelabError, shown
@@ -11,18 +11,14 @@ from notelab.repin import journal
 from notelab.repin.carried import Carried, Place, Repin
 from notelab.repin.carry import Journey
 from notelab.repin.writing import contents, going
+from notelab.report.json import indented
 from notelab.sources.git.uncommitted import uncommitted
 
-_ACCEPT = re.compile(
-    r"(?P<path>[^:=]+):L(?P<first>\d{1,8})(?:-L(?P<last>\d{1,8}))?"
-    r"=(?:(?P<to>[^:=]+):)?L(?P<new_first>\d{1,8})(?:-L(?P<new_last>\d{1,8}))?"
-)
-
-
+_LINES = re.compile(r"(?:([^:=]+):)?L(\d{1,8})(?:-L(\d{1,8}))?")
 _SAID = {
+    "reformatted": "reformatted: the same in another layout",
     "edited": "edited: read each again, the proposal first",
     "gone": "gone: nothing in the new commit says this any more",
-    "reformatted": "reformatted: the same in another layout",
 }
 
 
@@ -68,11 +64,11 @@ def _accepted(
         found |= {one.old: one.proposals[0] for one in kinds}
     known = {one.old for one in made.citations}
     for text in accept:
-        matched = _ACCEPT.fullmatch(text)
-        if not matched:
+        before, _, after = text.partition("=")
+        old = _place(before, "")
+        new = _place(after, old.path) if old and old.path else None
+        if old is None or new is None:
             raise NotelabError(f"--accept {text}: expected PATH:L1-L9=L3-L11 or …=PATH:L3-L11")
-        old = _lines(matched["path"], matched["first"], matched["last"])
-        new = _lines(matched["to"] or matched["path"], matched["new_first"], matched["new_last"])
         if old not in known:
             raise NotelabError(f"--accept {text}: nothing cites {old}")
         # What is written is no longer on the list, so lines that don't exist would be lost there.
@@ -86,33 +82,36 @@ def _accepted(
     return found
 
 
-def _lines(path: str, first: str, last: str | None) -> Place:
-    return Place(path, int(first), int(last or first))
+def _place(text: str, path: str) -> Place | None:
+    """Read lines of a file, of the one given where they name none; None where it is none."""
+    found = _LINES.fullmatch(text)
+    return Place(found[1] or path, int(found[2]), int(found[3] or found[2])) if found else None
 
 
 def as_json(made: Repin) -> str:
     """Write the lists as one JSON object."""
-    body = {
-        "source": made.source,
-        "old": made.old_commit,
-        "new": made.new_commit,
-        "citations": [
-            {
-                "source": made.source,
-                "path": one.old.path,
-                "start": one.old.start,
-                "end": one.old.end,
-                "class": one.kind,
-                "new": one.new,
-                "proposals": one.proposals,
-                "alarm": one.alarm,
-                "pages": one.pages,
-            }
-            for one in made.citations
-        ],
-        "names": [{"name": one.name, one.change: True, "pages": one.pages} for one in made.names],
-    }
-    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
+    return indented(
+        {
+            "source": made.source,
+            "old": made.old_commit,
+            "new": made.new_commit,
+            "citations": [
+                {
+                    "source": made.source,
+                    **asdict(one.old),
+                    "class": one.kind,
+                    "new": one.new,
+                    "proposals": one.proposals,
+                    "alarm": one.alarm,
+                    "pages": one.pages,
+                }
+                for one in made.citations
+            ],
+            "names": [
+                {"name": one.name, one.change: True, "pages": one.pages} for one in made.names
+            ],
+        }
+    )
 
 
 def as_text(made: Repin) -> list[str]:
@@ -124,10 +123,10 @@ def as_text(made: Repin) -> list[str]:
         f"  {len(kinds)} distinct citations: {carried} carried "
         f"({kinds.count('same')} same, {kinds.count('moved')} moved)",
     ]
-    for kind in ("reformatted", "edited", "gone"):
+    for kind, said in _SAID.items():
         of_kind = [one for one in made.citations if one.kind == kind]
         if of_kind:
-            lines += ["", f"{len(of_kind)} {_SAID[kind]}"]
+            lines += ["", f"{len(of_kind)} {said}"]
             lines += [line for one in of_kind for line in _entry(one)]
     return lines
 
@@ -135,9 +134,6 @@ def as_text(made: Repin) -> list[str]:
 def _entry(one: Carried) -> list[str]:
     lines = [f"  {one.old}"]
     lines += [f"    {f'in {one.symbol}'[:76]}"] if one.symbol else []
-    for place in one.proposals:
-        near = place.path == one.old.path
-        said = str(place).rpartition(":")[2] if near else str(place)
-        lines.append(f"    -> {said}")
+    lines += [f"    -> {str(to).removeprefix(f'{one.old.path}:')}" for to in one.proposals]
     lines += [f"    {one.reason}"] if one.reason else []
     return lines

@@ -18,8 +18,8 @@ from notelab.memo import Shelf, key_of, remembered
 
 _ROW = re.compile(r"""<a\s+id=["']([A-Za-z0-9_.-]+)["']\s*>""")
 _VALUE = re.compile(r"\*\*(.+?)\*\*")
-_INPUT = re.compile(r"^<!--\s*generated from (\S+) sha256:([0-9a-f]{64})\s*-->\s*$")
-_SELF = re.compile(r"^<!--\s*this page without this line sha256:([0-9a-f]{64})\s*-->\s*$")
+INPUT = re.compile(r"^<!--\s*generated from (\S+) sha256:([0-9a-f]{64})\s*-->\s*$")
+SEAL = re.compile(r"^<!--\s*this page without this line sha256:([0-9a-f]{64})\s*-->\s*$")
 _OPENING = re.compile(r"\A(?:---\n.*?^---\n)?\s*<!--\s*generated from \S", re.DOTALL | re.MULTILINE)
 
 
@@ -66,11 +66,11 @@ def _said(text: str) -> Results:
             for found in _ROW.finditer(line):
                 values.setdefault(found[1], []).extend(_VALUE.findall(line))
         comment = line.startswith("<!--")
-        if comment and (seal := _SELF.match(line)):
+        if comment and (seal := SEAL.match(line)):
             seals.append(seal[1])
         else:
             rest.append(line)
-        if comment and (made := _INPUT.match(line)):
+        if comment and (made := INPUT.match(line)):
             made_from.append((made[1], made[2], row))
     generated = is_generated(text)
     edited = generated and seals != [sha256("\n".join(rest).encode()).hexdigest()]
@@ -82,7 +82,7 @@ def inputs(path: Path) -> set[Path]:
     text = pages.read(path).text
     if not is_generated(text):
         return set()
-    named = (made[1] for line in text.split("\n") if (made := _INPUT.match(line)))
+    named = (made[1] for line in text.split("\n") if (made := INPUT.match(line)))
     return {(path.parent / name).resolve() for name in named if "\0" not in name}
 
 

@@ -20,10 +20,7 @@ from notelab.page.citation import Citation
 from notelab.repin.carried import Place, Repin
 from notelab.repin.carry import Journey
 
-_KEY = re.compile(r"(?:[\w-]+:)?(?P<path>[^:]+):L(?P<first>\d+)(?:-L(?P<last>\d+))?\Z")
 _FRAGMENT = re.compile(r"#(?:L|lines-)\d+(?:C\d+)?(?:[-:]L?\d+(?:C\d+)?)?\Z")
-_INPUT = re.compile(r"^(<!--\s*generated from (\S+) sha256:)[0-9a-f]{64}", re.MULTILINE)
-_SEAL = re.compile(r"^(<!--\s*this page without this line sha256:)[0-9a-f]{64}(\s*-->)\s*$")
 
 
 def going(made: Repin, accepted: Mapping[Place, Place]) -> dict[Place, Place]:
@@ -61,28 +58,21 @@ def contents(journey: Journey, to: Mapping[Place, Place], bench: Bench) -> dict[
 
 def _page(one: view.View, journey: Journey, to: Mapping[Place, Place], book: Workbook) -> bytes:
     assert one.note is not None
-    lines = one.page.path.read_bytes().decode("utf-8").split("\n")
-    edits: dict[tuple[int, int], tuple[int, str, str]] = {}
+    edits: dict[tuple[int, int], tuple[str, str]] = {}
     for citation in one.note.citations:
         new = to.get(Place(citation.path, citation.first, citation.last))
         file = None if citation.problem or new is None else book.resolver.resolve(citation).file
         if new is not None and (file is None or file.source == journey.source):
             at = citation.span
-            said = _said(citation, new, journey)
-            edits[at.row, at.column] = at.end_column, citation.text, said
+            edits[at.row, at.column] = citation.text, _said(citation, new, journey)
     for row in one.note.front.commits:
         if row.source == journey.source:
             at = row.span
-            said = journey.commit[: len(row.prefix)]
-            edits[at.row, at.column] = at.end_column, row.prefix, said
-    for (row_number, column), (end, old, said) in sorted(edits.items(), reverse=True):
-        line = lines[row_number - 1]
-        inside = line[column - 1 : end - 1] if end > column else line[column - 1 :]
-        lines[row_number - 1] = (
-            line[: column - 1]
-            + inside.replace(old, said, 1)
-            + (line[end - 1 :] if end > column else "")
-        )
+            edits[at.row, at.column] = row.prefix, journey.commit[: len(row.prefix)]
+    lines = one.page.path.read_bytes().decode("utf-8").split("\n")
+    for (number, column), (old, said) in sorted(edits.items(), reverse=True):
+        before, rest = lines[number - 1][: column - 1], lines[number - 1][column - 1 :]
+        lines[number - 1] = before + rest.replace(old, said, 1)
     return "\n".join(lines).encode()
 
 
@@ -99,32 +89,31 @@ def _said(citation: Citation, new: Place, journey: Journey) -> str:
 
 def _generated(found: dict[Path, bytes], to: Mapping[Place, Place]) -> None:
     """Carry the inputs of generated pages too, and have each page name its own as they now are."""
-    said = {str(old): new for old, new in to.items()}
+    said = {str(old): str(new) for old, new in to.items()}
     pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, said or ["\0"])) + r")(?![\d-])")
-
-    def carried(match: re.Match[str]) -> str:
-        new = said[match[1]]
-        return str(new)
 
     pages = [path for path in found if results_page.is_generated(found[path].decode())]
     for page in pages:
         for source in results_page.inputs(page):
             if source.suffix == ".toml" and source.is_file():
                 text = source.read_bytes().decode("utf-8")
-                found[source] = pattern.sub(carried, text).encode()
+                found[source] = pattern.sub(lambda match: said[match[1]], text).encode()
         found[page] = _sealed(page, found)
 
 
 def _sealed(page: Path, found: Mapping[Path, bytes]) -> bytes:
-    def digest(match: re.Match[str]) -> str:
-        source = (page.parent / match[2]).resolve()
-        now = found.get(source)
-        return match[1] + sha256(now).hexdigest() if now is not None else match[0]
-
-    lines = _INPUT.sub(digest, found[page].decode()).split("\n")
-    rest = "\n".join(line for line in lines if not _SEAL.match(line))
+    lines = found[page].decode().split("\n")
+    for at, line in enumerate(lines):
+        made = results_page.INPUT.match(line)
+        now = found.get((page.parent / made[1]).resolve()) if made else None
+        if made and now is not None:
+            lines[at] = line.replace(made[2], sha256(now).hexdigest())
+    rest = "\n".join(line for line in lines if not results_page.SEAL.match(line))
     seal = sha256(rest.encode()).hexdigest()
-    return "\n".join(_SEAL.sub(rf"\g<1>{seal}\2", line) for line in lines).encode()
+    for at, line in enumerate(lines):
+        if said := results_page.SEAL.match(line):
+            lines[at] = line.replace(said[1], seal)
+    return "\n".join(lines).encode()
 
 
 def _lock(
@@ -158,27 +147,17 @@ def _waiting(lock: Lock, journey: Journey, to: Mapping[Place, Place]) -> Lock:
         return lock
     older: dict[str, dict[str, LockedFile]] = {}
     waiting = {}
+    moved = set(map(str, to))
     for key, entry in lock.citations.get(name, {}).items():
-        place = _place(key)
-        if place is None or place in to:
-            continue
-        commit = entry.commit or known.commit
-        if commit == journey.commit:
+        commit, place = entry.commit or known.commit, key.removeprefix(f"{name}:")
+        if place in moved or commit == journey.commit:
             continue
         waiting[key] = msgspec.structs.replace(entry, commit=commit)
         files = known.older.get(commit, {}) if entry.commit else known.files
-        if place.path in files:
-            older.setdefault(commit, {})[place.path] = files[place.path]
+        if (path := place.rpartition(":")[0]) in files:
+            older.setdefault(commit, {})[path] = files[path]
     return msgspec.structs.replace(
         lock,
         sources={**lock.sources, name: LockedSource(journey.commit, older=older)},
         citations={**lock.citations, name: waiting},
     )
-
-
-def _place(key: str) -> Place | None:
-    found = _KEY.match(key)
-    if not found:
-        return None
-    first = int(found["first"])
-    return Place(found["path"], first, int(found["last"] or first))

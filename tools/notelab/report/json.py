@@ -34,4 +34,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def write(report: Report) -> str:
     """Return the report as JSON text."""
-    return msgspec.json.format(msgspec.json.encode(as_data(report)), indent=2).decode() + "\n"
+    return indented(as_data(report))
+
+
+def indented(value: object) -> str:
+    """Return what every command writes as JSON: one object, over several lines."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
