@@ -18,7 +18,6 @@ from notelab.sources.package import Package, UnreadableMemberError
 
 _SPACED = re.sub(rb"\W", b" ", bytes(range(256)))
 _WHOLE = "a whole clone is needed: not shallow, not partial"
-_MANY = 40  # names that git looks for faster than their files are read
 _BATCH = 500  # blobs whose words are looked for at a time
 _TEXT = re.compile(
     r"\.(?:pyi?|pyx|c|cc|cpp|cxx|cuh?|h|hpp|cmake|in|jinja|json|md|rst|sh|toml|txt|ya?ml)\Z"
@@ -76,12 +75,10 @@ def in_clone(git: GitCommand, old: str, new: str, names: Collection[str]) -> Cha
                 sides[side].add(fields[2 + side])
     asked = {name.encode() for name in names}
     before, after = (_of_blobs(git, sorted(blobs), asked) for blobs in sides)
-    if len(doubtful := before ^ after) > _MANY:
-        common = _of_blobs(git, sorted(_blobs(git, new) - sides[1]), doubtful)
-        return Changed(_decoded(before - after - common), _decoded(after - before - common))
+    left, came = before - after, after - before
     return Changed(
-        _decoded(before - after - _grep(git, new, before - after)),
-        _decoded(after - before - _grep(git, old, after - before)),
+        _decoded(left - _grep(git, new, left)),
+        _decoded(came - _grep(git, old, came)),
     )
 
 
@@ -99,8 +96,8 @@ def in_packages(old: Package, new: Package, names: Collection[str]) -> Changed:
         for side, package in enumerate((old, new))
     )
     # What no file that differs tells apart need not be looked for in those that don't.
-    doubtful = (before - after) | (after - before)
-    common = _of_members(old, same, doubtful) if doubtful else set()
+    doubtful = before ^ after
+    common = _of_members(old, same if doubtful else (), doubtful)
     return Changed(_decoded(before - after - common), _decoded(after - before - common))
 
 
@@ -123,17 +120,8 @@ def _of_blobs(git: GitCommand, blobs: list[str], asked: set[bytes]) -> set[bytes
     return found
 
 
-def _blobs(git: GitCommand, commit: str) -> set[str]:
-    """Return the files of a commit."""
-    ran = git.run("ls-tree", "-r", "-z", commit, timeout=300)
-    if ran.status:
-        raise SourceError(f"the tree can't be read: {ran.why()}", hint=_WHOLE)
-    rows = (row.split() for row in ran.out.decode("utf-8", "replace").split("\0"))
-    return {row[2] for row in rows if row and row[0].startswith("100")}
-
-
 def _grep(git: GitCommand, commit: str, names: set[bytes]) -> set[bytes]:
-    """Return which of a few names a whole tree holds."""
+    """Return which of some names a whole tree holds."""
     if not names:
         return set()
     patterns = [part for name in sorted(names) for part in ("-e", name.decode())]
