@@ -66,10 +66,9 @@ def compare(
 
     Matched, missed, and yours alone: by the lines and symbols that both cite.
     """
-    import msgspec
-
     from notelab.book.opening import open_bench
     from notelab.compare import comparing, telling
+    from notelab.report.json import indented
 
     bench = open_bench(mirrors, *([folder] if folder else []), offline=offline)
     folder = (folder or comparing.lab_to_compare(Path.cwd(), bench)).resolve()
@@ -79,8 +78,4 @@ def compare(
     if page:
         place = telling.write_page(found, folder, bench.lab(folder).languages[0])
         say(f"wrote {shown(place)}", aside=True)
-    if output_format == "json":
-        told = msgspec.json.format(msgspec.json.encode(telling.data(found)), indent=2).decode()
-        write(f"{told}\n")
-    else:
-        write(telling.text(found))
+    write(indented(telling.data(found)) if output_format == "json" else telling.text(found))

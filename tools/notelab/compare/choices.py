@@ -8,7 +8,7 @@ from notelab.book.workbook import Workbook, usable
 from notelab.errors import shown
 from notelab.lab import pages
 from notelab.page import reading
-from notelab.page.citation import Citation
+from notelab.page.citation import Citation, written
 from notelab.page.note import Cell, Note
 
 
@@ -20,6 +20,10 @@ class Cited(msgspec.Struct, frozen=True):
     start: int
     end: int
     symbol: str = ""
+
+    def __str__(self) -> str:
+        """Return it as a citation is written."""
+        return written(self.path, self.start, self.end)
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -34,14 +38,10 @@ class Choice(msgspec.Struct, frozen=True):
 def of_lab(book: Workbook) -> list[Choice]:
     """Return the choices of the notes that were written for a lab, in its first language."""
     solution = solution_pages(book)
-    views = [
-        one
-        for one in book.views
-        if one.page.listed and one.page.original is None and one.page.path not in solution
-    ]
     return [
         _choice(book, cell, one.filename)
-        for one in views
+        for one in book.views
+        if one.page.listed and one.page.original is None and one.page.path not in solution
         for cell in (one.note.choices if one.note else [])
         if cell.citations
     ]

@@ -5,6 +5,7 @@ import msgspec
 from notelab.compare.choices import Choice, Cited
 
 _SAME_SYMBOL, _OVERLAP = 1.0, 2.0  # and for an overlap up to 1 more, by how much of both it is
+_NOTHING = 1e-9  # what rounding alone may gain
 
 
 Pair = tuple[Choice | None, Choice | None]
@@ -49,39 +50,29 @@ def _shared(a: Cited, b: Cited) -> float:
 
 
 def _best(gains: list[list[float]]) -> list[tuple[int, int]]:
-    """Return the assignment of rows to columns with the greatest sum (Kuhn and Munkres).
+    """Return the assignment of rows to columns with the greatest sum.
 
-    Rows are taken in one by one; each time the cheapest alternating path to a free column is
-    followed, as Dijkstra would, over costs that the potentials keep from being negative.
+    Rows are taken in one by one, each along the path that gains most: it takes a column, whose row
+    takes another, and so on to a free one. Of the paths, Bellman and Ford find the best.
     """
-    if not gains or not gains[0]:
-        return []
-    if len(gains) > len(gains[0]):
+    if len(gains) > len(gains[0] if gains else []):
         turned = [list(column) for column in zip(*gains, strict=True)]
         return [(i, j) for j, i in _best(turned)]
-    rows, columns = len(gains), len(gains[0])
-    of_row, of_column = [0.0] * (rows + 1), [0.0] * (columns + 1)
-    holds = [0] * (columns + 1)  # the row that each column is given to; both count from 1
-    for row in range(1, rows + 1):
-        holds[0] = row
-        least, came = [float("inf")] * (columns + 1), [0] * (columns + 1)
-        seen, at = {0}, 0
-        while holds[at]:
-            row_at, free = holds[at], [j for j in range(1, columns + 1) if j not in seen]
-            for j in free:
-                cost = -gains[row_at - 1][j - 1] - of_row[row_at] - of_column[j]
-                if cost < least[j]:
-                    least[j], came[j] = cost, at
-            nearest = min(free, key=least.__getitem__)
-            step = least[nearest]
-            for j in seen:
-                of_row[holds[j]] += step
-                of_column[j] -= step
-            for j in free:
-                least[j] -= step
-            seen.add(nearest)
-            at = nearest
-        while at:
-            holds[at] = holds[came[at]]
+    row_of: dict[int, int] = {}
+    for row, gained in enumerate(gains):
+        sums, came = list(gained), [-1] * len(gained)
+        for _ in range(row):  # no path is longer than the rows that are in
+            known = list(sums)
+            for at, holder in row_of.items():
+                for to, gain in enumerate(gains[holder]):
+                    total = sums[at] - gains[holder][at] + gain
+                    if total > sums[to] + _NOTHING:
+                        sums[to], came[to] = total, at
+            if sums == known:
+                break
+        at = max((to for to in range(len(gained)) if to not in row_of), key=sums.__getitem__)
+        while came[at] >= 0:
+            row_of[at] = row_of[came[at]]
             at = came[at]
-    return [(holds[j] - 1, j - 1) for j in range(1, columns + 1) if holds[j]]
+        row_of[at] = row
+    return [(row, column) for column, row in row_of.items()]

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import asdict, astuple
 
 from notelab.compare.choices import Choice
 from notelab.compare.matching import Comparison
 from notelab.errors import NotelabError, plain, shown
-from notelab.page.citation import written
 from notelab.whole_files import write_together
 
 PAGE = "comparison.md"
@@ -44,7 +42,8 @@ def text(found: Comparison) -> str:
 
 def _told(choice: Choice, lead: str) -> Iterator[str]:
     rest = " " * (len(lead) + 2)
-    for said, first in ((choice.title, lead), (_place(choice), rest), (_lines(choice), rest)):
+    place, cited = f"{choice.filename}:{choice.row}", ", ".join(map(str, choice.citations))
+    for said, first in ((choice.title, lead), (place, rest), (cited, rest)):
         yield from textwrap.wrap(
             plain(said), 80, initial_indent=first, subsequent_indent=rest,
             break_long_words=False, break_on_hyphens=False,
@@ -52,22 +51,12 @@ def _told(choice: Choice, lead: str) -> Iterator[str]:
 
 
 def data(found: Comparison) -> dict[str, Any]:
-    """Return the comparison as plain tables; the side that is missing cites nothing."""
+    """Return the comparison as it is written as JSON; the side that is missing cites nothing."""
     return {
         name: [
-            {"yours": _side(mine or Choice()), "solution": _side(theirs or Choice())}
-            for mine, theirs in pairs
+            {"yours": mine or Choice(), "solution": theirs or Choice()} for mine, theirs in pairs
         ]
         for name, pairs in asdict(found).items()
-    }
-
-
-def _side(choice: Choice) -> dict[str, Any]:
-    return {
-        "title": choice.title,
-        "filename": choice.filename,
-        "row": choice.row,
-        "citations": [msgspec.to_builtins(one) for one in choice.citations],
     }
 
 
@@ -97,13 +86,5 @@ def write_page(found: Comparison, folder: Path, language: str) -> Path:
 def _linked(choice: Choice, folder: Path) -> str:
     path = Path(os.path.relpath(choice.filename, folder)).as_posix()
     title = choice.title.replace("[", "(").replace("]", ")")
-    cited = ", ".join(f"`{written(one.path, one.start, one.end)}`" for one in choice.citations)
+    cited = ", ".join(f"`{one}`" for one in choice.citations)
     return f"**{title}** ([{choice.row}]({path})): {cited}"
-
-
-def _place(choice: Choice) -> str:
-    return f"{choice.filename}:{choice.row}"
-
-
-def _lines(choice: Choice) -> str:
-    return ", ".join(written(one.path, one.start, one.end) for one in choice.citations)
