@@ -17,14 +17,18 @@ NUMBERS = "a number with its unit, as 16 GB, 16 GiB, 16e9 B or 4 ranks; nothing 
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """A card, when it is due, and whether what it rests on has changed since it was answered."""
+    """A card, when its time comes, and whether what it rests on has changed since it was answered.
+
+    It is `due` when its time has come, when it is stale, and as long as it was never answered.
+    """
 
     card: Card
     at: datetime
     stale: bool
+    due: bool
 
 
-def turns(cards: Iterable[Card], answered: dict[str, list[Review]]) -> list[Turn]:
+def turns(cards: Iterable[Card], answered: dict[str, list[Review]], now: datetime) -> list[Turn]:
     """Return the cards in the order they are due: the stale, the answered, then the new."""
     from fsrs import Card as Memory
     from fsrs import Rating, Scheduler
@@ -38,13 +42,8 @@ def turns(cards: Iterable[Card], answered: dict[str, list[Review]]) -> list[Turn
             at = review.at.astimezone(UTC)
             memory, _ = scheduler.review_card(memory, Rating(review.grade), at)
         stale = bool(reviews) and reviews[-1].evidence != card.evidence
-        found.append(Turn(card, memory.due, stale))
+        found.append(Turn(card, memory.due, stale, stale or not reviews or memory.due <= now))
     return sorted(found, key=lambda turn: (not turn.stale, turn.at))
-
-
-def is_due(turn: Turn, answered: dict[str, list[Review]], now: datetime) -> bool:
-    """Tell whether to ask a card: it was never answered, is stale, or its time has come."""
-    return turn.stale or turn.card.id not in answered or turn.at <= now
 
 
 def ask(asked: list[Turn], history: History) -> int:
@@ -61,12 +60,11 @@ def ask(asked: list[Turn], history: History) -> int:
             grade = _answered(turn.card)
         except EOFError:
             return done
-        now = datetime.now(UTC)
-        history.add(Review(turn.card.id, now, GRADES.index(grade) + 1, turn.card.evidence))
+        history.add(Review(turn.card.id, datetime.now(UTC), grade, turn.card.evidence))
     return len(asked)
 
 
-def _answered(card: Card) -> str:
+def _answered(card: Card) -> int:
     right = _typed_right(card) if card.number else None
     if right is None:
         _key("any key for the answer ")
@@ -74,14 +72,14 @@ def _answered(card: Card) -> str:
     if right is not None:
         say("right" if right else "not that: again")
     if right is False:
-        return GRADES[0]
+        return 1
     choices = "  ".join(f"{number} {grade}" for number, grade in enumerate(GRADES, 1))
     while True:
         key = _key(f"{choices}  ").strip().lower()
         for number, grade in enumerate(GRADES, 1):
             if key and (key == str(number) or grade.startswith(key)):
                 say(grade)
-                return grade
+                return number
 
 
 def _typed_right(card: Card) -> bool | None:

@@ -12,7 +12,7 @@ bold, which what the learner types is held to.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -29,7 +29,6 @@ from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pages import Page
 from notelab.page import admonition, front_matter
-from notelab.page.note import Note
 from notelab.recall import quantity
 from notelab.recall.quantity import Quantity
 
@@ -111,24 +110,18 @@ def of_labs(wanted: dict[Path, set[Path] | None], language: str, bench: Bench) -
     return list(found.values())
 
 
-def _resting(page: Page, lab: Lab, lock: Lock, bench: Bench) -> Iterable[Card]:
+def _resting(page: Page, lab: Lab, lock: Lock, bench: Bench) -> Iterator[Card]:
+    """Yield a page's cards with the hash of the lines that they cite; else of all that it cites."""
     seen = view.of_page(page, bench.memo.shelf(lab.root))
     if seen.note is None:
-        return []
+        return
     place = page.family.relative_to(lab.root).as_posix().removesuffix(".md")
-    return _with_evidence(of_page(seen.text, place), page.path, seen.note, lock)
-
-
-def _with_evidence(cards: Iterable[Card], page: Path, note: Note, lock: Lock) -> Iterator[Card]:
-    """Yield a page's cards with the hash of the lines that they cite; else of all that it cites."""
-
-    def hashes(within: Callable[[int], bool]) -> list[str]:
-        keys = ((name, one) for one in note.citations for name in lock.citations)
-        locked = (lock.citation(name, c.key_in(name)) for name, c in keys if within(c.span.row))
-        return sorted({entry.sha256 for entry in locked if entry})
-
-    for card in cards:
+    keys = ((name, one) for one in seen.note.citations for name in lock.citations)
+    found = ((one.span.row, lock.citation(name, one.key_in(name))) for name, one in keys)
+    locked = [(row, entry.sha256) for row, entry in found if entry]
+    for card in of_page(seen.text, place):
         first, last = card.rows
-        own = hashes(lambda row, a=first, b=last: a <= row <= b) or hashes(lambda row: True)  # type: ignore[misc]
-        digest = sha256("".join(own).encode()).hexdigest()[:16] if own else ""
-        yield msgspec.structs.replace(card, evidence=digest, page=page)
+        own = {digest for row, digest in locked if first <= row <= last}
+        rests = "".join(sorted(own or {digest for _, digest in locked}))
+        evidence = sha256(rests.encode()).hexdigest()[:16] if rests else ""
+        yield msgspec.structs.replace(card, evidence=evidence, page=page.path)

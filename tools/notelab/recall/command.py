@@ -34,13 +34,11 @@ def recall(paths: tuple[Path, ...], language: str, limit: int) -> None:
             hint='a card is `??? question name "The question?"`, its answer indented below it',
         )
     history = History()
-    answered = history.read()
     now = datetime.now(UTC)
-    due = [t for t in asking.turns(cards, answered) if asking.is_due(t, answered, now)]
+    due = [turn for turn in asking.turns(cards, history.read(), now) if turn.due]
     done = asking.ask(due[:limit], history)
     left = f", {len(due) - done} left" if due else ""
-    answered = history.read()
-    later = [t.at for t in asking.turns(cards, answered) if not asking.is_due(t, answered, now)]
+    later = [turn.at for turn in asking.turns(cards, history.read(), now) if not turn.due]
     soon = f"; next in {_told(min(later) - datetime.now(UTC))}" if later else ""
     say(f"{done} answered{left}, of {len(cards)} cards{soon}")
 

@@ -33,8 +33,8 @@ class History:
     def __init__(self, folder: Path | None = None) -> None:
         import platformdirs
 
-        self._folder = folder or platformdirs.user_data_path("shardbook", appauthor=False)
-        self.path = self._folder / "recall.jsonl"
+        folder = folder or platformdirs.user_data_path("shardbook", appauthor=False)
+        self.path, self._lock = folder / "recall.jsonl", FileLock(folder / "recall.lock")
 
     def read(self) -> dict[str, list[Review]]:
         """Return each card's answers, oldest first.
@@ -47,7 +47,7 @@ class History:
         """
         if not self.path.exists():
             return {}
-        with self._lock():
+        with self._lock:
             whole, broken = self._lines()
             if broken:
                 self._set_aside(whole, broken)
@@ -63,7 +63,7 @@ class History:
             OSError: it cannot be written.
         """
         line = msgspec.json.encode(review) + b"\n"
-        with self._lock(), self.path.open("a+b") as stream:
+        with self._lock, self.path.open("a+b") as stream:
             if stream.seek(0, os.SEEK_END):
                 stream.seek(-1, os.SEEK_END)
                 # Whoever was killed while writing left a line without its end.
@@ -71,10 +71,6 @@ class History:
             stream.write(line)
             stream.flush()
             os.fsync(stream.fileno())
-
-    def _lock(self) -> FileLock:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(self._folder / "recall.lock")
 
     def _lines(self) -> tuple[list[tuple[bytes, Review]], int]:
         """Return the lines that can be read, and how many can't."""
