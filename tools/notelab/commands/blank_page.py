@@ -1,10 +1,11 @@
 """The blank page of a note: its headings, and as comments what is wanted under each."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
 
 from notelab.lab.lab import Lab
-from notelab.lab.lab_file import DiagramTable, ExpectedDiagram, NoteTable
+from notelab.lab.lab_file import DiagramTable, NoteTable
 
 TEMPLATES = Path(__file__).with_name("blank")
 _WORDS = {
@@ -27,7 +28,6 @@ _WORDS = {
         "none": "lo que encuentres",
     },
 }
-LANGUAGES = tuple(_WORDS)
 
 
 def filled(template: str, **values: str) -> str:
@@ -44,14 +44,22 @@ def blank_page(lab: Lab, name: str, title: str, pins: dict[str, str], place: str
     note = lab.file.notes.get(name, NoteTable())
     diagrams = lab.file.diagrams.get(name, DiagramTable([])).expect
     sources = note.sources or list(lab.sources)
-    limits = _limits(note, len(diagrams), _WORDS[language])
+    asked: dict[str, Sequence[object]] = {
+        "choices": [note.min_choices],
+        "choice-words": note.choice_words or (),
+        "words": [note.max_words],
+        "diagrams": [len(diagrams)],
+    }
+    limits = ", ".join(_said(language, asked)) or _WORDS[language]["none"]
     commits = "\n".join(f"  {source}: {pins[source][:12]}" for source in sources)
     title = title.replace('"', "'")
     text = filled(f"page.{language}", title=title, commits=commits, limits=limits)
     if note.min_choices or note.choice_words:
         text += filled(f"choices.{language}", source=sources[0], lab=place)
     for diagram in diagrams:
-        wanted, drawing = _wanted(diagram, language), _drawing(diagram.type, language)
+        labels = ", ".join(diagram.labels_in(language))
+        wanted = " ".join(_said(language, {"labels": [labels], "lines": [diagram.max_lines]}))
+        drawing = _drawing(diagram.type, language)
         text += filled(f"diagram.{language}", id=diagram.id, wanted=wanted, drawing=drawing)
     mentions = ", ".join(note.closing_mentions.get(language, []))
     if mentions:
@@ -60,23 +68,11 @@ def blank_page(lab: Lab, name: str, title: str, pins: dict[str, str], place: str
     return text
 
 
-def _limits(note: NoteTable, diagrams: int, words: dict[str, str]) -> str:
-    asked = [
-        words["choices"].format(note.min_choices) if note.min_choices else "",
-        words["choice-words"].format(*note.choice_words) if note.choice_words else "",
-        words["words"].format(note.max_words) if note.max_words else "",
-        words["diagrams"].format(diagrams) if diagrams else "",
-    ]
-    return ", ".join(filter(None, asked)) or words["none"]
-
-
-def _wanted(diagram: ExpectedDiagram, language: str) -> str:
-    words, labels = _WORDS[language], diagram.labels_in(language)
-    said = [
-        words["labels"].format(", ".join(labels)) if labels else "",
-        words["lines"].format(diagram.max_lines) if diagram.max_lines else "",
-    ]
-    return " ".join(filter(None, said))
+def _said(language: str, asked: Mapping[str, Sequence[object]]) -> Iterator[str]:
+    """Yield what is asked for in words; nought and nothing are not."""
+    for key, values in asked.items():
+        if any(values):
+            yield _WORDS[language][key].format(*values)
 
 
 def _drawing(type: str, language: str) -> str:

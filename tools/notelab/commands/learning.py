@@ -33,20 +33,15 @@ def new(
 
     A bare name goes into experiments/, where there is one; a path goes where it says.
     """
-    from notelab.book.opening import open_bench
     from notelab.commands import starting
 
-    ref = ref or ("HEAD" if repo == "." else None)
-    if (origin is None) == (repo is None) or (repo is None) != (ref is None):
+    if origin is not None and repo is None and ref is None:
+        lines = starting.from_lab(name, origin, language, Path.cwd())
+    elif origin is None and repo is not None and (ref or repo == "."):
+        lines = starting.about(name, repo, ref or "HEAD", language, mirrors)
+    else:
         hint = "`shardbook new NAME --from LAB`, or `shardbook new NAME --repo URL --ref REF`"
         raise NotelabError("a lab starts from another, or from a repository at a ref", hint=hint)
-    if origin is not None:
-        lines = starting.from_lab(name, origin, language, Path.cwd())
-    else:
-        assert repo is not None and ref is not None
-        source = starting.source_called(name, repo, Path.cwd())
-        bench = open_bench(mirrors, source=source, anew=True)
-        lines = starting.about(name, repo, ref, bench, language=language, here=Path.cwd())
     for line in lines:
         say(line)
 

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from notelab.book.finding_labs import labs_below
-from notelab.book.workbook import Bench
+from notelab.book.opening import open_bench
 from notelab.commands.blank_page import blank_page, filled
 from notelab.errors import NotelabError, shown
 from notelab.lab import lab as lab_file
@@ -50,30 +50,26 @@ def from_lab(name: str, wanted: str, language: str, here: Path) -> list[str]:
     )
 
 
-def about(name: str, url: str, ref: str, bench: Bench, *, language: str, here: Path) -> list[str]:
+def about(name: str, url: str, ref: str, language: str, mirrors: tuple[str, ...]) -> list[str]:
     """Start a lab about a repository (`.` is the one that the lab is in) at a ref.
 
     Raises:
         NotelabError: the repository has no such ref or can't be asked, or the folder is taken.
     """
-    target, own, source = _target(name, here), url == ".", source_called(name, url, here)
+    target, own = _target(name, Path.cwd()), url == "."
+    root = repository_root(target.parent)
+    called = root.name if own else url.rstrip("/").rpartition("/")[2]
+    source = re.sub(r"[^A-Za-z0-9_-]+", "-", called.removesuffix(".git")).lstrip("-_0123456789")
+    source = source.lower()[:40] or "source"
     title = {"en": f"Reading {source}", "es": f"Lectura de {source}"}[language]
     where = f"{'path' if own else 'url'} = {json.dumps(url)}"
     text = _toml("lab", {"title": title, "languages": [language], "in-progress": True})
     text += filled("repository", source=source, where=where)
-    asked = Source(source, "" if own else url, "", own=str(repository_root(target.parent)) * own)
     if not own:
         check_url(url)
-    commit = bench.library.resolve(asked, ref)
+    asked = Source(source, "" if own else url, "", own=str(root) * own)
+    commit = open_bench(mirrors, source=source, anew=True).library.resolve(asked, ref)
     return _made(target, text, {f"{source}-sha.txt": commit}, {"reading.md": title})
-
-
-def source_called(name: str, url: str, here: Path) -> str:
-    """Return what a repository is called in a lab about it: as the last part of its address."""
-    root = repository_root(_target(name, here).parent)
-    called = root.name if url == "." else url.rstrip("/").rpartition("/")[2]
-    source = re.sub(r"[^A-Za-z0-9_-]+", "-", called.removesuffix(".git")).lstrip("-_0123456789")
-    return source.lower()[:40] or "source"
 
 
 def _target(name: str, here: Path) -> Path:
