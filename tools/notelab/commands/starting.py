@@ -63,7 +63,7 @@ def about(name: str, url: str, ref: str, language: str, mirrors: tuple[str, ...]
     source = source.lower()[:40] or "source"
     title = {"en": f"Reading {source}", "es": f"Lectura de {source}"}[language]
     where = f"{'path' if own else 'url'} = {json.dumps(url)}"
-    text = _toml("lab", {"title": title, "languages": [language], "in-progress": True})
+    text = _lab_table(title, language)
     text += filled("repository", source=source, where=where)
     if not own:
         check_url(url)
@@ -111,26 +111,19 @@ def _solution(origin: Path, file: LabFile, own: list[str], target: Path) -> list
 
 
 def _head(file: LabFile, language: str, solution: list[str]) -> str:
-    table = file.lab
-    always = {"title": table.title, "languages": [language], "in-progress": True}
-    where_said = {
-        "solution": solution,
-        "max-lines": table.max_lines if table.max_lines != LabTable("").max_lines else 0,
-        "closing-heading": table.closing_heading,
-        "ignore": table.ignore,
-    }
-    return _toml("lab", always | {key: one for key, one in where_said.items() if one}) + "\n"
+    table, headings = file.lab, file.lab.closing_heading
+    own = table.max_lines if table.max_lines != LabTable("").max_lines else None
+    said: dict[str, object] = {"solution": solution, "max-lines": own, "ignore": table.ignore}
+    said |= {f"closing-heading.{of}": heading for of, heading in headings.items()}
+    return _lab_table(table.title, language, **said) + "\n"
 
 
-def _toml(table: str, lines: dict[str, object]) -> str:
+def _lab_table(title: str, language: str, **said: object) -> str:
+    """Return the head of a lab file, with what is said of it; nothing is not said."""
+    said = {"title": title, "languages": [language], "in-progress": True} | said
+    lines = [f"{key} = {json.dumps(one, ensure_ascii=False)}\n" for key, one in said.items() if one]
     text = "# When the notes here are done, as data. The grammar: docs/reference/lab-file.md\n\n"
-    return text + f"[{table}]\n" + "".join(f"{key} = {_value(one)}\n" for key, one in lines.items())
-
-
-def _value(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {json.dumps(one)}" for key, one in value.items()) + " }"
-    return json.dumps(value, ensure_ascii=False)
+    return text + "[lab]\n" + "".join(lines)
 
 
 def _tables(folder: Path, *of: str) -> str:
