@@ -11,7 +11,7 @@ from notelab.repin.candidates import Scored, best, ranked
 from notelab.repin.carried import Carried, Kind, Place
 from notelab.repin.enclosing import essence
 from notelab.repin.hunks import Map
-from notelab.repin.version import Cited, Version
+from notelab.repin.version import Cited, Version, own_name
 
 # Of the old words, by weight: with so many the symbol itself has what is meant; elsewhere in its
 # class or file so many must stand for a proposal.
@@ -70,18 +70,14 @@ def _candidates(
 
 def _renamed(cited: Cited, new: Version) -> list[Symbol]:
     """Return the one symbol that has its own name, and stands in another one since."""
-    last = cited.symbol.rpartition(".")[2]
-    found = [
-        one
-        for one in new.outline.symbols
-        if one.name.rpartition(".")[2] == last and not cited.old.named(one.name)
-    ]
-    return found if len(found) == 1 and not last.endswith("__") else []
+    own = own_name(cited.symbol)
+    found = [one for one in new.called(own) if not cited.old.named(one.name)]
+    return found if len(found) == 1 and not own.endswith("__") else []
 
 
 def _whole(cited: Cited, new: Version, here: list[Symbol]) -> list[Scored]:
     """Return the symbols of that name where a whole one is cited: whatever became of its text."""
-    mine = cited.old.outline.innermost(cited.first, cited.last)
+    mine = cited.inner
     if mine is None or cited.last != mine.last:
         return []
     for start in ("top", "line", "first"):
@@ -101,15 +97,9 @@ def _around(new: Version, name: str) -> list[Symbol]:
 
 def _away(cited: Cited, elsewhere: Elsewhere) -> list[Scored]:
     found: list[Scored] = []
-    name = cited.symbol
-    mine = cited.old.outline.innermost(cited.first, cited.last)
     for other in elsewhere(cited):
-        if symbols := other.named(name):
-            found += _whole(cited, other, symbols)
-            found += ranked(cited, other, symbols, None, mine)
-            continue
-        last = name.rpartition(".")[2]
-        within = [one for one in other.outline.symbols if one.name.rpartition(".")[2] == last]
-        alike = ranked(cited, other, within, None, mine)
-        found += [one for one in alike if one.left >= _SURE]
+        symbols = other.named(cited.symbol)
+        alike = ranked(cited, other, symbols or other.called(own_name(cited.symbol)), None)
+        found += _whole(cited, other, symbols)
+        found += [one for one in alike if symbols or one.left >= _SURE]
     return found

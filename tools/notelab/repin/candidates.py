@@ -26,27 +26,22 @@ class Scored(msgspec.Struct, frozen=True):
     place: Place
 
 
-def ranked(
-    asked: Cited,
-    new: Version,
-    within: list[Symbol],
-    through: Map | None,
-    was: Symbol | None = None,
-) -> list[Scored]:
+def ranked(asked: Cited, new: Version, within: list[Symbol], through: Map | None) -> list[Scored]:
     """Return the runs of statements in some symbols (none: the whole file), best first.
 
     Args:
         asked: the citation.
         new: the file that is looked in.
         within: the symbols of it that are looked in.
-        through: the hunks between the citation's file and this one; None if it is another.
-        was: the symbol that the citation stands in, for a place to expect it at in another file.
+        through: the hunks between the citation's file and this one; None if it is another: then it
+            is expected as far into the first symbol as it stands in its own.
     """
     goal: tuple[int, int] | None = None
     if through is not None:
         goal = through.toward(asked.first), through.toward(asked.last)
-    elif was is not None and within:
-        goal = asked.first - was.first + within[0].first, asked.last - was.first + within[0].first
+    elif asked.inner is not None and within:
+        off = within[0].first - asked.inner.first
+        goal = asked.first + off, asked.last + off
     fit = _Fit(asked, new, through, goal)
     spans = _spans(new, within, asked.last - asked.first + 1)
     found = [one for one in (fit.scored(first, last) for first, last in spans) if one]
@@ -176,21 +171,15 @@ def _comment_above(lines: list[str], row: int) -> int:
 
 def runs(outline: Outline, low: int, high: int) -> Iterator[list[tuple[int, int]]]:
     """Yield lists of neighbours between two lines: statements of one block, parts of one whole."""
-    inside = [rows for rows in outline.statements if low <= rows[0] and rows[1] <= high]
-    opened: list[tuple[int, list[tuple[int, int]]]] = []  # the last line of a parent, its children
-    done: list[list[tuple[int, int]]] = []
-    opened.append((high, []))
-    for first, last in inside:
+    opened: list[tuple[int, list[tuple[int, int]]]] = [(high, [])]  # a parent's end, its children
+    for first, last in outline.statements:
+        if first < low or last > high:
+            continue
         while len(opened) > 1 and first > opened[-1][0]:
-            done.append(opened.pop()[1])
+            yield opened.pop()[1]
         opened[-1][1].append((first, last))
         opened.append((last, []))
-    yield from done
     yield from (children for _, children in opened)
-    yield from ([(a, b) for a, b in group] for group in outline.groups if _in(group, low, high))
+    yield from (one for one in outline.groups if low <= one[0][0] and one[-1][1] <= high)
     if not outline.structured:
         yield [(row, row) for row in range(low, high + 1)]
-
-
-def _in(group: list[tuple[int, int]], low: int, high: int) -> bool:
-    return bool(group) and low <= group[0][0] and group[-1][1] <= high

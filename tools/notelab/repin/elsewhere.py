@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from notelab.repin.version import Cited, Version
+from notelab.repin.version import Cited, Version, own_name
 from notelab.sources.git.command import GitCommand
 
 _MOST = 8  # files that may have taken over a symbol; more would be a name as common as `forward`
@@ -42,7 +42,12 @@ class Elsewhere:
 
     @cached_property
     def _added(self) -> list[str]:
-        return _added(self._clone, *self._commits) if self._clone else []
+        """Return the files that the old commit doesn't have."""
+        if self._clone is None:
+            return []
+        command = ("diff-tree", "-r", "-z", "--name-only", "--diff-filter=A", "--no-renames")
+        ran = self._clone.run(*command, *self._commits, timeout=300)
+        return ran.out.decode("utf-8", "replace").split("\0")
 
     def holding(self, cited: Cited) -> list[Version]:
         """Return files that define what the citation stands in, or that have its file's name."""
@@ -51,7 +56,7 @@ class Elsewhere:
         for part in _telling(name):
             for other in self._nearest(part, cited.old):
                 version = self._read(other) if other != path else None
-                if version is not None and _defines(version, part):
+                if version is not None and version.called(part):
                     taken[other] = version
         whole = [one for one in taken.values() if one.named(name)]
         return whole or [*taken.values()] or self._of_that_name(path)
@@ -62,7 +67,7 @@ class Elsewhere:
             return self._cited
         took = Counter(
             path
-            for name in {one.name.rpartition(".")[2] for one in old.outline.symbols}
+            for name in {own_name(one.name) for one in old.outline.symbols}
             for path in self._arrived.get(name, [])
         )
         return sorted(self._arrived.get(part, []), key=lambda path: -took[path])[:_MOST]
@@ -79,12 +84,8 @@ class Elsewhere:
 
 def _telling(name: str) -> list[str]:
     """Return the parts of a symbol's name to look for: the outermost and its own."""
-    parts = name.split(".")
-    return [one for one in dict.fromkeys((parts[0], parts[-1])) if one and not one.endswith("__")]
-
-
-def _defines(version: Version, part: str) -> bool:
-    return any(one.name.rpartition(".")[2] == part for one in version.outline.symbols)
+    parts = dict.fromkeys((name.partition(".")[0], own_name(name)))
+    return [one for one in parts if one and not one.endswith("__")]
 
 
 def _definers(clone: GitCommand, commit: str) -> dict[str, set[str]] | None:
@@ -101,11 +102,3 @@ def _definers(clone: GitCommand, commit: str) -> dict[str, set[str]] | None:
         if where.endswith(_ENDINGS):
             found.setdefault(said.rpartition(" ")[2], set()).add(where.partition(":")[2])
     return found
-
-
-def _added(clone: GitCommand, old: str, new: str) -> list[str]:
-    ran = clone.run(
-        *("diff-tree", "-r", "-z", "--name-only", "--diff-filter=A", "--no-renames", old, new),
-        timeout=300,
-    )
-    return ran.out.decode("utf-8", "replace").split("\0")

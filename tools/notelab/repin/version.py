@@ -62,17 +62,21 @@ class Version:
         """Return how much each word tells here."""
         return Weighing(self.lines)
 
-    def symbol(self, first: int, last: int) -> str:
-        """Return the name of the innermost symbol around a range, '' for the module."""
-        found = self.outline.innermost(first, last)
-        return found.name if found else ""
-
     def named(self, name: str) -> list[Symbol]:
         """Return the symbols of a name: an overload and a setter share theirs."""
         return [one for one in self.outline.symbols if one.name == name]
 
+    def called(self, own: str) -> list[Symbol]:
+        """Return the symbols whose own name it is, whatever they stand in."""
+        return [one for one in self.outline.symbols if own_name(one.name) == own]
 
-class Cited(msgspec.Struct):
+
+def own_name(name: str) -> str:
+    """Return the last part of a dotted name."""
+    return name.rpartition(".")[2]
+
+
+class Cited(msgspec.Struct, dict=True):
     """A citation where it stands: the old file, the lines, the names that anchor it."""
 
     old: Version
@@ -80,14 +84,20 @@ class Cited(msgspec.Struct):
     last: int
     anchors: list[str]
 
+    @cached_property
+    def inner(self) -> Symbol | None:
+        """Return the innermost symbol around it, None for the module."""
+        return self.old.outline.innermost(self.first, self.last)
+
     @property
     def symbol(self) -> str:
-        """Return the name of the innermost symbol around it."""
-        return self.old.symbol(self.first, self.last)
+        """Return the name of that symbol, '' for the module."""
+        return self.inner.name if self.inner else ""
 
     def stands_in(self, new: Version, first: int, last: int) -> bool:
         """Tell whether new lines stand in the same symbol, under the same conditions."""
-        same = self.symbol == new.symbol(first, last)
+        inner = new.outline.innermost(first, last)
+        same = self.symbol == (inner.name if inner else "")
         rows = zip((self.first, self.last), (first, last), strict=True)
         chains = ((self.old.conditions[was - 1], new.conditions[now - 1]) for was, now in rows)
         return same and all(said(mine) == said(theirs) for mine, theirs in chains)
