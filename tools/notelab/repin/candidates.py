@@ -66,7 +66,7 @@ class _Fit:
         self._asked, self._new, self._through, self._goal = asked, new, through, goal
         cited = asked.old.lines[asked.first - 1 : asked.last]
         self._words = Counter(word for line in cited for word in TOKEN.findall(line))
-        self._weight = sum(map(asked.old.weighing.of, self._words.elements()))
+        self._weight = sum(asked.old.weighing[word] for word in self._words.elements())
         self._context = _context(asked.old, asked.first, asked.last)
         self._rows: dict[int, tuple[float, list[str]]] = {}
         self._begun, self._weighed, self._common = (0, 0), 0.0, 0.0
@@ -108,7 +108,7 @@ class _Fit:
             for word in shared:
                 if self._lacking[word]:
                     self._lacking[word] -= 1
-                    self._common += self._asked.old.weighing.of(word)
+                    self._common += self._asked.old.weighing[word]
         self._begun = first, last
         return self._weighed, self._common
 

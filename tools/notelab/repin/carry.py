@@ -186,10 +186,10 @@ def _uses(books: list[Workbook], source: str, behind: _Behind) -> dict[Place, Us
 
 def _without_text(place: Place, file: CitedFile, journey: Journey) -> Carried:
     """Judge by the blob id alone, where nobody has the old text: an unchanged file is the same."""
+    reason = "the old text is not at hand: give a clone that has the old commit"
     after = journey.ahead.file(journey.source, place.path)
     if after is None or after.state is not State.PROVED:
-        one = Carried(place, "gone")
-    else:
-        one = Carried(place, "same", place) if after.blob == file.blob else Carried(place, "edited")
-    one.reason = "the old text is not at hand: give a clone that has the old commit"
-    return one
+        return Carried(place, "gone", reason=reason)
+    if after.blob == file.blob:
+        return Carried(place, "same", place, reason=reason)
+    return Carried(place, "edited", reason=reason)

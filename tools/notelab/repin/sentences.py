@@ -77,11 +77,11 @@ def _of_cell(
         index = min(bisect_right(cuts, at) - 1, len(cuts) - 2)
         held.setdefault(index, []).append((Place(one.path, one.first, one.last), of))
     anchor = _ANCHOR.search(text)
-    around = [name for name in cell.names if is_anchor(name)]
+    around = list(filter(is_anchor, cell.names))
     head = _head(text, text[: cuts[1]], claim=anchor is not None)
     for index, (first, last) in enumerate(pairwise(cuts)):
         piece = text[first:last]
-        names = [name for name in _named(piece) if is_anchor(name)]
+        names = _named(piece)
         there = held.get(index, [])
         meant = [place for place, of in there if of == source]
         if meant or (names and not there):
@@ -116,11 +116,8 @@ def _only_cites(text: str, start: int, ends: list[int]) -> bool:
 
 def _named(piece: str) -> list[str]:
     spans = (found[1].strip() for found in _CODE.finditer(piece))
-    return list(
-        dict.fromkeys(
-            name for code in spans if not looks_like_citation(code) for name in names_in(code)
-        )
-    )
+    names = (name for code in spans if not looks_like_citation(code) for name in names_in(code))
+    return list(dict.fromkeys(filter(is_anchor, names)))
 
 
 def _without_citations(piece: str) -> str:

@@ -13,31 +13,27 @@ from notelab.repin.enclosing import Chain, around, said
 TOKEN = re.compile(r"[^\W_]+|[^\w\s]")
 
 
-class Weighing:
+class Weighing(dict[str, float]):
     """How much each word tells in a file: rare ones much, those on every line next to nothing."""
 
     def __init__(self, lines: list[str]) -> None:
-        """Count on how many lines each word stands."""
-        on = Counter(word for line in lines for word in set(TOKEN.findall(line)))
-        self._weights = {word: self._rare(word, on[word], len(lines)) for word in on}
+        """Count on how many lines each word stands; it is weighed when it is first asked for."""
+        super().__init__()
+        self._on = Counter(word for line in lines for word in set(TOKEN.findall(line)))
         self._lines = len(lines)
         self._read: dict[str, tuple[float, list[str]]] = {}
+
+    def __missing__(self, word: str) -> float:
+        rare = log((self._lines + 1) / (self._on[word] + 1)) + 0.05
+        self[word] = weight = rare if word[0].isalnum() else rare / 4
+        return weight
 
     def line(self, text: str) -> tuple[float, list[str]]:
         """Return what a line weighs, and its words."""
         if text not in self._read:
             words = TOKEN.findall(text)
-            self._read[text] = sum(map(self.of, words)), words
+            self._read[text] = sum(self[word] for word in words), words
         return self._read[text]
-
-    def of(self, word: str) -> float:
-        """Return what a word weighs."""
-        return self._weights.get(word) or self._rare(word, 0, self._lines)
-
-    @staticmethod
-    def _rare(word: str, on: int, lines: int) -> float:
-        rare = log((lines + 1) / (on + 1)) + 0.05
-        return rare if word[0].isalnum() else rare / 4
 
 
 class Version:
