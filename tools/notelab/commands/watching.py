@@ -53,17 +53,12 @@ def _stamps(labs: Iterable[Lab]) -> Stamps:
     """Return when each file that the labs hang on was written, and which file it is."""
     found: Stamps = {}
     for lab in labs:
+        files = [page.path for page in pages.of_lab(lab)]
         for folder in {lab.folder, lab.pins_folder}:
             with contextlib.suppress(OSError):  # as long as another branch is checked out
-                found |= _written(folder.iterdir())
-        found |= _written(page.path for page in pages.of_lab(lab))
-    return found
-
-
-def _written(files: Iterable[Path]) -> Stamps:
-    found = {}
-    for path in files:
-        with contextlib.suppress(OSError):
-            known = os.stat(path)  # noqa: PTH116 (Path is slow, and asked for each file)
-            found[path] = (known.st_mtime_ns, known.st_size, known.st_ino)
+                files += folder.iterdir()
+        for path in files:
+            with contextlib.suppress(OSError):
+                known = os.stat(path)  # noqa: PTH116 (Path is slow, and asked for each file)
+                found[path] = (known.st_mtime_ns, known.st_size, known.st_ino)
     return found
