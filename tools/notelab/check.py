@@ -56,10 +56,10 @@ def _judged(
 ) -> Report:
     rules = _Rules(book, bench, diagrams)
     findings: list[Finding] = [*stop.pin_findings(book.pins), *_unresolvable(book)]
-    tally = _Tally()
+    tally = _Tally(shown(book.lab.folder))
     for one in book.views:
         verdicts = rules.citations.verdicts(one)
-        tally.count(book, one, verdicts)
+        tally.count(one, verdicts)
         findings += (finding for verdict in verdicts for finding in verdict.findings)
         findings += rules.findings(one)
     findings += rules.numbers.stale_findings()
@@ -108,23 +108,25 @@ class _Rules:
 class _Tally(msgspec.Struct):
     """What is counted on the way: what each page cites, and how far that was proved."""
 
+    lab: str  # its folder, as it is shown
     notes: list[NoteReport] = []
     used: Counter[Use] = msgspec.field(default_factory=Counter)
     lock_only: Counter[str] = msgspec.field(default_factory=Counter)
     sound: set[str] = set()
 
-    def count(self, book: Workbook, one: View, verdicts: list[Verdict]) -> None:
+    def count(self, one: View, verdicts: list[Verdict]) -> None:
         """Count one page's citations."""
         if one.note is None:
             return
         if one.page.original is None and not any(verdict.findings for verdict in verdicts):
             self.sound.add(one.page.key)
-        self.notes.append(_note_report(book, one, verdicts))
+        self.notes.append(_note_report(self.lab, one, verdicts))
         if one.page.original is None:
             self.used.update([(v.source, v.key, one.page.key) for v in verdicts if v.source])
-        for citation, verdict in zip(one.note.citations, verdicts, strict=True):
-            if verdict.locked and not verdict.findings:
-                self.lock_only[f"{verdict.source}:{citation.path}"] += 1
+        if any(verdict.locked for verdict in verdicts):
+            for citation, verdict in zip(one.note.citations, verdicts, strict=True):
+                if verdict.locked and not verdict.findings:
+                    self.lock_only[f"{verdict.source}:{citation.path}"] += 1
 
 
 def _unresolvable(book: Workbook) -> Iterable[Finding]:
@@ -143,13 +145,13 @@ def _unresolvable(book: Workbook) -> Iterable[Finding]:
             )
 
 
-def _note_report(book: Workbook, one: View, verdicts: list[Verdict]) -> NoteReport:
+def _note_report(lab: str, one: View, verdicts: list[Verdict]) -> NoteReport:
     note = one.note
     assert note is not None
     sound = [verdict for verdict in verdicts if not verdict.findings]
     return NoteReport(
         filename=one.filename,
-        lab=shown(book.lab.folder),
+        lab=lab,
         language=one.page.language,
         words=note.words,
         choices=len(note.choices),
@@ -171,7 +173,7 @@ def _lab_report(
     gathered, notes = book.evidence.gathered(), tally.notes
     return LabReport(
         title=book.lab.file.lab.title,
-        folder=shown(book.lab.folder),
+        folder=tally.lab,
         sources=[_source_report(book, name, gathered) for name in book.pins],
         notes=len(notes),
         citations=sum(note.citations for note in notes),

@@ -68,9 +68,12 @@ class Resolver:
 
     def wanted(self, citations: Iterable[Citation]) -> Iterator[tuple[str, str]]:
         """Return the source and path of every file that the citations may mean."""
-        for citation in citations:
-            if not citation.problem and citation.first <= citation.last:
-                yield from ((name, citation.path) for name in self._sources(citation))
+        seen: set[tuple[str, ...]] = set()  # thousands of citations are of some ten files
+        for one in citations:
+            said = one.source, one.repository, one.commit, one.path
+            if not one.problem and one.first <= one.last and said not in seen:
+                seen.add(said)
+                yield from ((name, one.path) for name in self._sources(one))
 
     def _sources(self, citation: Citation) -> list[str]:
         if citation.source:

@@ -34,12 +34,10 @@ class View(msgspec.Struct):
 def of_page(page: Page, shelf: Shelf) -> View:
     """Read a page; one that isn't there has neither note nor problem."""
     filename = shown(page.path)
-    if not page.path.is_file():
-        problem = "is not a file" if page.path.exists() else ""
-        return View(page, filename, "", problem, None)
     text = pages.read(page.path)
     if text.problem:
-        return View(page, filename, "", text.problem, None)
+        problem = text.problem if text.problem != pages.MISSING else ""
+        return View(page, filename, "", problem, None)
     said = text.text
     digest = key_of(said)
     note = remembered(shelf, "note", digest, Note, lambda: _read(said))
