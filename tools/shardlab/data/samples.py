@@ -162,9 +162,15 @@ class Samples(Rows):
             raise SampleError(f"sample {sample} of {corpus.prefix}: it has 0 to {last}, build more")
         place = index.order.item(sample)
         (first, offset), (last, end) = index.places[place : place + 2].tolist()
-        texts = [corpus[at] for at in index.documents[first : last + 1].tolist()]
-        texts[-1] = texts[-1][: end + self.extra]
-        texts[0] = texts[0][offset:]
-        text, row = np.concatenate(texts), np.full(self.width, PAD)
-        row[: len(text)] = text
+        documents = index.documents[first : last + 1].tolist()
+        counts = [*map(corpus.lengths.item, documents)]
+        counts[-1] = end + self.extra
+        # One row, written piece by piece: to join views of the corpus takes a fifth longer.
+        row, at = np.empty(self.width, np.int64), 0
+        tokens, size = corpus.tokens, corpus.tokens.itemsize
+        for pointer, count in zip(map(corpus.pointers.item, documents), counts, strict=True):
+            begin = pointer // size
+            row[at : at + count - offset] = tokens[begin + offset : begin + count]
+            at, offset = at + count - offset, 0
+        row[at:] = PAD
         return row
