@@ -63,9 +63,9 @@ def against_1f1b(world: World) -> dict[str, dict[str, float]]:
         expected: dict[str, Tensor] = {}
         for case in ("1f1b", "plain", "fused", "recomputed", "reentrant", "frozen"):
             model = stage_of(world, axis)
-            before = [module.product for module in linears(model)]
+            before = [(module.linear, module.fused) for module in linears(model)]
             if case == "fused":
-                before = [module.product for module in linears(fuse(model))]
+                before = [(module.linear, module.fused) for module in linears(fuse(model))]
             if case in ("recomputed", "reentrant"):
                 recomputed(model, case == "reentrant")
             if case == "frozen":
@@ -76,7 +76,7 @@ def against_1f1b(world: World) -> dict[str, dict[str, float]]:
             expected = expected or gradients(model)
             wanted = {n: expected[n] for n, p in model.named_parameters() if p.requires_grad}
             found[f"{case}, {m} micro-batches"] = differences(gradients(model), wanted)
-            assert [module.product for module in linears(model)] == before
+            assert [(module.linear, module.fused) for module in linears(model)] == before
     return found
 
 
@@ -170,13 +170,13 @@ def failing(world: World) -> tuple[str, float]:
         raise RuntimeError("no memory")
 
     hook = model.layers["1"].mlp.fc1.weight.register_post_accumulate_grad_hook(fails)
-    before = [module.product for module in linears(model)]
+    before = [(module.linear, module.fused) for module in linears(model)]
     words = ""
     try:
         step(axis, model, model, by_name("zb-h1", 1, 2), 2)
     except RuntimeError as error:
         words = str(error)
-    assert [module.product for module in linears(model)] == before
+    assert [(module.linear, module.fused) for module in linears(model)] == before
     hook.remove()
     model.zero_grad()
     step(axis, model, model, by_name("zb-h1", 1, 2), 2)

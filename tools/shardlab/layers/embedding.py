@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding
+from torch.nn.functional import embedding, linear
 
 from shardlab.comm import Axis
 from shardlab.grid.rules import padded_vocabulary
 from shardlab.layers import ops
 from shardlab.layers.init import DEFAULT, Init
-from shardlab.layers.linear import Product, column_parallel, product_dtype
+from shardlab.layers.linear import Fused, Linear, product_dtype
 from shardlab.layers.sharding import CopyableModule
 
 
@@ -90,7 +90,8 @@ class VocabParallelHead(CopyableModule):
         super().__init__()
         self.axis = axis
         self.sequence_parallel = sequence_parallel
-        self.product: Product = column_parallel
+        self.linear: Linear = linear
+        self.fused: Fused | None = None
         if weight is None:
             weight = vocabulary_weight(vocab, hidden, axis=axis, name=name, init=init)
         self.weight = weight
@@ -99,8 +100,11 @@ class VocabParallelHead(CopyableModule):
 
     def forward(self, x_SBH: Tensor) -> Tensor:
         """Return logits_SBv."""
-        padding = self._padding()
-        return self.product(x_SBH, self.weight, padding, self.axis, self.sequence_parallel)
+        padding_v = self._padding()
+        if self.fused:
+            return self.fused(x_SBH, self.weight, padding_v, self.axis, self.sequence_parallel)
+        cross = ops.all_gather if self.sequence_parallel else ops.copy_to
+        return self.linear(cross(x_SBH, self.axis), self.weight, padding_v)
 
     def _padding(self) -> Tensor | None:
         """Return what to add to the logits: 0 for a word, the smallest finite number for padding.

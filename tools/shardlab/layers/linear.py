@@ -25,29 +25,9 @@ from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import DEFAULT, Init
 from shardlab.layers.sharding import CopyableModule
 
-Product = Callable[[Tensor, Tensor, Tensor | None, Axis, bool], Tensor]
 Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # torch's, or split.py's
-
-
-def column_parallel(
-    x_SBH: Tensor, weight_fH: Tensor, bias_f: Tensor | None, axis: Axis, sequence_parallel: bool,
-    *, linear: Linear = linear,
-) -> Tensor:  # fmt: skip
-    """Return Y_SBf = f(X) Wᵀ + b for this rank's rows of W; x is x_sBH under sequence parallel."""
-    cross = ops.all_gather if sequence_parallel else ops.copy_to
-    return linear(cross(x_SBH, axis), weight_fH, bias_f)
-
-
-def row_parallel(
-    x_SBh: Tensor, weight_Fh: Tensor, bias_F: Tensor | None, axis: Axis, sequence_parallel: bool,
-    *, linear: Linear = linear,
-) -> Tensor:  # fmt: skip
-    """Return Y_SBF = g(X Wᵀ) + b, whole; or Y_sBF under sequence parallel."""
-    if axis.size == 1:  # torch adds the bias in the product
-        return linear(x_SBh, weight_Fh, bias_F)
-    cross = ops.reduce_scatter if sequence_parallel else ops.reduce_from
-    y = cross(linear(x_SBh, weight_Fh, None), axis)
-    return y if bias_F is None else y + bias_F.to(y.dtype)
+# matmul.py's form of a whole forward: x, weight, bias, axis, sequence parallel or not.
+Fused = Callable[[Tensor, Tensor, Tensor | None, Axis, bool], Tensor]
 
 
 def product_dtype(x: Tensor) -> torch.dtype:
@@ -87,7 +67,8 @@ class ColumnParallelLinear(CopyableModule):
         """Draw the weights."""
         super().__init__()
         check_divides(axis.name, axis.size, out_features, f"output features of {name}")
-        self.product: Product = column_parallel
+        self.linear: Linear = linear
+        self.fused: Fused | None = None
         self.axis = axis
         self.gather_output = gather_output
         self.skip_bias_add = skip_bias_add
@@ -98,7 +79,11 @@ class ColumnParallelLinear(CopyableModule):
     def forward(self, x_SBH: Tensor) -> Tensor:
         """Return Y_SBf, or Y_SBF gathered."""
         bias_f = None if self.skip_bias_add else self.bias
-        y_SBf = self.product(x_SBH, self.weight, bias_f, self.axis, self.sequence_parallel)
+        if self.fused:
+            y_SBf = self.fused(x_SBH, self.weight, bias_f, self.axis, self.sequence_parallel)
+        else:
+            cross = ops.all_gather if self.sequence_parallel else ops.copy_to  # f
+            y_SBf = self.linear(cross(x_SBH, self.axis), self.weight, bias_f)
         return ops.gather_from(y_SBf, self.axis, -1) if self.gather_output else y_SBf
 
 
@@ -138,7 +123,8 @@ class RowParallelLinear(CopyableModule):
                 f"{name}: sequence parallelism needs input_is_parallel=True: between the column "
                 "and the row layer activations are cut along features, not along the sequence"
             )
-        self.product: Product = row_parallel
+        self.linear: Linear = linear
+        self.fused: Fused | None = None
         self.axis = axis
         self.input_is_parallel = input_is_parallel
         self.skip_bias_add = skip_bias_add
@@ -153,4 +139,10 @@ class RowParallelLinear(CopyableModule):
         if not self.input_is_parallel:
             x_SBh = ops.scatter_to(x_SBh, self.axis, -1)
         bias_F = None if self.skip_bias_add else self.bias
-        return self.product(x_SBh, self.weight, bias_F, self.axis, self.sequence_parallel)
+        if self.fused:
+            return self.fused(x_SBh, self.weight, bias_F, self.axis, self.sequence_parallel)
+        if self.axis.size == 1:  # torch adds the bias in the product
+            return self.linear(x_SBh, self.weight, bias_F)
+        cross = ops.reduce_scatter if self.sequence_parallel else ops.reduce_from  # g
+        y_SBF = cross(self.linear(x_SBh, self.weight, None), self.axis)
+        return y_SBF if bias_F is None else y_SBF + bias_F.to(y_SBF.dtype)

@@ -54,15 +54,15 @@ def fuse(model: Model, *, gradient_accumulation: bool = False) -> Model:
         if isinstance(module, ColumnParallelLinear | VocabParallelHead | RowParallelLinear):
             row = isinstance(module, RowParallelLinear)
             fused = partial(_fused, _RowParallel if row else _ColumnParallel)
-            module.product = partial(fused, gradient_accumulation=gradient_accumulation)
+            module.fused = partial(fused, gradient_accumulation=gradient_accumulation)
     return model
 
 
-def _fused(  # noqa: PLR0917  (a Product has five)
+def _fused(  # noqa: PLR0917  (a Fused has five)
     function: type[torch.autograd.Function], x: Tensor, weight: Tensor, bias: Tensor | None,
     axis: Axis, sequence_parallel: bool, *, gradient_accumulation: bool,
 ) -> Tensor:  # fmt: skip
-    """Return Y as linear.py's product does, by `function`; on one rank torch's own will do."""
+    """Return Y as linear.py's forward does, by `function`; on one rank torch's own will do."""
     if axis.size == 1 and not gradient_accumulation:
         return linear(x, weight, bias)
     main_grad = _main_grad(weight) if gradient_accumulation else None

@@ -16,10 +16,10 @@ V to V, so each forward below fixes its backward:
     all_to_all      V→V  all-to-all         V→V  all-to-all, back
 
 They are autograd Functions and not modules since only a Function has a backward of its own to
-differ from the forward. One does for all: each function below names its forward and its backward,
-which *is* the partner in the table, so that a gradient can be differentiated again. None writes to
-its input or to the gradient that comes in; on an axis of one rank each is the identity. Megatron's
-names for them stand in megatron/core/tensor_parallel/mappings.py.
+differ from the forward. One does for all: each function below starts its collective, and names its
+backward, which *is* the partner in the table, so that a gradient can be differentiated again. None
+writes to its input or to the gradient that comes in; on an axis of one rank each is the identity.
+Megatron's names for them stand in megatron/core/tensor_parallel/mappings.py.
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ def apply(function: type[torch.autograd.Function], *args: Any) -> Tensor:
 
 
 class _Pair(torch.autograd.Function):
-    """A function of a tensor, and that of its gradient; each with what else it is called with."""
+    """What a tensor is when it has crossed; its gradient crosses back by a function of ours."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, forward: Call, backward: Call) -> Any:
+    def forward(ctx: Any, x: Tensor, crossed: Callable[[Tensor], Tensor], backward: Call) -> Tensor:
         ctx.backward_call = backward
-        function, *where = forward
-        return function(x, *where)
+        return crossed(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
@@ -63,20 +62,22 @@ class _Pair(torch.autograd.Function):
 
 # `apply` without a frame of its own; a method itself takes no mark.
 _pair: Callable[..., Tensor] = uncompiled(partial(_Pair.apply))
+_start = uncompiled(Axis.start)
 
 
 def copy_to(x: Tensor, axis: Axis) -> Tensor:
     """I→R: hand the invariant `x` to ranks that each use it their own way; sums their gradients."""
     if axis.size == 1:
         return x
-    return _pair(x, (lambda x: x.view_as(x),), (reduce_from, axis))
+    return _pair(x, lambda x: x.view_as(x), (reduce_from, axis))
 
 
 def reduce_from(x: Tensor, axis: Axis) -> Tensor:
     """P→I: sum the ranks' partial `x`."""
     if axis.size == 1:
         return x
-    return _pair(x, (axis.all_reduce,), (copy_to, axis))
+    summing = _start(axis, "all_reduce", x.detach(), prompt=True)
+    return _pair(x, lambda _: summing.wait(), (copy_to, axis))
 
 
 def scatter_to(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
@@ -87,33 +88,34 @@ def scatter_to(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
     """
     if axis.size == 1:
         return x
-    own = lambda x: own_slice(x, axis, dim).contiguous()  # noqa: E731
-    return _pair(x, (own,), (gather_from, axis, dim))
+    return _pair(x, lambda x: own_slice(x, axis, dim).contiguous(), (gather_from, axis, dim))
 
 
 def gather_from(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
     """V→I: put the ranks' slices together along `dim`, for a use that is the same on every rank."""
     if axis.size == 1:
         return x
-    return _pair(x, (gathered, axis, dim), (scatter_to, axis, dim))
+    return _pair(x, lambda x: gathered(x, axis, dim), (scatter_to, axis, dim))
 
 
-def all_gather(x: Tensor, axis: Axis, dim: int = 0) -> Tensor:
-    """V→R: put the slices together along `dim` for uses that differ; sums their gradients."""
+def all_gather(x: Tensor, axis: Axis) -> Tensor:
+    """V→R: put the slices together along dim 0 for uses that differ; sums their gradients."""
     if axis.size == 1:
         return x
-    return _pair(x, (gathered, axis, dim), (reduce_scatter, axis, dim))
+    gathering = _start(axis, "all_gather", x.detach(), prompt=True)
+    return _pair(x, lambda _: gathering.wait(), (reduce_scatter, axis))
 
 
-def reduce_scatter(x: Tensor, axis: Axis, dim: int = 0) -> Tensor:
-    """P→V: sum the ranks' partial `x` and keep this rank's slice of the sum along `dim`.
+def reduce_scatter(x: Tensor, axis: Axis) -> Tensor:
+    """P→V: sum the ranks' partial `x` and keep this rank's slice of the sum along dim 0.
 
     Raises:
-        ValueError: the axis does not divide `dim`.
+        ValueError: the axis does not divide dim 0.
     """
     if axis.size == 1:
         return x
-    return _pair(x, (sum_scattered, axis, dim), (all_gather, axis, dim))
+    summing = _start(axis, "reduce_scatter", x.detach(), prompt=True)
+    return _pair(x, lambda _: summing.wait(), (all_gather, axis))
 
 
 def all_to_all(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
@@ -124,7 +126,8 @@ def all_to_all(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
     """
     if axis.size == 1:
         return x
-    return _pair(x, (exchanged, axis, split_dim, cat_dim), (all_to_all, axis, cat_dim, split_dim))
+    back = all_to_all, axis, cat_dim, split_dim
+    return _pair(x, lambda x: exchanged(x, axis, split_dim, cat_dim), back)
 
 
 # ---------------------------------------------------------------------- the same, without gradients
@@ -150,14 +153,6 @@ def gathered(x: Tensor, axis: Axis, dim: int) -> Tensor:
         return axis.all_gather(x)
     pieces = axis.all_gather(x.unsqueeze(0))  # [n, …]
     return torch.cat(pieces.unbind(0), dim)
-
-
-def sum_scattered(x: Tensor, axis: Axis, dim: int) -> Tensor:
-    """Reduce-scatter along any dim."""
-    if dim in (0, -x.dim()):
-        return axis.reduce_scatter(x)
-    own_slice(x, axis, dim)  # raises where the axis does not divide
-    return axis.reduce_scatter(torch.stack(x.chunk(axis.size, dim))).squeeze(0)
 
 
 def exchanged(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:

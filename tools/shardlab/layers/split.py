@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from shardlab.layers import linear, ops
+from shardlab.layers import ops
+from shardlab.layers.linear import product_dtype
 
 # The factors dY_NF and X_NH of each weight's gradient; several pairs where it was used often.
 Left = dict[nn.Parameter, list[tuple[Tensor, Tensor]]]
@@ -45,21 +46,19 @@ def split(modules: Sequence[nn.Module]) -> Iterator[Left]:
             to `main_grad` by `fuse(gradient_accumulation=True)`.
     """
     left: Left = {}
-    before: list[tuple[Any, Any]] = []
+    before: list[tuple[Any, ...]] = []
     holders = [id(p) for m in modules for one in m.modules() for p in one.parameters(recurse=False)]
-    products: list[Any] = [m for chunk in modules for m in chunk.modules() if hasattr(m, "product")]
+    linears: list[Any] = [m for chunk in modules for m in chunk.modules() if hasattr(m, "fused")]
     try:
-        for module in products:
+        for module in linears:
             _demand_ours(module)
             if all(holders.count(id(p)) == 1 for p in module.parameters(recurse=False)):
-                row = isinstance(module, linear.RowParallelLinear)
-                plain = linear.row_parallel if row else linear.column_parallel
-                before.append((module, module.product))
-                module.product = partial(plain, linear=partial(_linear, left))
+                before.append((module, module.linear, module.fused))
+                module.linear, module.fused = partial(_linear, left), None
         yield left
     finally:
-        for module, product in before:
-            module.product = product
+        for module, *were in before:
+            module.linear, module.fused = were
 
 
 def compute(left: Left) -> None:
@@ -75,7 +74,7 @@ def _demand_ours(module: nn.Module) -> None:
             f"a {type(module).__name__}'s weight is no parameter of its own: FSDP reduces "
             "gradients and frees weights with backward, not after it; use 1f1b, or replicas"
         )
-    if getattr(module.product, "keywords", {}).get("gradient_accumulation"):
+    if getattr(module.fused, "keywords", {}).get("gradient_accumulation"):
         raise ValueError(
             "fuse(gradient_accumulation=True) adds weights' gradients into main_grad during "
             "backward, and split leaves them for later: fuse without it, or use 1f1b"
@@ -86,7 +85,7 @@ def _linear(left: Left, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tenso
     if not (torch.is_grad_enabled() and x.requires_grad and weight.requires_grad):
         # Without a gradient to x, backward would not come here.
         return functional.linear(x, weight, bias)
-    dtype = linear.product_dtype(x)
+    dtype = product_dtype(x)
     cast = None if bias is None else bias.to(dtype)
     return ops.apply(_Split, x.to(dtype), weight.detach().to(dtype), cast, (weight, left))
 
