@@ -70,7 +70,8 @@ class _CrossEntropy(torch.autograd.Function):
         local_N1 = local_N.where(own_N, 0).unsqueeze(-1)
         target_N = logits_Nv.gather(-1, local_N1).squeeze(-1).sub_(largest_N)
         target_N.masked_fill_(~own_N, -math.inf)
-        loss_N, share_N = _merge(largest_N, sum_N, target_N, axis)
+        mine_13N = torch.stack([largest_N, sum_N, target_N]).unsqueeze(0)
+        loss_N, share_N = _merge(axis.all_gather(mine_13N), axis.rank)
         ctx.save_for_backward(softmax_Nv, share_N.masked_fill_(ignored_N, 0), local_N1, own_N)
         return loss_N.masked_fill_(ignored_N, 0)
 
@@ -83,12 +84,11 @@ class _CrossEntropy(torch.autograd.Function):
         return grad_Nv.to(ctx.dtype), None, None, None
 
 
-def _merge(largest_N: Tensor, sum_N: Tensor, target_N: Tensor, axis: Axis) -> tuple[Tensor, Tensor]:
-    """Return the loss, and the share of all exponentials that this rank's make up."""
-    mine_13N = torch.stack([largest_N, sum_N, target_N]).unsqueeze(0)
-    largest_nN, sum_nN, target_nN = axis.all_gather(mine_13N).unbind(1)
+def _merge(ranks_n3N: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """Return the loss, and the share of all exponentials that those of `rank` make up."""
+    largest_nN, sum_nN, target_nN = ranks_n3N.unbind(1)
     shift_nN = largest_nN - largest_nN.amax(0)
     sum_nN = sum_nN + shift_nN
     total_N = sum_nN.logsumexp(0)
     loss_N = total_N - (target_nN + shift_nN).amax(0)
-    return loss_N, (sum_nN[axis.rank] - total_N).exp_()
+    return loss_N, (sum_nN[rank] - total_N).exp_()
