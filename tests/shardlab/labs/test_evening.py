@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import io
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tokenize
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -17,33 +19,39 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from shardlab.comm import World, torch_link
 from shardlab.layers.linear import RowParallelLinear
 from tests.shardlab.fake_world import alone
-from tests.shardlab.labs.lab_pages import LANGUAGES, ROOT, shown, table, write
+from tests.shardlab.labs.lab_pages import LANGUAGES, ROOT, TRAIN, script, shown, table, write
 
 SHARDLAB = ROOT / "tools" / "shardlab"
-CORE = ("comm", "grid", "layers", "gpt", "data_parallel", "fsdp", "pipeline", "training")
+SETTINGS = TRAIN.with_name("settings.py")
+CORE = ("comm", "grid", "layers", "data_parallel", "fsdp", "pipeline", "training")
 WORDS = {
     "en": {
         "head": ["what", "now"],
         "modules": "modules of ours that `import shardlab.layers.linear` loads",
         "lines": "lines of code in them",
         "frames": "frames of ours from a linear's forward to `dist.all_reduce`",
+        "deep": "frames of ours between `train.py` and any collective of a step, `--tp 2`",
         "train": "modules of ours that `import train` loads",
         "ran": "modules of ours that are loaded when a run without options ends",
         "core": "lines of code of the core, {}, without checkpoints",
+        "gpt": "lines of code of the `gpt` that is made of it",
     },
     "es": {
         "head": ["qué", "ahora"],
         "modules": "módulos nuestros que carga `import shardlab.layers.linear`",
         "lines": "líneas de código en ellos",
         "frames": "marcos nuestros desde el forward de un linear hasta `dist.all_reduce`",
+        "deep": "marcos nuestros entre `train.py` y cualquier colectiva de un paso, `--tp 2`",
         "train": "módulos nuestros que carga `import train`",
         "ran": "módulos nuestros cargados cuando acaba una ejecución sin opciones",
         "core": "líneas de código del núcleo, {}, sin los checkpoints",
+        "gpt": "líneas de código del `gpt` que se hace con él",
     },
 }
-BARS = {"modules": 15, "lines": 1100, "frames": 9, "train": 40}
+BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 3600}
 
 
 def lines_of_code(path: Path) -> int:
@@ -98,19 +106,37 @@ def loaded() -> list[list[Path]]:
     return [[Path(file) for file in files] for files in said]
 
 
-def frames_to_a_collective() -> int:
-    """Frames of ours between the call of a row-parallel linear and its all-reduce."""
+def frames(call: Callable[[World], object]) -> int:
+    """The most frames of ours on the way to any of torch's collectives that a rank of two calls."""
     found: list[int] = []
-    whole = dist.all_reduce
 
-    def counting(*args: object, **settings: object) -> object:
-        stack = traceback.extract_stack()
-        found.append(sum(Path(frame.filename).is_relative_to(SHARDLAB) for frame in stack))
-        return whole(*args, **settings)  # type: ignore[arg-type]
+    def counting(collective: Callable[..., object]) -> Callable[..., object]:
+        def counted(*args: object, **settings: object) -> object:
+            stack = traceback.extract_stack()
+            found.append(sum(Path(frame.filename).is_relative_to(SHARDLAB) for frame in stack))
+            return collective(*args, **settings)
 
-    with alone(0, 2) as world, patch.object(dist, "all_reduce", counting):
-        RowParallelLinear(4, 4, axis=world.whole)(torch.zeros(1, 1, 2))
-    return found[0]
+        return counted
+
+    with contextlib.ExitStack() as stack:
+        world = stack.enter_context(alone(0, 2))
+        for of, name in (
+            (dist, "all_reduce"),
+            (torch_link, "ALL_GATHER"),
+            (torch_link, "REDUCE_SCATTER"),
+        ):
+            stack.enter_context(patch.object(of, name, counting(getattr(of, name))))
+        call(world)
+    return max(found)
+
+
+def a_linear(world: World) -> None:
+    RowParallelLinear(4, 4, axis=world.whole)(torch.zeros(1, 1, 2))
+
+
+def a_step(world: World) -> None:
+    trainer = script(TRAIN).Trainer(script(SETTINGS).Settings(tp=2), world)
+    trainer.step(0)
 
 
 def numbers() -> dict[str, int]:
@@ -125,10 +151,12 @@ def numbers() -> dict[str, int]:
     return {
         "modules": len(linear),
         "lines": sum(map(lines_of_code, linear)),
-        "frames": frames_to_a_collective(),
+        "frames": frames(a_linear),
+        "deep": frames(a_step),
         "train": len(train),
         "ran": len(ran),
         "core": sum(map(lines_of_code, core)),
+        "gpt": sum(map(lines_of_code, (SHARDLAB / "gpt").rglob("*.py"))),
     }
 
 
@@ -172,7 +200,7 @@ def test_every_file_on_the_way_exists(language: str) -> None:
 def test_the_core_imports_no_link_and_no_proof() -> None:
     """A link is found by its name, and who watches is told; neither is needed to train."""
     wrong = []
-    for room in CORE:
+    for room in (*CORE, "gpt"):
         for path in (SHARDLAB / room).rglob("*.py"):
             for line in path.read_text("utf-8").splitlines():
                 if re.match(r"\s*(from|import) shardlab\.(links|proofs)", line):
