@@ -64,10 +64,6 @@ def served(site: Path) -> Iterator[str]:
         yield address
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "browser: needs chromium; given by the fixture of that name")
-
-
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what needs a browser, so that `-m 'not browser'` leaves it out."""
     if "browser" in getattr(item, "fixturenames", ()):
