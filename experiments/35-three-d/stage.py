@@ -80,7 +80,10 @@ def _adapt(piece: GPT, settings: Settings) -> None:
     if settings.fused:
         from shardlab.layers.matmul import fuse
 
-        fuse(piece)
+        # Into main_grad linears can add what they make at once. FSDP has buffers of its own, and
+        # zb-h1 makes the weights' gradients after backward.
+        own = settings.fsdp or settings.schedule == "zb-h1"
+        fuse(piece, gradient_accumulation=settings.masters and not own)
     if settings.recompute:
         from torch.utils.checkpoint import checkpoint
 

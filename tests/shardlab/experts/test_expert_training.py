@@ -19,6 +19,7 @@ from shardlab.experts.config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
+from shardlab.layers.matmul import fuse
 from shardlab.layers.sharding import sharding_of
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
@@ -87,6 +88,8 @@ def train(world: World, case: Case, experts: ExpertConfig) -> tuple[GPT, list[fl
         config, tensor=grid.tensor, sequence_parallel=True, stage=grid.pipeline.rank,
         stages=case.pipeline, experts=ExpertAxes.of(grid), context=context,
     )  # fmt: skip
+    if case.main_grads:  # then the linears add to them as they go
+        fuse(model, gradient_accumulation=True)
     count, sums = case.microbatches, case.reduction == "tokens"
     gradients = StepGradients(
         model, grid, microbatches=count, max_norm=CLIP, start="verify", bucket_bytes=4000,
@@ -155,6 +158,7 @@ GRIDS = {
         Case(2, 2, 2, 1, 4),
         Case(2, 1, 2, 1, 2, "tokens"),
         Case(2, 1, 4, 1, 2, main_grads=True),
+        Case(1, 2, 2, 1, 2, main_grads=True),
     ],
     8: [Case(2, 2, 2, 1, 2), Case(2, 2, 2, 2, 2), Case(1, 2, 4, 1, 2)],
 }

@@ -174,7 +174,8 @@ def losses_of_run(world: World, settings: dict[str, Any]) -> list[float]:
 
 def test_bf16_on_masters_is_near_fp32_as_copies_and_as_shards(pool: Pools) -> None:
     case = WAY | {"dp": 2, "microbatches": 2}
-    cases = [case | {"dtype": "bfloat16"}, case | {"dtype": "bfloat16", "fsdp": True}]
+    ways: list[dict[str, Any]] = [{}, {"fused": True}, {"fsdp": True}]
+    cases = [case | {"dtype": "bfloat16"} | way for way in ways]
     exact, *found = pool(2).run(runs_of, [case, *cases])[0]
     assert exact[0] - exact[-1] > 0.05, "it learns, by more than twice the tolerance"
     assert [loss for loss in found if off_by(loss, exact) > 5e-3] == []
