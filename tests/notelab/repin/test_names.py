@@ -1,7 +1,7 @@
 """A name vanishes, or appears, only where the whole tree says so."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from notelab.repin.names import changed, in_clone, in_packages
 from notelab.sources.answers import Source, SourceError
 from notelab.sources.git.command import GitCommand
 from notelab.sources.library import Library
+from notelab.sources.package import Package
 from notelab.sources.store import Store
 from tests.notelab.scratch import git
 
@@ -48,19 +49,13 @@ def clone(tmp_path: Path) -> Path:
     return folder
 
 
-class Release:
+class Release(Package):
     """A wheel of files, which knows what was read of it."""
 
-    who = "a wheel"
-
     def __init__(self, files: Mapping[str, str]) -> None:
+        record = "".join(f"{name},{hash(text)},\n" for name, text in files.items())
+        super().__init__("a wheel", record)
         self.files, self.asked = files, set[str]()
-
-    def names(self) -> Mapping[str, str]:
-        return {name: str(hash(text)) for name, text in self.files.items()}
-
-    def in_order(self, names: Iterable[str]) -> list[str]:
-        return sorted(names)
 
     def read(self, name: str) -> bytes:
         self.asked.add(name)

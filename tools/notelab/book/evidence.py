@@ -134,8 +134,8 @@ class Evidence:
             self._sources[name] = msgspec.structs.replace(bare, known=known)
         return self._sources[name]
 
-    def published_wheel(self, name: str) -> Wheel | None:
-        """Return which wheel the package index has for a source.
+    def published_wheel(self, name: str) -> Wheel:
+        """Return which wheel the package index has for a source that names one.
 
         Raises:
             SourceError: it has none, or can't be asked.

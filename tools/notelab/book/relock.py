@@ -121,7 +121,7 @@ class _Making:
         except SourceError as fault:
             self._remarks.append(f"{name}: the wheel {source.wheel} is not recorded: {fault}")
             return None
-        if found and not found.sha256:
+        if not found.sha256:
             self._remarks.append(
                 f"{name}: the index gives no hash for {found.file}: only its RECORD's is recorded"
             )

@@ -46,7 +46,7 @@ def changed(bench: Bench, old: Source, new: Source, names: Collection[str]) -> C
         return remembered(bench.memo, "names", key, Changed, found)
     if old.wheel and new.wheel:
         packages = bench.library.package(old), bench.library.package(new)
-        records = (f"{path}={row}" for one in packages for path, row in one.names().items())
+        records = (f"{path}={row}" for one in packages for path, row in one.names.items())
         found = partial(in_packages, *packages, asked)
         return remembered(bench.memo, "names", key_of(*records, "", *asked), Changed, found)
     raise SourceError(
@@ -89,12 +89,8 @@ def in_packages(old: Package, new: Package, names: Collection[str]) -> Changed:
         SourceError: a file that differs can't be read.
     """
     asked = {name.encode() for name in names}
-    there = old.names(), new.names()
-    same = {path for path in there[0] if there[1].get(path) == there[0][path]}
-    before, after = (
-        _of_members(package, there[side].keys() - same, asked)
-        for side, package in enumerate((old, new))
-    )
+    same = {path for path, row in old.names.items() if new.names.get(path) == row}
+    before, after = (_of_members(one, one.names.keys() - same, asked) for one in (old, new))
     # What no file that differs tells apart need not be looked for in those that don't.
     doubtful = before ^ after
     common = _of_members(old, same if doubtful else (), doubtful)

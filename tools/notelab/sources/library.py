@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from notelab.sources.answers import Source, SourceError, Wanted, Wheel, is_commit
 from notelab.sources.pending import Answer, Pending
@@ -13,8 +14,11 @@ from notelab.sources.store import Store
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from notelab.sources.git.command import GitCommand
+    from notelab.sources.index.published import Published
     from notelab.sources.package import Package
     from notelab.sources.remotes import Remotes
+
+T = TypeVar("T")
 
 
 class Library:
@@ -93,18 +97,13 @@ class Library:
                 (path, batch[path]): answer for path, answer in pending.answers.items()
             }
 
-    def wheel(self, source: Source) -> Wheel | None:
-        """Return which wheel the package index has for a source; None where none is named.
+    def wheel(self, source: Source) -> Wheel:
+        """Return which wheel the package index has for a source that names one.
 
         Raises:
             SourceError: the index has none, or can't be asked.
         """
-        if not source.wheel:
-            return None
-        if self._offline:
-            raise SourceError("the package index was not asked (--offline)")
-        with told_if_slow(self._progress, f"{source.name}: asking for {source.wheel}"):
-            return self._remotes().published.identity(source)
+        return self._published(source, lambda index: index.identity(source))
 
     def clone(self, source: Source) -> "GitCommand | None":
         """Return git, bound to the clone on disk of a source; None where it has none."""
@@ -126,10 +125,7 @@ class Library:
         found = installed.find(source)
         if not isinstance(found, str):
             return found
-        if self._offline:
-            raise SourceError(f"{found}; the package index was not asked (--offline)")
-        with told_if_slow(self._progress, f"{source.name}: asking for {source.wheel}"):
-            return self._remotes().published.package(source)
+        return self._published(source, lambda index: index.package(source), f"{found}; ")
 
     def commit_of_wheel(self, source: Source) -> str:
         """Return the commit from which the source's wheel says that it was built.
@@ -137,10 +133,13 @@ class Library:
         Raises:
             SourceError: it names none, there is no such wheel, or the index can't be asked.
         """
+        return self._published(source, lambda index: index.built_from(source))
+
+    def _published(self, source: Source, ask: "Callable[[Published], T]", before: str = "") -> T:
         if self._offline:
-            raise SourceError("the package index was not asked (--offline)")
+            raise SourceError(f"{before}the package index was not asked (--offline)")
         with told_if_slow(self._progress, f"{source.name}: asking for {source.wheel}"):
-            return self._remotes().published.built_from(source)
+            return ask(self._remotes().published)
 
     def unknown_commit(self, source: Source) -> str:
         """Return who said, when asked by `read`, that it has no such commit as the pin, or ''.

@@ -1,9 +1,11 @@
 """A published package as a provider: some of a repository's files, at the same paths."""
 
 import ast
+import csv
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Protocol
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Iterable, Iterator
+from hashlib import sha256
 
 from notelab.sources.answers import Absent, Answers, Offered, Proof, Refused, Source, Wanted
 from notelab.sources.near import nearest
@@ -15,22 +17,32 @@ class UnreadableMemberError(Exception):
     """A package's file can't be read; the message says why, in a line."""
 
 
-class Package(Protocol):
-    """A package, unpacked or not."""
+class Package:
+    """A package, unpacked or not: RECORD says which files it has, `names`, each with its hash."""
 
-    who: str
+    forged = "is not the file of which RECORD has the hash"
 
-    def names(self) -> Mapping[str, str]:
-        """Return the paths of its files, each with its hash as RECORD writes it."""
-        ...
+    def __init__(self, who: str, record: str) -> None:
+        """Take how a reason names it, and its RECORD."""
+        self.who = who
+        rows = csv.reader(record.splitlines())
+        self.names = {row[0]: row[1] for row in rows if len(row) >= 2}
 
     def in_order(self, names: Iterable[str]) -> list[str]:
         """Return some of its files in the order in which they are read fastest."""
-        ...
+        return sorted(names)
 
     def read(self, name: str) -> bytes:
-        """Return a file's bytes, or raise UnreadableMemberError."""
-        ...
+        """Return a file's bytes, or raise UnreadableMemberError: so for one that is forged."""
+        data = self.bytes_of(name)
+        digest = urlsafe_b64encode(sha256(data).digest()).rstrip(b"=").decode()
+        if self.names[name] != f"sha256={digest}":
+            raise UnreadableMemberError(self.forged)
+        return data
+
+    def bytes_of(self, name: str) -> bytes:
+        """Return a file's bytes whatever they are, or raise UnreadableMemberError."""
+        raise NotImplementedError
 
 
 def offer(package: Package, source: Source, wanted: Wanted) -> Answers:
@@ -39,12 +51,12 @@ def offer(package: Package, source: Source, wanted: Wanted) -> Answers:
     A package answers for a file that nobody knows yet only if it names the commit it was built
     from, and that is the pin.
     """
-    names = package.names()
-    proof = _proof(package, names, source.commit) if None in wanted.values() else None
+    unknown = None in wanted.values()
+    proof: Proof | None = "wheel" if unknown and source.commit in _commits(package) else None
     answers: Answers = {}
     for path in wanted:
-        if path not in names:
-            answers[path] = absent(package.who, path, names, wanted[path])
+        if path not in package.names:
+            answers[path] = absent(package.who, path, package.names, wanted[path])
             continue
         try:
             answers[path] = Offered(package.read(path), proof)
@@ -59,24 +71,19 @@ def absent(who: str, path: str, names: Collection[str], blob: str | None) -> Abs
     return Absent(path, definite=False, near=near, reasons=[f"{who}: holds no such file"])
 
 
-def _proof(package: Package, names: Collection[str], commit: str) -> Proof | None:
-    return "wheel" if commit in _commits(package, names) else None
-
-
 def commit_of(package: Package) -> str:
     """Return the commit that a package says it was built from, or ''."""
-    return next(_commits(package, package.names()), "")
+    return next(_commits(package), "")
 
 
-def _commits(package: Package, names: Collection[str]) -> Iterator[str]:
-    for name in names:
-        if _VERSION_FILE.match(name):
-            try:
-                commit = built_from(package.read(name))
-            except UnreadableMemberError:
-                continue
-            if commit:
-                yield commit
+def _commits(package: Package) -> Iterator[str]:
+    for name in filter(_VERSION_FILE.match, package.names):
+        try:
+            commit = built_from(package.read(name))
+        except UnreadableMemberError:
+            continue
+        if commit:
+            yield commit
 
 
 def built_from(version_file: bytes) -> str | None:
@@ -86,12 +93,9 @@ def built_from(version_file: bytes) -> str | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     for statement in body:
-        if isinstance(statement, ast.Assign):
-            targets: list[ast.expr] = statement.targets
-        elif isinstance(statement, ast.AnnAssign):
-            targets = [statement.target]
-        else:
+        if not isinstance(statement, ast.Assign | ast.AnnAssign):
             continue
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         named = any(isinstance(to, ast.Name) and to.id == "git_version" for to in targets)
         if named and isinstance(statement.value, ast.Constant):
             return statement.value.value if isinstance(statement.value.value, str) else None

@@ -35,7 +35,7 @@ class Remotes:
         asked = dict(pending.wanted)
         wheel = begin(lambda: self.published.offer(source, asked))
         if no:
-            take("git", lambda: _refused(no))
+            pending.doubt_all(f"git: {no}")
         elif not near:
             host = begin(lambda: self.git.reach(source.url))
             both: list[Future[Any]] = [wheel, host]
@@ -66,10 +66,6 @@ class Remotes:
             raise
         self._kept.refuse("", *whom)
         return answers
-
-
-def _refused(no: str) -> Answers:
-    raise SourceError(no)
 
 
 def _sure(answers: Answers, pending: Pending) -> Answers:

@@ -199,22 +199,12 @@ def _make(place: Path, url: str) -> None:
 
 def _bring_blobs(git: GitCommand, local: GitCommand, blobs: set[str]) -> None:
     """Fetch the blobs that are missing in one go; git alone would fetch them one by one."""
-    asked = "".join(f"{blob}\n" for blob in sorted(blobs)).encode()
-    there = local.run("cat-file", "--batch-check", stdin=asked)
-    known = {
-        line.split()[0]
-        for line in there.out.decode("ascii", "replace").splitlines()
-        if len(line.split()) == 3
-    }
-    missing = "".join(f"{blob}\n" for blob in sorted(blobs - known)).encode()
+    known, _ = git_tree.sizes_of(local, blobs)
+    missing = "".join(f"{blob}\n" for blob in sorted(blobs - known.keys())).encode()
     if missing:
         git.run(
-            "-c",
-            "fetch.negotiationAlgorithm=noop",
-            *_FETCH,
-            "--filter=blob:none",
-            "--stdin",
-            "origin",
+            *("-c", "fetch.negotiationAlgorithm=noop", *_FETCH),
+            *("--filter=blob:none", "--stdin", "origin"),
             stdin=missing,
             timeout=_SECONDS,
         )

@@ -1,13 +1,12 @@
 """Whether a git host answers at all, asked once a run and for ten seconds at most."""
 
 import os
-import queue
 import socket
-import threading
 
 from notelab.sources.answers import SourceError
 from notelab.sources.git.command import GitCommand
 from notelab.sources.git.url import endpoint
+from notelab.sources.in_time import within
 
 _SECONDS = 10
 _OWN_WAYS = (
@@ -48,18 +47,10 @@ def _proxied(git: GitCommand, url: str) -> bool:
 
 def _connected(host: str, port: int) -> str:
     """Return '' once a connection stands, else why none does; name servers may hang for longer."""
-    outcome: queue.Queue[str] = queue.Queue()
-
-    def connect() -> None:
-        try:
-            socket.create_connection((host, port), timeout=_SECONDS).close()
-        except OSError as fault:
-            outcome.put(f"{host} can't be reached ({fault.strerror or fault})")
-        else:
-            outcome.put("")
-
-    threading.Thread(target=connect, daemon=True).start()
     try:
-        return outcome.get(timeout=_SECONDS)
-    except queue.Empty:
+        within(_SECONDS, host, lambda: socket.create_connection((host, port), _SECONDS).close())
+    except OSError as fault:
+        return f"{host} can't be reached ({fault.strerror or fault})"
+    except SourceError:
         return f"{host} can't be reached (no answer in {_SECONDS} s)"
+    return ""

@@ -78,13 +78,7 @@ def _all_names(git: GitCommand, commit: str) -> list[str]:
 
 def _contents(git: GitCommand, blobs: set[str], who: str) -> dict[str, bytes | Refused]:
     """Read blobs, first asking their sizes, so that a huge one is not read."""
-    asked = "".join(f"{blob}\n" for blob in sorted(blobs)).encode()
-    sizes: dict[str, int] = {}
-    ran = git.run("cat-file", "--batch-check", stdin=asked, timeout=300)
-    for line in ran.out.decode("ascii", "replace").splitlines():
-        fields = line.split()
-        if len(fields) == 3 and fields[1] == "blob" and fields[2].isdigit():
-            sizes[fields[0]] = int(fields[2])
+    sizes, ran = sizes_of(git, blobs)
     held = _read_out(git, [blob for blob, size in sizes.items() if size <= MAX_FILE_BYTES])
     contents: dict[str, bytes | Refused] = {}
     for blob in sorted(blobs):
@@ -100,6 +94,14 @@ def _contents(git: GitCommand, blobs: set[str], who: str) -> dict[str, bytes | R
         else:
             contents[blob] = Refused(f"{who}: object {blob[:12]} is damaged or can't be read")
     return contents
+
+
+def sizes_of(git: GitCommand, blobs: set[str]) -> tuple[dict[str, int], Ran]:
+    """Return how long each blob is that the repository has, and how git ended."""
+    asked = "".join(f"{blob}\n" for blob in sorted(blobs)).encode()
+    ran = git.run("cat-file", "--batch-check", stdin=asked, timeout=300)
+    lines = (line.split() for line in ran.out.decode("ascii", "replace").splitlines())
+    return {one[0]: int(one[2]) for one in lines if len(one) == 3 and one[1] == "blob"}, ran
 
 
 def _read_out(git: GitCommand, blobs: list[str]) -> dict[str, bytes]:

@@ -51,7 +51,7 @@ class Published:
         wanted = {path: blob for path, blob in wanted.items() if path not in answers}
         if not wanted:
             return answers
-        wheel = self._open(source)
+        wheel = self.package(source)
         if source.known and wheel.identity.file != source.known.file:
             reason = (
                 f"{wheel.who}: {wheel.identity.file} is not {source.known.file}, which the lock "
@@ -61,15 +61,13 @@ class Published:
             wanted = {path: blob for path, blob in wanted.items() if blob}
         return answers | self._in_time(source, lambda: package.offer(wheel, source, wanted))
 
-    def identity(self, source: Source) -> Wheel | None:
-        """Return which wheel the index has for the source; None where the source names none.
+    def identity(self, source: Source) -> Wheel:
+        """Return which wheel the index has for the source.
 
         Raises:
             SourceError: there is no such wheel, or it can't be read.
         """
-        if not source.wheel:
-            return None
-        opened = self._open(source)
+        opened = self.package(source)
         if opened.identity.sha256 or not opened.address.local:
             return opened.identity
         from notelab.sources.index.wheel import sha256_of
@@ -82,7 +80,15 @@ class Published:
         Raises:
             SourceError: there is no such wheel, or it can't be read.
         """
-        return self._open(source)
+        key = _asked(source)
+        opened = self._opened.get(key) or self._kept.refusal("wheel", *key)
+        if not opened:
+            opened = self._in_time(source, lambda: self._found(source))
+            self._kept.refuse("", "wheel", *key)
+        self._opened[key] = opened
+        if isinstance(opened, str):
+            raise SourceError(opened)
+        return opened
 
     def built_from(self, source: Source) -> str:
         """Return the commit that the source's wheel names.
@@ -90,7 +96,7 @@ class Published:
         Raises:
             SourceError: it names none, there is no such wheel, or it can't be read.
         """
-        wheel = self._open(source)
+        wheel = self.package(source)
         commit = self._in_time(source, lambda: package.commit_of(wheel))
         if not commit:
             raise SourceError("names no commit that it was built from")
@@ -109,17 +115,6 @@ class Published:
             if path not in names
         }
 
-    def _open(self, source: Source) -> "WheelPackage":
-        key = _asked(source)
-        opened = self._opened.get(key) or self._kept.refusal("wheel", *key)
-        if not opened:
-            opened = self._in_time(source, lambda: self._found(source))
-            self._kept.refuse("", "wheel", *key)
-        self._opened[key] = opened
-        if isinstance(opened, str):
-            raise SourceError(opened)
-        return opened
-
     def _in_time(self, source: Source, work: Callable[[], T]) -> T:
         try:
             return within(_SECONDS, f"wheel {source.wheel}", work)
@@ -131,24 +126,19 @@ class Published:
     def _found(self, source: Source) -> "WheelPackage":
         from notelab.sources.index.address import Address, find
 
-        requirement, known = source.wheel or "", source.known
         before = self._kept.get("address", _asked(source), Address)
         if before:
             try:
                 return self._opened_at(source, before)
             except SourceError:
                 pass  # moved, or never right: the index is asked again
-        address = find(
-            requirement,
-            self._settings(),
-            known.file if known else "",
-            known.sha256 if known else "",
-        )
+        known = source.known or Wheel("", "")
+        address = find(source.wheel or "", self._settings(), known.file, known.sha256)
         opened = self._opened_at(source, address)
         if not address.local and not address.telling:
             self._kept.put("address", _asked(source), address)
         self._kept.put("identity", _asked(source), opened.identity)
-        self._kept.put("members", (opened.identity.record,), sorted(opened.names()))
+        self._kept.put("members", (opened.identity.record,), sorted(opened.names))
         return opened
 
     def _opened_at(self, source: Source, address: "Address") -> "WheelPackage":

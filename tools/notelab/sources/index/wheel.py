@@ -1,9 +1,7 @@
 """A wheel, read by range: its directory, its RECORD and the files asked for, no more."""
 
-import csv
 import zipfile
-from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -13,13 +11,13 @@ from urllib.request import url2pathname
 from notelab.sources.answers import MAX_FILE_BYTES, SourceError, Wheel
 from notelab.sources.index.address import Address
 from notelab.sources.index.settings import Settings
-from notelab.sources.package import UnreadableMemberError
+from notelab.sources.package import Package, UnreadableMemberError
 
 _APART, _TOGETHER = 1 << 16, 1 << 23  # bytes that are moved unread, and in one answer
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-class WheelPackage:
+class WheelPackage(Package):
     """A wheel, opened where it is; only what is asked of it is moved.
 
     Its RECORD has the hash of each of its files, and each that is read must have it: so a wheel
@@ -32,32 +30,17 @@ class WheelPackage:
         Raises:
             SourceError: it has no RECORD that can be read, so it is no wheel.
         """
-        self.who, self.address, self._archive = who, address, archive
+        self.address, self._archive = address, archive
         self._members = {info.filename: info for info in archive.infolist() if not info.is_dir()}
         records = [name for name in self._members if _is_record(name)]
         if len(records) != 1:
             raise SourceError("it has no RECORD, so it is no wheel")
         try:
-            record = self._bytes(records[0])
+            record = self.bytes_of(records[0])
         except UnreadableMemberError as fault:
             raise SourceError(f"its RECORD can't be read: {fault}") from None
-        rows = csv.reader(record.decode("utf-8", "replace").splitlines())
-        self._hashes = {row[0]: row[1] for row in rows if len(row) >= 2}
+        super().__init__(who, record.decode("utf-8", "replace"))
         self.identity = Wheel(address.file, sha256(record).hexdigest(), address.sha256)
-
-    def names(self) -> Mapping[str, str]:
-        """Return the paths of the wheel's files, each with its hash."""
-        return self._hashes
-
-    def read(self, name: str) -> bytes:
-        """Return a file's bytes; one too long, encrypted, otherwise packed or forged is refused."""
-        if name not in self._members:
-            raise UnreadableMemberError("is in RECORD, and not in the archive")
-        data = self._bytes(name)
-        digest = urlsafe_b64encode(sha256(data).digest()).rstrip(b"=").decode()
-        if self._hashes[name] != f"sha256={digest}":
-            raise UnreadableMemberError("is not the file of which RECORD has the hash")
-        return data
 
     def in_order(self, names: Iterable[str]) -> list[str]:
         """Return files as they lie, to be read in turn; a server then sends neighbours together."""
@@ -75,8 +58,11 @@ class WheelPackage:
         lacking = sorted(asked - self._members.keys())
         return lacking + [name for _, name in there if name in asked]
 
-    def _bytes(self, name: str) -> bytes:
-        info = self._members[name]
+    def bytes_of(self, name: str) -> bytes:
+        """Return a file's bytes; one too long, encrypted or otherwise packed is refused."""
+        info = self._members.get(name)
+        if info is None:
+            raise UnreadableMemberError("is in RECORD, and not in the archive")
         if max(info.file_size, info.compress_size) > MAX_FILE_BYTES:
             raise UnreadableMemberError(
                 f"{info.file_size:,} bytes, above {MAX_FILE_BYTES:,}; not read"
