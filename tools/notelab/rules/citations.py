@@ -42,7 +42,7 @@ class Judge:
     def __init__(self, book: Workbook, shelf: Shelf) -> None:
         """Judge nothing yet; what fits is remembered on `shelf`."""
         self._lab, self._pins, self._shelf = book.lab, book.pins, shelf
-        self._evidence, self._resolver = book.evidence, book.resolver
+        self._unknown_commit, self._resolver = book.evidence.unknown_commit, book.resolver
         self._lock = book.lock or Lock()
         # Sources of which a repin left something behind: of most labs none, so nobody asks.
         known = self._lock.citations.items()
@@ -108,12 +108,10 @@ class Judge:
             )
         proved = file.state is State.PROVED
         case.once = self.lock.slipped_from(file, citation, case.page)
-        structured = True
-        if proved:
-            misfits, structured = fit.judged(case, file, self._shelf)
-            findings += misfits
+        misfits, structured = fit.judged(case, file, self._shelf) if proved else ([], True)
+        findings += misfits
         # A range that doesn't fit must be mended, not locked: saying both would mislead.
-        findings = findings or self.lock.findings(case, file)
+        findings = findings or list(self.lock.findings(case, file))
         return Verdict(
             findings,
             file.source,
@@ -148,50 +146,43 @@ class Judge:
         if foreign := self._foreign(case):
             return foreign
         resolved = self._resolver.resolve(citation)
-        there = resolved.rivals
         if resolved.file:
             return resolved.file
-        if there:
+        if resolved.rivals:
             return case.finding(
                 "N204",
                 f"`{citation.path}` is a file of more than one source",
                 expected="one source",
-                found=", ".join(f"`{file.source}`" for file in there),
-                help=f"write `{there[0].source}:{citation.text}`",
+                found=", ".join(f"`{file.source}`" for file in resolved.rivals),
+                help=f"write `{resolved.rivals[0].source}:{citation.text}`",
             )
         if resolved.sole:
             return _perhaps_another(case, resolved.sole, resolved.unasked)
-        names = resolved.names
-        if any(self._pins[name].code or self._evidence.unknown_commit(name) for name in names):
+        if any(self._pins[name].code or self._unknown_commit(name) for name in resolved.names):
             return None
         return _nowhere(case, resolved.asked)
 
     def _foreign(self, case: Case) -> Finding | None:
         """Say why no source of the lab is the one that a citation names."""
-        citation = case.citation
-        if citation.source and citation.source not in self._lab.sources:
+        citation, sources = case.citation, self._lab.sources
+        if citation.source and citation.source not in sources:
             return case.finding(
                 "N203",
                 f"`{citation.text}` names a source, `{citation.source}`, that is none of this lab",
-                expected=" or ".join(f"`{name}`" for name in self._lab.sources),
+                expected=" or ".join(f"`{name}`" for name in sources),
             )
-        return self._foreign_link(case) if citation.repository else None
-
-    def _foreign_link(self, case: Case) -> Finding | None:
-        citation = case.citation
+        if not citation.repository:
+            return None
         names = self._resolver.of_repository(citation)
         commits = [self._pins[name].commit for name in names if self._pins[name].commit]
         if any(commit.startswith(citation.commit) for commit in commits):
             return None
         if not names:
+            known = (f"`{repository_of(one.url)}`" for one in sources.values() if one.url)
             return case.finding(
                 "N216",
                 f"the link is to `{citation.repository}`, which is no source of this lab",
-                expected=" or ".join(
-                    f"`{repository_of(source.url)}`"
-                    for source in self._lab.sources.values()
-                    if source.url
-                ),
+                expected=" or ".join(known),
                 help="a page can be linked to without its lines; lines are cited from a source",
             )
         return case.finding(

@@ -25,17 +25,14 @@ def findings(lab: Lab, view: View, note: Note) -> Iterator[Finding]:
             found=f"last section `{sections[-1].text}`" if sections else "no section",
         )
         return
-    closing = note.headings[places[-1]]
-    if places[-1] != len(note.headings) - 1 or closing.level != 2:
-        after = note.headings[-1].text
+    closing, last = note.headings[places[-1]], note.headings[-1]
+    if closing is not last or closing.level != 2:
         yield view.finding(
             "N110",
             closing.span,
             "the closing is not the last section",
             expected=f"nothing after `## {wanted}`",
-            found=f"`{after}`"
-            if places[-1] != len(note.headings) - 1
-            else f"level {closing.level}",
+            found=f"level {closing.level}" if closing is last else f"`{last.text}`",
         )
     yield from _closing_text(view, closing, mentions)
 

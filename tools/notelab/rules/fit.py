@@ -1,5 +1,7 @@
 """N205 to N209: does a range fit the file it cites, and name what it shows?"""
 
+from collections.abc import Iterator
+
 from notelab.book.evidence import CitedFile
 from notelab.cited import fitting
 from notelab.cited.outline import Outline
@@ -19,79 +21,67 @@ def judged(case: Case, file: CitedFile, shelf: Shelf) -> tuple[list[Finding], bo
     kept = shelf.get("fits", key)
     if kept is not None:
         return [], kept == b"structured"
-    found = findings(case, file)
+    found = list(findings(case, file))
     structured = bool(file.outline and file.outline.structured)
     if not found:
         shelf.put("fits", key, b"structured" if structured else b"lines")
     return found, structured
 
 
-def findings(case: Case, file: CitedFile) -> list[Finding]:
+def findings(case: Case, file: CitedFile) -> Iterator[Finding]:
     """Say what of a citation's range does not fit."""
     citation, outline = case.citation, file.outline
     assert outline is not None
     if citation.last > outline.lines:
-        return [
-            case.finding(
-                "N205",
-                f"`{citation.text}` goes past the end of the file",
-                expected=f"lines 1 to {outline.lines}",
-                found=f"line {citation.last}",
-                help=_mend(case, outline),
-            )
-        ]
-    found = []
+        yield case.finding(
+            "N205",
+            f"`{citation.text}` goes past the end of the file",
+            expected=f"lines 1 to {outline.lines}",
+            found=f"line {citation.last}",
+            help=_mend(case, outline),
+        )
+        return
     length = citation.last - citation.first + 1
     if length > case.max_lines:
-        found.append(
-            case.finding(
-                "N206",
-                f"`{citation.text}` is {length} lines wide",
-                expected=f"at most {case.max_lines} lines",
-                found=f"{length}",
-                help=_mend(case, outline),
-            )
+        yield case.finding(
+            "N206",
+            f"`{citation.text}` is {length} lines wide",
+            expected=f"at most {case.max_lines} lines",
+            found=f"{length}",
+            help=_mend(case, outline),
         )
     if outline.structured:
-        found += _structure(case, outline)
+        yield from _structure(case, outline)
     if case.anchors.isdisjoint(outline.names_between(citation.first, citation.last)):
-        found.append(_unanchored_finding(case, outline))
+        yield _unanchored_finding(case, outline)
     else:
-        found += _weak(case, outline)
-    return found
+        yield from _weak(case, outline)
 
 
-def _structure(case: Case, outline: Outline) -> list[Finding]:
+def _structure(case: Case, outline: Outline) -> Iterator[Finding]:
     citation = case.citation
     crossed = fitting.straddles(outline, citation.first, citation.last)
     if crossed:
-        return [
-            case.finding(
-                "N207",
-                f"`{citation.text}` crosses the edge of `{crossed.name}`",
-                expected=f"lines of one symbol; `{crossed.name}` is L{crossed.top}-L{crossed.last}",
-                found=_touched(outline, citation),
-                help=_mend(case, outline),
-            )
-        ]
-    if fitting.is_whole(outline, citation.first, citation.last):
-        return []
-    begins = fitting.starts_well(outline, citation.first)
-    ends = fitting.ends_well(outline, citation.last)
-    wrong = []
-    if not begins:
-        wrong.append(f"begins at line {citation.first}, which begins no statement")
-    if not ends:
-        wrong.append(f"ends at line {citation.last}, which ends none")
-    return [
-        case.finding(
+        yield case.finding(
+            "N207",
+            f"`{citation.text}` crosses the edge of `{crossed.name}`",
+            expected=f"lines of one symbol; `{crossed.name}` is L{crossed.top}-L{crossed.last}",
+            found=_touched(outline, citation),
+            help=_mend(case, outline),
+        )
+    elif not fitting.is_whole(outline, citation.first, citation.last):
+        wrong = []
+        if not fitting.starts_well(outline, citation.first):
+            wrong.append(f"begins at line {citation.first}, which begins no statement")
+        if not fitting.ends_well(outline, citation.last):
+            wrong.append(f"ends at line {citation.last}, which ends none")
+        yield case.finding(
             "N208",
             f"`{citation.text}` " + " and ".join(wrong),
             expected="the first line of a statement (or of its comment or decorator) to the last "
             "line of one",
             help=_mend(case, outline),
         )
-    ]
 
 
 def _touched(outline: Outline, citation: Citation) -> str:
@@ -101,14 +91,11 @@ def _touched(outline: Outline, citation: Citation) -> str:
     return f"begins in {names[0]}, ends in {names[1]}"
 
 
-def _weak(case: Case, outline: Outline) -> list[Finding]:
+def _weak(case: Case, outline: Outline) -> Iterator[Finding]:
     citation = case.citation
-    weak = fitting.weakness(outline, citation.first, citation.last, case.anchors)
-    if weak is None:
-        return []
     kind = "statements" if outline.structured else "lines"
-    return [
-        case.finding(
+    if weak := fitting.weakness(outline, citation.first, citation.last, case.anchors):
+        yield case.finding(
             "N215",
             f"what the text names of `{citation.text}` stands nearly everywhere around it",
             expected=f"one name of the cited lines in at most {fitting.COMMON:.0%} of the {kind} "
@@ -116,7 +103,6 @@ def _weak(case: Case, outline: Outline) -> list[Finding]:
             found=f"`{weak.name}`, the rarest, in {weak.stands} of {weak.near}",
             help=f"name {listed(weak.better)} too" if weak.better else "",
         )
-    ]
 
 
 def _unanchored_finding(case: Case, outline: Outline) -> Finding:
@@ -128,12 +114,11 @@ def _unanchored_finding(case: Case, outline: Outline) -> Finding:
 
 def not_anchored(case: Case, help: str) -> Finding:
     """Return the finding that the text names nothing of the cited lines."""
-    named = listed(sorted(case.anchors)) or "no identifier in code font"
     return case.finding(
         "N209",
         f"nothing that the text names in code font stands in `{case.citation.text}`",
         expected="one identifier of the cited lines, in code font, in the same choice",
-        found=named,
+        found=listed(sorted(case.anchors)) or "no identifier in code font",
         help=help,
     )
 

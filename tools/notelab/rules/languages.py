@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from notelab.book.view import View
 from notelab.page.citation import Span
@@ -15,10 +15,14 @@ _QUANTITY = re.compile(r"\d[\d.,]*(?:\s?(?:[KMGT]?i?B(?:/s)?|[mÂµn]?s|[MG]\b|[%Ã
 
 def findings(original: View, translation: View) -> Iterator[Finding]:
     """Compare a translation with its original; both sides' own faults are other rules'."""
-    if not translation.exists:
-        if original.exists:
-            yield _missing(original, translation)
-        return
+    if original.exists and not translation.exists:
+        yield translation.finding(
+            "N501",
+            TOP,
+            f"`{original.filename}` has no translation into `{translation.page.language}`",
+            expected="the file",
+            found="no file",
+        )
     if original.note is None or translation.note is None:
         return
     yield from _choices(original, translation, original.note, translation.note)
@@ -27,92 +31,72 @@ def findings(original: View, translation: View) -> Iterator[Finding]:
     yield from _same_text(translation, original.note, translation.note)
 
 
-def _missing(original: View, translation: View) -> Finding:
-    return translation.finding(
-        "N501",
-        TOP,
-        f"`{original.filename}` has no translation into `{translation.page.language}`",
-        expected="the file",
-        found="no file",
-    )
-
-
 def _choices(one: View, other: View, original: Note, translation: Note) -> Iterator[Finding]:
     if len(original.choices) != len(translation.choices):
-        yield Finding(
+        yield other.finding(
             "N502",
-            other.filename,
             TOP,
             "the translation has another number of choices than the original",
             expected=f"{len(original.choices)}, as in {one.filename}",
             found=f"{len(translation.choices)}",
         )
-        yield from _citations(other, "the page", TOP, original.citations, translation.citations)
+        yield from _citations(other, "the page", TOP, original.cells, translation.cells)
         return
     pairs = zip(original.choices, translation.choices, strict=True)
     for number, (first, second) in enumerate(pairs, start=1):
-        yield from _citations(
-            other, f"choice {number}", second.span, first.citations, second.citations
-        )
-    yield from _citations(
-        other, "the text around the choices", TOP, _loose(original.other), _loose(translation.other)
-    )
-
-
-def _loose(cells: list[Cell]) -> list[object]:
-    return [citation for cell in cells for citation in cell.citations]
+        yield from _citations(other, f"choice {number}", second.span, [first], [second])
+    around = original.other, translation.other
+    yield from _citations(other, "the text around the choices", TOP, *around)
 
 
 def _citations(
-    view: View, where: str, span: Span, original: object, translation: object
+    view: View, where: str, span: Span, original: Iterable[Cell], translation: Iterable[Cell]
 ) -> Iterator[Finding]:
-    first, second = _texts(original), _texts(translation)
-    if first == second:
-        return
-    missing, added = list((first - second).elements()), list((second - first).elements())
-    yield view.finding(
-        "N503",
-        span,
-        f"{where} cites other lines than the original",
-        expected=", ".join(f"`{text}`" for text in missing) or "no more than the original",
-        found=", ".join(f"`{text}`" for text in added) or "not there",
+    first, second = (
+        Counter([one.text for cell in cells for one in cell.citations])
+        for cells in (original, translation)
     )
+    if first != second:
+        yield view.finding(
+            "N503",
+            span,
+            f"{where} cites other lines than the original",
+            expected=_more(first, second, "`{}`") or "no more than the original",
+            found=_more(second, first, "`{}`") or "not there",
+        )
 
 
-def _texts(citations: object) -> Counter[str]:
-    assert isinstance(citations, list)
-    return Counter(citation.text for citation in citations)
+def _more(one: Counter[str], other: Counter[str], form: str = "{}") -> str:
+    """Return what the one has more of than the other."""
+    return ", ".join(map(form.format, (one - other).elements()))
 
 
 def _numbers(view: View, original: Note, translation: Note) -> Iterator[Finding]:
-    first = Counter((link.anchor, link.text) for link in original.numbers)
-    second = Counter((link.anchor, link.text) for link in translation.numbers)
-    if first == second:
-        return
-    added = list((second - first).elements())
-    places = [link.span for link in translation.numbers if (link.anchor, link.text) in added]
-    yield view.finding(
-        "N504",
-        places[0] if places else TOP,
-        "the translation quotes other numbers than the original",
-        expected=", ".join(f"{text} (#{row})" for row, text in (first - second).elements())
-        or "no more than the original",
-        found=", ".join(f"{text} (#{row})" for row, text in added) or "not there",
-    )
+    said = [f"{link.text} (#{link.anchor})" for link in translation.numbers]
+    first = Counter([f"{link.text} (#{link.anchor})" for link in original.numbers])
+    second = Counter(said)
+    if first != second:
+        links = zip(said, translation.numbers, strict=True)
+        places = (link.span for text, link in links if text in second - first)
+        yield view.finding(
+            "N504",
+            next(places, TOP),
+            "the translation quotes other numbers than the original",
+            expected=_more(first, second) or "no more than the original",
+            found=_more(second, first) or "not there",
+        )
 
 
 def _diagrams(view: View, original: Note, translation: Note) -> Iterator[Finding]:
-    first = [diagram.id for diagram in original.diagrams]
-    second = [diagram.id for diagram in translation.diagrams]
-    if first == second:
-        return
-    yield view.finding(
-        "N505",
-        TOP,
-        "the translation has other diagrams than the original, or in another order",
-        expected=", ".join(f"`{name or 'no id'}`" for name in first) or "none",
-        found=", ".join(f"`{name or 'no id'}`" for name in second) or "none",
-    )
+    first, second = ([one.id or "no id" for one in n.diagrams] for n in (original, translation))
+    if first != second:
+        yield view.finding(
+            "N505",
+            TOP,
+            "the translation has other diagrams than the original, or in another order",
+            expected=", ".join(f"`{name}`" for name in first) or "none",
+            found=", ".join(f"`{name}`" for name in second) or "none",
+        )
 
 
 def _same_text(view: View, original: Note, translation: Note) -> Iterator[Finding]:

@@ -44,28 +44,27 @@ class LockJudge:
                     best = (distance, key)
         return best[1] if best and best[0] <= _NEAR else ""
 
-    def findings(self, case: Case, file: CitedFile) -> list[Finding]:
+    def findings(self, case: Case, file: CitedFile) -> Iterator[Finding]:
         """Compare one citation with what the lock knows of it."""
         pin = self._pins[file.source]
         known_source = self._lock.sources.get(file.source)
         if not self._has_lock or (known_source and known_source.commit != pin.commit):
-            return []  # said once, of the lock
+            return  # said once, of the lock
         known = self._lock.citation(file.source, case.citation.key_in(file.source))
         locked_file = self._lock.file(file.source, file.path, pin.commit)
+        before = known.pages.get(case.page, 0) if known else 0
         if known is None or locked_file is None:
             unread = file.state is not State.PROVED
             text = " and no source text was at hand to judge it" if unread else ""
-            return [self._unknown(case, f"doesn't know `{case.citation.text}`{text}")]
-        before = known.pages.get(case.page, 0)
-        if case.times > before:
+            yield self._unknown(case, f"doesn't know `{case.citation.text}`{text}")
+        elif case.times > before:
             said = f"{_times(before)} on this page, where it stands {_times(case.times)}"
-            return [self._unknown(case, f"knows `{case.citation.text}` {said}")]
-        if file.state is State.PROVED:
-            return _against_content(case, file, known, locked_file.blob)
-        if set(known.anchors).isdisjoint(case.cell.names):
+            yield self._unknown(case, f"knows `{case.citation.text}` {said}")
+        elif file.state is State.PROVED:
+            yield from _against_content(case, file, known, locked_file.blob)
+        elif set(known.anchors).isdisjoint(case.cell.names):
             do = f"the lock knows that {listed(known.anchors)} do" if known.anchors else ""
-            return [not_anchored(case, do)]
-        return []
+            yield not_anchored(case, do)
 
     def _unknown(self, case: Case, said: str) -> Finding:
         knows = f"the lock knows `{case.once}` on this page; else, if" if case.once else "if"
@@ -152,41 +151,33 @@ class LockJudge:
 
     def _about(self, code: str, needle: str, message: str, **said: str) -> Finding:
         """Return a finding at the line of the lock that holds `needle`."""
-        span = TOP
-        for row, line in enumerate(self._path.read_text("utf-8").split("\n"), start=1):
-            at = line.find(needle)
-            if at >= 0:
-                span = Span(row, at + 1, row, at + 1 + len(needle))
-                break
-        return Finding(code, shown(self._path), span, message, **said)
+        lines = enumerate(self._path.read_text("utf-8").split("\n"), start=1)
+        found = ((row, line.find(needle) + 1) for row, line in lines if needle in line)
+        places = (Span(row, at, row, at + len(needle)) for row, at in found)
+        return Finding(code, shown(self._path), next(places, TOP), message, **said)
 
 
 def _against_content(
     case: Case, file: CitedFile, known: LockedCitation, blob: str
-) -> list[Finding]:
+) -> Iterator[Finding]:
     citation = case.citation
     digest = file.sha256_of(citation.first, citation.last)
     if file.blob != blob or digest != known.sha256:
-        return [
-            case.finding(
-                "N211",
-                f"the lock remembers other lines for `{citation.text}`",
-                expected=f"SHA-256 {known.sha256[:12]}… of file {blob[:12]}",
-                found=f"SHA-256 {digest[:12]}… of file {file.blob[:12]}",
-                help="read the lines again (`shardbook show`), then run `shardbook lock`",
-            )
-        ]
-    if set(known.anchors).isdisjoint(case.cell.names):
-        return [
-            case.finding(
-                "N211",
-                f"the lock remembers other anchors for `{citation.text}`",
-                expected=listed(known.anchors) or "no anchor",
-                found=listed(sorted(case.anchors)),
-                help="run `shardbook lock`",
-            )
-        ]
-    return []
+        yield case.finding(
+            "N211",
+            f"the lock remembers other lines for `{citation.text}`",
+            expected=f"SHA-256 {known.sha256[:12]}… of file {blob[:12]}",
+            found=f"SHA-256 {digest[:12]}… of file {file.blob[:12]}",
+            help="read the lines again (`shardbook show`), then run `shardbook lock`",
+        )
+    elif set(known.anchors).isdisjoint(case.cell.names):
+        yield case.finding(
+            "N211",
+            f"the lock remembers other anchors for `{citation.text}`",
+            expected=listed(known.anchors) or "no anchor",
+            found=listed(sorted(case.anchors)),
+            help="run `shardbook lock`",
+        )
 
 
 def _times(count: int) -> str:

@@ -11,7 +11,7 @@ from notelab.page import results_page
 from notelab.page.citation import Span
 from notelab.page.note import NumberLink
 from notelab.page.results_page import Results
-from notelab.report.finding import Finding
+from notelab.report.finding import TOP, Finding
 
 _AGAIN = "generate it again: `tools/bench report --adopt results/reference.json`"
 
@@ -46,12 +46,11 @@ class Numbers:
                     expected="the SHA-256 of its inputs as they are",
                     help=_AGAIN,
                 )
-            top = Span(1, 1, 1, 1)
             if results.edited:
                 yield Finding(
                     "N404",
                     shown(path),
-                    top,
+                    TOP,
                     "the page is not as it was generated",
                     expected="one comment with the SHA-256 of the page without that comment",
                     help=_AGAIN,
@@ -60,7 +59,7 @@ class Numbers:
                 yield Finding(
                     "N405",
                     shown(path),
-                    top,
+                    TOP,
                     "a quoted results page doesn't say what it was generated from",
                     expected="`<!-- generated from FILE sha256:… -->` at its top",
                     help="let a program write it from its data; with ours:"
@@ -69,10 +68,9 @@ class Numbers:
 
     def _link(self, view: View, link: NumberLink) -> Iterator[Finding]:
         path = (view.page.path.parent / link.path).resolve()
-        first = self._lab.languages[0]
         language = view.page.language
         own = f"RESULTS.{language}.md"
-        wanted = "RESULTS.md" if language == first else own
+        wanted = "RESULTS.md" if language == self._lab.languages[0] else own
         # A lab in one language may quote another lab's results, whose first is another.
         if path.name not in (wanted, own):
             yield view.finding(
@@ -83,9 +81,8 @@ class Numbers:
                 found=path.name,
             )
             return
-        if not path.is_relative_to(self._lab.root):
-            results = Results(problem="is outside of the repository")
-        else:
+        results = Results(problem="is outside of the repository")
+        if path.is_relative_to(self._lab.root):
             if path not in self._read:
                 self._read[path] = results_page.read(path, self._shelf)
             results = self._read[path]

@@ -6,8 +6,7 @@ from notelab.book.view import View
 from notelab.errors import shown
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin
-from notelab.page.citation import Span
-from notelab.page.note import Note
+from notelab.page.note import CommitPrefix, Note
 from notelab.report.finding import Finding
 
 _HEX = frozenset("0123456789abcdef")
@@ -28,16 +27,16 @@ def findings(lab: Lab, view: View, note: Note, pins: dict[str, Pin]) -> Iterator
     for source in view.page.table.sources or _cited_sources(lab, view):
         pin = pins.get(source)
         if source not in named:
-            known = f"  {source}: {pin.commit[:12]}" if pin and pin.commit else f"  {source}: …"
+            known = pin.commit[:12] if pin and pin.commit else "…"
             yield view.finding(
                 "N123",
                 front.span,
                 f"the note doesn't say which commit of `{source}` it read",
-                expected=f"a row `{known.strip()}` under `commit:`",
+                expected=f"a row `{source}: {known}` under `commit:`",
                 found=", ".join(f"`{name}`" for name in named) or "no `commit` table",
             )
     for row in front.commits:
-        yield from _commit_row(view, row.source, row.prefix, row.span, pins)
+        yield from _commit_row(view, row, pins)
 
 
 def _cited_sources(lab: Lab, view: View) -> list[str]:
@@ -46,11 +45,9 @@ def _cited_sources(lab: Lab, view: View) -> list[str]:
     return []
 
 
-def _commit_row(
-    view: View, source: str, prefix: str, span: Span, pins: dict[str, Pin]
-) -> Iterator[Finding]:
-    pin = pins.get(source)
-    lower = prefix.lower()
+def _commit_row(view: View, row: CommitPrefix, pins: dict[str, Pin]) -> Iterator[Finding]:
+    source, prefix, span = row.source, row.prefix, row.span
+    pin, lower = pins.get(source), prefix.lower()
     if pin is None:
         yield view.finding(
             "N123",

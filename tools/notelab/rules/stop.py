@@ -96,10 +96,9 @@ def _words(view: View, note: Note) -> Iterator[Finding]:
 def _choices(view: View, note: Note) -> Iterator[Finding]:
     table = view.page.table
     cited = [choice for choice in note.choices if choice.citations]
-    if table.min_choices is None:
-        if table.choice_words is None:
-            return
-    elif len(cited) < table.min_choices:
+    if table.min_choices is None and table.choice_words is None:
+        return
+    if len(cited) < (table.min_choices or 0):
         bare = len(note.choices) - len(cited)
         uncited = f", and {bare} without a citation" if bare else ""
         yield view.finding(
@@ -118,15 +117,14 @@ def _choice(view: View, number: int, choice: Cell) -> Iterator[Finding]:
     limits = view.page.table.choice_words
     if limits and not limits[0] <= choice.words <= limits[1]:
         low, high = limits
-        short = choice.words < low
-        away = low - choice.words if short else choice.words - high
+        off = f"add {low - choice.words}" if choice.words < low else f"cut {choice.words - high}"
         yield view.finding(
             "N106",
             choice.span,
             f"{called} has {choice.words} words",
             expected=f"{low} to {high}",
             found=f"{choice.words}",
-            help=f"{'add' if short else 'cut'} {away}",
+            help=off,
         )
     if not choice.title:
         yield view.finding(
