@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab import memo
+from notelab import code_version, memo
 from notelab.memo import Memo, Shelf
 from notelab.rules import fit
 from notelab.rules.citations import Judge
@@ -48,6 +48,20 @@ def test_a_shelf_of_other_code_is_empty(tmp_path: Path, monkeypatch: pytest.Monk
     filled(tmp_path / "s")
     monkeypatch.setattr(memo, "code_version", lambda: "another")
     assert Shelf(tmp_path / "s").get("note", "a") is None
+
+
+@pytest.mark.parametrize("module", ["page/spelling", "page/results_page", "cited/python"])
+def test_what_is_remembered_hangs_on_the_code_that_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    here = tmp_path / "notelab"
+    shutil.copytree(code_version._HERE, here, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code_version, "_HERE", here)
+    version = code_version.code_version.__wrapped__
+    before = version()
+    with (here / f"{module}.py").open("a") as file:
+        file.write("# changed\n")
+    assert version() != before
 
 
 def test_a_shelf_that_grew_keeps_what_its_last_run_asked_for(
