@@ -118,11 +118,11 @@ class _Tally(msgspec.Struct):
         """Count one page's citations."""
         if one.note is None:
             return
-        if one.page.original is None and not any(verdict.findings for verdict in verdicts):
-            self.sound.add(one.page.key)
         self.notes.append(_note_report(self.lab, one, verdicts))
         if one.page.original is None:
             self.used.update([(v.source, v.key, one.page.key) for v in verdicts if v.source])
+            if not any(verdict.findings for verdict in verdicts):
+                self.sound.add(one.page.key)
         if any(verdict.locked for verdict in verdicts):
             for citation, verdict in zip(one.note.citations, verdicts, strict=True):
                 if verdict.locked and not verdict.findings:
@@ -167,6 +167,9 @@ def _note_report(lab: str, one: View, verdicts: list[Verdict]) -> NoteReport:
     )
 
 
+_SUMS = ("citations", "proved", "locked", "diagrams", "by_wheel", "unstructured")
+
+
 def _lab_report(
     book: Workbook, tally: _Tally, waived: int, to_do: int, *, whole: bool
 ) -> LabReport:
@@ -176,28 +179,20 @@ def _lab_report(
         folder=tally.lab,
         sources=[_source_report(book, name, gathered) for name in book.pins],
         notes=len(notes),
-        citations=sum(note.citations for note in notes),
-        proved=sum(note.proved for note in notes),
-        locked=sum(note.locked for note in notes),
-        diagrams=sum(note.diagrams for note in notes),
         lock_only=dict(sorted(tally.lock_only.items())),
         unread_for_paste=sum(file.state is State.LOCKED for file in gathered),
-        by_wheel=sum(note.by_wheel for note in notes),
-        unstructured=sum(note.unstructured for note in notes),
         waived=waived,
         in_progress=book.lab.file.lab.in_progress,
         to_do=to_do,
         compares=whole and book.lab.compares,
+        **{field: sum(getattr(note, field) for note in notes) for field in _SUMS},
     )
 
 
 def _source_report(book: Workbook, name: str, gathered: list[CitedFile]) -> SourceReport:
     mine = [file for file in gathered if file.source == name]
     there = [file for file in mine if file.state in (State.PROVED, State.LOCKED)]
-    providers: dict[str, int] = {}
-    for file in there:
-        if file.state is State.PROVED:
-            providers[file.provider] = providers.get(file.provider, 0) + 1
+    proved = [file for file in there if file.state is State.PROVED]
     vouched = Counter(file.vouched for file in there if file.vouched)
     reasons = {reason: None for file in there for reason in file.reasons}
     return SourceReport(
@@ -205,8 +200,8 @@ def _source_report(book: Workbook, name: str, gathered: list[CitedFile]) -> Sour
         commit=book.pins[name].commit,
         release=book.lab.sources[name].release,
         files=len(there),
-        proved=sum(file.state is State.PROVED for file in there),
-        providers=providers,
-        reasons=list(reasons) if any(file.state is State.LOCKED for file in there) else [],
+        proved=len(proved),
+        providers=dict(Counter(file.provider for file in proved)),
+        reasons=list(reasons) if len(proved) < len(there) else [],
         vouched=dict(sorted(vouched.items())),
     )

@@ -58,16 +58,18 @@ class Memo:
 
     def get(self, kind: str, key: str) -> bytes | None:
         """Return what was put, or None."""
-        return _read(self._place(kind, key)) if self._root else None
+        if self._root is None:
+            return None
+        try:
+            data = _place(self._root, kind, key).read_bytes()
+        except OSError:
+            return None
+        return data[_CHECK:] if data[:_CHECK] == _checksum(data[_CHECK:]) else None
 
     def put(self, kind: str, key: str, data: bytes) -> None:
         """Keep `data`; a reader sees all of it or nothing."""
-        if self._root:
-            _write(self._place(kind, key), data)
-
-    def _place(self, kind: str, key: str) -> Path:
-        assert self._root
-        return self._root / kind / key[:2] / key[2:]
+        if self._root is not None:
+            _write(_place(self._root, kind, key), _checksum(data) + data)
 
 
 class Shelf:
@@ -131,35 +133,36 @@ class Shelf:
         head = _HEAD.pack(len(contents), crc32(contents))
         if isinstance(self._map, mmap):
             self._map.close()  # where an open file can't be replaced
-        with contextlib.suppress(OSError):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_together({self._file: b"".join((head, contents, *kept.values()))})
+        _write(self._file, b"".join((head, contents, *kept.values())))
         self._map, self._places, self._put = b"", {}, kept
 
 
 def remembered(where: Memo | Shelf, kind: str, key: str, type: type[T], make: Callable[[], T]) -> T:
     """Return what was kept of a type under a key, else what `make` makes, and keep it."""
-    kept = where.get(kind, key)
-    if kept is not None:
-        with contextlib.suppress(msgspec.MsgspecError):
-            return msgspec.msgpack.decode(kept, type=type)
-    made = make()
-    where.put(kind, key, msgspec.msgpack.encode(made))
+    made = recalled(where, kind, key, type)
+    if made is None:
+        made = make()
+        where.put(kind, key, msgspec.msgpack.encode(made))
     return made
 
 
-def _read(file: Path) -> bytes | None:
+def recalled(where: Memo | Shelf, kind: str, key: str, type: type[T]) -> T | None:
+    """Return what was kept of a type under a key, or None."""
+    kept = where.get(kind, key)
     try:
-        data = file.read_bytes()
-    except OSError:
+        return None if kept is None else msgspec.msgpack.decode(kept, type=type)
+    except msgspec.MsgspecError:
         return None
-    return data[_CHECK:] if data[:_CHECK] == _checksum(data[_CHECK:]) else None
+
+
+def _place(root: Path, kind: str, key: str) -> Path:
+    return root / kind / key[:2] / key[2:]
 
 
 def _write(file: Path, data: bytes) -> None:
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_together({file: _checksum(data) + data})
+        write_together({file: data})
 
 
 def _checksum(data: bytes) -> bytes:

@@ -1,5 +1,6 @@
 """The cited files of a lab: their bytes where a provider had them, else what the lock knows."""
 
+from array import array
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from hashlib import sha256
@@ -161,19 +162,15 @@ class Evidence:
         if isinstance(answer, Absent) and answer.definite:
             return CitedFile(name, path, State.ABSENT, near=answer.near)
         if not isinstance(answer, Found):
-            lacking = isinstance(answer, Absent)
-            state = State.LOCKED if own else State.LACKING if lacking else State.UNKNOWN
-            near = answer.near if isinstance(answer, Absent) else []
-            disputed = answer.disputed if isinstance(answer, Unreachable) else ""
-            return CitedFile(
-                name,
-                path,
-                state,
-                blob=own.blob if own else "",
-                near=near,
-                reasons=answer.reasons,
-                disputed=disputed,
-            )
+            state = State.LACKING if isinstance(answer, Absent) else State.UNKNOWN
+            made = CitedFile(name, path, state, reasons=answer.reasons)
+            if isinstance(answer, Absent):
+                made.near = answer.near
+            else:
+                made.disputed = answer.disputed
+            if own:
+                made.state, made.blob = State.LOCKED, own.blob
+            return made
         return CitedFile(
             name,
             path,
@@ -196,13 +193,12 @@ class Evidence:
         )
 
     def _runs(self, found: Found) -> frozenset[int]:
-        key = key_of(code_version(), found.blob)
-        kept = self._memo.get("runs", key)
-        if kept is None:
+        def packed() -> bytes:
             text = found.data.decode("utf-8", "replace")
-            kept = tokens.packed(tokens.run_hashes(tokens.of_source(text)))
-            self._memo.put("runs", key, kept)
-        return frozenset(tokens.unpacked(kept))
+            return tokens.run_hashes(tokens.of_source(text)).tobytes()
+
+        key = key_of(code_version(), found.blob)
+        return frozenset(array("Q", remembered(self._memo, "runs", key, bytes, packed)))
 
 
 def _stronger(known: LockedFile | None, found: Found) -> str:

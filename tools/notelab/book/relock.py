@@ -62,15 +62,17 @@ class _Making:
         if file is None:
             self._skipped[citation.text] = _why_not(resolved)
             return
+        source, key = file.source, citation.key_in(file.source)
+        if file.state is State.LOCKED:
+            known = self._old.file(source, file.path, self._book.pins[source].commit)
+            entry = self._old.citation(source, key)
+        else:
+            known = LockedFile(file.blob, "git" if file.proof == "git" else "wheel")
+            entry = _entry(file, citation, cell, self._citations[source].get(key))
         # The file resolves even where the lines don't, so the lock knows it all the same.
-        commit = self._book.pins[file.source].commit
-        known_file = self._old.file(file.source, file.path, commit)
-        self._files[file.source][file.path] = _file(file, known_file)
-        known = self._citations[file.source].get(citation.key_in(file.source))
-        entry = _entry(file, citation.first, citation.last, cell, known)
-        entry = entry or _kept(self._old, file, citation.key_in(file.source))
+        self._files[source] |= {file.path: known} if known else {}
         if entry:
-            self._record(file.source, citation, entry, page)
+            self._record(source, citation, entry, page)
         else:
             self._skipped[citation.text] = "no source text at hand, or no such lines"
 
@@ -151,9 +153,10 @@ def _why_not(resolved: Resolved) -> str:
 
 
 def _entry(
-    file: CitedFile, first: int, last: int, cell: Cell, known: LockedCitation | None
+    file: CitedFile, citation: Citation, cell: Cell, known: LockedCitation | None
 ) -> LockedCitation | None:
-    if file.state is not State.PROVED or file.outline is None or last > file.outline.lines:
+    first, last = citation.first, citation.last
+    if file.outline is None or last > file.outline.lines:
         return None
     symbol = file.outline.innermost(first, last)
     standing = file.outline.names_between(first, last)
@@ -165,17 +168,6 @@ def _entry(
         symbol=symbol.name if symbol else "",
         anchors=sorted(anchors),
     )
-
-
-def _kept(old: Lock, file: CitedFile, key: str) -> LockedCitation | None:
-    return old.citation(file.source, key) if file.state is State.LOCKED else None
-
-
-def _file(file: CitedFile, known: LockedFile | None) -> LockedFile:
-    if file.state is State.LOCKED:
-        assert known is not None
-        return known
-    return LockedFile(file.blob, "git" if file.proof == "git" else "wheel")
 
 
 def path_of(book: Workbook) -> Path:

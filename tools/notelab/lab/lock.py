@@ -181,53 +181,35 @@ def dump(lock: Lock) -> str:
         name: {
             "commit": source.commit,
             **({"wheel": msgspec.to_builtins(source.wheel)} if source.wheel else {}),
-            "files": _Lines(
-                {path: msgspec.to_builtins(source.files[path]) for path in sorted(source.files)}
-            ),
+            "files": dict(sorted(source.files.items())),
             **({"older": _older(source)} if source.older else {}),
         }
         for name, source in sorted(lock.sources.items())
     }
     citations = {
-        name: _Lines({key: _citation(known[key]) for key in sorted(known, key=_place)})
+        name: {key: known[key] for key in sorted(known, key=_place)}
         for name, known in sorted(lock.citations.items())
     }
-    body = {"version": VERSION, "sources": sources, "citations": citations}
-    return _json(body, "") + "\n"
+    return _json({"version": VERSION, "sources": sources, "citations": citations}, "") + "\n"
 
 
-def _citation(known: LockedCitation) -> dict[str, object]:
-    said: dict[str, object] = msgspec.to_builtins(known)
-    return said if known.commit else {name: said[name] for name in said if name != "commit"}
-
-
-def _older(source: LockedSource) -> dict[str, object]:
-    return {
-        commit: _Lines({path: msgspec.to_builtins(files[path]) for path in sorted(files)})
-        for commit, files in sorted(source.older.items())
-    }
-
-
-class _Lines(dict[str, object]):
-    """A table that is written one entry a line."""
+def _older(source: LockedSource) -> dict[str, dict[str, LockedFile]]:
+    older = sorted(source.older.items())
+    return {commit: dict(sorted(files.items())) for commit, files in older}
 
 
 def _json(value: object, indent: str) -> str:
-    if not isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
-    if not value:
-        return "{}"
+    """Write a table one entry a line, what is known of a file or citation in its entry's."""
+    if not isinstance(value, dict) or not value:
+        said = msgspec.to_builtins(value)
+        if isinstance(value, LockedCitation) and not value.commit:
+            del said["commit"]
+        return json.dumps(said, ensure_ascii=False, sort_keys=True)
     inner = indent + "  "
-    one_line = isinstance(value, _Lines)
-    rows = [
-        f"{inner}{json.dumps(key, ensure_ascii=False)}: "
-        + (
-            json.dumps(entry, ensure_ascii=False, sort_keys=True)
-            if one_line
-            else _json(entry, inner)
-        )
+    rows = (
+        f"{inner}{json.dumps(key, ensure_ascii=False)}: {_json(entry, inner)}"
         for key, entry in value.items()
-    ]
+    )
     return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
 
 

@@ -1,13 +1,12 @@
 """The diagrams of a run: each text parsed once and for all, and all of them in bounded time."""
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from notelab.memo import Shelf, key_of
+from notelab.memo import Shelf, key_of, recalled
 from notelab.mermaid import fingerprint
 from notelab.mermaid.parsed import EngineMissing, Parsed
 
@@ -78,14 +77,10 @@ class Diagrams:
         return self._spent > min(_AT_ONCE + _EACH * count, max(_ALTOGETHER, _OF_MANY * count))
 
     def _remembered(self, text: str) -> Parsed | None:
-        found = self._known.get(text)
-        if found is None:
-            kept = self._shelf.get("diagram", key_of(fingerprint(), text))
-            with contextlib.suppress(msgspec.DecodeError):
-                found = msgspec.msgpack.decode(kept, type=Parsed) if kept else None
-        if found is not None:
-            self._known[text] = found
-        return found
+        if text not in self._known:
+            found = recalled(self._shelf, "diagram", key_of(fingerprint(), text), Parsed)
+            self._known |= {text: found} if found else {}
+        return self._known.get(text)
 
     def _remember(self, text: str, parsed: Parsed) -> None:
         self._known[text] = parsed

@@ -1,6 +1,5 @@
 """N2xx: is each citation well formed, does its file exist, and what do the other rules say?"""
 
-import contextlib
 from collections import Counter
 
 import msgspec
@@ -10,7 +9,7 @@ from notelab.book.view import View
 from notelab.book.workbook import Workbook
 from notelab.lab import pins
 from notelab.lab.lock import Lock
-from notelab.memo import Shelf, key_of
+from notelab.memo import Shelf, key_of, recalled
 from notelab.page.citation import written
 from notelab.page.note import Note
 from notelab.page.permalink import repository_of
@@ -62,10 +61,9 @@ class Judge:
         if view.note is None:
             return []
         key = f"{view.digest} {view.page.key} {self._all}"
-        kept = self._shelf.get("verdicts", key)
+        kept = recalled(self._shelf, "verdicts", key, list[Verdict])
         if kept is not None:
-            with contextlib.suppress(msgspec.MsgspecError):
-                return msgspec.msgpack.decode(kept, type=list[Verdict])
+            return kept
         found = self._judged(view, view.note)
         if all(verdict.key and not verdict.findings for verdict in found):
             self._shelf.put("verdicts", key, msgspec.msgpack.encode(found))

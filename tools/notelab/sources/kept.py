@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from notelab.memo import Memo, key_of
+from notelab.memo import Memo, key_of, recalled
 
 MINUTES = 10  # for which a no is taken for one; `shardbook fetch` asks again at once
 T = TypeVar("T")
@@ -38,11 +38,7 @@ class Kept:
 
     def get(self, kind: str, key: tuple[str, ...], type: type[T]) -> T | None:
         """Return what `put` kept under the key, or None."""
-        data = None if self._anew else self._memo.get(kind, key_of(*key))
-        try:
-            return None if data is None else msgspec.msgpack.decode(data, type=type)
-        except msgspec.MsgspecError:
-            return None
+        return None if self._anew else recalled(self._memo, kind, key_of(*key), type)
 
     def put(self, kind: str, key: tuple[str, ...], value: object) -> None:
         """Keep an answer that never changes."""

@@ -77,9 +77,7 @@ def _fill(source: Source, folder: Path, mirror: Path | None, *, offline: bool) -
     own.run("config", "remote.origin.url", source.url)
     own.run("config", "core.symlinks", "false")
     own.run("config", "advice.detachedHead", "false")
-    reasons = []
-    if mirror is not None:
-        reasons.append(_from_mirror(git_dir, mirror, source.commit))
+    reasons = [_from_mirror(git_dir, mirror, source.commit)] if mirror else []
     if not git_tree.has_commit(own, source.commit) and not offline:
         git = GitCommand(git_dir, "https:ssh:file")
         try:

@@ -3,8 +3,8 @@
 import logging
 import os
 import re
-from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
 from time import monotonic
 from urllib.parse import urlsplit
 
@@ -53,7 +53,10 @@ def find(requirement: str, settings: Settings, preferred: str, sha256: str) -> A
     Raises:
         SourceError: no index has such a wheel, or none could be asked.
     """
-    asked = [begin(one) for one in _places(requirement, settings)]
+    listed = partial(_listed, requirement, settings)
+    indexes = [*settings.indexes, *([""] if settings.public else [])]
+    asked = [begin(partial(listed, index=one)) for one in indexes]
+    asked += [begin(partial(listed, folder=one)) for one in settings.find_links]
     found: list[Address] = []
     reasons: list[str] = []
     ends = monotonic() + _SECONDS
@@ -81,17 +84,6 @@ def find(requirement: str, settings: Settings, preferred: str, sha256: str) -> A
 def _order(address: Address) -> tuple[bool, bool, str]:
     """Published builds before local ones (+cpu), then what most machines can use."""
     return "+" in address.file, not address.file.endswith(_FAMILIAR), address.file
-
-
-def _places(requirement: str, settings: Settings) -> list[Callable[[], list[Address]]]:
-    indexes = [*settings.indexes, *([""] if settings.public else [])]
-    return [
-        *(lambda one=one: _listed(requirement, settings, index=one) for one in indexes),
-        *(
-            lambda one=one: _listed(requirement, settings, folder=one)
-            for one in settings.find_links
-        ),
-    ]
 
 
 def _listed(
