@@ -80,7 +80,7 @@ def test_a_diagram_beyond_the_budget_is_a_finding(scratch: Scratch, clock: Clock
 def test_a_page_of_many_long_paragraphs_is_read_up_to_a_budget_and_the_rest_said() -> None:
     page = FRONT + "\n\n".join(["[" * 9_900] * 20)
     unread = read(page).unread
-    assert [one.reason for one in unread] == [
+    assert [one.what for one in unread] == [
         "has more long paragraphs than are read; this one and the rest are not"
     ]
     assert unread[0].span.row == 11

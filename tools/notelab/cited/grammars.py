@@ -99,7 +99,7 @@ class _Reading:
     def visit(self, node: "Node", prefix: str, parent: int) -> None:
         """Take all that stands in a node."""
         if node.type in _LISTS:
-            self.made.elements(self._place(child) for child in _inside(node))
+            self.made.elements(_place(child) for child in _inside(node))
         if node.type not in _BODIES:
             if node.type not in _SYMBOLS:
                 self._header(node, _rows(node)[0])
@@ -162,18 +162,10 @@ class _Reading:
         rows = [_rows(child) for child in _inside(body) if child.type not in _BRANCHES]
         self.made.group([(first, first), *(row for row in rows if row[0] > first)])
 
-    def _place(self, node: "Node") -> tuple[int, int, int, int]:
-        (row, column), (end_row, end_column) = node.start_point, node.end_point
-        return (
-            row + 1,
-            self._characters(row, column),
-            end_row + 1,
-            self._characters(end_row, end_column),
-        )
 
-    def _characters(self, row: int, offset: int) -> int:
-        line = self.made.lines[row] if row < len(self.made.lines) else ""
-        return offset if line.isascii() else len(line.encode()[:offset].decode("utf-8", "ignore"))
+def _place(node: "Node") -> tuple[int, int, int, int]:
+    (row, column), (end_row, end_column) = node.start_point, node.end_point
+    return row + 1, column, end_row + 1, end_column
 
 
 def _rows(node: "Node") -> Rows:

@@ -59,8 +59,6 @@ def _between(lines: list[str], first: int) -> set[int]:
 class _Reading:
     def __init__(self, lines: list[str], comments: set[int]) -> None:
         self.made = Structure(lines, comments)
-        # ast counts columns in bytes of UTF-8, the lines are text.
-        self.encoded = [None if line.isascii() else line.encode() for line in lines]
 
     def body(self, node: ast.AST, prefix: str, parent: int) -> None:
         for child in ast.iter_child_nodes(node):
@@ -100,7 +98,7 @@ class _Reading:
             self._header(node, end, inner, comment)
             self._branches([(node.lineno, end, inner), *self._other_branches(node, inner)])
         elif isinstance(node, ast.ImportFrom):
-            self.made.elements(self._place(name) for name in node.names)
+            self.made.elements(_place(name) for name in node.names)
 
     def _header(self, node: ast.stmt, end: int, inner: list[ast.stmt], comment: int) -> None:
         if end >= _top(inner[0]):
@@ -123,13 +121,12 @@ class _Reading:
                 header += ast.iter_child_nodes(part)
             elif not isinstance(part, _Inner) and part not in getattr(node, "decorator_list", []):
                 places.append((part.end_lineno, part.end_col_offset))  # type: ignore[attr-defined]
-        row, offset = max(places)
-        return self._colon(row, self._characters(row, offset))
+        return self._colon(*max(places))
 
-    def _colon(self, row: int, column: int) -> int:
+    def _colon(self, row: int, offset: int) -> int:
         """Return the row of the first colon from a place on, where no expression follows it."""
-        while ":" not in self.made.lines[row - 1][column:].partition("#")[0]:
-            row, column = row + 1, 0
+        while ":" not in self.made.parted(row, offset)[1].partition("#")[0]:
+            row, offset = row + 1, 0
         return row
 
     def _other_branches(
@@ -161,17 +158,17 @@ class _Reading:
         for one in _spreading(node):
             if isinstance(one, ast.Call):
                 inside: list[ast.AST] = [*one.args, *one.keywords]
-                self.made.elements(sorted(self._place(each) for each in inside))
+                self.made.elements(sorted(_place(each) for each in inside))
             elif isinstance(one, ast.Dict):
                 self.made.elements(self._entries(one))
             elif isinstance(one, ast.List | ast.Tuple | ast.Set):
-                self.made.elements(self._place(each) for each in one.elts)
+                self.made.elements(_place(each) for each in one.elts)
             elif isinstance(one, ast.arguments):
                 self.made.elements(sorted(self._parameters(one)))
 
     def _entries(self, node: ast.Dict) -> Iterator[Place]:
         for key, value in zip(node.keys, node.values, strict=True):
-            yield (*self._place(key or value)[:2], *self._place(value)[2:])
+            yield (*_place(key or value)[:2], *_place(value)[2:])
 
     def _parameters(self, node: ast.arguments) -> Iterator[Place]:
         plain = [*node.posonlyargs, *node.args]
@@ -181,17 +178,13 @@ class _Reading:
         pairs += zip(node.kwonlyargs, node.kw_defaults, strict=True)
         pairs += [(one, None) for one in (node.vararg, node.kwarg) if one]
         for one, default in pairs:
-            yield (*self._place(one)[:2], *self._place(default or one)[2:])
+            yield (*_place(one)[:2], *_place(default or one)[2:])
 
-    def _place(self, node: ast.AST) -> Place:
-        assert isinstance(node, ast.expr | ast.keyword | ast.arg | ast.alias)
-        row, end_row = node.lineno, node.end_lineno or node.lineno
-        column = self._characters(row, node.col_offset)
-        return row, column, end_row, self._characters(end_row, node.end_col_offset or 0)
 
-    def _characters(self, row: int, offset: int) -> int:
-        data = self.encoded[row - 1]
-        return offset if data is None else len(data[:offset].decode("utf-8", "ignore"))
+def _place(node: ast.AST) -> Place:
+    assert isinstance(node, ast.expr | ast.keyword | ast.arg | ast.alias)
+    end_row, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
+    return node.lineno, node.col_offset, end_row, end_column
 
 
 def _spreading(node: ast.AST) -> Iterator[ast.AST]:

@@ -68,20 +68,27 @@ class Structure:
             self.groups.append(kept)
 
     def elements(self, places: Iterable[tuple[int, int, int, int]]) -> None:
-        """Take the elements of a list, each (row, column, end row, end column), columns 0-based.
+        """Take the elements of a list, each (row, column, end row, end column).
 
-        Only those that have their lines to themselves can be cited by line.
+        Columns are 0-based, in bytes of UTF-8, as parsers count them. Only elements that have their
+        lines to themselves can be cited by line.
         """
         run: list[Rows] = []
         for row, column, end_row, end_column in places:
-            before = self.lines[row - 1][:column].strip(" \t*&")
-            after = self.lines[end_row - 1][end_column:]
+            before = self.parted(row, column)[0].strip(" \t*&")
+            after = self.parted(end_row, end_column)[1]
             if not before and _AFTER_ELEMENT.match(after):
                 run.append((row, end_row))
             else:
                 self.group(run)
                 run = []
         self.group(run)
+
+    def parted(self, row: int, offset: int) -> tuple[str, str]:
+        """Return a line's text before and after so many bytes."""
+        line = self.lines[row - 1] if row <= len(self.lines) else ""
+        at = offset if line.isascii() else len(line.encode()[:offset].decode("utf-8", "ignore"))
+        return line[:at], line[at:]
 
     def paragraphs(self, first: int, last: int) -> None:
         """Take the paragraphs of a docstring: parted by blank lines and by another indentation."""

@@ -18,37 +18,9 @@ _ATTRIBUTE = re.compile(r"""([^\s"'>/=]++)(?:\s*+=\s*+("[^"]*"|'[^']*'|[^\s"'>]+
 _SPOKEN = {"title", "alt", "aria-label", "aria-description", "placeholder", "label", "summary"}
 _PICTURES = {"background", "poster", "srcset"}
 # Tags that part no words: `<b>T</b>itle` is one.
-_INSIDE_WORDS = frozenset(
-    [
-        "a",
-        "abbr",
-        "b",
-        "bdi",
-        "bdo",
-        "cite",
-        "code",
-        "data",
-        "del",
-        "dfn",
-        "em",
-        "i",
-        "ins",
-        "kbd",
-        "mark",
-        "q",
-        "s",
-        "samp",
-        "small",
-        "span",
-        "strong",
-        "sub",
-        "sup",
-        "time",
-        "tt",
-        "u",
-        "var",
-    ]
-)
+_INSIDE_WORDS = {"a", "abbr", "b", "bdi", "bdo", "cite", "code", "data", "del", "dfn", "em", "i"}
+_INSIDE_WORDS |= {"ins", "kbd", "mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup"}
+_INSIDE_WORDS |= {"time", "tt", "u", "var"}
 
 
 class Scanned(msgspec.Struct):

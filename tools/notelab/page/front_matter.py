@@ -1,7 +1,12 @@
 """Front matter: a title, and the commit table that says which versions were read."""
 
+from typing import TYPE_CHECKING
+
 from notelab.page.citation import Span
 from notelab.page.note import CommitPrefix, FrontMatter
+
+if TYPE_CHECKING:
+    import yaml
 
 _MAX_CHARACTERS = 20_000
 
@@ -24,11 +29,9 @@ def read(yaml_text: str, taken: int) -> FrontMatter:
     """Read front matter that took `taken` lines of the page; never raises."""
     whole = Span(1, 1, max(taken, 1), 4)
     if not taken:
-        return FrontMatter("", [], "opens with no front matter between `---` lines", whole)
+        return FrontMatter("opens with no front matter between `---` lines", whole)
     if len(yaml_text) > _MAX_CHARACTERS:
-        return FrontMatter(
-            "", [], f"has front matter of over {_MAX_CHARACTERS:,} characters", whole
-        )
+        return FrontMatter(f"has front matter of over {_MAX_CHARACTERS:,} characters", whole)
     import yaml
 
     try:
@@ -38,12 +41,10 @@ def read(yaml_text: str, taken: int) -> FrontMatter:
     except (yaml.YAMLError, RecursionError, ValueError) as fault:
         mark = getattr(fault, "problem_mark", None)
         row = mark.line + 2 if mark else 1
-        reason = _why(fault)
-        return FrontMatter(
-            "", [], f"has front matter that is not YAML: {reason}", Span(row, 1, row, 2)
-        )
+        problem = f"has front matter that is not YAML: {_why(fault)}"
+        return FrontMatter(problem, Span(row, 1, row, 2))
     if not isinstance(root, yaml.MappingNode):
-        return FrontMatter("", [], "has front matter that is not a table", whole)
+        return FrontMatter("has front matter that is not a table", whole)
     return _table(root, whole)
 
 
@@ -54,36 +55,31 @@ def _why(fault: Exception) -> str:
     return " ".join(str(said).split())
 
 
-def _table(root: object, whole: Span) -> FrontMatter:
-    import yaml
-
-    assert isinstance(root, yaml.MappingNode)
-    title = ""
-    commits: list[CommitPrefix] = []
-    seen: set[str] = set()
+def _table(root: "yaml.MappingNode", whole: Span) -> FrontMatter:
+    title, commits, seen = "", list[CommitPrefix](), set[str]()
     for key, value in root.value:
-        name = key.value if isinstance(key, yaml.ScalarNode) else ""
+        name = _scalar(key)
         span = Span(key.start_mark.line + 2, key.start_mark.column + 1, value.end_mark.line + 2, 1)
         if name in seen:
-            return FrontMatter(title, commits, f"says `{name}` twice in its front matter", span)
+            problem = f"says `{name}` twice in its front matter"
+            return FrontMatter(problem, span, title, commits)
         seen.add(name)
-        if name == "title" and isinstance(value, yaml.ScalarNode):
-            title = value.value.strip()
+        if name == "title":
+            title = _scalar(value).strip()
         elif name == "commit":
-            if not isinstance(value, yaml.MappingNode):
+            if value.id != "mapping":
                 problem = "must give `commit` as a table from each source to its commit"
-                return FrontMatter(title, commits, problem, span)
+                return FrontMatter(problem, span, title, commits)
             commits = [_prefix(source, prefix) for source, prefix in value.value]
     problem = "" if title else "has no `title` in its front matter"
-    return FrontMatter(title, commits, problem, whole)
+    return FrontMatter(problem, whole, title, commits)
 
 
-def _prefix(source: object, prefix: object) -> CommitPrefix:
-    import yaml
-
-    assert isinstance(source, yaml.Node) and isinstance(prefix, yaml.Node)
-    name = source.value if isinstance(source, yaml.ScalarNode) else ""
-    text = prefix.value if isinstance(prefix, yaml.ScalarNode) else ""
+def _prefix(source: "yaml.Node", prefix: "yaml.Node") -> CommitPrefix:
     start, end = prefix.start_mark, prefix.end_mark
     span = Span(start.line + 2, start.column + 1, end.line + 2, end.column + 1)
-    return CommitPrefix(str(name), str(text).strip(), span)
+    return CommitPrefix(_scalar(source), _scalar(prefix).strip(), span)
+
+
+def _scalar(node: "yaml.Node") -> str:
+    return node.value if isinstance(node.value, str) else ""

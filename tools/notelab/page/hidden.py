@@ -8,7 +8,7 @@ import re
 import unicodedata
 
 from notelab.page.citation import Span
-from notelab.page.note import Hidden
+from notelab.page.note import Seen
 
 _HIDDEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
@@ -17,7 +17,7 @@ _HIDDEN = re.compile(
 _JOINER, _AS_PICTURE = "\u200d", "\ufe0f"
 
 
-def found_in(text: str) -> list[Hidden]:
+def found_in(text: str) -> list[Seen]:
     """Return the first hidden character of each line that has one."""
     if _HIDDEN.search(text) is None:
         return []
@@ -28,7 +28,7 @@ def found_in(text: str) -> list[Hidden]:
                 continue
             at = one.start() + 1
             named = f"U+{ord(one[0]):04X} {unicodedata.name(one[0], '')}".strip()
-            found.append(Hidden(named, Span(row, at, row, at + 1)))
+            found.append(Seen(named, Span(row, at, row, at + 1)))
             break
     return found
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from notelab.cited.names import names_in
 from notelab.page import embedded_html, permalink
 from notelab.page.citation import Citation, Span
-from notelab.page.note import Image, NumberLink
+from notelab.page.note import NumberLink, Seen
 from notelab.page.spelling import in_plain_text, looks_like_citation, parse, split_in_two
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Inline:
         self.citations: list[Citation] = []
         self.names: list[str] = []
         self.numbers: list[NumberLink] = []
-        self.images: list[Image] = []
+        self.images: list[Seen] = []
         self._cursor = 0
         self._backticks: dict[int, list[int]] = {}  # where runs of so many backticks begin
         for found in re.finditer("`+", places.content):
@@ -109,7 +109,7 @@ class Inline:
                 self._code(child, after)
             elif child.type == "image":
                 place = self._find("![")
-                self.images.append(Image("an image", self.places.span(place, place + 2)))
+                self.images.append(Seen("an image", self.places.span(place, place + 2)))
             elif child.type == "html_inline":
                 self._html(child.content)
             elif child.type == "link_open":
@@ -188,7 +188,7 @@ class Inline:
         scanned = embedded_html.scan(content)
         span = self.places.span(at, at + len(content))
         self.prose += scanned.text
-        self.images += [Image(kind, span) for kind, _ in scanned.drawn]
+        self.images += [Seen(kind, span) for kind, _ in scanned.drawn]
         for href, _ in scanned.links:
             self.numbers += number_link("an HTML link", href, span)
             self.citations += cited_by_link(href, span)
@@ -199,4 +199,4 @@ class Inline:
         self.numbers += number_link(text, href, span)
         self.citations += cited_by_link(href, span)
         if href.startswith("data:"):
-            self.images.append(Image("a `data:` link", span))
+            self.images.append(Seen("a `data:` link", span))

@@ -48,10 +48,13 @@ class NumberLink(msgspec.Struct, frozen=True, array_like=True):
     span: Span
 
 
-class Image(msgspec.Struct, frozen=True, array_like=True):
-    """A drawn image, by what draws it."""
+class Seen(msgspec.Struct, frozen=True, array_like=True):
+    """What stands at a place: what draws there, a hidden character, a part that wasn't read.
 
-    kind: str
+    Of that part it is the reason why: nothing is passed by in silence.
+    """
+
+    what: str
     span: Span
 
 
@@ -66,17 +69,10 @@ class CommitPrefix(msgspec.Struct, frozen=True, array_like=True):
 class FrontMatter(msgspec.Struct, frozen=True, array_like=True):
     """A note's front matter; `problem` says why it can't be used, or is empty."""
 
-    title: str
-    commits: list[CommitPrefix]
     problem: str
     span: Span
-
-
-class Hidden(msgspec.Struct, frozen=True, array_like=True):
-    """A character that nobody sees, by name."""
-
-    name: str
-    span: Span
+    title: str = ""
+    commits: list[CommitPrefix] = []
 
 
 class Waiver(msgspec.Struct, frozen=True, array_like=True):
@@ -93,13 +89,6 @@ class Waiver(msgspec.Struct, frozen=True, array_like=True):
     last: int
 
 
-class Unread(msgspec.Struct, frozen=True, array_like=True):
-    """A part of the page that wasn't read, and why: nothing is passed by in silence."""
-
-    reason: str
-    span: Span
-
-
 class Note(msgspec.Struct, frozen=True, array_like=True):
     """All that is judged of a page."""
 
@@ -110,10 +99,10 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
     headings: list[Heading]
     diagrams: list[Diagram]
     numbers: list[NumberLink]
-    images: list[Image]
-    unread: list[Unread]
+    images: list[Seen]
+    unread: list[Seen]
     waivers: list[Waiver]
-    hidden: list[Hidden]
+    hidden: list[Seen]
 
     @property
     def cells(self) -> list[Cell]:

@@ -13,7 +13,7 @@ from notelab.page.inline import (
     not_in_code_font,
     number_link,
 )
-from notelab.page.note import Cell, Diagram, Heading, Image, Note, NumberLink, Unread
+from notelab.page.note import Cell, Diagram, Heading, Note, NumberLink, Seen
 from notelab.page.spelling import in_plain_text
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def read(text: str) -> Note:
     body = "\n".join([""] * taken + lines[taken:])
     parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table")
     parser.use(admonition.plugin)
-    unread: list[Unread] = []
+    unread: list[Seen] = []
     parser.core.ruler.after("block", "unread", lambda state: _set_aside(state.tokens, unread))
     blocks = parser.parse(body)
     walk = _Walk(blocks, body.split("\n"))
@@ -64,7 +64,7 @@ def read(text: str) -> Note:
     )
 
 
-def _set_aside(blocks: "list[Token]", unread: list[Unread]) -> None:
+def _set_aside(blocks: "list[Token]", unread: list[Seen]) -> None:
     """Empty each block that costs too much to read, and say so."""
     spent = 0
     for block in blocks:
@@ -72,17 +72,17 @@ def _set_aside(blocks: "list[Token]", unread: list[Unread]) -> None:
         spent += size * size if size <= _LONGEST else 0
         if size > _LONGEST:
             said = f"has a paragraph of {size:,} characters; at most {_LONGEST:,} are read"
-            unread.append(Unread(said, _block_span(block)))
+            unread.append(Seen(said, _block_span(block)))
             block.content = ""
         elif size and spent > _PAGE:
             if spent - size * size <= _PAGE:
                 said = "has more long paragraphs than are read; this one and the rest are not"
-                unread.append(Unread(said, _block_span(block)))
+                unread.append(Seen(said, _block_span(block)))
             block.content = ""
         elif block.level >= _DEEPEST - 2 and block.nesting > 0:
             reason = f"nests lists and quotations over {_DEEPEST - 2} deep; not read"
-            if not unread or unread[-1].reason != reason:
-                unread.append(Unread(reason, _block_span(block)))
+            if not unread or unread[-1].what != reason:
+                unread.append(Seen(reason, _block_span(block)))
 
 
 class _Walk:
@@ -96,7 +96,7 @@ class _Walk:
         self.headings: list[Heading] = []
         self.diagrams: list[Diagram] = []
         self.numbers: list[NumberLink] = []
-        self.images: list[Image] = []
+        self.images: list[Seen] = []
         self._choice: _OpenCell | None = None
         self._row: _OpenCell | None = None
 
@@ -180,14 +180,14 @@ class _Walk:
         self.diagrams.append(Diagram(named[1] if named else "", text, row, len(drawn)))
         for found in _DRAWN_IN_DIAGRAM.finditer(text):
             at = row + text.count("\n", 0, found.start())
-            self.images.append(Image("an image in a diagram", Span(at, 1, at, 1)))
+            self.images.append(Seen("an image in a diagram", Span(at, 1, at, 1)))
 
     def _html(self, block: "Token") -> None:
         scanned = embedded_html.scan(block.content)
         cell = self._choice or self._row or _OpenCell(_block_span(block))
         row = (block.map[0] if block.map else 0) + 1
         for kind, offset in scanned.drawn:
-            self.images.append(Image(kind, _within(block.content, offset, row, len(kind))))
+            self.images.append(Seen(kind, _within(block.content, offset, row, len(kind))))
         for href, offset in scanned.links:
             place = _within(block.content, offset, row, 2)
             self.numbers += number_link("an HTML link", href, place)

@@ -64,15 +64,3 @@ def run_hashes(tokens: Iterable[str]) -> "array[int]":
         if index >= RUN - 1:
             hashes.append(rolling)
     return hashes
-
-
-def packed(hashes: "array[int]") -> bytes:
-    """Pack hashes for the content cache; `unpacked` is its inverse on the same machine."""
-    return hashes.tobytes()
-
-
-def unpacked(data: bytes) -> "array[int]":
-    """Unpack what `packed` packed."""
-    hashes = array("Q")
-    hashes.frombytes(data[: len(data) // 8 * 8])
-    return hashes

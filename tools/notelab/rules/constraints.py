@@ -35,12 +35,12 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
     if view.note is None:
         return
     for image in view.note.images:
-        if image.kind == "an image" and _shows_figures(view):
+        if image.what == "an image" and _shows_figures(view):
             continue
         yield view.finding(
             "N602",
             image.span,
-            f"the page draws with {image.kind}",
+            f"the page draws with {image.what}",
             expected="mermaid, and nothing else that draws",
         )
     for file in pinned.sharing(view):

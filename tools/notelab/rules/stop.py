@@ -43,14 +43,14 @@ def page_findings(lab: Lab, view: View, pinned: dict[str, Pin]) -> Iterator[Find
         yield view.finding(
             "N102",
             part.span,
-            f"the page {part.reason}",
+            f"the page {part.what}",
             expected="paragraphs, lists and quotations of a size that people read",
         )
     for hidden in view.note.hidden:
         yield view.finding(
             "N113",
             hidden.span,
-            f"the page holds a character that nobody sees: {hidden.name}",
+            f"the page holds a character that nobody sees: {hidden.what}",
             expected="text that reads as it is written",
             help="take it out, or write the line anew",
         )
