@@ -167,8 +167,7 @@ def fetch(
         say(fetching.lay_out(labs, source, worktree, bench))
         return 0
     lines, missing = fetching.fetch(labs, source, bench)
-    for line in lines:
-        say(line)
+    say(*lines)
     return FINDINGS if missing else 0
 
 
@@ -188,8 +187,7 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 
     typed = shlex.join(["shardbook", "pin", source, ref])
     folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
-    for line in pinning.pin(folder, source, ref, open_bench(mirrors, folder, anew=True)):
-        say(line)
+    say(*pinning.pin(folder, source, ref, open_bench(mirrors, folder, anew=True)))
 
 
 @cli.command()
@@ -205,8 +203,7 @@ def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> in
     bench = open_bench(mirrors, *paths, offline=offline)
     labs = list(asked(list(paths), bench.lab)[0])
     lines, skipped = pinning.lock(labs, bench)
-    for line in lines:
-        say(line)
+    say(*lines)
     return FINDINGS if skipped else 0
 
 

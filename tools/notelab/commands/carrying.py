@@ -54,8 +54,7 @@ def repin(
     if output_format == "json":
         write(repinning.as_json(made))
     else:
-        for line in [*repinning.as_text(made), "", *told(reread)]:
-            say(line)
+        say(*repinning.as_text(made), "", *told(reread))
     if writing or reformatted or accept:
-        for line in repinning.write(journey, made, bench, reformatted=reformatted, accept=accept):
-            say(line, aside=output_format == "json")
+        done = repinning.write(journey, made, bench, reformatted=reformatted, accept=accept)
+        say(*done, aside=output_format == "json")

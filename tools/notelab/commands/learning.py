@@ -42,8 +42,7 @@ def new(
     else:
         hint = "`shardbook new NAME --from LAB`, or `shardbook new NAME --repo URL --ref REF`"
         raise NotelabError("a lab starts from another, or from a repository at a ref", hint=hint)
-    for line in lines:
-        say(line)
+    say(*lines)
 
 
 @click.command()
@@ -68,8 +67,7 @@ def compare(
     bench = open_bench(mirrors, *([folder] if folder else []), offline=offline)
     folder = (folder or comparing.lab_to_compare(Path.cwd(), bench)).resolve()
     found, remarks = comparing.compare(folder, bench)
-    for remark in remarks:
-        say(f"note: {remark}", aside=True)
+    say(*(f"note: {remark}" for remark in remarks), aside=True)
     if page:
         place = telling.write_page(found, folder, bench.lab(folder).languages[0])
         say(f"wrote {shown(place)}", aside=True)

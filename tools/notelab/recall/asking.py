@@ -55,7 +55,7 @@ def ask(asked: list[Turn], history: History) -> int:
         say(f"{done + 1} of {len(asked)}  {turn.card.id}")
         if turn.stale:
             say(f"  {STALE}")
-        _say(f"\n{turn.card.question}\n")
+        say("", *turn.card.question.split("\n"), "")
         try:
             grade = _answered(turn.card)
         except EOFError:
@@ -68,7 +68,7 @@ def _answered(card: Card) -> int:
     right = _typed_right(card) if card.number else None
     if right is None:
         _key("any key for the answer ")
-    _say(f"{card.answer}\n")
+    say(*card.answer.split("\n"), "")
     if right is not None:
         say("right" if right else "not that: again")
     if right is False:
@@ -92,11 +92,6 @@ def _typed_right(card: Card) -> bool | None:
         if typed := quantity.read(text):
             return quantity.same(typed, card.number)
         say(f"expected {NUMBERS}")
-
-
-def _say(text: str) -> None:
-    for line in text.split("\n"):  # each made harmless: a page may come from a stranger
-        say(line)
 
 
 def _line(prompt: str) -> str:

@@ -1,23 +1,18 @@
 """For a program: one JSON object with `findings`, `notes` and `labs`."""
 
-from typing import Any
-
 import msgspec
 
 from notelab.report.finding import Finding
 from notelab.report.outcome import Report
 
 
-def as_data(report: Report) -> dict[str, Any]:
-    """Return the report as plain tables."""
-    return {
-        "findings": [_finding(finding) for finding in report.findings],
-        "notes": msgspec.to_builtins(report.notes),
-        "labs": msgspec.to_builtins(report.labs),
-    }
+def write(report: Report) -> str:
+    """Return the report as JSON text."""
+    findings = [_finding(finding) for finding in report.findings]
+    return indented({"findings": findings, "notes": report.notes, "labs": report.labs})
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding) -> dict[str, object]:
     span = finding.span
     return {
         "code": finding.code,
@@ -30,11 +25,6 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "found": finding.found,
         "help": finding.help,
     }
-
-
-def write(report: Report) -> str:
-    """Return the report as JSON text."""
-    return indented(as_data(report))
 
 
 def indented(value: object) -> str:

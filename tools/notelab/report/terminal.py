@@ -17,9 +17,10 @@ def count(what: str, done: int, of: int) -> None:
         write(f"{done:,} of {of:,} {what}{end}", aside=True)
 
 
-def say(text: str, *, aside: bool = False) -> None:
-    """Print a line that may hold a note's or a remote's words, on standard error if an aside."""
-    write(f"{plain(text)}\n", aside=aside)
+def say(*lines: str, aside: bool = False) -> None:
+    """Print lines that may hold a note's or a remote's words, on standard error if asides."""
+    for line in lines:
+        write(f"{plain(line)}\n", aside=aside)
 
 
 def write(text: str, *, aside: bool = False) -> None:
