@@ -14,10 +14,13 @@ from notelab.code_version import code_version
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
-from notelab.memo import Memo, key_of, remembered
+from notelab.memo import key_of, remembered
 from notelab.page import tokens
 from notelab.sources.answers import Absent, Found, Source, Unreachable, Wanted, Wheel
-from notelab.sources.library import Library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from notelab.book.workbook import Bench
 
 
 class State(StrEnum):
@@ -60,19 +63,11 @@ class CitedFile(msgspec.Struct):
 class Evidence:
     """Answers, for the citations of one lab, what stands at the pins."""
 
-    def __init__(
-        self,
-        lab: Lab,
-        pins: dict[str, Pin],
-        lock: Lock,
-        library: Library,
-        memo: Memo,
-        *,
-        siblings: Siblings,
-    ) -> None:
+    def __init__(self, lab: Lab, pins: dict[str, Pin], lock: Lock | None, bench: "Bench") -> None:
         """Nothing is read before `gather`."""
-        self._lab, self._pins, self._lock = lab, pins, lock
-        self._library, self._memo, self._siblings = library, memo, siblings
+        self._lab, self._pins, self._lock = lab, pins, lock or Lock()
+        self._library, self._memo = bench.library, bench.memo
+        self._siblings = Siblings(lab, bench)
         self._vouched: dict[tuple[str, str], Vouched] = {}
         self._sources: dict[str, Source] = {}
         self._files: dict[tuple[str, str], CitedFile] = {}

@@ -64,7 +64,7 @@ def asked(
             raise NotelabError(f"{path}: no such file or folder")
         root = repository_root(resolved.parent)
         house = houses.setdefault(root, _House(root, load))
-        whole, owners = house.hanging_on(resolved), house.owners(resolved)
+        whole, owners = house.hanging_on(resolved), house.pages.get(resolved, [])
         for owner in owners:
             pages = wanted.setdefault(owner, set())
             if pages is not None:
@@ -117,25 +117,21 @@ def no_such_source(name: str, known: Iterable[str]) -> NotelabError:
 
 
 class _House:
-    """The labs of a repository, and which of them know a file."""
+    """The labs of a repository; by page those that judge it; and which of them know a file."""
 
     def __init__(self, root: Path, load: Callable[[Path], Lab]) -> None:
         self._labs = {folder: load(folder) for folder in labs_below(root)}
-        self._pages: dict[Path, list[Path]] = {}
+        self.pages: dict[Path, list[Path]] = {}
         self._perhaps_generated: set[Path] = set()
         for folder, lab in self._labs.items():
             for page in lab_pages.of_lab(lab):
-                self._pages.setdefault(page.path, []).append(folder)
+                self.pages.setdefault(page.path, []).append(folder)
                 if not page.listed:  # somebody writes the notes that a lab file lists
                     self._perhaps_generated.add(page.path)
 
-    def owners(self, page: Path) -> list[Path]:
-        """Return the labs that judge a page."""
-        return self._pages.get(page, [])
-
     def hanging_on(self, file: Path) -> list[Path]:
         """Return the labs that a file puts in question as a whole, every page of theirs."""
-        if _QUOTED.match(file.name) and file in self._pages:
+        if _QUOTED.match(file.name) and file in self.pages:
             return list(self._labs)  # any page may quote its numbers
         found = list(self._generated_from(file))
         near = next((folder for folder in file.parents if folder in self._labs), None)
@@ -154,7 +150,7 @@ class _House:
         above = set(file.parents)
         for page in self._perhaps_generated:
             if page.parent in above and file in results_page.inputs(page):
-                yield from self._pages[page]
+                yield from self.pages[page]
 
 
 def _labs_in(folder: Path) -> list[Path]:

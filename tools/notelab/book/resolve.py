@@ -38,11 +38,13 @@ class Resolved(msgspec.Struct):
 class Resolver:
     """Answers for the citations of one lab at its pins."""
 
-    def __init__(self, lab: Lab, pins: dict[str, Pin], lock: Lock, evidence: Evidence) -> None:
+    def __init__(
+        self, lab: Lab, pins: dict[str, Pin], lock: Lock | None, evidence: Evidence
+    ) -> None:
         """Ask nobody yet."""
         self._pins, self._evidence = pins, evidence
         self._repositories = {name: repository_of(lab.sources[name].url) for name in pins}
-        self._recorded = _recorded(pins, lock)
+        self._recorded = _recorded(pins, lock) if lock else {}
 
     def gather(self, citations: Iterable[Citation]) -> None:
         """Read every file that the citations may mean, in one batch per source."""

@@ -5,6 +5,8 @@ repository is as trusted as this lab's own, so its word on a blob id does for a 
 bytes still have to have that id.
 """
 
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -35,7 +37,6 @@ class Siblings:
     def __init__(self, lab: Lab, bench: "Bench") -> None:
         """Nothing is read yet."""
         self._lab, self._bench = lab, bench
-        self._known: dict[tuple[str, str], list[tuple[str, LockedSource, str]]] | None = None
 
     def file(self, source: Source, path: str) -> Vouched | None:
         """Return what a sibling knows of a file of the source, at the same commit."""
@@ -52,15 +53,18 @@ class Siblings:
         return None
 
     def _of(self, source: Source) -> list[tuple[str, LockedSource, str]]:
-        if self._known is None:
-            self._known = {}
-            for folder in labs_below(self._lab.root):
-                if folder != self._lab.folder:
-                    self._take(folder)
         return self._known.get((source.url, source.commit), [])
 
-    def _take(self, folder: Path) -> None:
-        assert self._known is not None
+    @cached_property
+    def _known(self) -> dict[tuple[str, str], list[tuple[str, LockedSource, str]]]:
+        known: dict[tuple[str, str], list[tuple[str, LockedSource, str]]] = {}
+        for folder in labs_below(self._lab.root):
+            if folder != self._lab.folder:
+                for url, one in self._told(folder):
+                    known.setdefault((url, one[1].commit), []).append(one)
+        return known
+
+    def _told(self, folder: Path) -> Iterator[tuple[str, tuple[str, LockedSource, str]]]:
         try:
             lab = self._bench.lab(folder)
             lock = lock_file.load(folder / lock_file.LOCK_FILE)
@@ -70,5 +74,4 @@ class Siblings:
             table = lab.sources.get(name)
             # Of another commit than its pin it is out of date, and said so there.
             if table and pins.read(name, lab.pins_folder / table.pin).commit == known.commit:
-                entry = (shown(folder / lock_file.LOCK_FILE), known, table.wheel)
-                self._known.setdefault((table.url, known.commit), []).append(entry)
+                yield table.url, (shown(folder / lock_file.LOCK_FILE), known, table.wheel)

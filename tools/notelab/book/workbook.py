@@ -9,7 +9,6 @@ from notelab.book import view
 from notelab.book.evidence import Evidence
 from notelab.book.resolve import Resolver
 from notelab.book.view import View
-from notelab.book.vouching import Siblings
 from notelab.lab import lab as lab_file
 from notelab.lab import lock as lock_file
 from notelab.lab import pages, pins
@@ -83,42 +82,27 @@ def _read(folder: Path, bench: Bench, only: set[Path] | None) -> Workbook:
     """Read a lab's pages, pins and lock, and gather nothing yet."""
     lab = bench.lab(folder)
     found = pages.of_lab(lab)
-    if only is not None:
-        found = _with_relatives(found, only)
+    if only is not None:  # and the originals and translations that those are compared with
+        families = {page.family for page in found if page.path in only}
+        found = [page for page in found if page.family in families]
     shelf = bench.memo.shelf(lab.root)
     views = [view.of_page(page, shelf) for page in found]
     pinned = {
         name: pins.read(name, lab.pins_folder / source.pin) for name, source in lab.sources.items()
     }
     lock = lock_file.load(lab.folder / lock_file.LOCK_FILE)
-    return Workbook(lab, views, pinned, lock, *_answering(lab, pinned, lock, bench))
-
-
-def _answering(
-    lab: Lab, pinned: dict[str, pins.Pin], lock: Lock | None, bench: Bench
-) -> tuple[Evidence, Resolver]:
-    evidence = evidence_at(pinned, lab, lock, bench)
-    return evidence, Resolver(lab, pinned, lock or Lock(), evidence)
+    evidence = Evidence(lab, pinned, lock, bench)
+    resolver = Resolver(lab, pinned, lock, evidence)
+    return Workbook(lab, views, pinned, lock, evidence, resolver)
 
 
 def anew(book: Workbook, bench: Bench) -> Workbook:
     """Return a workbook with the evidence for what its lab, pins, pages and lock are now."""
-    evidence, resolver = _answering(book.lab, book.pins, book.lock, bench)
+    evidence = Evidence(book.lab, book.pins, book.lock, bench)
+    resolver = Resolver(book.lab, book.pins, book.lock, evidence)
     made = msgspec.structs.replace(book, evidence=evidence, resolver=resolver)
     evidence.gather(_cited(made))
     return made
-
-
-def evidence_at(pinned: dict[str, pins.Pin], lab: Lab, lock: Lock | None, bench: Bench) -> Evidence:
-    """Return the evidence for a lab at these pins, with nothing gathered yet."""
-    siblings = Siblings(lab, bench)
-    return Evidence(lab, pinned, lock or Lock(), bench.library, bench.memo, siblings=siblings)
-
-
-def _with_relatives(found: list[pages.Page], only: set[Path]) -> list[pages.Page]:
-    """Keep the pages asked for, with the originals and translations they are compared with."""
-    families = {page.family for page in found if page.path in only}
-    return [page for page in found if page.family in families]
 
 
 def usable(citation: Citation) -> bool:

@@ -35,12 +35,8 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
 
     def innermost(self, first: int, last: int) -> Symbol | None:
         """Return the smallest symbol that holds all the lines; None is the module."""
-        best: Symbol | None = None
-        for symbol in self.symbols:
-            holds = symbol.first <= first and last <= symbol.last
-            if holds and (best is None or symbol.last - symbol.first < best.last - best.first):
-                best = symbol
-        return best
+        holding = (one for one in self.symbols if one.first <= first and last <= one.last)
+        return min(holding, key=lambda one: one.last - one.first, default=None)
 
 
 def split_lines(data: bytes) -> list[bytes]:

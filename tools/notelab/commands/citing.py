@@ -48,12 +48,9 @@ def cite(
 def _files(book: Workbook, source: str, symbol: str) -> tuple[list[CitedFile], str]:
     path, colon, name = symbol.rpartition(":")
     if colon:
-        return _read(book, source, [path]), name
-    known = [
-        file
-        for file in book.evidence.gathered()
-        if file.source == source and file.state is State.PROVED
-    ]
+        return _read(book, source, path), name
+    proved = (file for file in book.evidence.gathered() if file.state is State.PROVED)
+    known = [file for file in proved if file.source == source]
     if any(_symbols(file, symbol) for file in known):
         return known, symbol
     parts = symbol.split(".")
@@ -64,15 +61,15 @@ def _files(book: Workbook, source: str, symbol: str) -> tuple[list[CitedFile], s
     for cut in range(len(parts) - 1, 0, -1):
         stem = "/".join(parts[:cut])
         for guess in (f"{stem}.py", f"{stem}/__init__.py"):
-            if guess.count("/") and (there := _read(book, source, [guess])):
+            if guess.count("/") and (there := _read(book, source, guess)):
                 return there, ".".join(parts[cut:])
     return known, symbol
 
 
-def _read(book: Workbook, source: str, paths: list[str]) -> list[CitedFile]:
-    book.evidence.gather((source, path) for path in paths)
-    files = [book.evidence.file(source, path) for path in paths]
-    return [file for file in files if file and file.state is State.PROVED]
+def _read(book: Workbook, source: str, path: str) -> list[CitedFile]:
+    book.evidence.gather([(source, path)])
+    file = book.evidence.file(source, path)
+    return [file] if file and file.state is State.PROVED else []
 
 
 def _symbols(file: CitedFile, name: str) -> list[Symbol]:

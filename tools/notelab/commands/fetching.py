@@ -23,15 +23,12 @@ def fetch(labs: list[Path], source: str | None, bench: Bench) -> tuple[list[str]
         for file in book.evidence.gathered():
             if source not in (None, file.source):
                 continue
-            if file.state is State.PROVED:
-                size = sum(len(line) + 1 for line in file.lines)
-                lines.append(
-                    f"{file.source}:{file.path}  {size:,} bytes  {file.blob[:12]}  {file.provider}"
-                )
-                continue
-            missing = True
-            why = "; ".join(file.reasons) or file.state.value
-            lines.append(f"{file.source}:{file.path}  not at hand: {why}")
+            size = sum(len(line) + 1 for line in file.lines)
+            said = f"{size:,} bytes  {file.blob[:12]}  {file.provider}"
+            if file.state is not State.PROVED:
+                missing = True
+                said = "not at hand: " + ("; ".join(file.reasons) or file.state.value)
+            lines.append(f"{file.source}:{file.path}  {said}")
     return lines or ["nothing is cited" + (f" from `{source}`" if source else "")], missing
 
 

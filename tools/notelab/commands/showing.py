@@ -47,8 +47,11 @@ def find(labs: list[Path], text: str, bench: Bench) -> Shown:
         # Whoever asks to see lines reads whose they are; a source out of reach may have them too.
         there = resolved.file or resolved.sole
         if there and there.state is State.PROVED:
-            _within(citation, there)
-            return Shown(citation, there, book.pins[there.source].commit)
+            if citation.last <= len(there.lines):
+                return Shown(citation, there, book.pins[there.source].commit)
+            raise NotelabError(
+                f"{citation.path} has {len(there.lines)} lines; {citation.text} goes past its end"
+            )
         for file in resolved.asked:
             reasons += file.reasons or [f"{file.source} has no such file at its pin"]
             reasons += [f"closest: {path}" for path in file.near[:1]]
@@ -57,13 +60,6 @@ def find(labs: list[Path], text: str, bench: Bench) -> Shown:
     raise NotelabError(
         f"{citation.path} is not at hand: " + ("; ".join(dict.fromkeys(reasons)) or "no usable pin")
     )
-
-
-def _within(citation: Citation, file: CitedFile) -> None:
-    if citation.last > len(file.lines):
-        raise NotelabError(
-            f"{citation.path} has {len(file.lines)} lines; {citation.text} goes past its end"
-        )
 
 
 def write(shown: Shown, context: int, *, colour: bool) -> str:

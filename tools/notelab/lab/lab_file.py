@@ -121,24 +121,22 @@ def _parse(path: Path, data: bytes) -> LabFile:
         raise NotelabError(f"{shown(path)}: not valid TOML: {reason}") from None
 
 
-_TABLES: list[tuple[str, type[msgspec.Struct]]] = [
-    (r"^\$$", LabFile),
-    (r"^\$\.lab$", LabTable),
-    (r"^\$\.sources\[\.\.\.\]$", SourceTable),
-    (r"^\$\.notes\[\.\.\.\]$", NoteTable),
-    (r"^\$\.diagrams\[\.\.\.\]$", DiagramTable),
-    (r"^\$\.diagrams\[\.\.\.\]\.expect\[\d+\]$", ExpectedDiagram),
-]
+# By their place in the file, as msgspec tells it but for what it puts between brackets.
+_TABLES: dict[str, type[msgspec.Struct]] = {
+    "$": LabFile,
+    "$.lab": LabTable,
+    "$.sources": SourceTable,
+    "$.notes": NoteTable,
+    "$.diagrams": DiagramTable,
+    "$.diagrams.expect": ExpectedDiagram,
+}
 
 
 def _nearest_key(message: str) -> str:
     found = re.search(r"unknown field `(.+?)`(?: - at `(.+?)`)?$", message)
-    if not found:
+    table = _TABLES.get(re.sub(r"\[.*?\]", "", found[2] or "$")) if found else None
+    if not found or not table:
         return ""
-    place = found[2] or "$"
-    for pattern, table in _TABLES:
-        if re.match(pattern, place):
-            known = [field.encode_name for field in msgspec.structs.fields(table)]
-            known_keys = ", ".join(f"`{key}`" for key in known)
-            return did_you_mean(found[1], known) or f"the keys known here: {known_keys}"
-    return ""
+    known = [field.encode_name for field in msgspec.structs.fields(table)]
+    keys = ", ".join(f"`{key}`" for key in known)
+    return did_you_mean(found[1], known) or f"the keys known here: {keys}"

@@ -20,7 +20,7 @@ Version 1 is the same without `wheel`; it is read as ever, and written anew as v
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -33,8 +33,11 @@ LOCK_FILE = "citations.lock"
 VERSION = 2
 _READ = (1, 2)
 _MAX_BYTES = 20_000_000
-_HEX = {"blob": re.compile(r"[0-9a-f]{40}"), "sha256": re.compile(r"[0-9a-f]{64}")}
-_WHEEL = re.compile(r"[A-Za-z0-9_.]+-[A-Za-z0-9_.!+]+(-[A-Za-z0-9_.]+){3,4}\.whl")
+_FORMS = {
+    "blob": re.compile(r"[0-9a-f]{40}"),
+    "sha256": re.compile(r"[0-9a-f]{64}"),
+    "wheel's file name": re.compile(r"[A-Za-z0-9_.]+-[A-Za-z0-9_.!+]+(-[A-Za-z0-9_.]+){3,4}\.whl"),
+}
 
 
 class LockedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,13 +132,9 @@ def load(path: Path) -> Lock | None:
         lock = msgspec.json.decode(data, type=Lock)
     except (msgspec.DecodeError, ValueError, RecursionError) as fault:
         raise NotelabError(f"{where}: not a lock file: {fault}", hint=hint) from None
-    for entry in (file for source in lock.sources.values() for file in source.files.values()):
-        _check_hex(where, "blob", entry.blob, hint)
-    for wheel in (source.wheel for source in lock.sources.values() if source.wheel):
-        _check_wheel(where, wheel, hint)
-    for known in lock.citations.values():
-        for citation in known.values():
-            _check_hex(where, "sha256", citation.sha256, hint)
+    for kind, value in _identities(lock):
+        if not _FORMS[kind].fullmatch(value):
+            raise NotelabError(f"{where}: {value[:70]!r} is no {kind}", hint=hint)
     return lock
 
 
@@ -143,16 +142,16 @@ class _Version(msgspec.Struct):
     version: int
 
 
-def _check_hex(where: str, kind: str, value: str, hint: str) -> None:
-    if not _HEX[kind].fullmatch(value):
-        raise NotelabError(f"{where}: {value[:70]!r} is no {kind}", hint=hint)
-
-
-def _check_wheel(where: str, wheel: Wheel, hint: str) -> None:
-    if not _WHEEL.fullmatch(wheel.file):
-        raise NotelabError(f"{where}: {wheel.file[:70]!r} is no wheel's file name", hint=hint)
-    for digest in (wheel.record, *([wheel.sha256] if wheel.sha256 else [])):
-        _check_hex(where, "sha256", digest, hint)
+def _identities(lock: Lock) -> Iterator[tuple[str, str]]:
+    """Yield what a lock says that must have a form, each with the form's name."""
+    for source in lock.sources.values():
+        yield from (("blob", file.blob) for file in source.files.values())
+        if wheel := source.wheel:
+            yield "wheel's file name", wheel.file
+            yield "sha256", wheel.record
+            yield from [("sha256", wheel.sha256)] if wheel.sha256 else []
+    for known in lock.citations.values():
+        yield from (("sha256", citation.sha256) for citation in known.values())
 
 
 def _is_of(file: str, requirement: str) -> bool:

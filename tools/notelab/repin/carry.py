@@ -6,7 +6,7 @@ import msgspec
 
 from notelab.book.evidence import CitedFile, Evidence, State
 from notelab.book.finding_labs import labs_below
-from notelab.book.workbook import Bench, Workbook, evidence_at, open_labs, usable
+from notelab.book.workbook import Bench, Workbook, open_labs, usable
 from notelab.errors import NotelabError, shown
 from notelab.lab import pins
 from notelab.lab.lab import Lab, repository_root
@@ -83,7 +83,7 @@ def set_out(folder: Path, source: str, ref: str, bench: Bench) -> Journey:
     uses = _uses(books, source, behind)
     pinned = books[0].pins | {source: msgspec.structs.replace(pin, commit=commit)}
     sources = lab.sources | {source: moved}
-    ahead = evidence_at(pinned, msgspec.structs.replace(lab, sources=sources), None, bench)
+    ahead = Evidence(msgspec.structs.replace(lab, sources=sources), pinned, None, bench)
     paths = dict.fromkeys(place.path for place in uses)
     ahead.gather((source, path) for path in paths)
     clone = bench.library.clone(ahead.source(source))
@@ -159,7 +159,7 @@ class _Behind:
         if key not in self.evidence:
             pin = msgspec.structs.replace(book.pins[source], commit=commit)
             lock = Lock(sources={source: LockedSource(commit, known.older.get(commit, {}))})
-            self.evidence[key] = evidence_at({source: pin}, self._lab, lock, self._bench)
+            self.evidence[key] = Evidence(self._lab, {source: pin}, lock, self._bench)
         self.evidence[key].gather([(source, citation.path)])
         return self.evidence[key].file(source, citation.path)
 

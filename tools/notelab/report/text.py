@@ -1,30 +1,23 @@
 """For a person: a finding a line, what was expected and found under it, then what was proved."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from notelab.errors import plain
 from notelab.report.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
 
-_RESET = "\x1b[0m"
 _STYLES = {"place": "\x1b[1m", "code": "\x1b[31;1m", "dim": "\x1b[2m", "good": "\x1b[32;1m"}
 
 
-class Painter:
-    """Colours text, or leaves it: colour is for terminals alone."""
-
-    def __init__(self, *, colour: bool) -> None:
-        """Paint when `colour` is true."""
-        self._colour = colour
-
-    def __call__(self, style: str, text: str) -> str:
-        """Return `text` in a style."""
-        return f"{_STYLES[style]}{text}{_RESET}" if self._colour else text
+Painter = Callable[[str, str], str]  # a style and a text; colour is for terminals alone
 
 
 def write(report: Report, *, colour: bool, findings_only: bool = False) -> str:
     """Return the whole report as text."""
-    paint = Painter(colour=colour)
+
+    def paint(style: str, said: str) -> str:
+        return f"{_STYLES[style]}{said}\x1b[0m" if colour else said
+
     lines: list[str] = []
     for finding in report.findings:
         lines += _finding(finding, paint)

@@ -46,7 +46,7 @@ class Judge:
         # Sources of which a repin left something behind: of most labs none, so nobody asks.
         known = self._lock.citations.items()
         self._late = [name for name, all_ in known if any(one.commit for one in all_.values())]
-        self.lock = LockJudge(book.lab, book.pins, book.lock, book.evidence)
+        self.lock = LockJudge(book)
         # All that a page's verdicts hang on, apart from its own text: a blob id is a file's lines.
         files = [(f.source, f.path, f.state, f.blob, f.proof) for f in book.evidence.gathered()]
         commits = {name: pin.commit for name, pin in book.pins.items()}

@@ -1,6 +1,7 @@
 """N6xx: what a note must not hold: pasted source, drawn images."""
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from notelab.book.evidence import CitedFile
 from notelab.book.view import View
@@ -35,7 +36,9 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
     if view.note is None:
         return
     for image in view.note.images:
-        if image.what == "an image" and _shows_figures(view):
+        # A page that is generated, and no note, may show figures drawn from the same inputs.
+        generated = not view.page.listed and results_page.is_generated(view.text)
+        if image.what == "an image" and generated:
             continue
         yield view.finding(
             "N602",
@@ -45,11 +48,6 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
         )
     for file in pinned.sharing(view):
         yield from _pasted(view, file)
-
-
-def _shows_figures(view: View) -> bool:
-    """Whether the page, generated and no note, may show figures drawn from the same inputs."""
-    return not view.page.listed and results_page.is_generated(view.text)
 
 
 def _pasted(view: View, file: CitedFile) -> Iterator[Finding]:
@@ -65,13 +63,8 @@ def _pasted(view: View, file: CitedFile) -> Iterator[Finding]:
         if start is None or source[start : start + tokens.RUN] != words[at : at + tokens.RUN]:
             at += 1
             continue
-        length = tokens.RUN
-        while (
-            at + length < len(words)
-            and start + length < len(source)
-            and words[at + length] == source[start + length]
-        ):
-            length += 1
+        pairs = zip(words[at:], source[start:], strict=False)
+        length = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         row, end = page[at][1], page[at + length - 1][1]
         yield view.finding(
             "N601",

@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from notelab.book.evidence import CitedFile, Evidence, State
+from notelab.book.evidence import CitedFile, State
+from notelab.book.workbook import Workbook
 from notelab.errors import shown
-from notelab.lab.lab import Lab
 from notelab.lab.lock import LOCK_FILE, Lock, LockedCitation
-from notelab.lab.pins import Pin
 from notelab.page.citation import Citation, Span
 from notelab.report.finding import TOP, Finding
 from notelab.rules.case import Case, listed
@@ -21,28 +20,24 @@ _NEAR = 60  # lines within which a locked citation may be where another slipped 
 class LockJudge:
     """Compares citations with the lock of their lab."""
 
-    def __init__(
-        self, lab: Lab, pins: dict[str, Pin], lock: Lock | None, evidence: Evidence
-    ) -> None:
-        """`lock` is None where the lab has none."""
-        self._path = lab.folder / LOCK_FILE
-        self._pins, self._evidence = pins, evidence
-        self._has_lock = lock is not None
-        self._lock = lock or Lock()
+    def __init__(self, book: Workbook) -> None:
+        """Nothing is compared yet."""
+        self._path = book.lab.folder / LOCK_FILE
+        self._pins, self._evidence = book.pins, book.evidence
+        self._has_lock, self._lock = book.lock is not None, book.lock or Lock()
 
     def slipped_from(self, file: CitedFile, citation: Citation, page: str) -> str:
         """Return the citation nearby that the lock knows on this page, for one it doesn't know."""
         if self._lock.citation(file.source, citation.key_in(file.source)):
             return ""
-        best: tuple[int, str] | None = None
+        near: list[tuple[int, str]] = []
         for key, known in self._lock.citations.get(file.source, {}).items():
             path, _, lines = key.removeprefix(f"{file.source}:").rpartition(":L")
             first = lines.split("-")[0]
             if path == citation.path and first.isdigit() and page in known.pages:
-                distance = abs(int(first) - citation.first)
-                if best is None or distance < best[0]:
-                    best = (distance, key)
-        return best[1] if best and best[0] <= _NEAR else ""
+                near.append((abs(int(first) - citation.first), key))
+        distance, nearest = min(near, key=lambda one: one[0], default=(_NEAR + 1, ""))
+        return nearest if distance <= _NEAR else ""
 
     def findings(self, case: Case, file: CitedFile) -> Iterator[Finding]:
         """Compare one citation with what the lock knows of it."""
