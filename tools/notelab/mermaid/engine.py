@@ -112,16 +112,13 @@ def _broken(fault: Exception) -> Parsed:
 
 def _start() -> Any:
     try:
-        import quickjs  # type: ignore[import-untyped]
+        context = bounded(MEMORY, STACK)
     except ImportError as fault:
         raise EngineMissing(
             f"mermaid can't be run: the package quickjs-ng is not usable here ({fault})",
             hint="pip install quickjs-ng (it has wheels for Linux, macOS and Windows; "
             "elsewhere it builds with a C compiler)",
         ) from None
-    context = quickjs.Context()
-    context.set_memory_limit(MEMORY)
-    context.set_max_stack_size(STACK)
     for name in _SCRIPTS:
         context.eval(_quick(_script(name)) if name == BUNDLE.name else _script(name))
     return context
@@ -129,6 +126,20 @@ def _start() -> Any:
 
 def _quick(bundle: str) -> str:
     return _MERGE.sub(r"\1=standIn.merge(\2)", bundle)
+
+
+def bounded(memory: int, stack: int) -> Any:
+    """Return a new script engine that may take so many bytes.
+
+    Raises:
+        ImportError: there is none on this machine.
+    """
+    import quickjs  # type: ignore[import-untyped]
+
+    context = quickjs.Context()
+    context.set_memory_limit(memory)
+    context.set_max_stack_size(stack)
+    return context
 
 
 def _script(name: str) -> str:

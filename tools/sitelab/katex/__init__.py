@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import quickjs  # type: ignore[import-untyped]
+
+from notelab.mermaid.engine import bounded
 
 HERE = Path(__file__).parent
 SECONDS = 2.0
@@ -80,9 +81,7 @@ def _start() -> Any:
             f"{HERE / 'katex.min.js'} is not the file that VERSION names: restore it from git, "
             "or run `make vendor`"
         )
-    context = quickjs.Context()
-    context.set_memory_limit(MEMORY)
-    context.set_max_stack_size(STACK)
+    context = bounded(MEMORY, STACK)
     context.eval(script.decode("utf-8"))
     context.eval((HERE / "render.js").read_text("utf-8"))
     return context

@@ -5,22 +5,20 @@ What a page renders to depends on its text, on its place and on which files ther
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
+_KEPT = ("content", "toc", "_title_from_render", "present_anchor_ids")
 
-class Rendered(msgspec.Struct):
+
+class Rendered(NamedTuple):
     """What mkdocs keeps of a rendered page; links by the place of the page that they lead to."""
 
-    content: str | None
-    toc: Any
-    title: str | None
-    anchors: set[str] | None
-    links: dict[str, dict[str, str]] | None
+    kept: dict[str, Any]
+    links: dict[str, dict[str, str]]
 
 
 class Renderings:
@@ -62,23 +60,16 @@ class Renderings:
 
 
 def _taken(page: Page) -> Rendered:
-    links = page.links_to_anchors
-    return Rendered(
-        content=page.content,
-        toc=page.toc,
-        title=page._title_from_render,
-        anchors=page.present_anchor_ids,
-        links={file.src_uri: found for file, found in links.items()} if links else None,
-    )
+    links = page.links_to_anchors or {}
+    kept = {name: getattr(page, name) for name in _KEPT}
+    return Rendered(kept, {file.src_uri: found for file, found in links.items()})
 
 
 def _put(known: Rendered, page: Page, files: Files) -> None:
-    page.content = known.content
-    page.toc = known.toc
-    page._title_from_render = known.title
-    page.present_anchor_ids = known.anchors
+    for name, value in known.kept.items():
+        setattr(page, name, value)
     page.links_to_anchors = {
         file: found
-        for place, found in (known.links or {}).items()
+        for place, found in known.links.items()
         if (file := files.get_file_from_path(place)) is not None
     }
