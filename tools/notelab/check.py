@@ -1,7 +1,7 @@
 """Prove a lab: read its pages, gather what they cite, judge, and count what was proved."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -10,9 +10,8 @@ from notelab.book.evidence import CitedFile, State
 from notelab.book.view import View
 from notelab.book.workbook import Bench, Workbook, open_labs
 from notelab.errors import shown
-from notelab.lab import pins
 from notelab.mermaid.diagrams import Diagrams
-from notelab.report.finding import TOP, Finding
+from notelab.report.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
 from notelab.rules import constraints, languages, stop
 from notelab.rules.citations import Judge, Verdict
@@ -55,7 +54,7 @@ def _judged(
     book: Workbook, bench: Bench, diagrams: Diagrams, *, whole: bool, unasked: bool
 ) -> Report:
     rules = _Rules(book, bench, diagrams)
-    findings: list[Finding] = [*stop.pin_findings(book.pins), *_unresolvable(book)]
+    findings: list[Finding] = [*stop.pin_findings(book)]
     tally = _Tally(shown(book.lab.folder))
     for one in book.views:
         verdicts = rules.citations.verdicts(one)
@@ -127,22 +126,6 @@ class _Tally(msgspec.Struct):
             for citation, verdict in zip(one.note.citations, verdicts, strict=True):
                 if verdict.locked and not verdict.findings:
                     self.lock_only[f"{verdict.source}:{citation.path}"] += 1
-
-
-def _unresolvable(book: Workbook) -> Iterable[Finding]:
-    """Say once that a pin is no commit of its source, rather than once a citation."""
-    for name, pin in book.pins.items():
-        reason = book.evidence.unknown_commit(name) if pin.commit else ""
-        if reason:
-            yield Finding(
-                "N122",
-                shown(pin.path),
-                TOP,
-                f"the pin of `{name}` is no commit of its source",
-                expected="a commit that the source has",
-                found=reason,
-                help=f"write it with `{pins.command_for(pin)}`",
-            )
 
 
 def _note_report(lab: str, one: View, verdicts: list[Verdict]) -> NoteReport:

@@ -35,9 +35,8 @@ def straddles(outline: Outline, first: int, last: int) -> Symbol | None:
         return None
     for symbol in touched:
         whole = first <= symbol.line and symbol.last <= last
-        if whole and (inside_function or _is_one_statement(outline, first, last)):
-            continue
-        return symbol
+        if not (whole and (inside_function or _is_one_statement(outline, first, last))):
+            return symbol
     return None
 
 

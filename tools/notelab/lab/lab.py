@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -15,6 +16,7 @@ from notelab.sources.answers import Source
 LAB_FILE = "lab.toml"
 _LONGEST_NAME = 240  # file systems have 255 bytes, a translation three characters more
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,39}\Z")
+_WHEEL = re.compile(r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+\Z")
 _LANGUAGE = re.compile(r"^[a-z]{2}\Z")
 _DEFAULT_CLOSINGS = {"en": "Connect the dots", "es": "Une los puntos"}
 
@@ -68,7 +70,7 @@ def load(folder: Path, memo: Memo | None = None) -> Lab:
     folder = folder.resolve()
     file = decode(folder / LAB_FILE, memo)
     root = repository_root(folder)
-    _check(folder, root, file)
+    _check(folder, file)
     with os.scandir(folder) as entries:  # asked once, not of each of a thousand notes
         links = {entry.name for entry in entries if entry.is_symlink()}
     sources, pins_folder = file.sources, folder
@@ -80,7 +82,7 @@ def load(folder: Path, memo: Memo | None = None) -> Lab:
                 f"{shown(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that has "
                 "its own [sources], not one that borrows them too"
             )
-        _check(pins_folder, root, other)
+        _check(pins_folder, other)
         sources = other.sources
     named = dict.fromkeys([*file.notes, *file.diagrams])
     places = {name: _inside(folder, root, links, name, f'"{name}"') for name in named}
@@ -98,57 +100,54 @@ def repository_root(folder: Path) -> Path:
     return folder
 
 
-def _check(folder: Path, root: Path, file: LabFile) -> None:
-    from notelab.sources.git.url import check_url
+def _check(folder: Path, file: LabFile) -> None:
+    """Refuse a lab file for the first of its faults."""
+    if fault := next(_faults(file), None):
+        said, hint = fault
+        raise NotelabError(f"{shown(folder / LAB_FILE)}: {said}", hint=hint)
 
-    where = shown(folder / LAB_FILE)
+
+def _faults(file: LabFile) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a lab file, each with its hint."""
     languages = file.lab.languages
     bad = [code for code in languages if not _LANGUAGE.match(code)]
     if not languages or bad or len(set(languages)) != len(languages):
-        raise NotelabError(
-            f"{where}: lab.languages must list two-letter codes, each once; found {languages}"
-        )
+        yield f"lab.languages must list two-letter codes, each once; found {languages}", ""
     for name, source in file.sources.items():
-        if not _NAME.match(name):
-            raise NotelabError(f"{where}: `{name}` cannot name a source; use letters, digits, - _")
-        if source.path and (source.url or source.path != "."):
-            raise NotelabError(
-                f'{where}: sources.{name}.path can only be ".", the repository that the lab is in, '
-                f"in place of a url; found {source.path!r}"
-            )
-        try:
-            if not source.path:
-                check_url(source.url)
-        except NotelabError as fault:
-            raise NotelabError(f"{where}: sources.{name}.url: {fault}", hint=fault.hint) from None
-        if not _is_file_name(source.pin):
-            raise NotelabError(
-                f"{where}: sources.{name}.pin must name a file beside lab.toml, not {source.pin!r}"
-            )
-        if source.wheel and not re.match(r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+\Z", source.wheel):
-            raise NotelabError(
-                f"{where}: sources.{name}.wheel must be `name==version`, not {source.wheel!r}"
-            )
+        yield from _faults_of_source(name, source)
     for name, note in file.notes.items():
         low, high = note.choice_words or (1, 1)
         if low > high:
-            raise NotelabError(f'{where}: notes."{name}".choice-words: {low} is above {high}')
-    _check_ignored(where, file)
-    for glob in file.lab.pages:
-        if not glob or PurePosixPath(glob).is_absolute() or "\\" in glob:
-            raise NotelabError(f"{where}: lab.pages must hold relative globs, not {glob!r}")
-
-
-def _check_ignored(where: str, file: LabFile) -> None:
+            yield f'notes."{name}".choice-words: {low} is above {high}', ""
     tables = {"lab": file.lab.ignore}
     tables |= {f'notes."{name}"': note.ignore for name, note in file.notes.items()}
     for table, codes in tables.items():
         for code in codes:
             if code not in RULES:
-                raise NotelabError(
-                    f"{where}: {table}.ignore: {code[:40]!r} is no rule's code",
-                    hint=did_you_mean(code.upper(), RULES),
-                )
+                hint = did_you_mean(code.upper(), RULES)
+                yield f"{table}.ignore: {code[:40]!r} is no rule's code", hint
+    for glob in file.lab.pages:
+        if not glob or PurePosixPath(glob).is_absolute() or "\\" in glob:
+            yield f"lab.pages must hold relative globs, not {glob!r}", ""
+
+
+def _faults_of_source(name: str, source: SourceTable) -> Iterator[tuple[str, str]]:
+    from notelab.sources.git.url import check_url
+
+    if not _NAME.match(name):
+        yield f"`{name}` cannot name a source; use letters, digits, - _", ""
+    if source.path and (source.url or source.path != "."):
+        said = 'can only be ".", the repository that the lab is in, in place of a url'
+        yield f"sources.{name}.path {said}; found {source.path!r}", ""
+    try:
+        if not source.path:
+            check_url(source.url)
+    except NotelabError as fault:
+        yield f"sources.{name}.url: {fault}", fault.hint
+    if not _is_file_name(source.pin):
+        yield f"sources.{name}.pin must name a file beside lab.toml, not {source.pin!r}", ""
+    if source.wheel and not _WHEEL.match(source.wheel):
+        yield f"sources.{name}.wheel must be `name==version`, not {source.wheel!r}", ""
 
 
 def _is_file_name(name: str) -> bool:

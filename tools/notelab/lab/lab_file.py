@@ -96,19 +96,30 @@ def decode(path: Path, memo: Memo | None) -> LabFile:
     Raises:
         NotelabError: it is missing or unreadable, is no TOML, or says what no table knows.
     """
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotelabError(
-            f"{shown(path)}: no such lab file", hint="a lab is a folder with a lab.toml"
-        ) from None
-    except OSError as fault:
-        raise NotelabError(f"{shown(path)}: cannot be read: {fault.strerror or fault}") from None
-    if len(data) > _MAX_BYTES:
-        raise NotelabError(f"{shown(path)}: larger than {_MAX_BYTES:,} bytes; not read")
+    data = read_at_most(_MAX_BYTES, path)
+    if data is None:
+        hint = "a lab is a folder with a lab.toml"
+        raise NotelabError(f"{shown(path)}: no such lab file", hint=hint)
     key = key_of(code_version(), data)
     return remembered(memo or Memo(None), "lab", key, LabFile, lambda: _parse(path, data))
+
+
+def read_at_most(most: int, path: Path, hint: str = "") -> bytes | None:
+    """Return what a lab's file holds; None where there is none.
+
+    Raises:
+        NotelabError: it can't be read, or is larger than `most` bytes.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(most + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as fault:
+        raise NotelabError(f"{shown(path)}: cannot be read: {fault.strerror or fault}") from None
+    if len(data) > most:
+        raise NotelabError(f"{shown(path)}: larger than {most:,} bytes; not read", hint=hint)
+    return data
 
 
 def _parse(path: Path, data: bytes) -> LabFile:

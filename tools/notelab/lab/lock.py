@@ -27,6 +27,7 @@ from typing import Literal
 import msgspec
 
 from notelab.errors import NotelabError, shown
+from notelab.lab.lab_file import read_at_most
 from notelab.sources.answers import Wheel
 
 LOCK_FILE = "citations.lock"
@@ -112,16 +113,10 @@ def load(path: Path) -> Lock | None:
     where = shown(path)
     if path.is_symlink():
         raise NotelabError(f"{where}: a lock must be a file, not a link to one")
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
-        return None
-    except OSError as fault:
-        raise NotelabError(f"{where}: cannot be read: {fault.strerror or fault}") from None
     hint = "restore it from git; or delete it and run `shardbook lock` where git or a mirror is"
-    if len(data) > _MAX_BYTES:
-        raise NotelabError(f"{where}: larger than {_MAX_BYTES:,} bytes; not read", hint=hint)
+    data = read_at_most(_MAX_BYTES, path, hint)
+    if data is None:
+        return None
     try:
         version = msgspec.json.decode(data, type=_Version).version
         if version not in _READ:

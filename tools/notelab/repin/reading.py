@@ -136,7 +136,8 @@ def _reread(
         return None
     there = carried.new or next(iter(carried.proposals), None)
     before, after = old(carried.old), new(there) if there else []
-    left = set(_words(before)) - set(_words(after))
+    was, now = _words(before), _words(after)
+    left = set(was) - set(now)
     spoken = [name for one in own for name in one.names if name in left]
     around = [name for one in own for name in one.around if name in left]
     if named:
@@ -148,7 +149,7 @@ def _reread(
     else:
         why = Why.LEFT if spoken else Why.LEFT_AROUND if around else Why.CHANGED
         names = spoken or around
-    share = _changed(before, after)
+    share = 1 - SequenceMatcher(None, was, now, autojunk=False).ratio()
     return Reread(carried, said, why, list(dict.fromkeys(names)), share, there, before, after)
 
 
@@ -178,7 +179,3 @@ def _in_words(one: Reread, changed: dict[str, ChangedName]) -> str:
 
 def _words(lines: list[str]) -> list[str]:
     return _TOKEN.findall("\n".join(lines))
-
-
-def _changed(before: list[str], after: list[str]) -> float:
-    return 1 - SequenceMatcher(None, _words(before), _words(after), autojunk=False).ratio()

@@ -14,9 +14,9 @@ def findings(lab: Lab, view: View, note: Note) -> Iterator[Finding]:
     if not mentions:
         return
     wanted = lab.closing_heading(view.page.language)
-    places = [index for index, heading in enumerate(note.headings) if _same(heading.text, wanted)]
+    closings = [one for one in note.headings if one.text.casefold() == wanted.casefold()]
     sections = [heading for heading in note.headings if heading.level <= 2]
-    if not places:
+    if not closings:
         yield view.finding(
             "N109",
             TOP,
@@ -25,7 +25,7 @@ def findings(lab: Lab, view: View, note: Note) -> Iterator[Finding]:
             found=f"last section `{sections[-1].text}`" if sections else "no section",
         )
         return
-    closing, last = note.headings[places[-1]], note.headings[-1]
+    closing, last = closings[-1], note.headings[-1]
     if closing is not last or closing.level != 2:
         yield view.finding(
             "N110",
@@ -56,7 +56,3 @@ def _closing_text(view: View, closing: Heading, mentions: list[str]) -> Iterator
             expected="one of " + ", ".join(f"“{mention}”" for mention in mentions),
             found=f"“{prose[:60]}…”" if prose else "no prose",
         )
-
-
-def _same(one: str, other: str) -> bool:
-    return " ".join(one.split()).casefold() == other.casefold()

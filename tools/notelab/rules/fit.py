@@ -53,7 +53,10 @@ def findings(case: Case, file: CitedFile) -> Iterator[Finding]:
     if outline.structured:
         yield from _structure(case, outline)
     if case.anchors.isdisjoint(outline.names_between(citation.first, citation.last)):
-        yield _unanchored_finding(case, outline)
+        places = fitting.standing_places(outline, case.anchors)
+        where = ", ".join(f"`{name}` at L{row}" for name, row in places)
+        stand = f"in this file: {where}; " if where else ""
+        yield not_anchored(case, stand + _mend(case, outline))
     else:
         yield from _weak(case, outline)
 
@@ -105,13 +108,6 @@ def _weak(case: Case, outline: Outline) -> Iterator[Finding]:
         )
 
 
-def _unanchored_finding(case: Case, outline: Outline) -> Finding:
-    places = fitting.standing_places(outline, case.anchors)
-    where = ", ".join(f"`{name}` at L{row}" for name, row in places)
-    stand = f"in this file: {where}; " if where else ""
-    return not_anchored(case, stand + _mend(case, outline))
-
-
 def not_anchored(case: Case, help: str) -> Finding:
     """Return the finding that the text names nothing of the cited lines."""
     return case.finding(
@@ -124,13 +120,9 @@ def not_anchored(case: Case, help: str) -> Finding:
 
 
 def _mend(case: Case, outline: Outline) -> str:
-    """Say which range would fit, and what the symbol around really is."""
-    if case.mend is None:
-        case.mend = _search(case, outline)
-    return case.mend
-
-
-def _search(case: Case, outline: Outline) -> str:
+    """Say which range would fit, and what the symbol around really is; searched for once."""
+    if case.mend is not None:
+        return case.mend
     citation = case.citation
     said = [f"the lock knows `{case.once}` on this page"] if case.once else []
     near = fitting.nearest(outline, citation.first, citation.last, case.max_lines, case.anchors)
@@ -140,4 +132,5 @@ def _search(case: Case, outline: Outline) -> str:
     symbol = outline.innermost(middle, middle)
     if symbol:
         said.append(f"`{symbol.name}` is L{symbol.top}-L{symbol.last}")
-    return "; ".join(said)
+    case.mend = "; ".join(said)
+    return case.mend

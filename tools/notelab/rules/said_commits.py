@@ -24,7 +24,8 @@ def findings(lab: Lab, view: View, note: Note, pins: dict[str, Pin]) -> Iterator
         )
         return
     named = {row.source: row for row in front.commits}
-    for source in view.page.table.sources or _cited_sources(lab, view):
+    only = lab.sources if len(lab.sources) == 1 and note.citations else {}
+    for source in view.page.table.sources or only:
         pin = pins.get(source)
         if source not in named:
             known = pin.commit[:12] if pin and pin.commit else "…"
@@ -37,12 +38,6 @@ def findings(lab: Lab, view: View, note: Note, pins: dict[str, Pin]) -> Iterator
             )
     for row in front.commits:
         yield from _commit_row(view, row, pins)
-
-
-def _cited_sources(lab: Lab, view: View) -> list[str]:
-    if len(lab.sources) == 1 and view.note and view.note.citations:
-        return list(lab.sources)
-    return []
 
 
 def _commit_row(view: View, row: CommitPrefix, pins: dict[str, Pin]) -> Iterator[Finding]:

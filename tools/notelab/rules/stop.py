@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from notelab.book.view import View
+from notelab.book.workbook import Workbook
 from notelab.errors import shown
 from notelab.lab import pins
 from notelab.lab.lab import Lab
@@ -14,19 +15,18 @@ from notelab.rules import closing, said_commits
 _LACKING = ("N1", "N3", "N210", "N212")  # stop conditions, diagrams, a lock that is behind
 
 
-def pin_findings(found: dict[str, Pin]) -> Iterator[Finding]:
-    """Judge the pin files."""
-    for pin in found.values():
-        if pin.code:
-            yield Finding(
-                pin.code,
-                shown(pin.path),
-                TOP,
-                pin.problem,
-                expected="40 hexadecimal digits and a newline",
-                found=pin.found or "no file",
-                help=f"write it with `{pins.command_for(pin)}`",
-            )
+def pin_findings(book: Workbook) -> Iterator[Finding]:
+    """Judge the pins: each said once, rather than once a citation."""
+    for name, pin in book.pins.items():
+        code, said, found = pin.code, pin.problem, pin.found or "no file"
+        expected = "40 hexadecimal digits and a newline"
+        if pin.commit and (reason := book.evidence.unknown_commit(name)):
+            code, said = "N122", f"the pin of `{name}` is no commit of its source"
+            expected, found = "a commit that the source has", reason
+        if code:
+            mend = f"write it with `{pins.command_for(pin)}`"
+            place = shown(pin.path)
+            yield Finding(code, place, TOP, said, expected=expected, found=found, help=mend)
 
 
 def is_to_do(lab: Lab, finding: Finding) -> bool:

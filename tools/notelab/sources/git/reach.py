@@ -31,18 +31,14 @@ class Reach:
         rewritten = git.run("ls-remote", "--get-url", "--", url)
         where = rewritten.out.decode("utf-8", "replace").strip() if not rewritten.status else ""
         place = endpoint(where or url)
-        if place is None or _proxied(git, where or url):
+        if place is None or any(map(os.environ.get, _OWN_WAYS)):
+            return
+        if git.run("config", "--get-urlmatch", "http.proxy", where or url).status == 0:
             return
         if place not in self._known:
             self._known[place] = _connected(*place)
         if self._known[place]:
             raise SourceError(self._known[place])
-
-
-def _proxied(git: GitCommand, url: str) -> bool:
-    if any(os.environ.get(name) for name in _OWN_WAYS):
-        return True
-    return git.run("config", "--get-urlmatch", "http.proxy", url).status == 0
 
 
 def _connected(host: str, port: int) -> str:

@@ -3,9 +3,8 @@
 import logging
 import os
 import re
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import as_completed
 from functools import partial
-from time import monotonic
 from urllib.parse import urlsplit
 
 import msgspec
@@ -59,18 +58,16 @@ def find(requirement: str, settings: Settings, preferred: str, sha256: str) -> A
     asked += [begin(partial(listed, folder=one)) for one in settings.find_links]
     found: list[Address] = []
     reasons: list[str] = []
-    ends = monotonic() + _SECONDS
-    pending: set[Future[list[Address]]] = set(asked)
-    while pending and not any(one.file == preferred and one.sha256 == sha256 for one in found):
-        done, pending = wait(pending, max(ends - monotonic(), 0), FIRST_COMPLETED)
-        for one in done:
+    try:
+        for done in as_completed(asked, _SECONDS):
             try:
-                found += one.result()
+                found += done.result()
             except SourceError as fault:
                 reasons.append(str(fault))
-        if not done:
-            reasons.append(f"an index gave no whole answer in {_SECONDS} s")
-            break
+            if any(one.file == preferred and one.sha256 == sha256 for one in found):
+                break
+    except TimeoutError:
+        reasons.append(f"an index gave no whole answer in {_SECONDS} s")
     if not found:
         none = "no index is set" if not asked else f"no index has a wheel of {requirement}"
         why = [*dict.fromkeys(reasons), *([settings.remark] if settings.remark else [])]
