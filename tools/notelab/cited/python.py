@@ -16,15 +16,25 @@ _Inner = (ast.stmt, ast.excepthandler, ast.match_case)
 
 def structure(text: str, lines: list[str]) -> Structure | None:
     """Return the structure of Python text, or None for what this interpreter can't parse."""
+    tree = parsed(text)
+    if tree is None:
+        return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
         reading = _Reading(lines, _comments(tree, lines))
         reading.body(tree, "", -1)
-    except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
+    except (ValueError, LookupError, RecursionError, MemoryError):
         return None
     return reading.made
+
+
+def parsed(text: str) -> ast.Module | None:
+    """Return the tree of Python text, or None for what this interpreter can't parse."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
 
 
 def _comments(tree: ast.AST, lines: list[str]) -> set[int]:
@@ -70,9 +80,7 @@ class _Reading:
                 self._expression(child)
 
     def _statement(self, node: ast.stmt, prefix: str, parent: int) -> None:
-        first, last = node.lineno, node.end_lineno or node.lineno
-        decorators = getattr(node, "decorator_list", [])
-        top = min([first, *(decorator.lineno for decorator in decorators)])
+        top, first, last = _top(node), node.lineno, _last([node])
         comment = self.made.statement(top, first, last)
         self._parts(node, comment)
         if isinstance(node, _Definition):
@@ -88,7 +96,7 @@ class _Reading:
         inner = getattr(node, "body", None)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             if isinstance(node.value.value, str) and node.end_lineno != node.lineno:
-                self.made.paragraphs(node.lineno, node.end_lineno or node.lineno)
+                self.made.paragraphs(node.lineno, _last([node]))
         elif isinstance(node, ast.Match):
             self._branches(
                 [(case.pattern.lineno, self._header_end(case), case.body) for case in node.cases]
@@ -105,7 +113,7 @@ class _Reading:
             return
         decorators = getattr(node, "decorator_list", [])
         above = [(one.lineno, one.end_lineno or one.lineno) for one in decorators]
-        top = min([node.lineno, *(first for first, _ in above)])
+        top = _top(node)
         parts = [(comment, top - 1)] if comment < top else []
         parts += [*above, (node.lineno, end)]
         if above:

@@ -8,8 +8,9 @@ import ast
 import io
 import textwrap
 import tokenize
-import warnings
 from collections.abc import Iterator, Sequence
+
+from notelab.cited.python import parsed
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # What encloses a line, outermost first: statements and which part of them, or lines.
@@ -20,21 +21,12 @@ _QUIET = {tokenize.NL, tokenize.COMMENT, tokenize.NEWLINE, tokenize.ENDMARKER}
 
 def around(path: str, lines: list[str]) -> list[Chain]:
     """Return what encloses each line; where it is no Python that parses, by its indentation."""
-    tree = _parsed("\n".join(lines)) if path.endswith((".py", ".pyi")) else None
+    tree = parsed("\n".join(lines)) if path.endswith((".py", ".pyi")) else None
     if tree is None:
         return list(_by_indentation(lines))
     found: list[Chain] = [()] * len(lines)
     _fill(tree.body, (), found)
     return found
-
-
-def _parsed(text: str) -> ast.Module | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
 
 
 def _by_indentation(lines: list[str]) -> Iterator[Chain]:
@@ -93,7 +85,7 @@ def essence(lines: list[str]) -> str:
     """
     text = textwrap.dedent("\n".join(lines))
     words, said = _tokens(text)
-    tree = _parsed(text)
+    tree = parsed(text)
     for node in ast.walk(tree) if tree else ():
         # The words of a docstring, not where its lines break.
         said_alone = node.value if isinstance(node, ast.Expr) else None

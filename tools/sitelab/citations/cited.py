@@ -21,6 +21,8 @@ from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
 
 Text = tuple[str, ...]  # a file's lines
+# Where a host shows a file, and what it writes between two lines.
+_HOSTS = {"https://github.com/": ("blob", "-L"), "https://gitlab.com/": ("-/blob", "-")}
 AROUND = 3  # lines of context that a card shows, either way
 
 
@@ -142,11 +144,8 @@ def permalink(url: str, commit: str, path: str, first: int, last: int) -> str:
     ''
     """
     base = url.removesuffix("/").removesuffix(".git")
-    place = quote(path)
-    if base.startswith("https://github.com/"):
-        end = f"-L{last}" if last != first else ""
-        return f"{base}/blob/{commit}/{place}#L{first}{end}"
-    if base.startswith("https://gitlab.com/"):
-        end = f"-{last}" if last != first else ""
-        return f"{base}/-/blob/{commit}/{place}#L{first}{end}"
+    for host, (folder, dash) in _HOSTS.items():
+        if base.startswith(host):
+            end = f"{dash}{last}" if last != first else ""
+            return f"{base}/{folder}/{commit}/{quote(path)}#L{first}{end}"
     return ""

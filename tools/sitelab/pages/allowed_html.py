@@ -20,7 +20,6 @@ TAGS = {
 ATTRIBUTES = {
     "*": {"class", "id", "title", "lang", "dir", "role", "hidden"},
     "a": {"href", "name", "download", "rel"},
-    "abbr": {"title"},
     "autoref": {"identifier", "optional", "hover"},
     "col": {"span"},
     "colgroup": {"span"},

@@ -65,10 +65,7 @@ def read(git: GitCommand, commit: str, paths: list[str], who: str) -> Answers:
             kind = _KINDS.get(mode, f"no regular file (mode {mode})")
             answers[path] = Refused(f"{who}: {path} is {kind}", final=True)
     contents = _contents(git, set(blobs.values()), who)
-    for path, blob in blobs.items():
-        got = contents[blob]
-        answers[path] = got if isinstance(got, Refused) else Offered(got, "git")
-    return answers
+    return answers | {path: contents[blob] for path, blob in blobs.items()}
 
 
 def _all_names(git: GitCommand, commit: str) -> list[str]:
@@ -76,11 +73,11 @@ def _all_names(git: GitCommand, commit: str) -> list[str]:
     return [name.decode("utf-8", "replace") for name in ran.out.split(b"\0") if name]
 
 
-def _contents(git: GitCommand, blobs: set[str], who: str) -> dict[str, bytes | Refused]:
+def _contents(git: GitCommand, blobs: set[str], who: str) -> Answers:
     """Read blobs, first asking their sizes, so that a huge one is not read."""
     sizes, ran = sizes_of(git, blobs)
     held = _read_out(git, [blob for blob, size in sizes.items() if size <= MAX_FILE_BYTES])
-    contents: dict[str, bytes | Refused] = {}
+    contents: Answers = {}
     for blob in sorted(blobs):
         if blob not in sizes:
             contents[blob] = Refused(f"{who}: has no object {blob[:12]} ({ran.why()})")
@@ -90,7 +87,7 @@ def _contents(git: GitCommand, blobs: set[str], who: str) -> dict[str, bytes | R
                 final=True,
             )
         elif blob_id(held[blob]) == blob:
-            contents[blob] = held[blob]
+            contents[blob] = Offered(held[blob], "git")
         else:
             contents[blob] = Refused(f"{who}: object {blob[:12]} is damaged or can't be read")
     return contents
