@@ -32,9 +32,10 @@ class Finding(msgspec.Struct, frozen=True):
         return [f"{label}: {text}" for label, text in labelled if text]
 
     @property
-    def order(self) -> tuple[str, int, int, str]:
-        """Return what findings are sorted by: file, place, code."""
-        return (self.filename, self.span.row, self.span.column, self.code)
+    def order(self) -> tuple[str, int, int, str, str, list[str]]:
+        """Return what findings are sorted by: file, place, code, and what else they say."""
+        place = self.filename, self.span.row, self.span.column
+        return (*place, self.code, self.message, self.details)
 
 
 TOP = Span(1, 1, 1, 1)
