@@ -44,7 +44,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
             run.measure(["tp"])
         except KeyboardInterrupt:
             assert run.faults
-        return samples.restored(load(out), out)
+        return load(out).with_series(samples.load(out))
 
     return run
 

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from costlab.judge.claims import Case, Claim, Comparison, VerdictWord
+from costlab.record.names import natural
 from costlab.record.quantity import shown, written
 from costlab.record.result import Metric
 
 Provenance = Mapping[str, Any]
 
-_PARTS = re.compile(r"(\d+)")
 # As a driver's topology matrix says it: NV with the number of links.
 _NVLINK = re.compile(r"\bNV\d+\b|nvlink", re.IGNORECASE)
 
@@ -113,11 +113,7 @@ def examine(claim: Claim, metrics: Mapping[str, Metric]) -> list[Judged]:
 def _each(case: Case, metrics: Mapping[str, Metric]) -> list[str]:
     """Return the ids that a case is tried on, in natural order; where there are none, what was."""
     found = [name for name, metric in metrics.items() if case.each and metric.name.fits(case.each)]
-    return sorted(found, key=_natural) or [" ".join(str(value) for value in case.each.values())]
-
-
-def _natural(name: str) -> list[int | str]:
-    return [int(part) if part.isdigit() else part for part in _PARTS.split(name)]
+    return sorted(found, key=natural) or [" ".join(str(value) for value in case.each.values())]
 
 
 def _compared(test: Comparison, metrics: Mapping[str, Metric]) -> Outcome:

@@ -4,9 +4,9 @@ import csv
 from pathlib import Path, PurePosixPath
 
 from costlab.record.result import load
-from costlab.record.whose import whose
+from costlab.record.whose import Whose, whose
 
-COLUMNS = ("id", "value", "unit", "low", "high", "samples", "how", "code", "link", "device")
+FIELDS = ("id", "value", "unit", "low", "high", "samples", "how")
 
 
 def name(source: str) -> str:
@@ -27,21 +27,7 @@ def write(lab: Path, source: str) -> Path:
     path = lab / name(source)
     with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(COLUMNS)
+        lines.writerow([*FIELDS, *Whose._fields])
         for one in load(lab / source).metrics().values():
-            mine = whose(one)
-            spread = ("" if end is None else end for end in (one.low, one.high))
-            lines.writerow(
-                (
-                    one.id,
-                    one.value,
-                    one.unit,
-                    *spread,
-                    one.samples,
-                    one.how,
-                    mine.code,
-                    mine.link,
-                    mine.device,
-                )
-            )
+            lines.writerow([*(getattr(one, field) for field in FIELDS), *whose(one)])
     return path

@@ -4,7 +4,6 @@ A table takes the metrics whose names have the fields that it wants and that no 
 took. Each metric has one row, since a row has one quotable value. They stand in tables.toml.
 """
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from costlab.record import quantity
-from costlab.record.names import Name
+from costlab.record.names import Name, natural
 from costlab.record.result import Metric
 from costlab.record.words import Words
 
@@ -80,13 +79,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the metrics that it takes, in natural order."""
         found = [metric for metric in metrics if metric.name.fits(self.wanted)]
         fields = self.by.split()
-        return sorted(found, key=lambda one: [_natural(getattr(one.name, f)) for f in fields])
-
-
-def _natural(value: str | int) -> tuple[tuple[int, str], ...]:
-    return tuple(
-        (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(value))
-    )
+        return sorted(found, key=lambda one: [natural(getattr(one.name, f)) for f in fields])
 
 
 def said_of(name: Name, fields: str) -> str:

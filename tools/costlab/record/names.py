@@ -165,6 +165,13 @@ FORMS = tuple(map(Form, (
 )))  # fmt: skip
 
 
+def natural(value: str | int) -> list[tuple[int, str]]:
+    """Return what orders a field or an id by the numbers in it: 8 before 64."""
+    return [
+        (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(value))
+    ]
+
+
 def call(link: str, operation: str, ranks: int, size: int, mode: str) -> Name:
     """Return the name of a collective's time."""
     return Name("collective", link=link, operation=operation, ranks=ranks, size=size, mode=mode)

@@ -6,13 +6,15 @@ never passes for a measured one. A section that broke off keeps what it had.
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import click
 import msgspec
 
-from costlab.record import whole_file
 from costlab.record.names import Name, parse
 
 SCHEMA = 4  # a part of a whole has a unit of its own, "share"
@@ -140,14 +142,18 @@ class Result(msgspec.Struct, kw_only=True):
 
     def bare(self) -> Result:
         """Return it without the series."""
+        return self.with_series({})
+
+    def with_series(self, series: Mapping[str, list[list[float]]]) -> Result:
+        """Return it with these series, by metric, and no others."""
+        replace = msgspec.structs.replace
         sections = {
-            name: msgspec.structs.replace(
-                section,
-                metrics=[msgspec.structs.replace(metric, series=[]) for metric in section.metrics],
+            name: replace(
+                part, metrics=[replace(one, series=series.get(one.id, [])) for one in part.metrics]
             )
-            for name, section in self.sections.items()
+            for name, part in self.sections.items()
         }
-        return msgspec.structs.replace(self, sections=sections)
+        return replace(self, sections=sections)
 
 
 def load(path: Path) -> Result:
@@ -181,10 +187,29 @@ def save(result: Result, path: Path) -> None:
         ResultError: the folder can't be written, or the disk is full; an older file stays.
     """
     text = msgspec.json.format(msgspec.json.encode(result.bare(), enc_hook=_number), indent=1)
+    write_whole(path, text + b"\n")
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that a reader sees all of or not; who may read it, the umask says.
+
+    Raises:
+        ResultError: the folder can't be written, or the disk is full; an older file stays.
+    """
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        whole_file.write(path, text + b"\n")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.unlink(missing_ok=True)
+        with scratch.open("xb") as file:  # not a temporary file, which is nobody else's to read
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
     except OSError as fault:
         raise ResultError(f"{path} can't be written: {fault.strerror or fault}") from None
+    finally:
+        with contextlib.suppress(OSError):  # what has been said already is the cause
+            scratch.unlink(missing_ok=True)
 
 
 def _number(value: object) -> float | int:

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from costlab.record import whole_file
-from costlab.record.result import Result, ResultError
+from costlab.record.result import Result, ResultError, write_whole
 
 SCHEMA = 1
 
@@ -47,10 +46,7 @@ def save(result: Result, path: Path) -> None:
     if not kept:
         return
     text = msgspec.json.encode(Samples(samples=kept))
-    try:
-        whole_file.write(beside(path), gzip.compress(text, mtime=0))
-    except OSError as fault:
-        raise ResultError(f"{beside(path)} can't be written: {fault.strerror or fault}") from None
+    write_whole(beside(path), gzip.compress(text, mtime=0))
 
 
 def load(path: Path) -> dict[str, list[list[float]]]:
@@ -71,19 +67,3 @@ def load(path: Path) -> dict[str, list[list[float]]]:
     if read.schema != SCHEMA:
         raise ResultError(f"{file} has schema {read.schema}, this bench reads {SCHEMA}")
     return read.samples
-
-
-def restored(result: Result, path: Path) -> Result:
-    """Return the result at `path` with its samples."""
-    there = load(path)
-    sections = {
-        name: msgspec.structs.replace(
-            section,
-            metrics=[
-                msgspec.structs.replace(metric, series=there.get(metric.id, []))
-                for metric in section.metrics
-            ],
-        )
-        for name, section in result.sections.items()
-    }
-    return msgspec.structs.replace(result, sections=sections)

@@ -48,7 +48,7 @@ def measured(
         LaunchError: torchrun's ranks can't meet.
         RunInterruptedError: by Ctrl-C, or a request to end; what was measured is saved.
     """
-    before = _unfinished(resume) if resume else None
+    before = load(resume).with_series(samples.load(resume)) if resume else None
     device = options.device(str(before.settings["device"]) if before else device)
     with contextlib.ExitStack() as stack:
         world: World | None = None
@@ -98,12 +98,6 @@ def _warn(names: list[str], settings: Settings, *, alone_here: bool) -> None:
         click.echo(f"note: {settings.ranks} ranks on {cores()} cores: they take turns", err=True)
     if settings.device == "cuda" and alone_here and (line := alone(names, settings)):
         click.echo(line, err=True)
-
-
-def _unfinished(file: Path) -> Result:
-    """Return a result to go on with, its samples with it."""
-    result = load(file)
-    return samples.restored(result, file)
 
 
 def alone(names: list[str], settings: Settings) -> str:
