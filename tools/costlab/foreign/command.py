@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,6 @@ from costlab.record import options
 FAR = 1024  # times beyond: who wants a GiB from a MiB sees what that is worth
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from costlab.foreign.beyond import Tried
     from costlab.foreign.fitted import Fitted, Prediction
 
@@ -46,7 +43,6 @@ def fit(file: Path, at: tuple[int, ...], figure: Path | None, output_format: str
     beyond them its lines may be believed.
     """
     from costlab.foreign import fitted, sweep_file
-    from costlab.record.terminal import console
     from costlab.sections.fit.piecewise import LEAST
 
     found = sweep_file.read(file)
@@ -62,7 +58,7 @@ def fit(file: Path, at: tuple[int, ...], figure: Path | None, output_format: str
         click.echo(json.format(json.encode(made), indent=1).decode())
     else:
         for one in made:
-            _show(console(), one)
+            _show(one)
     if figure:
         from costlab.foreign.draw_sweeps import drawn
 
@@ -71,40 +67,39 @@ def fit(file: Path, at: tuple[int, ...], figure: Path | None, output_format: str
     return 0
 
 
-def _show(console: Console, one: Fitted) -> None:
+def _show(one: Fitted) -> None:
     from costlab.record.quantity import per_cent, written
+    from costlab.record.terminal import console, tabulate
 
+    say = console().print
     least, most = written(one.sizes[0], "B"), written(one.sizes[-1], "B")
-    console.print(f"\n[bold]{one.name}[/]: {len(one.sizes)} sizes, {least} to {most}")
+    say(f"\n[bold]{one.name}[/]: {len(one.sizes)} sizes, {least} to {most}")
     if one.wrong:
-        console.print(f"[bold red]{one.wrong} rows had wrong results: what was timed there?[/]")
+        say(f"[bold red]{one.wrong} rows had wrong results: what was timed there?[/]")
     rows = [
         (written(round(line.start), "B"), written(line.latency, "s"),
          written(line.bandwidth, "B/s") if line.bandwidth else "-")
         for line in one.lines
     ]  # fmt: skip
-    _table(console, ("from", "latency", "bandwidth"), rows)
+    tabulate(("from", "latency", "bandwidth"), ">>>", rows)
     said = f"the lines miss a size by {per_cent(one.residual)} (median)"
     if one.unseen is not None:
         said += f", one they haven't seen by {per_cent(one.unseen)}"
-    console.print(said)
+    say(said)
     largest: list[Tried] = []
     for trial in reversed(one.trials):  # a row a doubling
         doubled = not largest or trial.times >= 1.9 * largest[-1].times
         if trial.size == one.sizes[-1] and trial.times <= FAR and doubled:
             largest.append(trial)
     if largest:
-        console.print(f"\nhad the sweep ended earlier, {most} would have been predicted")
-        _table(
-            console,
-            ("up to", "times beyond", "wrong by"),
-            [
-                (written(trial.fitted, "B"), f"{trial.times:,.4g}", f"{trial.error * 100:+.0f} %")
-                for trial in largest
-            ],
-        )
+        say(f"\nhad the sweep ended earlier, {most} would have been predicted")
+        rows = [
+            (written(trial.fitted, "B"), f"{trial.times:,.4g}", f"{trial.error * 100:+.0f} %")
+            for trial in largest
+        ]
+        tabulate(("up to", "times beyond", "wrong by"), ">>>", rows)
     for prediction in one.predictions:
-        console.print(_said(prediction))
+        say(_said(prediction))
 
 
 def _said(one: Prediction) -> str:
@@ -118,14 +113,3 @@ def _said(one: Prediction) -> str:
     if one.error is not None:
         trusted = f"as far, this sweep's own were wrong by up to {per_cent(one.error)}"
     return f"{at}, [yellow]{one.beyond:,.3g} times beyond what was measured: {trusted}[/]"
-
-
-def _table(console: Console, heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for head in heads:
-        table.add_column(head, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
-from rich.table import Table
 
 from costlab.record.foreign_load import said
 from costlab.record.names import family_of, parse
@@ -25,6 +24,7 @@ from costlab.record.provenance import MACHINE
 from costlab.record.quantity import shown
 from costlab.record.result import Metric, Result
 from costlab.record.terminal import console as terminal
+from costlab.record.terminal import tabulate
 
 # What a family's change may be by chance, beside the machine's: in repeated runs on two cores the
 # changes of families of 15 and more had a standard deviation of 0.045.
@@ -191,18 +191,17 @@ def show(compared: Compared, one: str, other: str) -> None:
     console = terminal()
     for line in compared.machines:
         console.print(f"[yellow]{line}[/]")
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("measured alike", "of", f"{other} / {one}", "quartiles", ""):
-        table.add_column(column, justify="left" if column in ("measured alike", "") else "right")
-    for family in sorted(compared.families, key=lambda f: (not f.beyond, f.name)):
-        table.add_row(
+    rows = [
+        (
             family.name,
             str(family.members),
             f"{family.change:.2f}×",
             f"[dim]{family.least:.2f} – {family.most:.2f}[/]",
             f"[bold red]{told(family.change, family.unit)}[/]" if family.beyond else "",
         )
-    console.print(table)
+        for family in sorted(compared.families, key=lambda f: (not f.beyond, f.name))
+    ]
+    tabulate(("measured alike", "of", f"{other} / {one}", "quartiles", ""), "<>>><", rows)
     for line in compared.counts:
         console.print(f"[bold red]counted otherwise[/]  {line}")
     for name, number in compared.missing.items():

@@ -1,12 +1,10 @@
 """The claims, judged on a result and shown; and what on this machine is judged otherwise."""
 
-from rich.table import Table
-
 from costlab.judge import claims
 from costlab.judge.verdict import Verdict, judge
 from costlab.record import options
 from costlab.record.result import Result, load
-from costlab.record.terminal import console as terminal
+from costlab.record.terminal import tabulate
 
 _STYLES = {
     "holds": "green",
@@ -49,10 +47,8 @@ def differing(result: Result) -> list[str]:
 
 def show(found: list[Verdict]) -> None:
     """Print the verdicts as a table."""
-    table = Table(box=None, padding=(0, 1), pad_edge=False)
-    for column in ("", "claim", "verdict", "evidence"):
-        table.add_column(column, justify="right" if not column else "left")
-    for one in found:
-        style = _STYLES.get(one.verdict, "")
-        table.add_row(str(one.number), one.id, f"[{style}]{one.verdict}[/]", one.evidence)
-    terminal().print(table)
+    rows = [
+        (str(one.number), one.id, f"[{_STYLES[one.verdict]}]{one.verdict}[/]", one.evidence)
+        for one in found
+    ]
+    tabulate(("", "claim", "verdict", "evidence"), "><<<", rows)

@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping
 
-from rich.console import Console
-from rich.table import Table
-
 from costlab.record import options
 from costlab.record.foreign_load import said
 from costlab.record.names import Name, Wanted
 from costlab.record.quantity import count, shown, size_name, spread, written
 from costlab.record.result import Load, Metric, Result, ResultError, load
-from costlab.record.terminal import console as terminal
+from costlab.record.terminal import console, tabulate
 from costlab.record.whose import whose
 
 # What is worth a line after the whole lab; a section run alone shows all that it has.
@@ -30,31 +27,30 @@ def show(result: Result, *, whole: bool) -> None:
     Args:
         whole: of the whole lab, so headlines only, then the claims.
     """
-    console = terminal()
-    reference = _reference()
+    say, reference = console().print, _reference()
     for name, section in result.sections.items():
         if section.status != "complete":
-            console.print(f"[red]{name} broke off: {section.note}[/]")
+            say(f"[red]{name} broke off: {section.note}[/]")
         if section.load:  # before any of its numbers
-            _course(console, name, section.load)
+            _course(name, section.load)
         if name == "collectives":
-            _collectives(console, section.metrics, only="all_reduce" if whole else "")
+            _collectives(section.metrics, only="all_reduce" if whole else "")
             continue
         metrics = [m for m in section.metrics if not whole or _headline(m.name)]
-        _lines(console, name, metrics[:MANY], reference)
+        _lines(name, metrics[:MANY], reference)
         if len(metrics) > MANY:
-            console.print(f"  … and {len(metrics) - MANY} more in the file")
+            say(f"  … and {len(metrics) - MANY} more in the file")
     if whole:
         from costlab.judge import judging
 
-        console.print("\n[bold]claims[/]")
+        say("\n[bold]claims[/]")
         judging.show(judging.verdicts(result))
 
 
-def _course(console: Console, name: str, load: Load) -> None:
+def _course(name: str, load: Load) -> None:
     """Say what else ran meanwhile: in red where the numbers are not to be quoted."""
     style = "bold red" if load.spoiled else "yellow" if load.dropped else "dim"
-    console.print(f"\n[{style}]{name}: {said(load).en}[/]")
+    console().print(f"\n[{style}]{name}: {said(load).en}[/]")
 
 
 def _reference() -> Mapping[str, Metric]:
@@ -68,23 +64,19 @@ def _headline(name: Name) -> bool:
     return any(name.fits(wanted) for wanted in HEADLINES)
 
 
-def _lines(
-    console: Console, name: str, metrics: list[Metric], reference: Mapping[str, Metric]
-) -> None:
+def _lines(name: str, metrics: list[Metric], reference: Mapping[str, Metric]) -> None:
     """Print metrics line by line, with the reference's beside them."""
     if not metrics:
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left", title=f"\n[bold]{name}[/]")
-    columns = ["", "on", "here", "spread", "n", *(["reference"] if reference else []), ""]
-    for column in columns:
-        right = column in ("here", "n", "reference")
-        table.add_column(column, justify="right" if right else "left")
+    columns, align, rows = ["", "on", "here", "spread", "n"], "<<><>", []
+    if reference:
+        columns, align = [*columns, "reference"], align + ">"
     for metric in metrics:
         there = [_there(reference.get(metric.id), metric)] if reference else []
         how = "" if metric.how == "measured" else metric.how
         mine = (shown(metric), f"[dim]{spread(metric)}[/]", count(metric))
-        table.add_row(metric.id, whose(metric).device, *mine, *there, how)
-    console.print(table)
+        rows.append([metric.id, whose(metric).device, *mine, *there, how])
+    tabulate([*columns, ""], align + "<", rows, title=name)
 
 
 def _there(other: Metric | None, metric: Metric) -> str:
@@ -95,23 +87,19 @@ def _there(other: Metric | None, metric: Metric) -> str:
     return f"[dim]{shown(other)}{elsewhere}[/]"
 
 
-def _collectives(console: Console, metrics: list[Metric], *, only: str) -> None:
+def _collectives(metrics: list[Metric], *, only: str) -> None:
     """Print a table for each operation: sizes down, links across."""
     found = [(one.name, one) for one in metrics]
     for operation, ranks in dict.fromkeys((one.operation, one.ranks) for one, _ in found):
         if only and operation != only:
             continue
         mine = {one: m for one, m in found if (one.operation, one.ranks) == (operation, ranks)}
-        _curves(console, f"{operation}, {ranks} ranks", mine)
+        _curves(f"{operation}, {ranks} ranks", mine)
 
 
-def _curves(console: Console, title: str, metrics: Mapping[Name, Metric]) -> None:
-    links = list(dict.fromkeys(one.link for one in metrics))
-    table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left", title=f"\n[bold]{title}[/]")
-    table.add_column("size", justify="right")
-    for link in links:
-        for column in (link, "spread", "busbw", "back-to-back"):
-            table.add_column(column, justify="right", style="dim" if column == "spread" else None)
+def _curves(title: str, metrics: Mapping[Name, Metric]) -> None:
+    links, rows = list(dict.fromkeys(one.link for one in metrics)), []
+    heads = [head for link in links for head in (link, "[dim]spread[/]", "busbw", "back-to-back")]
     for size in sorted({one.size for one in metrics}):
         cells = [size_name(size)]
         by = {(one.link, one.mode): m for one, m in metrics.items() if one.size == size}
@@ -121,7 +109,7 @@ def _curves(console: Console, title: str, metrics: Mapping[Name, Metric]) -> Non
                 cells += ["", "", ""]
             else:
                 busbw = written(float(blocking.detail["busbw"]), "B/s")
-                cells += [shown(blocking), spread(blocking), busbw]
+                cells += [shown(blocking), f"[dim]{spread(blocking)}[/]", busbw]
             cells.append(shown(train) if train else "")
-        table.add_row(*cells)
-    console.print(table)
+        rows.append(cells)
+    tabulate(["size", *heads], ">" * (1 + len(heads)), rows, title=title)
