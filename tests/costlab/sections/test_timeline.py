@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from costlab.contestants import tutor
-from costlab.record.settings import Settings
 from costlab.sections.fully_sharded import overlap, timeline
 from costlab.sections.fully_sharded.timeline import Span
 from costlab.sections.fully_sharded.watched_axis import WatchedAxis
@@ -19,7 +18,7 @@ from shardlab.comm import World
 
 
 def recorded(world: World) -> list[Span]:
-    return timeline.record(world, Settings(), hidden=64)
+    return timeline.record(world, 64)
 
 
 def test_a_step_shows_every_block_and_every_collective_on_every_rank(pool: Any) -> None:
@@ -105,7 +104,7 @@ def landed(world: World) -> list[str]:
     assert axis.flights and not waits
     assert pending.wait().tolist() == [1.0] * 4 * world.size
     assert waits == [True, False]
-    return [flight.name for flight in axis.flights]
+    return [name for name, _, _ in axis.flights]
 
 
 def test_a_collective_lands_when_its_messages_have_come_not_when_it_is_waited_for(

@@ -18,7 +18,6 @@ from torch import Tensor
 from costlab.contestants.fsdp import Training, ours
 from costlab.record.names import Name
 from costlab.record.result import Metric
-from costlab.record.settings import Settings
 from costlab.sections.fully_sharded.watched_axis import WatchedAxis
 from shardlab.comm import World
 from shardlab.comm.host import Card
@@ -45,7 +44,7 @@ class Span(NamedTuple):
     end_s: float
 
 
-def record(world: World, settings: Settings, *, hidden: int = HIDDEN) -> list[Span]:
+def record(world: World, hidden: int) -> list[Span]:
     """One step's spans, of all ranks, on every rank; ordered by track and start.
 
     Ranks of one host share a clock. Ranks of several are laid over each other at the barrier before
