@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -71,9 +70,9 @@ def test_a_silent_step_runs_and_sends_nothing(pool: Any) -> None:
 
 def held(world: World) -> dict[str, footprint.Footprint]:
     return {
-        "fsdp": footprint.measured(world, lambda w, gpt: contestants.ours(w.whole, gpt), HIDDEN),
-        "fsdp1": footprint.measured(world, contestants.fsdp1, HIDDEN),
-        "ddp": footprint.measured(world, contestants.ddp, HIDDEN),
+        "fsdp": footprint.measured(world, contestants.WRAPS["ours over gloo"], HIDDEN),
+        "fsdp1": footprint.measured(world, contestants.WRAPS["FSDP1"], HIDDEN),
+        "ddp": footprint.measured(world, contestants.WRAPS["DDP"], HIDDEN),
     }
 
 
@@ -84,7 +83,7 @@ def test_what_is_held_is_what_the_arithmetic_says(pool: Any) -> None:
         for one in ("fsdp", "fsdp1"):  # ours, and PyTorch's
             assert found[one].state == pytest.approx(footprint.sharded(model, 2), rel=0.02)
         buckets = 4 * model.parameters
-        assert found["ddp"].state == pytest.approx(footprint.replicated(model) + buckets, rel=0.02)
+        assert found["ddp"].state == pytest.approx(footprint.sharded(model, 1) + buckets, rel=0.02)
         peak = footprint.sharded_peak(model, 2, found["ddp"].activations + fully_sharded.LOGITS)
         assert found["fsdp"].peak == pytest.approx(peak, rel=0.1)
         assert found["fsdp"].peak < found["ddp"].peak
@@ -103,7 +102,7 @@ def test_what_cudas_allocator_held_before_is_no_part_of_a_footprint(
     with live:
         found = footprint.measured(world, lambda _, gpt: gpt, HIDDEN)
     assert found.state == pytest.approx(
-        footprint.replicated(fully_sharded._model(HIDDEN)), rel=0.02
+        footprint.sharded(fully_sharded._model(HIDDEN), 1), rel=0.02
     )
     assert found.state < found.peak < others
 
@@ -140,7 +139,7 @@ def measured(world: World) -> list[str]:
         patch.object(fully_sharded, "HIDDEN", {"quick": (8,)}),
         patch.dict(fully_sharded.PLANS, quick=brief),
         patch.dict(fully_sharded.STEPS, quick=2),
-        patch.object(timeline, "record", partial(timeline.record, hidden=8)),
+        patch.object(timeline, "HIDDEN", 8),
     ):
         found = list(fully_sharded.measure(world, Settings()))
     return [metric.id for metric in found if not isinstance(metric, str)]
@@ -165,12 +164,12 @@ def test_the_section_has_steps_ratios_memory_and_a_timeline(pool: Any) -> None:
 
 def test_the_largest_model_fits_and_the_next_does_not() -> None:
     card = largest.CARDS["80GiB"]
-    found = largest.largest(lambda model: footprint.replicated(model) <= card)
+    found = largest.largest(lambda model: footprint.sharded(model, 1) <= card)
     hidden = found.root // largest.VOCAB
     assert (
-        footprint.replicated(found)
+        footprint.sharded(found, 1)
         <= card
-        < footprint.replicated(largest.family(hidden + largest.STEP))
+        < footprint.sharded(largest.family(hidden + largest.STEP), 1)
     )
 
 

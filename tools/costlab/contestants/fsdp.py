@@ -6,7 +6,7 @@ through the parameters one by one.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,14 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.distributed.fsdp.wrap import CustomPolicy
 from torch.nn.parallel import DistributedDataParallel
 
 from costlab.contestants import tutor
 from costlab.contestants.rounds import Step
 from shardlab.comm import Axis, World
 from shardlab.fsdp import FSDP
-from shardlab.gpt.block import Block
 from shardlab.gpt.model import GPT
 
 BASE = "FSDP2"
@@ -79,30 +78,27 @@ def ddp(world: World, gpt: GPT) -> nn.Module:
     return DistributedDataParallel(gpt, process_group=world.whole.group)
 
 
-def fsdp1(world: World, gpt: GPT) -> nn.Module:
-    """PyTorch's FullyShardedDataParallel, prefetching in both directions."""
+def fsdp1(world: World, module: nn.Module, units: Iterable[nn.Module], **how: Any) -> nn.Module:
+    """PyTorch's FullyShardedDataParallel of some units and the rest; `how` as it takes it."""
+    policy = CustomPolicy(set(units).__contains__)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its deprecation
         return FullyShardedDataParallel(
-            gpt,
-            auto_wrap_policy=ModuleWrapPolicy({Block}),
-            device_id=world.device,
-            forward_prefetch=True,
+            module, auto_wrap_policy=policy, device_id=world.device, **how
         )
 
 
-def fsdp2(world: World, gpt: GPT, **how: Any) -> nn.Module:
-    """PyTorch's fully_shard, a block a unit; `how` as it takes it."""
+def fsdp2(world: World, module: nn.Module, units: Iterable[nn.Module], **how: Any) -> nn.Module:
+    """PyTorch's fully_shard of some units and the rest; `how` as it takes it."""
     mesh = init_device_mesh(world.device.type, (world.size,))
-    for block in gpt.layers.values():
-        fully_shard(block, mesh=mesh, **how)
-    fully_shard(gpt, mesh=mesh, **how)
-    return gpt
+    for one in (*units, module):
+        fully_shard(one, mesh=mesh, **how)
+    return module
 
 
 WRAPS: dict[str, Wrap] = {
-    "FSDP2": fsdp2,
-    "FSDP1": fsdp1,
+    "FSDP2": lambda world, gpt: fsdp2(world, gpt, gpt.layers.values()),
+    "FSDP1": lambda world, gpt: fsdp1(world, gpt, gpt.layers.values(), forward_prefetch=True),
     "DDP": ddp,
     "ours over gloo": lambda world, gpt: ours(world.whole, gpt),
     "ours over shared memory": lambda world, gpt: ours(

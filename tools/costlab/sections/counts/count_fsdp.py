@@ -1,14 +1,14 @@
 """Sharding counted: ours, FSDP1 and FSDP2 beside DDP; and FSDP1 in inference."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
 from torch.nn.parallel import DistributedDataParallel
 
+from costlab.contestants.fsdp import fsdp1, fsdp2
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.comm import World
@@ -18,13 +18,18 @@ from shardlab.proofs.ledger import Ledger
 WIDTH, DEPTH = 32, 4
 BATCHES = (1, 64)
 STRATEGIES = {"reshard": ShardingStrategy.FULL_SHARD, "keep": ShardingStrategy.SHARD_GRAD_OP}
-Wrap = Callable[[World, nn.Sequential, Sequence[nn.Module]], nn.Module]
 
 
 def training(world: World) -> Iterator[Metric]:
     """Bytes of a sharded step over those of DDP's: all in units, and a quarter left to the root."""
     replicated = _step(world, DistributedDataParallel(_layers(world))).total().wire
-    for version, wrap in (("fsdp", _ours), ("fsdp1", _fsdp1), ("fsdp2", _fsdp2)):
+    # What no unit wraps is the root's, and stays whole from forward to backward.
+    wraps: dict[str, Callable[..., nn.Module]] = {
+        "fsdp": lambda world, layers, units: FSDP(layers, world.whole, units=units),
+        "fsdp1": fsdp1,
+        "fsdp2": fsdp2,
+    }
+    for version, wrap in wraps.items():
         for name, first in (("units", 0), ("root", 1)):
             layers = _layers(world)
             with warnings.catch_warnings():
@@ -45,7 +50,7 @@ def inference(world: World) -> Iterator[Metric]:
         payload = sum(parameter.nbytes for parameter in layers.parameters())
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # deprecations, of torch in torch
-            sharded = _fsdp1(world, layers, list(layers), strategy)
+            sharded = fsdp1(world, layers, list(layers), sharding_strategy=strategy)
             for batch in BATCHES:
                 x = torch.ones(batch, WIDTH, device=world.device)
                 sharded(x)
@@ -69,28 +74,3 @@ def _step(world: World, module: nn.Module) -> Ledger:
     with ledger:
         module(torch.ones(2, WIDTH, device=world.device)).sum().backward()
     return ledger
-
-
-def _ours(world: World, layers: nn.Sequential, units: Sequence[nn.Module]) -> nn.Module:
-    # What no unit wraps is the root's, and stays whole from forward to backward.
-    return FSDP(layers, world.whole, units=units)
-
-
-def _fsdp1(
-    world: World, layers: nn.Sequential, units: Sequence[nn.Module],
-    strategy: ShardingStrategy = ShardingStrategy.FULL_SHARD,
-) -> nn.Module:  # fmt: skip
-    for place, layer in enumerate(layers):
-        if layer in units:
-            layers[place] = FullyShardedDataParallel(
-                layer, sharding_strategy=strategy, device_id=world.device
-            )
-    return FullyShardedDataParallel(layers, sharding_strategy=strategy, device_id=world.device)
-
-
-def _fsdp2(world: World, layers: nn.Sequential, units: Sequence[nn.Module]) -> nn.Module:
-    mesh = init_device_mesh(world.device.type, (world.size,))
-    for unit in units:
-        fully_shard(unit, mesh=mesh)
-    fully_shard(layers, mesh=mesh)
-    return layers

@@ -105,13 +105,8 @@ def _settled(live: LiveBytes | Allocated) -> int:
     return least
 
 
-def replicated(model: Model) -> int:
-    """Bytes of state on each rank of DDP, buckets apart: 16 a parameter."""
-    return 4 * FP32 * model.parameters
-
-
 def sharded(model: Model, ranks: int) -> int:
-    """Bytes of state on each rank of FSDP."""
+    """Bytes of state on each rank of FSDP; over one, those of a replica, DDP's buckets apart."""
     return 4 * FP32 * model.parameters // ranks
 
 

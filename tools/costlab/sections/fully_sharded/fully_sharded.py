@@ -40,7 +40,7 @@ from costlab.sections.fully_sharded import footprint, largest, overlap, timeline
 from costlab.sections.fully_sharded.footprint import Model
 from costlab.sections.plan import Plan
 from costlab.sections.silent_axis import SilentAxis
-from costlab.sections.timed import by_rounds, derived, ratio, timed, told
+from costlab.sections.timed import by_rounds, ratio, timed, told
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 
@@ -69,7 +69,7 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
         yield from memory(world, hidden)
     yield from largest.metrics()
     yield "one step's timeline"
-    yield from timeline.metrics(timeline.record(world, settings))
+    yield from timeline.metrics(timeline.record(world, timeline.HIDDEN))
 
 
 def names(backend: str) -> dict[str, str]:
@@ -161,22 +161,25 @@ def memory(world: World, hidden: int) -> Iterator[Metric]:
     Not FSDP2's: its DTensors wrap their shards, and would be counted beside them.
     """
     base = Name("fsdp", hidden=hidden)
-    mine = footprint.measured(world, lambda world, gpt: contestants.ours(world.whole, gpt), hidden)
-    sharded = footprint.measured(world, contestants.fsdp1, hidden)
-    theirs = footprint.measured(world, contestants.ddp, hidden)
+    found = {
+        code: footprint.measured(world, contestants.WRAPS[name], hidden)
+        for code, name in (
+            ("shardlab", "ours over gloo"), ("torch-fsdp1", "FSDP1"), ("torch-ddp", "DDP")
+        )
+    }  # fmt: skip
     by = "torch's allocator" if world.device.type == "cuda" else "live tensors"
-    for code, seen in {"shardlab": mine, "torch-fsdp1": sharded, "torch-ddp": theirs}.items():
+    for code, seen in found.items():
         for part, value in {"peak": seen.peak, "state": seen.state}.items():
             name = base.but(what=part, code=code, link=world.backend)
             yield told(name, value, "B", "measured", by=by, ranks=world.size)
     model = _model(hidden)
-    activations = theirs.activations + LOGITS
+    activations = found["torch-ddp"].activations + LOGITS
     for part, by, value in (
         ("peak", "formula", footprint.sharded_peak(model, world.size, activations)),
         ("state", "formula", footprint.sharded(model, world.size)),
-        ("state", "formula-ddp", footprint.replicated(model)),
+        ("state", "formula-ddp", footprint.sharded(model, 1)),
     ):
-        yield derived(
+        yield told(
             base.but(what=part, of=by), value, "B", parameters=model.parameters,
             activations=activations,
         )  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from costlab.record.names import Name
 from costlab.record.result import Metric
-from costlab.sections.fully_sharded.footprint import Model, replicated, sharded_peak
+from costlab.sections.fully_sharded.footprint import Model, sharded, sharded_peak
 from costlab.sections.timed import told
 
 CARDS = {"24GiB": 24 << 30, "80GiB": 80 << 30}
@@ -36,7 +36,7 @@ def metrics() -> Iterator[Metric]:
     """`fsdp.largest.replicated.80GiB`, `fsdp.largest.sharded-8.80GiB` …: parameters."""
     for card, size in CARDS.items():
         ways: dict[str, Callable[[Model], int]] = {
-            "replicated": replicated,
+            "replicated": lambda model: sharded(model, 1),
             f"sharded-{RANKS}": lambda model: sharded_peak(model, RANKS, 0),
         }
         for name, bytes_of in ways.items():

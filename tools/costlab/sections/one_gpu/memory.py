@@ -8,7 +8,6 @@ again for backward where a unit was resharded; gradients come down, and the opti
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from torch.distributed.fsdp import CPUOffloadPolicy
@@ -18,7 +17,7 @@ from costlab.contestants.fsdp import Training, fsdp2
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.sections.fully_sharded import footprint
-from costlab.sections.timed import derived, told
+from costlab.sections.timed import told
 from shardlab.comm import World
 
 COPIES = {"aten::copy_": 1, "aten::_to_copy": 0}  # and which argument is copied
@@ -31,7 +30,7 @@ def metrics(world: World, hidden: int) -> Iterator[Metric]:
     for what, value in {"state": held.state, "peak": held.peak}.items():
         yield told(base.but(what=what), value, "B", "measured")
     moved, weights = offloaded(world, hidden)
-    yield derived(base.but(what="state", of="formula"), 4 * weights, "B")
+    yield told(base.but(what="state", of="formula"), 4 * weights, "B")
     for way, value in moved.items():
         yield told(base.but(what="offloaded", of=way), value, "B", "counted", weights=weights)
 
@@ -39,7 +38,10 @@ def metrics(world: World, hidden: int) -> Iterator[Metric]:
 def offloaded(world: World, hidden: int) -> tuple[dict[str, int], int]:
     """Bytes that a step copies up to the device and down from it; and those of all weights."""
     policy = CPUOffloadPolicy(pin_memory=world.device.type == "cuda")
-    training = Training(world, partial(fsdp2, offload_policy=policy), hidden)
+    training = Training(
+        world, lambda world, gpt: fsdp2(world, gpt, gpt.layers.values(), offload_policy=policy),
+        hidden,
+    )  # fmt: skip
     training.step()
     with Copied() as copied:
         training.loss().backward()  # type: ignore[no-untyped-call]
