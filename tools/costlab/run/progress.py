@@ -26,9 +26,8 @@ PLAIN_EVERY = 5.0  # seconds between plain progress lines
 class Plain:
     """One line when a section starts and ends, and every few seconds in between."""
 
-    def __init__(self, stream: TextIO, *, every: float = PLAIN_EVERY) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._every = every
         self._last = 0.0
         self._section = ""
 
@@ -39,7 +38,7 @@ class Plain:
 
     def step(self, line: str) -> None:
         """Say how far it is."""
-        if time.monotonic() - self._last >= self._every:
+        if time.monotonic() - self._last >= PLAIN_EVERY:
             self._last = time.monotonic()
             self._say(f"{self._section}: {line}")
 

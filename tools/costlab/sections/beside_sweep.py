@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from costlab.record.result import Metric
 from costlab.record.words import say
 from costlab.sections.fit.fit import Sweep, sweeps
-from costlab.sections.timed import derived
+from costlab.sections.timed import told
 from shardlab.proofs.ledger import Entry
 
 # How often a step calls a collective, by its name and bytes: {"all_reduce.262144": 18}.
@@ -41,7 +41,7 @@ def derive(metrics: Mapping[str, Metric], section: str) -> Iterator[Metric]:
             "communication": whole, "latency": least, "volume": whole - least,
         }.items():  # fmt: skip
             name = metric.name.but(what="sweep", of=what)
-            yield derived(name, value, "s", calls=sum(mine.values())).on(metric.device)
+            yield told(name, value, "s", calls=sum(mine.values())).on(metric.device)
 
 
 def _alone(metrics: Mapping[str, Metric], section: str) -> list[Metric]:

@@ -40,16 +40,6 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.calls.append((func, args, dict(kwargs or {})))
         return func(*args, **(kwargs or {}))
 
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of the products (not of attention): 2·m·k·n each."""
-        total = 0
-        for func, args, _ in self.calls:
-            if func._schema.name in _PRODUCTS:
-                first, second = [x for x in args if isinstance(x, torch.Tensor)][-2:]
-                total += 2 * first.numel() * second.shape[-1]
-        return total
-
     def replay(self) -> None:
         """Run all of them again, and nothing else."""
         with torch.no_grad():

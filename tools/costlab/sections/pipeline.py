@@ -18,7 +18,7 @@ from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections.plan import Plan
-from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed, told
+from costlab.sections.timed import Detail, by_rounds, ratio, timed, told
 from shardlab.comm import World
 from shardlab.links.shared_memory.patience import cores
 from shardlab.proofs.schedules.timeline import Timeline
@@ -78,7 +78,7 @@ def metrics(
     stages_do = "computing" if kind == "compute" else "waiting in place of work"
     yield by_rounds(ours.but(what="bubble"), found, "share", how="measured", stages=stages_do)
     theory = (stages - 1) / (microbatches + stages - 1)
-    yield derived(base.but(what="bubble-theory"), theory, "share")
+    yield told(base.but(what="bubble-theory"), theory, "share")
     live = max(bubble.live(timeline) for timeline in timelines)
     yield told(ours.but(what="live"), live, "count", "counted")
 

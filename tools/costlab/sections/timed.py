@@ -41,20 +41,13 @@ def by_rounds(
     )  # fmt: skip
 
 
-def derived(
-    name: Name, value: float, unit: str, *, samples: int = 1,
+def told(
+    name: Name, value: float, unit: str, how: How = "derived", *, samples: int = 1,
     spread: tuple[float, float] | None = None, **detail: str | float | int | bool,
 ) -> Metric:  # fmt: skip
-    """What arithmetic makes of metrics that were measured."""
+    """One value: counted, modelled, or what arithmetic makes of metrics that were measured."""
     low, high = spread or (None, None)
     return Metric(
-        id=name.id, value=value, unit=unit, how="derived", low=low, high=high, samples=samples,
+        id=name.id, value=value, unit=unit, how=how, low=low, high=high, samples=samples,
         detail=detail,
     )  # fmt: skip
-
-
-def told(
-    name: Name, value: float, unit: str, how: How, **detail: str | float | int | bool
-) -> Metric:
-    """One value, without a spread."""
-    return Metric(id=name.id, value=value, unit=unit, how=how, detail=detail)

@@ -26,7 +26,7 @@ from costlab.sections.fit.interval import interval
 from costlab.sections.fit.link_model import delays
 from costlab.sections.fit.piecewise import LEAST, Curve, one_line, piecewise
 from costlab.sections.plan import Plan
-from costlab.sections.timed import derived
+from costlab.sections.timed import told
 
 LARGE = 1 << 20  # bytes, from which the stricter of the two goals holds
 
@@ -140,16 +140,16 @@ def _parameters(sweep: Sweep, curve: Curve) -> Iterator[Metric]:
             f"{number}.per-byte": piece.per_byte,
         }
     count = len(sweep.sizes)
-    yield derived(sweep.told("pieces"), len(curve.pieces), "count", samples=count, **shape)
+    yield told(sweep.told("pieces"), len(curve.pieces), "count", samples=count, **shape)
     known, (low, high) = interval(curve, 0).latency, interval(curve, -1).per_byte
     steps = delays(sweep.link, sweep.op, sweep.ranks)
-    hops = {"delays": steps, "one-way": first.latency / steps} if steps else {}
+    hops: dict[str, Any] = {"delays": steps, "one-way": first.latency / steps} if steps else {}
     latency, bandwidth = sweep.told("latency"), sweep.told("bandwidth")
-    yield derived(latency, first.latency, "s", samples=count, spread=_finite(known), **hops)
+    yield told(latency, first.latency, "s", samples=count, spread=_finite(known), **hops)
     if last.per_byte > 0:
         # Open above where the per-byte cost may be nothing.
         spread = (1 / high, 1 / low) if low > 0 else None
-        yield derived(bandwidth, 1 / last.per_byte, "B/s", samples=count, spread=_finite(spread))
+        yield told(bandwidth, 1 / last.per_byte, "B/s", samples=count, spread=_finite(spread))
 
 
 def _sizes_of(curve: Curve) -> list[float]:
@@ -161,9 +161,9 @@ def _error(
 ) -> Metric:
     found = middle(list(errors.values()))
     worst = max(errors, key=lambda size: errors[size])
-    detail = {"worst": errors[worst], "worst-bytes": worst, **(more or {})}
+    detail: dict[str, Any] = {"worst": errors[worst], "worst-bytes": worst, **(more or {})}
     spread = (found.low, found.high)
-    return derived(name, found.value, "share", samples=len(errors), spread=spread, **detail)
+    return told(name, found.value, "share", samples=len(errors), spread=spread, **detail)
 
 
 def _finite(spread: tuple[float, float] | None) -> tuple[float, float] | None:

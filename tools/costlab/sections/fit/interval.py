@@ -7,6 +7,8 @@ from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from costlab.sections.fit.piecewise import Curve
 
+CONFIDENCE = 0.95
+
 
 class Interval(NamedTuple):
     """Confidence intervals of a line's two parameters, (low, high) each."""
@@ -15,8 +17,8 @@ class Interval(NamedTuple):
     per_byte: tuple[float, float]
 
 
-def interval(curve: Curve, piece: int, confidence: float = 0.95) -> Interval:
-    """Confidence intervals of a piece's latency and cost per byte, given where the pieces are cut.
+def interval(curve: Curve, piece: int) -> Interval:
+    """Intervals at 95 % of a piece's latency and cost per byte, given where the pieces are cut.
 
     From the covariance of relative least squares, with the variance of all pieces' residuals taken
     together, and Student's distribution for the sizes that are left after the parameters.
@@ -33,7 +35,7 @@ def interval(curve: Curve, piece: int, confidence: float = 0.95) -> Interval:
     scale = line.last
     design = np.stack([1 / second[within], size[within] / scale / second[within]], axis=1)
     errors = np.sqrt(variance * np.diag(np.linalg.inv(design.T @ design)))
-    reach = errors * stdtrit(freedom, (1 + confidence) / 2) / np.array([1.0, scale])
+    reach = errors * stdtrit(freedom, (1 + CONFIDENCE) / 2) / np.array([1.0, scale])
     return Interval(
         (line.latency - float(reach[0]), line.latency + float(reach[0])),
         (line.per_byte - float(reach[1]), line.per_byte + float(reach[1])),

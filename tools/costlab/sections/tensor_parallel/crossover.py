@@ -17,7 +17,7 @@ import numpy.typing as npt
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.statistic import percentile
-from costlab.sections.timed import derived
+from costlab.sections.timed import told
 
 DRAWS, SEED = 2000, 35
 
@@ -35,7 +35,7 @@ def crossover(name: Name, speedups: Mapping[int, Metric]) -> Iterator[Metric]:
     place = crossing(sizes, logs)
     words = "faster everywhere" if place == sizes[0] else ""
     words = "slower everywhere" if place == sizes[-1] else words
-    yield derived(
+    yield told(
         name.but(of="exists"), float(not words), "count", found=words or "crosses",
         least=sizes[0], most=sizes[-1],
     )  # fmt: skip
