@@ -8,6 +8,8 @@ Dimensions: S sequence, B batch, H hidden, F 4·H, V vocabulary, G query groups,
 where sharded.
 """
 
+from collections import OrderedDict
+
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -46,18 +48,6 @@ class WholeAttention(nn.Module):
         return self.proj(out.permute(2, 0, 1, 3).flatten(2))  # type: ignore[no-any-return]
 
 
-class WholeMLP(nn.Module):
-    """Up, exact GELU, down."""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.fc1, self.fc2 = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
-
-    def forward(self, x_SBH: Tensor) -> Tensor:
-        """Up and down again."""
-        return self.fc2(functional.gelu(self.fc1(x_SBH)))  # type: ignore[no-any-return]
-
-
 class WholeBlock(nn.Module):
     """Pre-norm block: attention, then a GELU feed-forward."""
 
@@ -65,7 +55,8 @@ class WholeBlock(nn.Module):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
         self.attention = WholeAttention(hidden, heads, groups)
-        self.mlp = WholeMLP(hidden)
+        up, down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+        self.mlp = nn.Sequential(OrderedDict(fc1=up, gelu=nn.GELU(), fc2=down))
 
     def forward(self, x_SBH: Tensor) -> Tensor:
         """Both residual branches."""

@@ -79,27 +79,19 @@ __all__ = [
 ]
 
 
-class _NoRNGTracker:
-    """Stands in for CudaRNGStatesTracker: dropout is off wherever Megatron is the oracle."""
+class Instead:
+    """A module of torch's, but for the names that are given."""
 
-    def fork(self, name: str = "") -> Any:
-        return nullcontext()
-
-    def is_initialized(self) -> bool:
-        return True
-
-
-class _Torch:
-    """The torch module, but with a `zeros` that reads device="cuda" as `device`."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, module: Any, **names: Any) -> None:
+        self.__dict__.update(names)
+        self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
+        return getattr(self._module, name)
 
-    def zeros(self, *size: Any, **options: Any) -> Tensor:
-        return torch.zeros(*size, **(options | {"device": self._device}))
+
+# Stands in for CudaRNGStatesTracker: dropout is off wherever Megatron is the oracle.
+_NO_TRACKER = SimpleNamespace(fork=lambda name="": nullcontext(), is_initialized=lambda: True)
 
 
 class Norm(nn.LayerNorm):
@@ -134,6 +126,10 @@ def megatron(tensor: int = 1, pipeline: int = 1, **sizes: Any) -> Iterator[None]
     are really destroyed: Megatron's own `destroy_model_parallel` forgets them, with their threads.
     """
     device = torch.get_default_device()
+
+    def zeros(*size: Any, **options: Any) -> Tensor:
+        return torch.zeros(*size, **(options | {"device": device}))
+
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # deprecated collectives, CUDA_DEVICE_MAX_CONNECTIONS
@@ -141,8 +137,8 @@ def megatron(tensor: int = 1, pipeline: int = 1, **sizes: Any) -> Iterator[None]
             (torch.cuda, "current_device", lambda: device),
             (torch.cuda, "synchronize", _waiting(device)),
             (torch.Tensor, "cuda", lambda x, *_, **__: x.to(device)),
-            (schedules, "torch", _Torch(device)),
-            (random, "_CUDA_RNG_STATE_TRACKER", _NoRNGTracker()),
+            (schedules, "torch", Instead(torch, zeros=zeros)),
+            (random, "_CUDA_RNG_STATE_TRACKER", _NO_TRACKER),
             (random, "_CUDA_RNG_STATE_TRACKER_INITIALIZED", True),
             (layers, "_grad_accum_fusion_available", True),
             (transformer_block, "LayerNormImpl", Norm),

@@ -29,43 +29,13 @@ with warnings.catch_warnings(), patch.object(torch, "compile", lambda function: 
 _TYPES = {"all-to-all": "alltoall", "all-gather": "allgather"}
 
 
-class _Stream:
-    """What has nothing to wait for."""
-
-    def wait_stream(self, other: object) -> None:
-        """Return at once."""
-
-    def record_event(self) -> SimpleNamespace:
-        """Return an event that has happened."""
-        return SimpleNamespace(synchronize=lambda: None)
-
-
-class _Cuda:
-    """torch.cuda without streams."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch.cuda, name)
-
-    def Stream(self) -> _Stream:  # noqa: N802  (torch's name)
-        """Return a stream."""
-        return _Stream()
-
-    def current_stream(self) -> _Stream:
-        """Return a stream."""
-        return _Stream()
-
-    def stream(self, stream: _Stream) -> Any:
-        """Enter it."""
-        return nullcontext()
-
-
-class _Torch:
-    """The torch module, but for `cuda`."""
-
-    cuda = _Cuda()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
+# What has nothing to wait for, with an event that has happened.
+_EVENT = SimpleNamespace(synchronize=lambda: None)
+_STREAM = SimpleNamespace(wait_stream=lambda other: None, record_event=lambda: _EVENT)
+_CUDA = mcore.Instead(
+    torch.cuda, Stream=lambda: _STREAM, current_stream=lambda: _STREAM, stream=nullcontext
+)
+_TORCH = mcore.Instead(torch, cuda=_CUDA)
 
 
 def _to_cpu(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
@@ -81,8 +51,8 @@ def megatron(**sizes: Any) -> Iterator[None]:
         if torch.get_default_device().type == "cpu":
             dispatcher = token_dispatcher.MoEAlltoAllTokenDispatcher
             for target, name, shim in [
-                (token_dispatcher, "torch", _Torch()),
-                (shared_experts, "torch", _Torch()),
+                (token_dispatcher, "torch", _TORCH),
+                (shared_experts, "torch", _TORCH),
                 (token_dispatcher, "maybe_move_tensor_to_cpu", _to_cpu),
                 (dispatcher, "cuda_dtoh_stream", None),
             ]:
