@@ -40,7 +40,7 @@ from costlab.sections.fully_sharded import footprint, largest, overlap, timeline
 from costlab.sections.fully_sharded.footprint import Model
 from costlab.sections.plan import Plan
 from costlab.sections.silent_axis import SilentAxis
-from costlab.sections.timed import by_rounds, ratio, timed, told
+from costlab.sections.timed import Detail, by_rounds, ratio, timed, told
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 
@@ -129,13 +129,10 @@ def shares_of(
     base = Name("fsdp", hidden=hidden, code="shardlab", link=backend)
     step, silent = times[f"shardlab.{backend}"], times["silent"]
     beside = percentile(step, 50)  # of the same rounds, by the same statistic
-    yield by_rounds(
-        base.but(what="silent", link=""), silent, "s", how="measured", ranks=ranks, step=beside
-    )
-    yield by_rounds(
-        base.but(what="communication"), times["communication"], "s", how="measured",
-        ranks=ranks, step=beside, **(calls or {}),
-    )  # fmt: skip
+    about: Detail = {"ranks": ranks, "step": beside}
+    yield timed(base.but(what="silent", link=""), silent, **about)
+    alone = times["communication"]
+    yield timed(base.but(what="communication"), alone, **about, **(calls or {}))
     rounds = [1 - b / a for a, b in zip(step, silent, strict=True)]
     yield by_rounds(base.but(what="communication-cost"), rounds, "share", step=beside)
 

@@ -5,6 +5,7 @@
 """
 
 from collections import Counter
+from typing import Any
 
 from shardlab.proofs.collective import Traffic, calls
 
@@ -67,22 +68,9 @@ def block(
     Two all-reduces forward and two backward. Under sequence parallelism each is a reduce-scatter
     and an all-gather, which is the same on the wire, and backward gathers twice more.
     """
-    column = column_parallel(
-        tokens=tokens,
-        features=hidden,
-        ranks=ranks,
-        itemsize=itemsize,
-        sequence_parallel=sequence_parallel,
-        gathers_again=gathers_again,
-    )
-    row = row_parallel(
-        tokens=tokens,
-        features=hidden,
-        ranks=ranks,
-        itemsize=itemsize,
-        sequence_parallel=sequence_parallel,
-    )
-    return (column + row) * 2
+    both: dict[str, Any] = {"tokens": tokens, "features": hidden, "ranks": ranks}
+    both |= {"itemsize": itemsize, "sequence_parallel": sequence_parallel}
+    return (column_parallel(**both, gathers_again=gathers_again) + row_parallel(**both)) * 2
 
 
 def embedding(
