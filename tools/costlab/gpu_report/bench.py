@@ -39,7 +39,3 @@ def main(device: str) -> int:
     there = by_device[device]
     tell(f"metrics measured on {device}", f"{there} of {by_device.total()}", ok=there > 0)
     return status or 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

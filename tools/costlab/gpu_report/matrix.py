@@ -6,7 +6,6 @@ recomputed must draw the masks again that it drew before.
 
 import itertools
 import json
-import sys
 
 from costlab.gpu_report import ranks
 from costlab.gpu_report.rows import seconds_left, tell
@@ -25,7 +24,7 @@ def main(device: str) -> None:
                     tell(name, "not tried: no time left")
                     continue
                 ended = ranks.run(
-                    count, ["-m", "costlab.gpu_report.matrix_rank", device, *ways],
+                    count, ["-m", "costlab.gpu_report", "matrix_rank", device, *ways],
                     limit=min(100.0, seconds_left(0.95)),
                 )  # fmt: skip
                 told(name, ended)
@@ -38,7 +37,3 @@ def told(name: str, ended: list[ranks.Ended]) -> None:
     found = json.loads(ended[0].last)
     seen = f"loss differs by {found['loss']:.1e}, gradients by {found['gradients']:.1e}"
     tell(name, f"{seen} (relative; limit {found['limit']:.0e})", ok=found["good"])
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -1,11 +1,10 @@
 """A rank of the matrix stage: one combination beside the plain step.
 
-python -m costlab.gpu_report.matrix_rank cuda|cpu [compile] [autocast] [checkpoint]
+python -m costlab.gpu_report matrix_rank cuda|cpu [compile] [autocast] [checkpoint]
 """
 
 import json
 import shutil
-import sys
 from contextlib import nullcontext
 from typing import Any
 
@@ -77,7 +76,3 @@ def main(device: str, *ways: str) -> None:
         }  # fmt: skip
     if world.rank == 0:
         print(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

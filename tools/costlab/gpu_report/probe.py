@@ -72,7 +72,3 @@ def torch_sees(device: str) -> None:
         worst = float((a @ a - (a.cpu().double() @ a.cpu().double()).to(a)).abs().max())
         tell(f"GPU {index}: a product", f"differs from the CPU's by {worst:.1e}", ok=worst < 1e-1)
     tell("device asked for", device, ok=there or device == "cpu")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

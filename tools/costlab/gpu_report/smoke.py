@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 import time
 
 from costlab.gpu_report import ranks
@@ -16,7 +15,7 @@ def main(device: str) -> None:
         where = f"{count} ranks" + (" on one GPU, through the host" if shared else "")
         began = time.monotonic()
         ended = ranks.run(
-            count, ["-m", "costlab.gpu_report.smoke_rank", device],
+            count, ["-m", "costlab.gpu_report", "smoke_rank", device],
             limit=seconds_left(0.7) / 2,
         )  # fmt: skip
         values(where, ended)
@@ -47,7 +46,7 @@ def lost(device: str, count: int) -> None:
     """Kill the last rank in the middle: every other one must name it, and end."""
     began = time.monotonic()
     ended = ranks.run(
-        count, ["-m", "costlab.gpu_report.smoke_rank", device, "lose"], limit=seconds_left(0.9)
+        count, ["-m", "costlab.gpu_report", "smoke_rank", device, "lose"], limit=seconds_left(0.9)
     )
     took = time.monotonic() - began
     for rank, one in enumerate(ended[:-1]):
@@ -57,7 +56,3 @@ def lost(device: str, count: int) -> None:
             f"{named[0] if named else one.last} (status {one.status}, all over in {took:.0f} s)",
             ok=bool(named) and one.status not in (0, None),
         )
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -1,12 +1,11 @@
 """A rank of the smoke stage: what each operation returns, beside the same reckoned on the CPU.
 
-python -m costlab.gpu_report.smoke_rank cuda|cpu [lose]
+python -m costlab.gpu_report smoke_rank cuda|cpu [lose]
 """
 
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 
 import torch
@@ -121,7 +120,3 @@ def main(device: str, what: str = "") -> None:
             check(world, axis, name)
         axis.barrier()
         said("ended", True, "every rank")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

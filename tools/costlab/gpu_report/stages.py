@@ -22,7 +22,7 @@ class Stage:
 
     def command(self, device: str) -> list[str]:
         """Return what to start."""
-        return [sys.executable, "-m", f"costlab.gpu_report.{self.name}", device]
+        return [sys.executable, "-m", "costlab.gpu_report", self.name, device]
 
 
 STAGES = (

@@ -3,7 +3,6 @@
 It is a plugin of the pytest that it starts: what it has counted stands in the rows, cut off or not.
 """
 
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -74,7 +73,3 @@ def _arguments(device: str) -> list[str]:
     folders = [f"tests/shardlab/{folder}" for folder in ORDER]
     options = ["--device", device, "-p", "no:cacheprovider", "-q", "--tb=short", "--no-header"]
     return [*folders, *options, "--rootdir", str(ROOT), "-m", "not benchmark and not ci"]
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -96,7 +96,3 @@ def wait(kind: str) -> None:
     """Let the device finish."""
     if kind == "cuda":
         torch.cuda.synchronize()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -3,7 +3,6 @@
 A grid's losses equal those of one process on the CPU to 1e-4: fp32, eight steps.
 """
 
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -64,12 +63,8 @@ def compare(name: str, found: list[float], reference: list[float]) -> None:
 def throughput(device: str) -> None:
     """Time the GPT in bf16 on one device, in a process of its own, which may run out of memory."""
     for more in ([], ["--fused"]):
-        command = ["-m", "costlab.gpu_report.throughput", device, *more]
+        command = ["-m", "costlab.gpu_report", "throughput", device, *more]
         (ended,) = ranks.run(1, command, limit=min(150.0, seconds_left(0.6)))
         print(ended.said[-4000:])
         good = ended.status == 0
         tell(f"GPT in bf16 {' '.join(more)}".strip(), ended.last, ok=good)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
