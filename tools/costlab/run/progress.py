@@ -9,16 +9,12 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TextIO
 
 import click
 from rich.console import Console
-from rich.live import Live
-from rich.spinner import Spinner
-from rich.table import Table
-from rich.text import Text
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 PLAIN_EVERY = 5.0  # seconds between plain progress lines
 
@@ -50,55 +46,36 @@ class Plain:
         click.echo(line, file=self._stream)
 
 
-class Board:
-    """A table of the sections, redrawn in place."""
+class Board(Progress):
+    """A table of the sections, redrawn in place; the last state stays on the screen."""
 
     def __init__(self, console: Console, sections: list[str]) -> None:
-        self._rows = dict.fromkeys(sections, ("waits", "", 0.0))
-        self._spinner = Spinner("dots")
-        self._since = 0.0
-        self._live = Live(
-            get_renderable=self._table, console=console, refresh_per_second=2, transient=False
-        )
-        self._now = ""
-
-    @contextmanager
-    def drawn(self) -> Iterator[Board]:
-        """Draw it from now on, and leave the last state on the screen."""
-        with self._live:
-            try:
-                yield self
-            finally:
-                self._now = ""
+        super().__init__(
+            TextColumn("{task.fields[mark]}"), TextColumn("{task.description}"),
+            TimeElapsedColumn(), TextColumn("{task.fields[line]}", markup=False),
+            console=console, refresh_per_second=2,
+        )  # fmt: skip
+        self._of = {
+            name: self.add_task(name, start=False, total=None, mark="·", line="")
+            for name in sections
+        }
+        self._now = sections[0]
 
     def begin(self, section: str) -> None:
         """A section starts."""
-        self._now, self._since = section, time.monotonic()
-        self._rows[section] = ("runs", "", 0.0)
+        self._now = section
+        self.start_task(self._of[section])
+        self.update(self._of[section], mark="[bold]…[/]")
 
     def step(self, line: str) -> None:
         """Say how far it is."""
-        if self._now:
-            self._rows[self._now] = ("runs", line, 0.0)
+        self.update(self._of[self._now], line=line)
 
     def end(self, section: str, line: str, *, well: bool) -> None:
         """A section ended, well or not."""
-        taken = time.monotonic() - self._since
-        self._rows[section] = ("done" if well else "broke off", line, taken)
-        self._now = ""
-
-    def _table(self) -> Table:
-        table = Table.grid(padding=(0, 2))
-        for name, (state, line, taken) in self._rows.items():
-            if name == self._now:
-                clock = f"{time.monotonic() - self._since:4.0f} s"
-                table.add_row(self._spinner, Text(name, "bold"), clock, Text(line, "dim"))
-                continue
-            mark = {"done": Text("✓", "green"), "broke off": Text("✗", "bold red")}
-            clock = f"{taken:4.0f} s" if taken else ""
-            style = "red" if state == "broke off" else "dim" if state == "waits" else ""
-            table.add_row(mark.get(state, Text("·", "dim")), Text(name, style), clock, Text(line))
-        return table
+        self.stop_task(self._of[section])
+        mark = "[green]✓[/]" if well else "[bold red]✗[/]"
+        self.update(self._of[section], mark=mark, line=line)
 
 
 Display = Plain | Board
@@ -110,5 +87,5 @@ def display(sections: list[str], *, speaks: bool = True) -> AbstractContextManag
         return nullcontext(Plain(io.StringIO()))
     console = Console(stderr=True)
     if console.is_terminal:
-        return Board(console, sections).drawn()
+        return Board(console, sections)
     return nullcontext(Plain(sys.stderr))
