@@ -7,7 +7,7 @@ So each kind has lanes of its own, as many as it takes that none lies over anoth
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from costlab.publish.figures.plotting import Shade, Word, on
+from costlab.publish.figures.plotting import Shade, Word, on, rows
 from costlab.record.result import Metric
 from costlab.record.whose import whose
 
@@ -79,12 +79,9 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
                 _bar(axes, shade, span._replace(start=span.start - start), top - depth, length)
         marks.append((top - (len(mine) - 1) / 2, name))
         top -= len(mine) + 0.3
-    axes.set_yticks([place for place, _ in marks], [word(name) for _, name in marks])
-    axes.tick_params(axis="y", length=0)
+    rows(axes, [place for place, _ in marks], [word(name) for _, name in marks])
     axes.set_xlim(0, length * 1e3)
     axes.set_ylim(top + 0.6, 1.5)
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(False)
     device = next((whose(one).device for one in metrics.values() if _of_step(one)), "")
     axes.set_xlabel(word("milliseconds") + on(device, word))
     _legend(axes, shade, word)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from costlab.publish.figures.plotting import Shade, Word, on
+from costlab.publish.figures.plotting import Shade, Word, on, rows
 from costlab.record.names import Wanted
 from costlab.record.result import Metric
 from costlab.record.whose import whose
@@ -42,13 +42,10 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
                     ha="center", va="center", fontsize=9,
                 )  # fmt: skip
             left += width
-    axes.set_yticks(range(len(found)), [f"{hidden:,}" for hidden in found])
+    rows(axes, range(len(found)), [f"{hidden:,}" for hidden in found])
     axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
     axes.set_ylabel(word("hidden"))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}".replace("%", " %"))
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(False)
     one = next(iter(next(iter(found.values())).values()))
     axes.set_xlabel(word("share-of-step") + on(whose(one).device, word))
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(PARTS), fontsize=9)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from costlab.publish.figures.draw_all_reduce import MARKS
-from costlab.publish.figures.plotting import Shade, Word, spreads
+from costlab.publish.figures.plotting import Shade, Word, on, spreads
 from costlab.record.names import Name, Wanted
 from costlab.record.quantity import shown
 from costlab.record.result import Metric
@@ -54,8 +54,8 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
     axes.set_xscale("log", base=2)
     axes.set_xticks(every, [f"{size:,}" for size in every])
     axes.set_xlabel(word("hidden"))
-    devices = sorted({whose(one).device for one in _every(drawn)} - {""})
-    axes.set_ylabel(word("speed-up") + "".join(word("on").format(device=one) for one in devices))
+    devices = sorted({whose(one).device for points in drawn.values() for _, one in points})
+    axes.set_ylabel(word("speed-up") + "".join(on(one, word) for one in devices))
     axes.set_ylim(0, max(IDEAL * 1.12, axes.get_ylim()[1]))
     if TUTOR in every:
         axes.annotate(
@@ -64,10 +64,6 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
     axes.legend(loc="lower right")
     return True
-
-
-def _every(drawn: Mapping[str, Points]) -> list[Metric]:
-    return [metric for points in drawn.values() for _, metric in points]
 
 
 def _named(line: str, word: Word) -> str:

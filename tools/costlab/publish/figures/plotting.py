@@ -7,7 +7,7 @@ marker, a dash or a label. Text stays text, in the reader's own sans-serif.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
@@ -94,6 +94,14 @@ def spreads(metrics: Iterable[Metric]) -> tuple[list[float], list[float]]:
         for one in metrics
     ]
     return [below for below, _ in ends], [above for _, above in ends]
+
+
+def rows(axes: Any, places: Sequence[float], names: Sequence[str]) -> None:
+    """Let the axis down be of named rows, with no line of its own."""
+    axes.set_yticks(places, names)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
 
 
 def on(device: str, word: Word) -> str:
