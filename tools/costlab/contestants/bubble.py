@@ -13,11 +13,12 @@ import time
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from costlab.record.foreign_load import Watch
 from shardlab.comm import World
-from shardlab.pipeline.action import Backward, Forward, Span, Weight
+from shardlab.pipeline.action import Span
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.schedules.timeline import Timeline, peak_live
@@ -25,7 +26,6 @@ from shardlab.proofs.schedules.timeline import Timeline, peak_live
 # A message is B·H, a stage's work B·H²·DEPTH: deep, so that theory, whose messages take no time, is
 # what is measured.
 BATCH, HIDDEN, DEPTH = 64, 512, 24
-KINDS = (Forward, Backward, Weight)
 
 
 class _Wait(torch.autograd.Function):
@@ -83,7 +83,9 @@ def measured(
             actions, module, [(x_BH, x_BH)] * microbatches, lambda y, _: y.square().mean(),
             axis=axis, shape=x_BH.shape, record=spans,
         )  # fmt: skip
-        return _gathered(world, spans)
+        every: Timeline = [[] for _ in range(world.size)]
+        dist.all_gather_object(every, spans)  # processes of one host, whose clocks are one
+        return every
 
     once()
     timelines = []
@@ -91,22 +93,6 @@ def measured(
         with watch.round():
             timelines.append(once())
     return watch.kept(rounds // 2, timelines)
-
-
-def _gathered(world: World, spans: list[Span]) -> Timeline:
-    """Every stage's spans: the processes are of one host, so their clocks are one.
-
-    A stage's computes stand in the order in which it ran them, which differs from stage to stage.
-    """
-    mine = torch.tensor(
-        [[s.start, s.end, KINDS.index(type(s.action)), s.action.microbatch] for s in spans],
-        dtype=torch.float64,
-    )
-    return [[_span(*row) for row in stage] for stage in world.whole.all_gather(mine[None]).tolist()]
-
-
-def _span(start: float, end: float, kind: float, microbatch: float) -> Span:
-    return Span(KINDS[int(kind)](int(microbatch)), start, end)
 
 
 def live(timeline: Timeline) -> int:

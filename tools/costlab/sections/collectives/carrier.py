@@ -29,16 +29,7 @@ def links(world: World) -> tuple[str, ...]:
     """Return the links that this world's ranks have, one host's or several hosts'."""
     if world.device.type == "cuda":
         return ("nccl",)
-    return ("gloo", "shared-memory") if one_host(world) else ("gloo",)
-
-
-def one_host(world: World) -> bool:
-    """Whether all ranks run on this host."""
-    from shardlab.comm.host import Card
-
-    cards: list[Any] = [None] * world.size
-    dist.all_gather_object(cards, Card.own().write())
-    return all(Card.read(card).same_host(Card.own()) for card in cards)
+    return ("gloo", "shared-memory") if world.witness.all_on_this_host() else ("gloo",)
 
 
 def starts(world: World, link: str) -> dict[str, Start]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import (
     PipelineStage,
@@ -20,6 +21,7 @@ from torch.distributed.pipelining import (
     ScheduleZBVZeroBubble,
 )
 
+from costlab.contestants.schedulers import stepped
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.comm import Axis, World
@@ -145,22 +147,21 @@ def ran(world: World, name: str, run: Run) -> Iterator[Metric]:
         stage = Noting()
         run(axis, stage, microbatches)
         where = f"{name}.p{world.size}.m{microbatches}"
-        mine = [[isinstance(a, Backward), a.microbatch] for a in stage.order]
-        rows = world.whole.all_gather(torch.tensor([mine])).tolist()
-        orders = [[(Backward if back else Forward)(m) for back, m in row] for row in rows]
-        yield counted(f"{where}.bubble", bubble(simulate(orders, forward=1, backward=2)), "share")
-        live = world.whole.all_reduce(torch.tensor(stage.live), op="max")
-        yield counted(f"{where}.live", int(live))
+        ended: list[tuple[list[Compute], int]] = [([], 0)] * world.size
+        dist.all_gather_object(ended, (stage.order, stage.live))
+        played = simulate([order for order, _ in ended], forward=1, backward=2)
+        yield counted(f"{where}.bubble", bubble(played), "share")
+        yield counted(f"{where}.live", max(live for _, live in ended))
 
 
 def _torch(schedule: type[Any]) -> Run:
     def run(axis: Axis, stage: Noting, microbatches: int) -> None:
         place = PipelineStage(stage, axis.rank, axis.size, torch.device("cpu"), group=axis.group)
+        x = torch.ones(B, H)
         plan = schedule(place, microbatches, lambda y, _: y.square().mean())
-        x = torch.ones(microbatches * B, H)
-        last = axis.rank == axis.size - 1
+        step = stepped(plan, axis, stage, [(x, x)] * microbatches)
         for _ in range(2):  # the first step runs the stage once more, to learn its shapes
             stage.forget()
-            plan.step(*[x] * (axis.rank == 0), target=x if last else None, return_outputs=False)
+            step()
 
     return run

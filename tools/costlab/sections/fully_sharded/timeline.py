@@ -20,7 +20,6 @@ from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.sections.fully_sharded.watched_axis import WatchedAxis
 from shardlab.comm import World
-from shardlab.comm.host import Card
 from shardlab.fsdp import FSDP
 from shardlab.fsdp.tensors import on_gradient
 
@@ -110,22 +109,15 @@ def _on_cpu(world: World, hidden: int) -> Iterator[list[Span]]:
     _mark_units(training, main)
     for _ in range(UNTIMED):
         training.step()
-    me = f"rank {world.rank}"
+    me, one_clock = f"rank {world.rank}", world.witness.all_on_this_host()
     while True:
         main.spans, axis.flights = [], []
-        origin = _aligned(world)
+        world.whole.barrier()
+        origin = 0.0 if one_clock else time.perf_counter()
         training.step()
         tracks = [(f"{me} compute", *span) for span in main.spans]
         tracks += [(f"{me} communication", *flight) for flight in axis.flights]
         yield [Span(track, name, a - origin, b - origin) for track, name, a, b in tracks]
-
-
-def _aligned(world: World) -> float:
-    """What to take off this rank's clock: nothing on one host; its time at a barrier on several."""
-    hosts: list[str] = [""] * world.size
-    dist.all_gather_object(hosts, Card.own().boot)
-    world.whole.barrier()
-    return 0.0 if len(set(hosts)) == 1 else time.perf_counter()
 
 
 def _mark_units(training: Training, main: _Main) -> None:
