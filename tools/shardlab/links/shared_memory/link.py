@@ -23,7 +23,7 @@ from shardlab.comm.pending import PeerLostError, Rows
 from shardlab.links.shared_memory import patience
 from shardlab.links.shared_memory.layout import RegionLayout
 from shardlab.links.shared_memory.mailbox import Message
-from shardlab.links.shared_memory.messages import Messages, Sent, Several
+from shardlab.links.shared_memory.messages import Messages, Several
 from shardlab.links.shared_memory.plans import (
     AllGather,
     AllReduce,
@@ -94,8 +94,9 @@ class SharedMemoryLink:
             bells=bells, fence=fence,
         )  # fmt: skip
         self.messages = Messages(
-            region=region, layout=layout, ranks=self._ranks, me=self._me, bells=bells, fence=fence
-        )
+            region=region, layout=layout, ranks=self._ranks, me=self._me, bells=bells,
+            fence=fence, finish=self._finish,
+        )  # fmt: skip
         self._nothing = torch.empty(0, dtype=torch.uint8)
 
     def close(self) -> None:
@@ -187,20 +188,20 @@ class SharedMemoryLink:
 
     # ------------------------------------------------------------------ messages
 
-    def start_send(self, x: Tensor, to: int, tag: int) -> Sent:
+    def start_send(self, x: Tensor, to: int, tag: int) -> Message:
         """Start sending `x` to the rank at place `to`."""
         if not x.is_cpu:
             raise _not_here("send", x)
         x = x.detach()
         with asked("send", x.nbytes, (self._ranks[self._me], self._ranks[to]), x.dtype):
-            return Sent(self.messages.start_send(x, to, tag), "send", self._finish)
+            return self.messages.start_send(x, to, tag)
 
-    def start_recv(self, out: Tensor, source: int, tag: int) -> Sent:
+    def start_recv(self, out: Tensor, source: int, tag: int) -> Message:
         """Start receiving `out` from the rank at place `source`."""
         if not out.is_cpu:
             raise _not_here("recv", out)
         with asked("recv", out.nbytes, (self._ranks[source], self._ranks[self._me]), out.dtype):
-            return Sent(self.messages.start_recv(out, source, tag), "recv", self._finish)
+            return self.messages.start_recv(out, source, tag)
 
     # ------------------------------------------------------------------ waiting
 
@@ -211,8 +212,8 @@ class SharedMemoryLink:
                 return
         self._until(lambda: bool(words[word] >= value), peer, name)
 
-    def _finish(self, message: Message, name: str) -> None:
-        self._until(lambda: message.done, message.peer, name)
+    def _finish(self, message: Message) -> None:
+        self._until(lambda: message.done, message.peer, message.name)
 
     def _until(self, come: Callable[[], bool], peer: int, name: str) -> None:
         """Move messages on until what is awaited of a peer has come."""

@@ -28,21 +28,36 @@ from shardlab.links.shared_memory.signature import describe, stem
 class Message:
     """A tensor on its way to or from a peer.
 
-    Attributes:
+    Args:
+        name: "send" or "recv".
         peer: the other end's place among the ranks.
+        x: what is sent, or where it is to be received.
+        tag: of the message.
+        finish: moves it on until it is done.
+
+    Attributes:
         rest: the bytes still to be moved.
         done: whether all are: into cells (a send), or into the tensor (a receive).
     """
 
-    __slots__ = ("done", "peer", "rest", "signature", "size", "tag")
+    __slots__ = ("_finish", "done", "name", "peer", "rest", "signature", "size", "tag")
 
-    def __init__(self, peer: int, x: Tensor, tag: int) -> None:
+    def __init__(
+        self, name: str, peer: int, x: Tensor, tag: int, finish: Callable[[Message], None]
+    ) -> None:
+        self._finish = finish
+        self.name = name
         self.peer = peer
         self.tag = tag
         self.signature = stem("message", x.dtype) + x.numel()
         self.rest = x.view(-1).view(torch.uint8)
         self.size = self.rest.numel()
         self.done = False
+
+    def wait(self) -> None:
+        """Block until it is done."""
+        if not self.done:
+            self._finish(self)
 
 
 class _Arriving:

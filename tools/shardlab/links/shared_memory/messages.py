@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 from torch import Tensor
 
@@ -14,27 +13,12 @@ from shardlab.links.shared_memory.mailbox import Inbox, Message, Outbox, Ring
 from shardlab.links.shared_memory.patience import Bells, Fence
 from shardlab.links.shared_memory.region import Region
 
-Finish = Callable[[Message, str], None]
-
-
-class Sent(NamedTuple):
-    """A send or receive under way."""
-
-    message: Message
-    name: str
-    finish: Finish
-
-    def wait(self) -> None:
-        """Block until all of it is in cells (a send), or has come (a receive)."""
-        if not self.message.done:
-            self.finish(self.message, self.name)
-
 
 @dataclass(eq=False)
 class Several:
     """Messages under way, waited for as one."""
 
-    works: Sequence[Sent]
+    works: Sequence[Message]
 
     def wait(self) -> None:
         """Block until all are done."""
@@ -53,6 +37,7 @@ class Messages:
         me: this rank's place among them.
         bells: wake the other end of a message.
         fence: orders values and flags, where the machine doesn't.
+        finish: moves messages on until one is done.
     """
 
     region: Region
@@ -61,6 +46,7 @@ class Messages:
     me: int
     bells: Bells
     fence: Fence | None
+    finish: Callable[[Message], None]
     outboxes: dict[int, Outbox] = field(default_factory=dict)
     inboxes: dict[int, Inbox] = field(default_factory=dict)
 
@@ -68,7 +54,7 @@ class Messages:
         """Start sending to the rank at place `to`."""
         if to not in self.outboxes:
             self.outboxes[to] = Outbox(self._ring(self.me, to))
-        message = Message(to, x, tag)
+        message = Message("send", to, x, tag, self.finish)
         self.outboxes[to].start(message)
         return message
 
@@ -77,7 +63,7 @@ class Messages:
         if source not in self.inboxes:
             names = (self.ranks[source], self.ranks[self.me])
             self.inboxes[source] = Inbox(self._ring(source, self.me), names)
-        message = Message(source, out, tag)
+        message = Message("recv", source, out, tag, self.finish)
         self.inboxes[source].start(message)
         return message
 

@@ -8,7 +8,7 @@ one GPU, never to measure it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -64,12 +64,6 @@ class StagedLink:
     def start_recv(self, out: Tensor, source: int, tag: int) -> Work:
         """Receive into contiguous `out`."""
         return self._into(out, lambda host: self._gloo.start_recv(host, source, tag))
-
-    def start_grouped(
-        self, sends: Sequence[tuple[Tensor, int]], receives: Sequence[tuple[Tensor, int]]
-    ) -> list[Work]:
-        """Never asked: gloo's sends and receives may cross."""
-        raise NotImplementedError("a link over gloo starts its messages one by one")
 
     def barrier(self) -> None:
         """Wait for every rank."""
