@@ -64,12 +64,9 @@ def main(device: str) -> int:
     import pytest
 
     tally = Tally()
-    pytest.main(_arguments(device), plugins=[tally])
-    tally.told()
-    return int(tally.failures > 0 or not tally.outcomes)
-
-
-def _arguments(device: str) -> list[str]:
     folders = [f"tests/shardlab/{folder}" for folder in ORDER]
     options = ["--device", device, "-p", "no:cacheprovider", "-q", "--tb=short", "--no-header"]
-    return [*folders, *options, "--rootdir", str(ROOT), "-m", "not benchmark and not ci"]
+    options += ["--rootdir", str(ROOT), "-m", "not benchmark and not ci"]
+    pytest.main([*folders, *options], plugins=[tally])
+    tally.told()
+    return int(tally.failures > 0 or not tally.outcomes)

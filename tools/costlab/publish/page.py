@@ -11,8 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from costlab.record.result import Metric
-from costlab.record.words import say, texts
+from costlab.record.words import say
 
 LANGUAGES = ("en", "es")
 
@@ -70,8 +69,3 @@ def folded(summary: str, body: str) -> str:
     return (
         f'<details class="rows" markdown="1">\n<summary>{summary}</summary>\n\n{body}\n</details>\n'
     )
-
-
-def how(metric: Metric, language: str) -> str:
-    """Return how a value came about, in the language."""
-    return texts("how")[metric.how].of(language)

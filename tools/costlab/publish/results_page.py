@@ -23,6 +23,7 @@ SECTIONS = texts("sections")
 NOTES = texts("notes")
 FACTS = texts("facts")
 FIELDS = texts("fields")
+HOW = texts("how")
 # Drawn, each span of it, and not quoted.
 _DRAWN = "timeline"
 
@@ -195,4 +196,4 @@ def _row(cells: Sequence[str], metric: Metric, language: str) -> list[str]:
     anchor = f'<a id="{page.row_of(metric.id)}"></a>'
     value = f"{anchor}**{quantity.shown(metric)}**"
     spread, count = quantity.spread(metric), quantity.count(metric)
-    return [*cells, value, spread, count, page.how(metric, language)]
+    return [*cells, value, spread, count, HOW[metric.how].of(language)]

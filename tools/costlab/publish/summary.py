@@ -6,7 +6,7 @@ from costlab.record import options
 from costlab.record.foreign_load import said
 from costlab.record.names import Name, Wanted
 from costlab.record.quantity import count, shown, size_name, spread, written
-from costlab.record.result import Load, Metric, Result, ResultError, load
+from costlab.record.result import Metric, Result, ResultError, load
 from costlab.record.terminal import console, tabulate
 from costlab.record.whose import whose
 
@@ -31,12 +31,14 @@ def show(result: Result, *, whole: bool) -> None:
     for name, section in result.sections.items():
         if section.status != "complete":
             say(f"[red]{name} broke off: {section.note}[/]")
-        if section.load:  # before any of its numbers
-            _course(name, section.load)
+        if ran := section.load:  # before any of its numbers, in red where none is to be quoted
+            style = "bold red" if ran.spoiled else "yellow" if ran.dropped else "dim"
+            say(f"\n[{style}]{name}: {said(ran).en}[/]")
         if name == "collectives":
             _collectives(section.metrics, only="all_reduce" if whole else "")
             continue
-        metrics = [m for m in section.metrics if not whole or _headline(m.name)]
+        wanted = HEADLINES if whole else ({},)
+        metrics = [m for m in section.metrics if any(map(m.name.fits, wanted))]
         _lines(name, metrics[:MANY], reference)
         if len(metrics) > MANY:
             say(f"  … and {len(metrics) - MANY} more in the file")
@@ -47,21 +49,11 @@ def show(result: Result, *, whole: bool) -> None:
         judging.show(judging.verdicts(result))
 
 
-def _course(name: str, load: Load) -> None:
-    """Say what else ran meanwhile: in red where the numbers are not to be quoted."""
-    style = "bold red" if load.spoiled else "yellow" if load.dropped else "dim"
-    console().print(f"\n[{style}]{name}: {said(load).en}[/]")
-
-
 def _reference() -> Mapping[str, Metric]:
     try:
         return load(options.REFERENCE).metrics() if options.REFERENCE.exists() else {}
     except ResultError:  # another schema, or half a file: not what this run is about
         return {}
-
-
-def _headline(name: Name) -> bool:
-    return any(name.fits(wanted) for wanted in HEADLINES)
 
 
 def _lines(name: str, metrics: list[Metric], reference: Mapping[str, Metric]) -> None:

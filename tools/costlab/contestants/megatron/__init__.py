@@ -17,7 +17,7 @@ Dimensions: S sequence, B batch, H hidden, V vocabulary; lower case where sharde
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from sys import getrefcount
 from threading import Thread
@@ -105,11 +105,6 @@ class Norm(nn.LayerNorm):
         self.bias.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
 
 
-def _waiting(device: torch.device) -> Callable[..., None]:
-    """The CPU has nothing to wait for."""
-    return torch.cuda.synchronize if device.type == "cuda" else lambda *_: None
-
-
 def _accumulate(x: Tensor, grad: Tensor, main_grad: Tensor) -> None:
     main_grad += grad.t() @ x  # what apex's kernel computes in one pass
 
@@ -126,6 +121,8 @@ def megatron(tensor: int = 1, pipeline: int = 1, **sizes: Any) -> Iterator[None]
     are really destroyed: Megatron's own `destroy_model_parallel` forgets them, with their threads.
     """
     device = torch.get_default_device()
+    # The CPU has nothing to wait for.
+    synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda *_: None
 
     def zeros(*size: Any, **options: Any) -> Tensor:
         return torch.zeros(*size, **(options | {"device": device}))
@@ -135,7 +132,7 @@ def megatron(tensor: int = 1, pipeline: int = 1, **sizes: Any) -> Iterator[None]
         warnings.simplefilter("ignore")  # deprecated collectives, CUDA_DEVICE_MAX_CONNECTIONS
         for target, name, shim in [
             (torch.cuda, "current_device", lambda: device),
-            (torch.cuda, "synchronize", _waiting(device)),
+            (torch.cuda, "synchronize", synchronize),
             (torch.Tensor, "cuda", lambda x, *_, **__: x.to(device)),
             (schedules, "torch", Instead(torch, zeros=zeros)),
             (random, "_CUDA_RNG_STATE_TRACKER", _NO_TRACKER),

@@ -36,10 +36,6 @@ def spans(metrics: Mapping[str, Metric]) -> list[Bar]:
     return found
 
 
-def _of_step(metric: Metric) -> bool:
-    return metric.name.topic == _TOPIC and bool(metric.device)
-
-
 def kind(span: Bar) -> int:
     """Return which colour: forward, backward, optimizer, gather, reduce."""
     if span.track == "communication":
@@ -82,8 +78,8 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
     rows(axes, [place for place, _ in marks], [word(name) for _, name in marks])
     axes.set_xlim(0, length * 1e3)
     axes.set_ylim(top + 0.6, 1.5)
-    device = next((whose(one).device for one in metrics.values() if _of_step(one)), "")
-    axes.set_xlabel(word("milliseconds") + on(device, word))
+    devices = (whose(one).device for one in metrics.values() if one.name.topic == _TOPIC)
+    axes.set_xlabel(word("milliseconds") + on(next(filter(None, devices), ""), word))
     _legend(axes, shade, word)
     return True
 

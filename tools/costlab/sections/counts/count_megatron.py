@@ -6,11 +6,10 @@ Dimensions: S sequence, B batch, H hidden, V vocabulary; s, v: this rank's share
 """
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DistributedSampler
 
 from costlab.contestants import megatron as core
@@ -79,7 +78,9 @@ def _feed_forward(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
     yield counted("ffn-first-megatron.stored-rows-share", rows, "share")
     for name, config, tokens in (("tp", plain, S), ("sp", cut, S // world.size)):
         module: Any = transformer_layer(config).mlp
-        asked = collectives_for_weights(module, partial(_first_output, ones(tokens, B, H)))
+        x = ones(tokens, B, H)
+        # A module of Megatron's returns its bias apart.
+        asked = collectives_for_weights(module, lambda module, x=x: module(x)[0])  # type: ignore[misc]
         yield counted(f"{name}-megatron.weight-gradients.collectives", asked)
 
 
@@ -98,12 +99,6 @@ def _linears(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
     # An expert's: whoever dispatches the tokens adds the parts up, and the bias.
     expert = _row(plain, is_expert=True, **common | {"bias": False})
     yield from passes("row-expert-megatron", watched(lambda: expert(x_SBh)[0]))
-
-
-def _first_output(x: Tensor, module: nn.Module) -> Tensor:
-    """Call a module of Megatron's, which returns its bias apart."""
-    out: Tensor = module(x)[0]
-    return out
 
 
 def _row(config: Any, *, is_expert: bool = False, **common: Any) -> Any:

@@ -50,7 +50,5 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _follow(self, storage: torch.UntypedStorage) -> None:
         key = storage._cdata
         if key not in self._storages:
-            self._storages[key] = weakref.ref(storage, lambda _: self._forget(key))
-
-    def _forget(self, key: int) -> None:
-        del self._storages[key]  # at once: its address may be used again
+            # Forgotten at once: its address may be used again.
+            self._storages[key] = weakref.ref(storage, lambda _: self._storages.pop(key))

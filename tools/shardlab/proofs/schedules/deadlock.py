@@ -60,7 +60,7 @@ class Wait:
     def __str__(self) -> str:
         """Say it in words."""
         words = [
-            f"{name(message)} ({'from' if _is_receive(message) else 'to'} stage {peer})"
+            f"{name(message)} ({'from' if isinstance(message, Receive) else 'to'} stage {peer})"
             for message, peer in self.unmet
         ]
         return f"stage {self.stage} waits at action {self.position} with {', '.join(words)}"
@@ -100,10 +100,6 @@ def deadlock(schedule: Sequence[Sequence[Action]], *, sends: Sends = "rendezvous
     if not waits:
         machine.demand_empty()
     return waits
-
-
-def _is_receive(message: object) -> bool:
-    return isinstance(message, Receive)
 
 
 @dataclass(slots=True)
