@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections.collectives import carrier, collectives
 from costlab.sections.collectives.operation import ITEM, OPERATIONS, elements
@@ -66,7 +67,7 @@ def _obey(order: dict[str, Any], world: World) -> dict[str, Any]:
         return {"asked": count * ITEM * CALLS}
     collectives.OPERATIONS = {name: OPERATIONS[name] for name in order["operations"]}
     settings = Settings(ranks=world.size, sizes=tuple(order["sizes"]))
-    metrics = [m for m in collectives.measure(world, settings) if not isinstance(m, str)]
+    metrics = [m for m in collectives.measure(world, settings) if isinstance(m, Metric)]
     return {metric.id: metric.value for metric in metrics}
 
 

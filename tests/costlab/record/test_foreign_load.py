@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ import pytest
 from costlab.contestants import rounds
 from costlab.contestants.rounds import Rounds
 from costlab.record import foreign_load
-from costlab.record.foreign_load import Reading, Watch, Watched, of_hosts, said
+from costlab.record.foreign_load import Reading, Watch, of_hosts, said
 from costlab.record.result import Load
 from shardlab.comm import World
 
@@ -38,7 +37,7 @@ class Accounts:
         return Reading(self._at, self._worked, 0.7 * self._at, math.nan)
 
 
-def watched(world: World, others: list[float]) -> tuple[list[float], list[str]]:
+def watched(world: World, others: list[float]) -> tuple[list[float], list[Any]]:
     """Measure a step whose seconds are the numbers of its rounds."""
     seconds = iter(float(number) for number in range(1, 100))
     with (
@@ -47,7 +46,7 @@ def watched(world: World, others: list[float]) -> tuple[list[float], list[str]]:
         patch.object(rounds, "seconds", lambda *_: next(seconds)),
     ):
         under_way = rounds.measuring(world, {"a": lambda: None}, PLAN, Random(1))
-        lines = []
+        lines: list[Any] = []
         while True:
             try:
                 lines.append(next(under_way))
@@ -59,27 +58,32 @@ def test_a_spoiled_round_is_dropped_and_measured_again(pool: Any) -> None:
     for times, lines in pool(2).run(watched, [0.02, 0.6, 0.0, 0.2, 0.05, 0.1]):
         assert times == [1, 3, 5, 6]
         assert lines[-2] == "round 4 of 4, 2 disturbed"
-        assert lines[-1].load == Load(rounds=6, dropped=2, there=12, foreign=0.97, most=0.3)
-        assert lines[-1] == "2 of 6 rounds dropped: something else used up to 30 % of the cores"
+        assert lines[-1] == Load(rounds=6, dropped=2, there=12, foreign=0.97, most=0.3)
+        assert (
+            said(lines[-1]).en
+            == "2 of 6 rounds dropped: something else used up to 30 % of the cores"
+        )
 
 
 def test_where_too_few_are_clean_all_count_and_the_run_says_not_to_quote_them(pool: Any) -> None:
     for times, lines in pool(2).run(watched, [0.9, 0.9, 0.0, 0.9, 0.9, 0.9, 0.9, 0.9]):
         assert times == [1, 2, 3, 4, 5, 6, 7, 8]  # as many again as were wanted, no more
-        assert lines[-1].load.spoiled == 7
-        assert lines[-1].startswith("The machine was busy: don't quote this. In 7 of 8 rounds")
+        assert lines[-1].spoiled == 7
+        assert said(lines[-1]).en.startswith(
+            "The machine was busy: don't quote this. In 7 of 8 rounds"
+        )
 
 
 def test_nothing_is_dropped_where_nothing_else_runs(pool: Any) -> None:
     for times, lines in pool(2).run(watched, [0.0, 0.04, -0.03, 0.06]):
         assert times == [1, 2, 3, 4]
-        assert lines[-1].startswith("4 rounds, none dropped: something else used 1.")
+        assert said(lines[-1]).en.startswith("4 rounds, none dropped: something else used 1.")
 
 
 def test_a_system_that_does_not_say_is_measured_and_said_so(pool: Any) -> None:
     for times, lines in pool(2).run(watched, [math.nan] * 4):
         assert times == [1, 2, 3, 4]
-        assert lines[-1].startswith("4 of 4 rounds unwatched: this system doesn't say")
+        assert said(lines[-1]).en.startswith("4 of 4 rounds unwatched: this system doesn't say")
 
 
 def stolen(world: World, spinner: str) -> list[Load]:
@@ -170,9 +174,3 @@ def test_loads_add_up_and_the_worst_stays_the_worst() -> None:
     assert one + Load(rounds=2, there=4.0, foreign=0.1) == Load(
         rounds=5, dropped=1, there=10.0, foreign=1.1, most=0.5
     )
-
-
-def test_a_line_takes_its_numbers_from_process_to_process() -> None:
-    line = pickle.loads(pickle.dumps(Watched("said", Load(rounds=2))))
-    assert (line, line.load) == ("said", Load(rounds=2))
-    assert isinstance(line, Watched)

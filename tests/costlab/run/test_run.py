@@ -14,7 +14,6 @@ import pytest
 
 from costlab.publish import summary
 from costlab.record import samples
-from costlab.record.foreign_load import Watched, said
 from costlab.record.names import Name
 from costlab.record.result import Load, Metric, Result, ResultError, Section, load, save
 from costlab.record.settings import Settings
@@ -79,9 +78,8 @@ def test_what_else_ran_stands_with_the_section_of_all_its_launches(
     """What the ranks say of it goes the way of progress, and is shown above the numbers."""
     loads = iter([Load(rounds=4, dropped=1, there=8, most=0.3), Load(rounds=5, there=10)])
 
-    def told(*_: object, on_progress: Callable[[str], None], **__: object) -> Iterator[Metric]:
-        one = next(loads)
-        on_progress(Watched(said(one).en, one))
+    def told(*_: object, on_progress: Callable[[Load], None], **__: object) -> Iterator[Metric]:
+        on_progress(next(loads))
         yield step("a", 1, 2)
 
     module = Plan(lambda *_: iter(()), launches=lambda _: 2)

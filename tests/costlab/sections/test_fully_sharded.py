@@ -14,6 +14,7 @@ import torch
 from costlab.contestants import fsdp as contestants
 from costlab.contestants.fsdp import Training
 from costlab.contestants.rounds import Rounds
+from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections.fully_sharded import footprint, fully_sharded, largest, timeline
 from costlab.sections.fully_sharded.footprint import Model
@@ -142,7 +143,7 @@ def measured(world: World) -> list[str]:
         patch.object(timeline, "HIDDEN", 8),
     ):
         found = list(fully_sharded.measure(world, Settings()))
-    return [metric.id for metric in found if not isinstance(metric, str)]
+    return [metric.id for metric in found if isinstance(metric, Metric)]
 
 
 @pytest.mark.ci

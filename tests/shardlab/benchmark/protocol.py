@@ -21,9 +21,8 @@ import msgspec
 
 from costlab.contestants import rounds
 from costlab.contestants.rounds import Build, Rounds
-from costlab.record.foreign_load import Watched
 from costlab.record.provenance import provenance
-from costlab.record.result import Load, Metric
+from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Settings
 from costlab.record.statistic import middle, paired
 from costlab.run import launch
@@ -96,15 +95,16 @@ def compare(
     results = [Case(dict(case)) for case in cases]
     measure = partial(_measure, build, [case.settings for case in results], plan)
     for number in range(plan.launches):
-        loads: list[Load] = []
+        heard: list[str | Load] = []
         for case in results:
             case.launches.append({})
         for metric in launch.run(
             measure, Settings(seed=plan.seed + number), ranks=ranks, timeout=600,
-            on_progress=lambda line, kept=loads: kept.extend(_load(line)),  # type: ignore[misc]
+            on_progress=heard.append,
         ):  # fmt: skip
             place, _, name = metric.id.partition(" ")
             results[int(place)].launches[-1][name] = metric.series[0]
+        loads = [said for said in heard if isinstance(said, Load)]
         for case, load in zip(results, loads, strict=True):
             case.load += load
     return results
@@ -112,7 +112,7 @@ def compare(
 
 def _measure(
     build: Build, cases: list[dict[str, Any]], plan: Plan, world: World, settings: Settings
-) -> Iterator[Metric | str]:
+) -> Iterator[Item]:
     """Measure one case after another, on every rank: a metric a contestant, its rounds in it."""
     order = random.Random(settings.seed)
     for place, case in enumerate(cases):
@@ -122,11 +122,6 @@ def _measure(
             yield Metric(id=f"{place} {name}", value=0, unit="s", series=[seconds])
         del steps
         gc.collect()
-
-
-def _load(line: str) -> list[Load]:
-    """Return what else ran, from the line of a case that says so."""
-    return [line.load] if isinstance(line, Watched) else []
 
 
 def record(what: str, base: str, cases: list[Case], plan: Plan) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 
 from costlab.record.foreign_load import Watch
+from costlab.record.result import Load
 from shardlab.comm import World
 
 # One training step; returns its loss, or None on a rank that takes no part.
@@ -49,8 +50,8 @@ class Rounds:
 
 def measuring(
     world: World, steps: Mapping[str, Step], rounds: Rounds, order: random.Random, where: str = ""
-) -> Generator[str, None, dict[str, list[float]]]:
-    """Say after each round how far it is, and `where`; at last what else ran (`Watched`).
+) -> Generator[str | Load, None, dict[str, list[float]]]:
+    """Say after each round how far it is, and `where`; at last what else ran.
 
     Returns:
         seconds of each step, the slowest rank's, by contestant, round by round.
@@ -76,7 +77,7 @@ def measuring(
             taken = slowest(world, [sum(t[0] for t in times.values())])[0]
             wanted = max(rounds.least, min(rounds.most, int(rounds.seconds / taken)))
         yield where + watch.progress(wanted)
-    yield watch.told(rounds.least)
+    yield watch.load(rounds.least)
     return {
         name: watch.kept(rounds.least, slowest(world, values)) for name, values in times.items()
     }

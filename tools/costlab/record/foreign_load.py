@@ -77,22 +77,6 @@ def _waited() -> float:
         return float("nan")
 
 
-class Watched(str):
-    """A line of progress that says how disturbed the rounds were, and holds it as numbers."""
-
-    load: Load
-
-    def __new__(cls, line: str, load: Load) -> Watched:
-        """Make the line of what it holds."""
-        made = super().__new__(cls, line)
-        made.load = load
-        return made
-
-    def __reduce__(self) -> tuple[type[Watched], tuple[str, Load]]:
-        """Return what a copy in another process is made of."""
-        return Watched, (str(self), self.load)
-
-
 class Round(NamedTuple):
     """One round: seconds of cores that were there, and that somebody else used; of waiting."""
 
@@ -162,13 +146,8 @@ class Watch:
         pairs = zip(values, self._rounds, strict=True)
         return [value for value, one in pairs if everything or not one.spoiled]
 
-    def told(self, least: int) -> Watched:
-        """Return what to say of the rounds, of which at least so many should be clean."""
-        load = self.load(least)
-        return Watched(said(load).en, load)
-
     def load(self, least: int) -> Load:
-        """Sum the rounds up."""
+        """Sum the rounds up, of which at least so many should be clean."""
         known = [one for one in self._rounds if one.foreign == one.foreign]  # not NaN
         spoiled = len(self._rounds) - self.clean
         busy = self.clean < least

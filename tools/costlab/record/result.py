@@ -110,6 +110,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Load(**{name: max(a, b) if name == "most" else a + b for name, a, b in both})
 
 
+# What a measurement yields: a number, a word on how far it is, or what else ran.
+Item = Metric | str | Load
+
+
 class Section(msgspec.Struct, kw_only=True):
     """A part of the lab: "collectives", "tp", "fsdp", "pipeline", "counts", "one-gpu".
 

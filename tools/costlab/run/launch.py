@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from costlab.record.result import Metric
+from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Settings
 from costlab.run.rank import Place, work
 from costlab.run.uninterrupted import uninterrupted
@@ -25,8 +25,8 @@ from costlab.run.uninterrupted import uninterrupted
 if TYPE_CHECKING:
     from shardlab.comm import World
 
-Measure = Callable[["World", Settings], Iterator[Metric | str]]
-Progress = Callable[[str], None]
+Measure = Callable[["World", Settings], Iterator[Item]]
+Progress = Callable[[str | Load], None]
 
 START = 120.0  # seconds for the ranks to come up: they import torch, on a machine that may be busy
 GRACE = 5.0  # seconds that ranks have to say that a wait was too long
@@ -50,7 +50,7 @@ def run(
         measure: a module-level generator function, iterated alike on every rank.
         settings: handed to every rank.
         timeout: seconds that a collective may take, and that all ranks may say nothing for.
-        on_progress: given the strings that rank 0 yields.
+        on_progress: given what rank 0 yields besides.
 
     Raises:
         LaunchError: a rank raised, died or hangs. What it had measured has been yielded before.
@@ -59,10 +59,10 @@ def run(
     launch = _Launch(measure, settings, ranks, timeout)
     try:
         for item in launch.items():
-            if isinstance(item, str):
-                on_progress(item)
-            else:
+            if isinstance(item, Metric):
                 yield item
+            else:
+                on_progress(item)
     except KeyboardInterrupt:
         yield from launch.come()
         raise
@@ -80,7 +80,7 @@ class _Launch:
         self._workers: list[Any] = []
         self._joined = 0
         self._last = ""  # progress line
-        self._held: list[Metric | str] = []  # read, and not yet taken by whoever iterates
+        self._held: list[Item] = []  # read, and not yet taken by whoever iterates
         self._faults: dict[int, tuple[str, str]] = {}
         context = multiprocessing.get_context("forkserver")
         # Imported once for all ranks, with what the first section needs: they fork from there.
@@ -98,7 +98,7 @@ class _Launch:
             self._pipes[ours] = rank
             self._workers.append(worker)
 
-    def items(self) -> Iterator[Metric | str]:
+    def items(self) -> Iterator[Item]:
         """Yield what rank 0 yields, until every rank is done.
 
         Raises:
@@ -129,12 +129,12 @@ class _Launch:
 
     def come(self) -> Iterator[Metric]:
         """Yield the metrics that lie in the pipes, and one that was read last; wait for none."""
-        yield from (one for one in self._held if not isinstance(one, str))
+        yield from (one for one in self._held if isinstance(one, Metric))
         for pipe in list(self._pipes):
             while pipe in self._pipes and pipe.poll():
-                yield from (one for one in self._messages(pipe) if not isinstance(one, str))
+                yield from (one for one in self._messages(pipe) if isinstance(one, Metric))
 
-    def _messages(self, pipe: Any) -> Iterator[Metric | str]:
+    def _messages(self, pipe: Any) -> Iterator[Item]:
         """Read one message, or find that the rank is done or gone."""
         rank = self._pipes[pipe]
         with uninterrupted():  # a message that is read and not yet held would be lost

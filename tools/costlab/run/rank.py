@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costlab.record.result import Metric
+from costlab.record.result import Item
 from costlab.record.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ BACKENDS = {"cuda": ("nccl", "torch"), "cpu": ("gloo", "fast-gloo")}
 
 
 def work(
-    pipe: Any, place: Place, measure: Callable[[World, Settings], Iterator[Metric | str]],
+    pipe: Any, place: Place, measure: Callable[[World, Settings], Iterator[Item]],
     settings: Settings,
 ) -> None:  # fmt: skip
     """Live a rank's life.

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from costlab.record import options, samples
-from costlab.record.foreign_load import Watched
+from costlab.record import foreign_load, options, samples
 from costlab.record.result import Load, Metric, Result, ResultError, Section, save
 from costlab.record.settings import Settings
 from costlab.record.statistic import over_launches
@@ -182,10 +181,11 @@ class Run:
         section.metrics = made
 
     def _metrics(self, one: Plan, settings: Settings, ranks: int, where: str) -> Generator[Metric]:
-        def progress(line: str) -> None:
-            self._show.step(where + line)
-            if isinstance(line, Watched):
-                self._load = line.load + (self._load or Load())
+        def progress(said: str | Load) -> None:
+            if isinstance(said, Load):
+                self._load = said + (self._load or Load())
+                said = foreign_load.said(said).en
+            self._show.step(where + said)
 
         assert one.measure is not None  # or it has no world to be measured in
         if self._world is not None:

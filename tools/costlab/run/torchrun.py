@@ -61,10 +61,12 @@ def run(
     speaks = world.rank == 0
     try:
         for item in measure(world, settings):
-            if speaks and isinstance(item, str):
-                on_progress(item)
-            elif speaks and isinstance(item, Metric):
+            if not speaks:
+                continue
+            if isinstance(item, Metric):
                 yield item
+            else:
+                on_progress(item)
         world.whole.barrier()
     except Exception as fault:
         raise LaunchError(f"rank {world.rank} {told(world, fault)[1]}") from None

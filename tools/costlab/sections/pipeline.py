@@ -15,7 +15,7 @@ from costlab.contestants import schedulers as contestants
 from costlab.contestants.rounds import Rounds, measuring
 from costlab.record.foreign_load import Watch
 from costlab.record.names import Name
-from costlab.record.result import Metric
+from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
 from costlab.sections.plan import Plan
 from costlab.sections.timed import Detail, by_rounds, ratio, timed, told
@@ -36,7 +36,7 @@ NAMES = {
 }  # fmt: skip
 
 
-def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+def measure(world: World, settings: Settings) -> Iterator[Item]:
     """Bubble and live micro-batches on all ranks; on two, the other libraries' steps too."""
     if world.device.type == "cpu":
         for schedule in SCHEDULES:
@@ -48,7 +48,7 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
         yield from beside_others(world, settings)
 
 
-def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Metric | str]:
+def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Item]:
     """One schedule's bubble, what theory says of it, and what it holds."""
     kind = "compute" if cores() >= world.size else "wait"
     watch = Watch(world)
@@ -56,7 +56,7 @@ def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Metric | st
         world, bubble.stage(kind, WAIT), schedule=schedule, microbatches=MICROBATCHES,
         rounds=rounds, watch=watch,
     )  # fmt: skip
-    yield watch.told(rounds // 2)
+    yield watch.load(rounds // 2)
     yield from metrics(
         schedule, world.size, MICROBATCHES, timelines, kind=kind, backend=world.backend
     )
@@ -83,7 +83,7 @@ def metrics(
     yield told(ours.but(what="live"), live, "count", "counted")
 
 
-def beside_others(world: World, settings: Settings) -> Iterator[Metric | str]:
+def beside_others(world: World, settings: Settings) -> Iterator[Item]:
     """Step times of the tutor's size under three schedulers, and how ours compares."""
     plan = PLANS[settings.profile]
     order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from costlab.record.result import Metric
+from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Plan:
         launches: how many sets of fresh processes to measure in.
     """
 
-    measure: Callable[[World, Settings], Iterator[Metric | str]] | None = None
+    measure: Callable[[World, Settings], Iterator[Item]] | None = None
     derive: Callable[[Mapping[str, Metric]], Iterable[Metric]] | None = None
     ranks: Callable[[Settings], tuple[int, ...]] = lambda settings: (settings.ranks,)
     devices: Callable[[Settings], tuple[str, ...]] = lambda settings: (settings.device,)

@@ -27,7 +27,7 @@ import torch
 from costlab.record.foreign_load import Watch
 from costlab.record.names import call
 from costlab.record.provenance import cores
-from costlab.record.result import Metric
+from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
 from costlab.record.statistic import middle, of_calls, percentile
 from costlab.sections.collectives import carrier
@@ -54,7 +54,7 @@ LEAST, MOST = 2, 60  # rounds
 LARGEST, LARGEST_TRAINED = 16 << 20, 4 << 20  # bytes, in the quick profile
 
 
-def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+def measure(world: World, settings: Settings) -> Iterator[Item]:
     """Measure every point; yield all metrics after each round, each time on more samples."""
     sizes = settings.sizes or SIZES[settings.profile]
     largest = elements(max(sizes), world.size)
@@ -104,7 +104,7 @@ def _modes(
 
 def _rounds(
     world: World, settings: Settings, points: list[Point], line_up: Callable[[], None]
-) -> Generator[Metric | str, None, Watch]:
+) -> Generator[Item, None, Watch]:
     order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
     wanted, watch, turn = LEAST, Watch(world), 0
     gc.collect()
@@ -128,7 +128,7 @@ def _rounds(
                 wanted = max(LEAST, min(MOST, int(BUDGET[settings.profile] / spent)))
             yield watch.progress(wanted)
             yield from (_metric(point, world, watch) for point in points)
-        yield watch.told(LEAST)
+        yield watch.load(LEAST)
     finally:
         gc.enable()
     return watch

@@ -8,7 +8,7 @@ on the wire depends on the machine.
 
 from collections.abc import Iterator
 
-from costlab.record.result import Metric
+from costlab.record.result import Item
 from costlab.record.settings import Settings
 from costlab.sections.counts import (
     count_context,
@@ -34,14 +34,14 @@ else:
 RANKS = (2, 4)
 
 
-def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+def measure(world: World, settings: Settings) -> Iterator[Item]:
     """Count, on every rank alike."""
     yield from _two(world) if world.size == RANKS[0] else _four(world)
     if LACKING:
         yield f"megatron-core's own are left out: {LACKING}"
 
 
-def _two(world: World) -> Iterator[Metric | str]:
+def _two(world: World) -> Iterator[Item]:
     yield "layers of a transformer block"
     yield from count_tensor.block(world)
     yield from count_tensor.pieces(world)
@@ -74,7 +74,7 @@ def _two(world: World) -> Iterator[Metric | str]:
         yield from count_experts.experts(world)
 
 
-def _four(world: World) -> Iterator[Metric | str]:
+def _four(world: World) -> Iterator[Item]:
     yield "schedules of pipelines"
     yield from count_pipeline.schedulers(world)
     yield from count_pipeline.beside_1f1b()

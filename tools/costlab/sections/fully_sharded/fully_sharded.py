@@ -30,7 +30,7 @@ from costlab.contestants.fsdp import Training
 from costlab.contestants.rounds import Rounds, Step, measuring, unsaid
 from costlab.record.foreign_load import Watch
 from costlab.record.names import Name
-from costlab.record.result import Metric
+from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Settings
 from costlab.record.statistic import percentile
 from costlab.sections import beside_sweep
@@ -57,7 +57,7 @@ LOGITS = 4 * tutor.BATCH * tutor.SEQUENCE * tutor.VOCAB  # bytes
 Times = Mapping[str, Sequence[float]]
 
 
-def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+def measure(world: World, settings: Settings) -> Iterator[Item]:
     """Every hidden size; the largest models; one step's timeline."""
     order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
     for hidden in HIDDEN[settings.profile]:
@@ -81,7 +81,7 @@ def names(backend: str) -> dict[str, str]:
 
 def _timed(
     world: World, settings: Settings, hidden: int, order: random.Random
-) -> Generator[str, None, tuple[Times, Calls]]:
+) -> Generator[str | Load, None, tuple[Times, Calls]]:
     """Seconds of all libraries' steps, and of ours and its parts; our step's collectives."""
     there = names(world.backend)
     where = f"hidden {hidden}: "
@@ -137,7 +137,7 @@ def shares_of(
     yield by_rounds(base.but(what="communication-cost"), rounds, "share", step=beside)
 
 
-def hidden_share(world: World, hidden: int, count: int) -> Iterator[Metric | str]:
+def hidden_share(world: World, hidden: int, count: int) -> Iterator[Item]:
     """The median over `count` steps, with its interval; of each step the mean over the ranks."""
     mine, watch, steps = [], Watch(world), iter(timeline.steps(world, hidden))
     while not watch.enough(count):
@@ -145,7 +145,7 @@ def hidden_share(world: World, hidden: int, count: int) -> Iterator[Metric | str
             spans = next(steps)
         mine.append(overlap.hidden_share(spans))
         yield f"hidden {hidden}: timeline {watch.clean} of {count}"
-    yield watch.told(count // 2)
+    yield watch.load(count // 2)
     together = torch.tensor(mine, dtype=torch.float64, device=world.device)
     shares = watch.kept(count // 2, world.whole.all_reduce(together, op="mean").tolist())
     name = Name("fsdp", "hidden-share", hidden=hidden, code="shardlab", link=world.backend)

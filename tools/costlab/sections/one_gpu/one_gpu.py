@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 import torch
 
 from costlab.record.names import Name
-from costlab.record.result import Metric
+from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
 from costlab.record.statistic import middle
 from costlab.sections import device_clock
@@ -58,7 +58,7 @@ LINKS = {
 }
 
 
-def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+def measure(world: World, settings: Settings) -> Iterator[Item]:
     """Measure on a GPU; off one, say that there is none."""
     if world.device.type == "cuda":
         yield from everything(world, settings)
@@ -66,7 +66,7 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
         yield "no GPU here: nothing is measured"
 
 
-def everything(world: World, settings: Settings) -> Iterator[Metric | str]:
+def everything(world: World, settings: Settings) -> Iterator[Item]:
     """Efficiencies, modelled all-reduces, hidden copies; what a step holds and moves."""
     rounds = 50 if settings.profile == "full" else 15
     for hidden in HIDDEN:

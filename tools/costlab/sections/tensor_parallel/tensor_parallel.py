@@ -35,7 +35,7 @@ from costlab.contestants import tutor
 from costlab.contestants.rounds import Rounds, Step, measuring, unsaid
 from costlab.contestants.tp import Task
 from costlab.record.names import Name
-from costlab.record.result import Metric
+from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Settings
 from costlab.sections import beside_sweep
 from costlab.sections.beside_sweep import Calls
@@ -75,7 +75,7 @@ def repeated(settings: Settings) -> tuple[int, ...]:
     return tuple(size for size in hidden_sizes(settings) if size <= REPEATED[settings.profile])
 
 
-def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
+def measure(world: World, settings: Settings) -> Iterator[Item]:
     """Every hidden size; a launch after the first, the repeated ones."""
     order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
     sizes = repeated(settings) if settings.launch else hidden_sizes(settings)
@@ -87,7 +87,7 @@ def measure(world: World, settings: Settings) -> Iterator[Metric | str]:
 
 def _timed(
     world: World, settings: Settings, hidden: int, order: random.Random, where: str
-) -> Generator[str, None, tuple[dict[str, list[float]], Calls]]:
+) -> Generator[str | Load, None, tuple[dict[str, list[float]], Calls]]:
     """Seconds of each contestant's and each part's steps at one size; the step's collectives."""
     others = hidden <= OTHERS_UP_TO[settings.profile]
     calls: Calls = {}
