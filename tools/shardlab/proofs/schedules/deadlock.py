@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from shardlab.pipeline.action import (
@@ -102,14 +102,6 @@ def deadlock(schedule: Sequence[Sequence[Action]], *, sends: Sends = "rendezvous
     return waits
 
 
-@dataclass(slots=True)
-class _Link:
-    """What one stage has sent to another, and what that one has posted to receive, in order."""
-
-    sent: deque[Send] = field(default_factory=deque)
-    wanted: deque[Receive] = field(default_factory=deque)
-
-
 class _Machine:
     """All stages' positions, what each still waits for, and the queues between them."""
 
@@ -119,7 +111,9 @@ class _Machine:
         self._chunks = chunks_in(schedule)
         self._at = [0] * len(schedule)
         self._unmet: list[dict[Message, int] | None] = [None] * len(schedule)
-        self._links: dict[tuple[int, int], _Link] = defaultdict(_Link)
+        # From one stage to another, in order: what it has sent, what the other is to receive.
+        self._sent: dict[tuple[int, int], deque[Send]] = defaultdict(deque)
+        self._wanted: dict[tuple[int, int], deque[Receive]] = defaultdict(deque)
 
     def advance(self, stage: int) -> bool:
         """Let a stage go on as far as it can; whether it did anything."""
@@ -145,9 +139,9 @@ class _Machine:
 
     def demand_empty(self) -> None:
         """Refuse a message that nobody received."""
-        for (source, to), link in self._links.items():
-            if link.sent:
-                what = name(link.sent[0])
+        for (source, to), sent in self._sent.items():
+            if sent:
+                what = name(sent[0])
                 raise ScheduleError(f"stage {source} sends {what}, stage {to} never receives it")
 
     def _post(self, stage: int, action: Action) -> None:
@@ -160,19 +154,19 @@ class _Machine:
             if end is None:
                 raise ScheduleError(f"stage {stage}: {name(part)} has no stage at its other end")
             if isinstance(part, Receive):
-                self._links[end[0], stage].wanted.append(part)
+                self._wanted[end[0], stage].append(part)
                 unmet[part] = end[0]
                 self._match(end[0], stage)
             else:
-                self._links[stage, end[0]].sent.append(part)
+                self._sent[stage, end[0]].append(part)
                 if not self._buffered:
                     unmet[part] = end[0]
                 self._match(stage, end[0])
 
     def _match(self, source: int, to: int) -> None:
-        link = self._links[source, to]
-        while link.sent and link.wanted:
-            send, receive = link.sent.popleft(), link.wanted.popleft()
+        sent, wanted = self._sent[source, to], self._wanted[source, to]
+        while sent and wanted:
+            send, receive = sent.popleft(), wanted.popleft()
             if partner(to, receive, len(self._schedule), self._chunks) != (source, send):
                 raise ScheduleError(
                     f"stage {to} expects {name(receive)} from stage {source}, which sends "

@@ -1,7 +1,6 @@
 """When each stage computes: a schedule played against a clock, its bubble and its memory.
 
-Times are in whatever unit the costs are. Messages take `message` from the end of the compute that
-sends to the earliest start of the compute that needs it.
+Times are in whatever unit the costs are. Messages take none.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ def simulate(
     forward: float = 1,
     backward: float = 1,
     weight: float = 1,
-    message: float = 0,
 ) -> Timeline:
     """Play a schedule: every compute starts as soon as its stage is free and its input is there.
 
@@ -42,7 +40,6 @@ def simulate(
         forward: what one forward of one chunk costs.
         backward: what one backward of one chunk costs, less `weight` where that is apart.
         weight: what the weights' gradients cost, where the schedule has them apart.
-        message: what a transfer between two stages costs.
 
     Returns:
         one list of spans a stage.
@@ -51,7 +48,7 @@ def simulate(
         ScheduleError: the stages wait for each other; says who for what.
     """
     orders = [computes(actions) for actions in schedule]
-    clock = _Clock(orders, (forward, backward, weight), message)
+    clock = _Clock(orders, (forward, backward, weight))
     moved = True
     while moved:
         moved = False
@@ -70,14 +67,11 @@ def simulate(
 class _Clock:
     """The spans so far, and when each compute ended."""
 
-    def __init__(
-        self, orders: list[list[Compute]], costs: tuple[float, float, float], message: float
-    ) -> None:
+    def __init__(self, orders: list[list[Compute]], costs: tuple[float, float, float]) -> None:
         self.spans: Timeline = [[] for _ in orders]
         self._orders = orders
         self._chunks = chunks_in(orders)
         self._cost = dict(zip((Forward, Backward, Weight), costs, strict=True))
-        self._message = message
         self._ended: dict[tuple[int, Compute], float] = {}
 
     def advance(self, stage: int) -> bool:
@@ -101,12 +95,7 @@ class _Clock:
         if before and (stage, before) not in self._ended:
             return None
         source = needs(stage, action, len(self._orders), self._chunks)
-        if source is None:
-            return 0
-        end = self._ended.get(source)
-        if end is None:
-            return None
-        return end if source[0] == stage else end + self._message
+        return 0 if source is None else self._ended.get(source)
 
 
 def bubble(timeline: Timeline) -> float:
