@@ -12,25 +12,19 @@ counters and over a wire of known delay.
 from collections.abc import Callable
 from fractions import Fraction
 
-_DELAYS: dict[str, Callable[[int], int]] = {
-    "all_reduce": lambda n: 4 * (n - 1),
-    "reduce_scatter": lambda n: 4 * (n - 1),
-    "all_gather": lambda n: 2 * (n - 1),
-    "all_to_all": lambda n: 2,
-    "send_recv": lambda n: 2,
-}
-_CARRIED: dict[str, Callable[[int], Fraction]] = {
-    "all_reduce": lambda n: Fraction(2 * (n - 1), n),
-    "reduce_scatter": lambda n: Fraction(2 * (n - 1), n),
-    "all_gather": lambda n: Fraction(n - 1, n),
-    "all_to_all": lambda n: Fraction(n - 1, n),
-    "send_recv": lambda n: Fraction(1),
+# Of each operation, among n ranks: one-way delays, one after another; the share that a rank sends.
+_GLOO: dict[str, Callable[[int], tuple[int, Fraction]]] = {
+    "all_reduce": lambda n: (4 * (n - 1), Fraction(2 * (n - 1), n)),
+    "reduce_scatter": lambda n: (4 * (n - 1), Fraction(2 * (n - 1), n)),
+    "all_gather": lambda n: (2 * (n - 1), Fraction(n - 1, n)),
+    "all_to_all": lambda n: (2, Fraction(n - 1, n)),
+    "send_recv": lambda n: (2, Fraction(1)),
 }
 
 
 def delays(link: str, operation: str, ranks: int) -> int | None:
     """Return how many one-way delays a small call takes, one after another; None if not known."""
-    return _DELAYS[operation](ranks) if link == "gloo" and operation in _DELAYS else None
+    return _GLOO[operation](ranks)[0] if link == "gloo" and operation in _GLOO else None
 
 
 def carried(link: str, operation: str, ranks: int) -> Fraction | None:
@@ -38,4 +32,4 @@ def carried(link: str, operation: str, ranks: int) -> Fraction | None:
 
     For all but reduce_scatter it is what the bandwidth-optimal algorithm asks for.
     """
-    return _CARRIED[operation](ranks) if link == "gloo" and operation in _CARRIED else None
+    return _GLOO[operation](ranks)[1] if link == "gloo" and operation in _GLOO else None
