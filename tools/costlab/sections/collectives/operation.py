@@ -13,6 +13,8 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
+from shardlab.proofs.collective import SHARES
+
 ITEM = 4  # bytes of an element: fp32
 _PART = 1 << 18  # elements compared at a time, while they are in the cache
 
@@ -43,11 +45,8 @@ class Operation:
 
     def bus_factor(self, ranks: int) -> Fraction:
         """Return busbw over algbw: the share of its size that crosses a rank's link each way."""
-        if self.name == "all_reduce":
-            return Fraction(2 * (ranks - 1), ranks)
-        if self.name in ("broadcast", "send_recv"):
-            return Fraction(1)
-        return Fraction(ranks - 1, ranks)
+        ahead, behind = SHARES[self.name.removesuffix("_recv")]
+        return Fraction(ahead * ranks - behind, ranks)
 
 
 OPERATIONS = {

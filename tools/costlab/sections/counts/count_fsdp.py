@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from costlab.contestants.fsdp import fsdp1, fsdp2
 from costlab.record.result import Metric
+from costlab.sections.counts.count_tensor import watched
 from costlab.sections.counts.counted import counted
 from shardlab.comm import World
 from shardlab.fsdp import FSDP
@@ -22,7 +23,9 @@ STRATEGIES = {"reshard": ShardingStrategy.FULL_SHARD, "keep": ShardingStrategy.S
 
 def training(world: World) -> Iterator[Metric]:
     """Bytes of a sharded step over those of DDP's: all in units, and a quarter left to the root."""
-    replicated = _step(world, DistributedDataParallel(_layers(world))).total().wire
+    x = torch.ones(2, WIDTH, device=world.device)
+    replica = DistributedDataParallel(_layers(world))
+    replicated = watched(lambda: replica(x)).total().wire
     # What no unit wraps is the root's, and stays whole from forward to backward.
     wraps: dict[str, Callable[..., nn.Module]] = {
         "fsdp": lambda world, layers, units: FSDP(layers, world.whole, units=units),
@@ -34,7 +37,8 @@ def training(world: World) -> Iterator[Metric]:
             layers = _layers(world)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # deprecations, of torch in torch
-                ledger = _step(world, wrap(world, layers, list(layers)[first:]))
+                module = wrap(world, layers, list(layers)[first:])
+                ledger = watched(lambda module=module: module(x))  # type: ignore[misc]
             ratio = ledger.total().wire / replicated
             yield counted(f"{version}.{name}.wire-ratio", ratio, "ratio")
 
@@ -67,10 +71,3 @@ def inference(world: World) -> Iterator[Metric]:
 
 def _layers(world: World) -> nn.Sequential:
     return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH))).to(world.device)
-
-
-def _step(world: World, module: nn.Module) -> Ledger:
-    ledger = Ledger()
-    with ledger:
-        module(torch.ones(2, WIDTH, device=world.device)).sum().backward()
-    return ledger
