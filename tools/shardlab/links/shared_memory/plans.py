@@ -50,14 +50,16 @@ class Plan:
         self.join: Join = maximum if name.endswith("max") else add
         self.columns = x.numel() // rows
         self.width = slots.bytes // x.itemsize // rows
+        self._mine = slots.me if self.in_rows else 0  # which row of everyone's is taken
         self.signature = stem(name, x.dtype, source) + x.numel()
         self.awaits: Sequence[int] = [rank for rank in range(slots.ranks) if rank != slots.me]
         self.steps = max(1, -(-self.columns // self.width))
 
     def put(self, x: Tensor, step: int, depth: int) -> None:
         """Copy a step's part of contiguous `x` into this rank's slot."""
-        cut = self._of_rows if self.in_rows else self._of_row
-        part = x if self.steps == 1 else cut(x, step)
+        part = x
+        if self.steps > 1:
+            part = self._of_rows(x, step) if self.in_rows else self._of_row(x, step)
         self.slots.at(part.dtype, 0, part.shape)[depth].rows[self.slots.me].copy_(part)
 
     def take(self, out: Tensor, step: int, depth: int) -> None:
@@ -74,47 +76,45 @@ class Plan:
         return rows_NK[:, step * self.width : (step + 1) * self.width]
 
 
-class AllReduce(Plan):
-    """Everyone's whole tensor, joined by everyone."""
+class Joined(Plan):
+    """Everyone's tensor, or this rank's row of it, joined."""
 
     def take(self, out: Tensor, step: int, depth: int) -> None:
         """Join the ranks' parts."""
         part = out if self.steps == 1 else self._of_row(out, step)
-        self.join(self.slots.at(part.dtype, 0, part.shape)[depth].rows, part)
+        start = self._mine and self._mine * part.numel()
+        self.join(self.slots.at(part.dtype, start, part.shape)[depth].rows, part)
 
 
-class AllGather(Plan):
-    """Everyone's whole tensor, side by side."""
+class SideBySide(Plan):
+    """Everyone's tensor, or this rank's row of it, side by side."""
 
     def take(self, out: Tensor, step: int, depth: int) -> None:
         """Set the ranks' parts side by side."""
         part_Nc = self._of_rows(out, step)
-        part_Nc.copy_(self.slots.at(part_Nc.dtype, 0, part_Nc.shape[1:])[depth].stack)
+        columns = part_Nc.shape[1:]
+        start = self._mine and self._mine * columns.numel()
+        part_Nc.copy_(self.slots.at(part_Nc.dtype, start, columns)[depth].stack)
 
 
-class ReduceScatter(Plan):
+class AllReduce(Joined):
+    """Everyone's whole tensor, joined by everyone."""
+
+
+class AllGather(SideBySide):
+    """Everyone's whole tensor, side by side."""
+
+
+class ReduceScatter(Joined):
     """This rank's row of everyone's tensor, joined."""
 
     in_rows = True
 
-    def take(self, out: Tensor, step: int, depth: int) -> None:
-        """Join the ranks' parts of this rank's row."""
-        part = out if self.steps == 1 else self._of_row(out, step)
-        start = self.slots.me * part.numel()
-        self.join(self.slots.at(part.dtype, start, part.shape)[depth].rows, part)
 
-
-class AllToAll(Plan):
+class AllToAll(SideBySide):
     """This rank's row of everyone's tensor, side by side."""
 
     in_rows = True
-
-    def take(self, out: Tensor, step: int, depth: int) -> None:
-        """Set the ranks' parts of this rank's row side by side."""
-        part_Nc = self._of_rows(out, step)
-        columns = part_Nc.shape[1:]
-        start = self.slots.me * columns.numel()
-        part_Nc.copy_(self.slots.at(part_Nc.dtype, start, columns)[depth].stack)
 
 
 class Broadcast(Plan):
