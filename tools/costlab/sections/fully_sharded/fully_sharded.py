@@ -21,6 +21,7 @@ of the logits, with which backward begins.
 
 import random
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 
@@ -189,11 +190,8 @@ def _model(hidden: int) -> Model:
     return Model(total, total - tutor.LAYERS * block, block)
 
 
-def derive(metrics: Mapping[str, Metric]) -> Iterator[Metric]:
-    """What the sweep says of the collectives that were run alone."""
-    yield from beside_sweep.derive(metrics, "fsdp")
-
-
 PLAN = Plan(
-    measure, derive, ranks=lambda settings: (max(2, settings.ranks),)
-)  # one alone shards nothing
+    measure,
+    partial(beside_sweep.derive, section="fsdp"),
+    ranks=lambda settings: (max(2, settings.ranks),),  # one alone shards nothing
+)
