@@ -24,7 +24,7 @@ def waiting(world: World, schedule: str) -> list[Metric]:
         world, bubble.stage("wait", 0.02), schedule=schedule, microbatches=4, rounds=3,
         watch=Watch(world),
     )  # fmt: skip
-    return list(pipeline.metrics(schedule, world.size, 4, timelines, kind="wait"))
+    return list(pipeline.metrics(schedule, 4, timelines, kind="wait"))
 
 
 SCHEDULES = pytest.mark.parametrize(("schedule", "live"), [("gpipe", 4), ("1f1b", 2)])
@@ -33,7 +33,7 @@ SCHEDULES = pytest.mark.parametrize(("schedule", "live"), [("gpipe", 4), ("1f1b"
 @SCHEDULES
 def test_stages_that_lose_no_time_leave_the_bubble_of_theory(schedule: str, live: int) -> None:
     timeline = simulate(by_name(schedule, 2, 4))
-    found = {m.id: m.value for m in pipeline.metrics(schedule, 2, 4, [timeline], kind="wait")}
+    found = {m.id: m.value for m in pipeline.metrics(schedule, 4, [timeline], kind="wait")}
     start = f"pipeline.{schedule}.p2.m4"
     assert found[f"{start}.bubble-theory"] == pytest.approx(1 / 5)
     assert found[f"{start}.bubble.shardlab.gloo"] == pytest.approx(1 / 5)

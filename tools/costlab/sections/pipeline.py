@@ -57,23 +57,16 @@ def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Item]:
         rounds=rounds, watch=watch,
     )  # fmt: skip
     yield watch.load(rounds // 2)
-    yield from metrics(
-        schedule, world.size, MICROBATCHES, timelines, kind=kind, backend=world.backend
-    )
+    yield from metrics(schedule, MICROBATCHES, timelines, kind=kind)
 
 
 def metrics(
-    schedule: str,
-    stages: int,
-    microbatches: int,
-    timelines: Sequence[Timeline],
-    *,
-    kind: str,
-    backend: str = "gloo",
+    schedule: str, microbatches: int, timelines: Sequence[Timeline], *, kind: str
 ) -> Iterator[Metric]:
-    """What some rounds of one schedule say; `kind` is that of `contestants.bubble`."""
+    """What some rounds of one schedule say, over gloo; `kind` is that of `contestants.bubble`."""
+    stages = len(timelines[0])
     base = Name("pipeline", schedule=schedule, stages=stages, microbatches=microbatches)
-    ours = base.but(code="shardlab", link=backend)
+    ours = base.but(code="shardlab", link="gloo")
     found = [idle(timeline) for timeline in timelines]
     stages_do = "computing" if kind == "compute" else "waiting in place of work"
     yield by_rounds(ours.but(what="bubble"), found, "share", how="measured", stages=stages_do)

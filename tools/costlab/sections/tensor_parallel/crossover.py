@@ -44,16 +44,13 @@ def crossover(name: Name, speedups: Mapping[int, Metric]) -> Iterator[Metric]:
     below = max(hidden for hidden in sizes if hidden <= place)
     crossings = sum(one < 0 <= other or other < 0 <= one for one, other in itertools.pairwise(logs))
     places = drawn(sizes, [speedups[hidden].series for hidden in sizes])
-    yield Metric(
-        id=name.id, value=place, unit="hidden", how="derived",
-        # As far as the crossing itself, of which a drawn one may all lie on one side.
-        low=min(percentile(places, 2.5), place) if places else None,
-        high=max(percentile(places, 97.5), place) if places else None,
-        samples=sum(speedups[hidden].samples for hidden in sizes),
-        detail={
-            "below": below, "above": sizes[sizes.index(below) + 1], "crossings": crossings,
-            "beyond": sum(one in (sizes[0], sizes[-1]) for one in places) / max(1, len(places)),
-        },
+    spread = None
+    if places:  # as far as the crossing itself, of which the drawn ones may all lie on one side
+        spread = min(percentile(places, 2.5), place), max(percentile(places, 97.5), place)
+    yield told(
+        name, place, "hidden", samples=sum(speedups[hidden].samples for hidden in sizes),
+        spread=spread, below=below, above=sizes[sizes.index(below) + 1], crossings=crossings,
+        beyond=sum(one in (sizes[0], sizes[-1]) for one in places) / max(1, len(places)),
     )  # fmt: skip
 
 
