@@ -6,7 +6,7 @@ The rules are Megatron's (`TransformerConfig.__post_init__`), and a few that it 
 from dataclasses import dataclass
 from math import inf
 
-from shardlab.grid.rules import check_divides
+from shardlab.grid.rules import check_divides, refuse
 
 CHOICES = {
     "scores": ("softmax", "sigmoid"), "drop": ("probs", "position"),
@@ -70,7 +70,7 @@ class ExpertConfig:
         groups, best = (1, 1) if self.groups is None else (self.groups, self.top_groups or 0)
         check_divides("groups", max(1, groups), self.count, "experts")
         size = self.count // max(1, groups)
-        for refused, why in (
+        refuse(
             (not 1 <= k <= self.count, f"top_k = {k} of {self.count} experts: choose at least one "
              f"expert, and top_k from 1 to {max(1, self.count)}"),
             (k == 1 and softmax and not (self.pre_softmax or self.sinkhorn), "top_k = 1 with a "
@@ -93,9 +93,7 @@ class ExpertConfig:
             (not 1 <= best <= min(groups, k) or best * size < k, f"top_groups = {best} of {groups} "
              f"groups of {size} experts can't give {k} experts a token; choose at most {k} groups "
              f"that hold at least {k} together"),
-        ):  # fmt: skip
-            if refused:
-                raise ValueError(why)
+        )  # fmt: skip
 
     @property
     def balanced(self) -> bool:

@@ -22,7 +22,7 @@ from shardlab.experts.router import Router
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.mlp import MLP
 from shardlab.grid.grid import Grid
-from shardlab.grid.rules import check_divides
+from shardlab.grid.rules import check_divides, refuse
 from shardlab.layers import partial_gradients
 from shardlab.layers.init import DEFAULT, Init
 from shardlab.layers.ops import reduce_scatter
@@ -184,14 +184,11 @@ class ExpertLayer(CopyableModule):
 
 
 def _refuse(config: GPTConfig, axis: Axis, axes: ExpertAxes, parts: int, *, whole: bool) -> None:
-    cut = axes.expert_tensor.size
-    for refused, why in (
+    refuse(
         (axis.size > 1 and whole, f"{axis.size} tensor ranks would each route the "
          "same tokens, and every expert see them again; give sequence_parallel=True"),
-        (config.bias and cut > 1, f"{cut} ranks that share an expert would each add its biases; "
-         "choose GPTConfig(bias=False), or expert_tensor = 1"),
+        (config.bias and axes.expert_tensor.size > 1, f"{axes.expert_tensor.size} ranks that share "
+         "an expert would each add its biases; choose GPTConfig(bias=False), or expert_tensor = 1"),
         (axes.parts.size != parts, f"{parts} tensor and context ranks share a sequence, and the "
          f"experts' axes say that {axes.parts.size} do: give ExpertAxes.of(grid) of the same grid"),
-    ):  # fmt: skip
-        if refused:
-            raise ValueError(why)
+    )  # fmt: skip

@@ -9,6 +9,17 @@ from collections.abc import Sequence
 from math import prod
 
 
+def refuse(*rules: tuple[object, str]) -> None:
+    """Refuse what the first of these rules says, if it holds: (what must not be, why).
+
+    Raises:
+        ValueError: says why.
+    """
+    for refused, why in rules:
+        if refused:
+            raise ValueError(why)
+
+
 def check_divides(axis: str, size: int, total: int, what: str) -> None:
     """Refuse an axis whose size does not divide `total` things called `what` ("heads", say).
 
