@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
 from shardlab.experts.config import ExpertConfig
-from shardlab.experts.dispatch import Places, combine, dispatch, gathered, together
+from shardlab.experts.dispatch import Places, gathered, together
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.fsdp import FSDP
 from shardlab.gpt.config import GPTConfig
@@ -57,9 +57,9 @@ def sent(
     if kind == "all-gather":
         x_AH, probs_AL, chosen_AL = gathered(*routed, joint, copies)
         places = Places(Axis.alone(), 1, chosen_AL)
-        return *dispatch(x_AH, probs_AL, places), places
+        return *places.dispatch(x_AH, probs_AL), places
     places = Places(joint, copies, routed[2])
-    return *dispatch(*routed[:2], places), places
+    return *places.dispatch(*routed[:2]), places
 
 
 @pytest.mark.parametrize("columns", [1, 3])
@@ -130,7 +130,7 @@ def adjoint(world: World, kind: str, copies: int, tokens: list[int]) -> None:
     there, back = joint.all_reduce(torch.stack([there, back]).detach()).tolist()
     assert there == pytest.approx(back, rel=1e-12)
     # An expert that changes nothing: each token comes home once for each expert and rank of it.
-    home_TH = combine(rows_NH.detach().requires_grad_(), places)
+    home_TH = places.combine(rows_NH.detach().requires_grad_())
     if kind == "all-gather":
         home_TH = ops.reduce_scatter(home_TH, joint)
     often_T1 = chosen_TE.sum(1, keepdim=True) * copies

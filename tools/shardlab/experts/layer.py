@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, sigmoid
 
 from shardlab.comm import Axis
-from shardlab.experts.dispatch import Places, combine, dispatch, gathered
+from shardlab.experts.dispatch import Places, gathered
 from shardlab.experts.router import Router
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.mlp import MLP
@@ -165,21 +165,19 @@ class ExpertLayer(CopyableModule):
         gather = self.config.dispatch == "all-gather"
         if gather:
             x_TH, probs_TE, chosen_TE = gathered(x_TH, probs_TE, chosen_TE, joint, copies)
-            places = Places(Axis.alone(), 1, chosen_TE)
-        else:
-            places = Places(joint, copies, chosen_TE, even=self.config.pad)
-        rows_MH, probs_M1 = dispatch(x_TH, probs_TE, places)
-        rows, probs = (torch.split(x, places.counts) for x in (rows_MH, probs_M1))
+            joint, copies = Axis.alone(), 1
+        places = Places(joint, copies, chosen_TE, even=self.config.pad)
+        rows, probs = (torch.split(x, places.counts) for x in places.dispatch(x_TH, probs_TE))
         local = len(self.experts)
         made = (e(rows[i::local], probs[i::local]) for i, e in enumerate(self.experts.values()))
         y_MH = torch.cat([piece for by_expert in zip(*made, strict=True) for piece in by_expert])
-        if torch.is_grad_enabled() and not rows_MH.requires_grad:
+        if torch.is_grad_enabled() and not rows[0].requires_grad:
             # What comes in is frozen on every rank, experts perhaps on this one alone: backward
             # must reach it all the same, or the others wait for it there.
             trained = torch.tensor(float(y_MH.requires_grad), device=y_MH.device)
-            y_MH.requires_grad_(bool(joint.all_reduce(trained)))
-        y_TH = combine(y_MH, places)
-        y_sBH = (reduce_scatter(y_TH, joint) if gather else y_TH).view_as(x_sBH)
+            y_MH.requires_grad_(bool(self.axes.joint.all_reduce(trained)))
+        y_TH = places.combine(y_MH)
+        y_sBH = (reduce_scatter(y_TH, self.axes.joint) if gather else y_TH).view_as(x_sBH)
         return y_sBH if self.shared is None else y_sBH + beside_sBH
 
 
