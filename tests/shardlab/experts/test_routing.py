@@ -14,8 +14,7 @@ from torch import Tensor
 from shardlab.comm import Axis
 from shardlab.experts import routing
 from shardlab.experts.config import ExpertConfig
-from shardlab.experts.layer import ExpertAxes
-from shardlab.experts.router import Attach, Router
+from shardlab.experts.router import Router, attached
 from shardlab.gpt.config import GPTConfig
 from shardlab.layers.init import Init
 from tests.shardlab.difference import random_like
@@ -134,7 +133,7 @@ def test_an_even_load_costs_one_and_one_expert_for_all_e_over_k() -> None:
 
 def test_an_attached_loss_sends_its_gradient_and_changes_nothing_else() -> None:
     x, weight = (random_like(3, seed=seed).requires_grad_() for seed in (0, 1))
-    y = Attach.apply(x, weight.square().sum(), 0.5)
+    y = attached(x, weight.square().sum(), 0.5)
     assert torch.equal(y, x)
     y.backward(torch.full((3,), 7.0, dtype=torch.float64))
     assert x.grad is not None and x.grad.tolist() == [7, 7, 7]
@@ -146,7 +145,7 @@ def router(config: ExpertConfig, dtype: torch.dtype = torch.float64) -> Router:
         layers=1, hidden=8, heads=1, vocab=1, sequence=1, bias=False, experts=config
     )  # fmt: skip
     init = Init(std=1.0, dtype=dtype)
-    return Router(model, "r", axis=Axis.alone(), axes=ExpertAxes.alone(), init=init)
+    return Router(model, "r", *(Axis.alone(),) * 3, init=init)
 
 
 def test_the_bias_rises_where_few_tokens_go_and_only_once_a_step() -> None:

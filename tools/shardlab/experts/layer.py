@@ -137,7 +137,7 @@ class ExpertLayer(CopyableModule):
         parts = axis.size * (context.size if context else 1)
         check_divides("expert", axes.expert.size, experts.count, "experts")
         _refuse(config, axis, axes, parts, whole=not sequence_parallel)
-        self.router = Router(config, f"{name}.router", axis=axis, axes=axes, init=init)
+        self.router = Router(config, f"{name}.router", axis, axes.parts, axes.tokens, init=init)
         local = experts.count // axes.expert.size
         mine = range(axes.expert.rank * local, (axes.expert.rank + 1) * local)
         one = replace(config, ffn=experts.ffn or config.ffn_width)

@@ -15,7 +15,6 @@ Dimensions: S sequence, B batch, H hidden, E experts, T = S·B; lower case: this
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -23,15 +22,13 @@ from torch.nn.functional import linear
 
 from shardlab.comm import Axis
 from shardlab.experts import routing
+from shardlab.experts.dispatch import through
 from shardlab.gpt.config import GPTConfig
 from shardlab.layers import partial_gradients
 from shardlab.layers.engine import Kept, inside_backward
 from shardlab.layers.init import Init
 from shardlab.layers.ops import uncompiled
 from shardlab.layers.sharding import CopyableModule
-
-if TYPE_CHECKING:
-    from shardlab.experts.layer import ExpertAxes
 
 
 class Router(CopyableModule):
@@ -41,7 +38,8 @@ class Router(CopyableModule):
         config: of the model; its `experts` are these.
         name: of the router in the whole model.
         axis: the tensor axis.
-        axes: of the experts.
+        parts: the ranks that have parts of the same sequences: tensor × context.
+        tokens: all ranks that route by copies of this router.
         init: how parameters start.
 
     Attributes:
@@ -53,14 +51,13 @@ class Router(CopyableModule):
     """
 
     def __init__(
-        self, config: GPTConfig, name: str, *, axis: Axis, axes: "ExpertAxes", init: Init
+        self, config: GPTConfig, name: str, axis: Axis, parts: Axis, tokens: Axis, *, init: Init
     ) -> None:
         """Draw the weights."""
         super().__init__()
         assert config.experts
         self.config, count = config.experts, config.experts.count
-        self.parts, self.tokens = axes.parts, axes.tokens
-        self._contexts = axes.parts.size // axis.size
+        self.parts, self.tokens, self._contexts = parts, tokens, parts.size // axis.size
         self.scale: float | str = 1.0
         self.weight = init.replicated(f"{name}.weight", (count, config.hidden))
         self.bias = init.constant(0.0, count) if config.bias else None
@@ -72,8 +69,7 @@ class Router(CopyableModule):
             self.expert_bias = replace(init, dtype=torch.float32).constant(0.0, count)
             self.expert_bias.requires_grad_(False)
         self._load_E: Tensor | int = 0  # of the step so far: choices, on this rank
-        self._seen_E: Tensor | int = 0  # for the loss over the whole batch: on all ranks
-        self._times = 0
+        self._loads: list[Tensor] = []  # for the loss over the whole batch: on all ranks
         self._means = Kept[Tensor](name)  # of it, as each forward saw it
 
     def forward(self, x_sBH: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,9 +116,8 @@ class Router(CopyableModule):
         """
 
         def mean() -> Tensor:
-            self._seen_E = self._seen_E + self.tokens.all_reduce(load_E).float()
-            self._times += 1
-            return self._seen_E / self._times
+            self._loads.append(self.tokens.all_reduce(load_E).float())
+            return torch.stack(self._loads).mean(0)
 
         return self._means(mean)
 
@@ -130,8 +125,7 @@ class Router(CopyableModule):
         # Context ranks' parts are averaged, as replicas' gradients are; tensor ranks' are summed.
         scale = self.scale
         scale = len(x) * self.parts.size if isinstance(scale, str) else scale * self._contexts
-        attached: Tensor = Attach.apply(x, loss, scale)  # type: ignore[no-untyped-call]
-        return attached
+        return attached(x, loss, scale)
 
     @torch.no_grad()
     def end_step(self) -> None:
@@ -140,22 +134,17 @@ class Router(CopyableModule):
         Every rank calls it after a step's last backward (Wang et al., "Auxiliary-Loss-Free Load
         Balancing", algorithm 1; `get_updated_expert_bias` in Megatron's moe_utils.py).
         """
-        rate = self.config.bias_rate
-        if self.expert_bias is not None and rate is not None and isinstance(self._load_E, Tensor):
+        if self.expert_bias is not None and isinstance(self._load_E, Tensor):
             load_E = self.tokens.all_reduce(self._load_E).float()
-            self.expert_bias.add_((load_E.mean() - load_E).sign() * rate)
-        self._load_E = self._seen_E = self._times = 0
+            self.expert_bias.add_((load_E.mean() - load_E).sign() * (self.config.bias_rate or 0.0))
+        self._load_E, self._loads = 0, []
         self._means.clear()
 
 
-class Attach(torch.autograd.Function):
+def attached(x: Tensor, loss: Tensor, scale: float) -> Tensor:
     """Hand on `x`; backward through it also sends `loss` a gradient, which is `scale`."""
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, loss: Tensor, scale: float) -> Tensor:  # noqa: D102
-        ctx.scale = scale
-        return x.view_as(x)
+    def backward(grad: Tensor) -> tuple[Tensor, Tensor]:
+        return grad, grad.new_full((), scale)
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: D102
-        return grad, grad.new_full((), ctx.scale), None
+    return through(lambda x, _: (x.view_as(x),), backward, x, loss)[0]

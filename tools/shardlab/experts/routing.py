@@ -86,9 +86,7 @@ def drop(probs_TE: Tensor, chosen_TE: Tensor, config: ExpertConfig) -> tuple[Ten
     if config.drop == "position":
         by_TE = chosen_TE * tokens - torch.arange(tokens, device=probs_TE.device).unsqueeze(1)
     kept_CE = by_TE.topk(capacity, dim=0, sorted=False).indices
-    kept_TE = torch.zeros_like(chosen_TE).scatter(0, kept_CE, True)
-    if not config.pad:
-        kept_TE = kept_TE & chosen_TE
+    kept_TE = torch.zeros_like(chosen_TE).scatter(0, kept_CE, True) & (chosen_TE | config.pad)
     return probs_TE * kept_TE, kept_TE
 
 
