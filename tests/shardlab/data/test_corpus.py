@@ -25,7 +25,7 @@ LENGTHS = [3, 0, 5, 2]
 @pytest.fixture
 def prefix(tmp_path: Path) -> Path:
     with Writer(tmp_path / "corpus", np.uint16) as writer:
-        writer.add(range(8), [3, 0, 5])
+        writer.extend(range(8), [3, 0, 5], [0, 3])
         writer.add([8, 9])
     return tmp_path / "corpus"
 
@@ -149,35 +149,36 @@ def test_ten_gigabytes_take_no_memory_of_ones_own(tmp_path: Path) -> None:
 WRONG: dict[str, tuple[Callable[[Writer], None], str]] = {
     "too large": (lambda w: w.add([65_536]), "token 65536 is not among the uint16"),
     "negative": (lambda w: w.add([-1]), "token -1 is not among the uint16"),
-    "no integers": (lambda w: w.add([1.5]), "tokens are float64; .* holds uint16"),
+    "no integers": (lambda w: w.add([1.5]), "tokens are float64 .1,.; .* holds uint16: give a"),
     "lengths that lie": (lambda w: w.extend([1, 2, 3], [2]), r"lengths add up to 2 .*\(3,\)"),
     "a negative length": (lambda w: w.extend([1, 2], [3, -1]), "lengths add up to 2 .least -1"),
-    "a length too large": (lambda w: w.extend([1], [2**31]), "give a flat row of int32"),
+    "a length too large": (
+        lambda w: w.extend([1], [2**31]),
+        "length 2147483648 is not among the i",
+    ),
     "documents": (lambda w: w.extend([1, 2], [1, 1], [0, 3]), "go in order from 0 to the 2"),
     "no documents": (lambda w: w.extend([1], [1], []), "documents must go in order from 0 to"),
-    "a mode too large": (lambda w: w.extend([1], [1], None, [300]), "give a flat row of int8"),
-    "after the end": (lambda w: (w.discard(), w.add([1]), w.finish()), "has ended: begin another"),
-    "modes that nobody keeps": (lambda w: w.add([1], modes=[1]), "1 modes for 1 sequences: 1 e"),
-    "modes too few": (lambda w: w.extend([1, 2], [1, 1], None, [0]), "1 modes for 2 sequences"),
-    "modes of two documents that make up for each other": (
-        lambda w: (w.add([1, 2], [1, 1], [0]), w.add([1], [1], [0, 0])),
-        "1 modes for 2 sequences",
-    ),
+    "after the end": (lambda w: (w.discard(), w.add([1])), "has ended: begin another"),
     "lengths of two documents that make up for each other": (
-        lambda w: (w.add([1, 2], [1]), w.add([3], [2])),
+        lambda w: (w.extend([1, 2], [1]), w.extend([3], [2])),
         "lengths add up to 1 ",
     ),
-    "lengths cut": (lambda w: w.extend([1, 2, 3], [1.5, 1.5]), "lengths are float64 .2,.: give"),
-    "lengths of a document cut": (lambda w: w.add([1, 2, 3], [1.9, 2.1]), "lengths are float64"),
+    "lengths cut": (
+        lambda w: w.extend([1, 2, 3], [1.5, 1.5]),
+        "lengths are float64 .2,.; .*: give",
+    ),
+    "lengths of a document cut": (
+        lambda w: w.extend([1, 2, 3], [1.9, 2.1], [0, 2]),
+        "lengths are float64",
+    ),
     "lengths that are no number": (lambda w: w.extend([1], [np.nan]), "lengths are float64"),
     "lengths in a table": (
         lambda w: w.extend([1, 2], [[1], [1]]),
-        "lengths are int64 .2, 1.: give",
+        "lengths are int64 .2, 1.; .* holds int32: give",
     ),
-    "a length, not a row": (lambda w: w.add([1, 2], 2), "lengths are int64 ..: give"),
+    "a length, not a row": (lambda w: w.extend([1, 2], 2), "lengths are int64 ..; .*: give a"),
     "documents cut": (lambda w: w.extend([1, 2], [1, 1], [0, 1.5, 2]), "documents are float64"),
-    "modes in a table": (lambda w: w.extend([1, 2], [1, 1], None, [[0], [0]]), "modes are int64"),
-    "words": (lambda w: w.add("text"), "tokens are str.*; .* holds uint16"),
+    "words": (lambda w: w.add("text"), "tokens are str.* .1,.; .* holds uint16"),
     "nothing": (lambda w: None, "nothing was added"),
     "only empty documents": (lambda w: w.add([]), "nothing was added"),
 }
@@ -233,6 +234,11 @@ def test_documents_of_many_dtypes_stand_in_one_corpus_as_they_came(tmp_path: Pat
     assert [corpus[2 * i].tolist() for i in range(5)] == [
         [number, 65_535 if kind != np.uint8 else 255] for number, kind in enumerate(kinds)
     ]
+    with Writer(tmp_path / "turned", np.uint16) as turned:
+        turned.extend(np.array([1, 258, 65_535], ">i8"), [3])
+        with pytest.raises(DataError, match="token -2 is not among the uint16"):
+            turned.extend(np.array([1, -2], ">i2"), [2])
+    assert Corpus(tmp_path / "turned").tokens.tolist() == [1, 258, 65_535]
     refused = pytest.raises(DataError, match="token 9007199254740993 is not among")
     with refused, Writer(tmp_path / "floats", np.float64) as floats:
         floats.add([0.5])
@@ -248,6 +254,17 @@ def test_a_corpus_of_a_wider_dtype_is_appended_where_its_tokens_fit(prefix: Path
         with pytest.raises(DataError, match="token 65536 is not among the uint16"):
             writer.append(Corpus(f"{prefix}-wider"))
     assert Corpus(prefix).tokens.tolist() == [65_535]
+
+
+def test_modes_are_read_and_not_lost_in_silence(prefix: Path) -> None:
+    with Path(f"{prefix}.idx").open("ab") as index:
+        index.write(bytes([0, 1, 2, 1]))
+    assert Corpus(prefix).modes.tolist() == [0, 1, 2, 1]  # type: ignore[union-attr]
+    with (
+        pytest.raises(DataError, match="corpus has modes, and they can't be written here"),
+        Writer(f"{prefix}-copy", np.uint16) as writer,
+    ):
+        writer.append(Corpus(prefix))
 
 
 def test_a_prefix_without_a_name_is_refused(tmp_path: Path) -> None:
@@ -291,18 +308,14 @@ def test_documents_that_waited_with_a_refused_one_are_not_lost_in_silence(prefix
     assert Corpus(prefix).tokens.tolist() == [*range(10)]
 
 
-def test_modes_may_be_an_array(tmp_path: Path) -> None:
-    with Writer(tmp_path / "corpus", modes=True) as writer:
-        writer.add([1, 2], [1, 1], np.array([0, 1]))
-    assert Corpus(tmp_path / "corpus").modes.tolist() == [0, 1]  # type: ignore[union-attr]
-
-
 def test_a_callers_buffer_may_be_used_again(tmp_path: Path) -> None:
-    buffer = np.array([1, 2])
+    buffer, lengths = np.array([1, 2]), np.array([1, 1], "<i4")
     with Writer(tmp_path / "corpus") as writer:
         writer.add(buffer)
-        buffer[:] = 9
-    assert Corpus(tmp_path / "corpus").tokens.tolist() == [1, 2]
+        writer.extend(buffer, lengths)
+        buffer[:], lengths[:] = 9, 9
+    assert Corpus(tmp_path / "corpus").tokens.tolist() == [1, 2, 1, 2]
+    assert Corpus(tmp_path / "corpus").lengths.tolist() == [2, 1, 1]
 
 
 FULL = """
@@ -334,7 +347,6 @@ def _die_between(prefix: str) -> None:
     with pytest.MonkeyPatch.context() as patch, Writer(prefix, np.uint16) as writer:
         writer.add([5] * 10)  # as many tokens as before
         patch.setattr(Path, "replace", die)
-        writer.finish()
 
 
 def test_the_new_tokens_are_never_read_by_the_old_index(prefix: Path) -> None:

@@ -1,9 +1,10 @@
 """Writing a corpus: document by document or in bulk, and there only once it is whole.
 
-Tokens go to drafts. `finish` takes an old index away, puts the new tokens in their place, then the
-new index: whoever is killed leaves the old pair, no index, or the new pair, never a mixed one. Who
-has the old corpus mapped goes on reading the old tokens. Megatron's `IndexedDatasetBuilder`
-truncates the old .bin under its readers, and lets a token wrap that its dtype doesn't hold.
+Tokens go to a draft. At the end an old index is taken away, the new tokens are put in their place,
+then the new index: whoever is killed leaves the old pair, no index, or the new pair, never a mixed
+one. Who has the old corpus mapped goes on reading the old tokens. Megatron's
+`IndexedDatasetBuilder` truncates the old .bin under its readers, and lets a token wrap that its
+dtype doesn't hold.
 """
 
 from __future__ import annotations
@@ -13,66 +14,58 @@ import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from shardlab.data.corpus import DTYPES, HEAD, MAGIC, Array, Corpus, DataError, demand, told
 
-Row: TypeAlias = ArrayLike | None  # [n], integers
 CACHED = 1 << 16  # tokens that stay in a core's cache while they are checked, converted and written
 
 
 class Writer:
-    """A corpus in the making; leave it as a context manager, or call `finish`.
+    """A corpus in the making; a context manager, at whose end the corpus is there.
 
     Args:
         prefix: of the two files; their folder must be there.
         dtype: of the tokens on disk: uint16 for vocabularies up to 65,536, else int32.
-        modes: whether sequences have modes (multimodal).
 
     Raises:
         DataError: an unknown dtype, a token that it does not hold, lengths that don't add up, a
             disk that is full, another process that writes the same corpus.
     """
 
-    def __init__(
-        self, prefix: Path | str, dtype: DTypeLike = np.int32, *, modes: bool = False
-    ) -> None:
+    def __init__(self, prefix: Path | str, dtype: DTypeLike = np.int32) -> None:
         self.prefix = str(prefix)
         self.dtype = np.dtype(dtype).newbyteorder("<")
-        known = ", ".join(kind.name for kind in DTYPES)
-        demand(self.dtype in DTYPES, f"no corpus has dtype {self.dtype.name}; choose from {known}")
+        if self.dtype not in DTYPES:
+            known = ", ".join(kind.name for kind in DTYPES)
+            raise DataError(f"no corpus has dtype {self.dtype.name}; choose from {known}")
         advice = "an older corpus there is as it was: make room, or choose another prefix"
         self._told = partial(told, f"cannot write {self.prefix}", advice)
         self._documents: list[Array] = []  # small ones wait, and are written many at a time
-        self._waiting = self._sequences = 0
-        self._index: list[tuple[Array, Array, Array]] = []  # lengths, ends of documents, modes
-        self._modes = modes
-        draft, mine = Path(f"{self.prefix}.bin.draft"), False
-        if draft.name == ".bin.draft" or not draft.parent.is_dir():
-            raise DataError(f"{self.prefix!r}: no such folder, or no name in it: make or add it")
+        self._waiting = 0
+        self._size = 0  # bytes of tokens; what is behind them in the draft was refused
+        self._lengths: list[Array] = []
+        self._counts = [np.zeros(1, "<i8")]  # sequences of each document, and of none before
+        self._index, self._draft = (Path(f"{prefix}.{kind}.draft") for kind in ("idx", "bin"))
+        named, mine = self._draft.name != ".bin.draft" and self._draft.parent.is_dir(), False
+        demand(named, f"{self.prefix!r}: no such folder, or no name in it: make or add it")
         with self._told():
-            self._file = draft.open("ab", buffering=0)
+            self._file = self._draft.open("ab", buffering=0)
             # A killed writer's draft is taken over; not that of one who lives and has locked it, or
             # has just put it in its place.
             with suppress(BlockingIOError, FileNotFoundError):
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                mine = os.path.samestat(os.fstat(self._file.fileno()), draft.stat())
-            demand(mine, f"another process is writing {self.prefix}: wait, or choose another")
-            self._file.truncate(0)
+                mine = os.path.samestat(os.fstat(self._file.fileno()), self._draft.stat())
+        demand(mine, f"another process is writing {self.prefix}: wait, or choose another")
 
-    def add(self, tokens: ArrayLike, lengths: Row = None, modes: Row = None) -> None:
-        """Append one document: of one sequence, or of sequences of these lengths.
+    def add(self, tokens: ArrayLike) -> None:
+        """Append one document, of one sequence.
 
         What is refused may be so only when a later one is added; then nothing is finished.
         """
         array = np.array(tokens).reshape(-1)  # a copy: the caller may fill the buffer again
-        if lengths is not None or modes is not None:
-            sizes = [array.size] if lengths is None else lengths
-            self.extend(array, sizes, [0, np.size(sizes)], modes)
-            return
         before = self._documents[-1] if self._documents else array
         # Of two dtypes, uint64 and int64 would meet in float64.
         if self._waiting >= CACHED or array.dtype != before.dtype or self._file.closed:
@@ -81,7 +74,7 @@ class Writer:
         self._waiting += array.size + 1
 
     def extend(
-        self, tokens: ArrayLike, lengths: ArrayLike, documents: Row = None, modes: Row = None
+        self, tokens: ArrayLike, lengths: ArrayLike, documents: ArrayLike | None = None
     ) -> None:
         """Append many sequences at once, or none where it raises.
 
@@ -89,44 +82,20 @@ class Writer:
             tokens: [tokens], those of all sequences end to end.
             lengths: [sequences].
             documents: [documents + 1], as in a corpus; by default each sequence is a document.
-            modes: [sequences]; zeros unless given.
         """
         self._settle()
-        self._put(tokens, lengths, documents, modes)
+        self._put(tokens, lengths, documents)
 
     def append(self, corpus: Corpus) -> None:
         """Append a whole corpus; where its dtype is wider, tokens that this one's holds."""
-        self.extend(corpus.tokens, corpus.lengths, corpus.documents, corpus.modes)
-
-    def finish(self) -> None:
-        """Write what is left, and put the pair in its place; nothing may be added after."""
-        if self._file.closed:
-            return
-        try:
-            self._settle()
-            demand(self._file.seek(0, os.SEEK_END), f"nothing was added to {self.prefix}")
-            lengths, ends, modes = map(np.concatenate, zip(*self._index, strict=True))
-            sizes = lengths.astype("<i8") * self.dtype.itemsize
-            parts = [lengths, np.cumsum(sizes) - sizes, np.insert(ends, 0, 0), modes]
-            code = DTYPES.index(self.dtype) + 1
-            with self._told(), Path(f"{self.prefix}.idx.draft").open("wb") as index:
-                index.write(HEAD.pack(MAGIC, 1, code, len(lengths), len(ends) + 1))
-                index.writelines(part.data for part in parts[: 3 + self._modes])
-                index.flush()
-                for file in (index, self._file):
-                    os.fsync(file.fileno())
-                Path(f"{self.prefix}.idx").unlink(missing_ok=True)
-                for kind in ("bin", "idx"):
-                    Path(f"{self.prefix}.{kind}.draft").replace(f"{self.prefix}.{kind}")
-            self._file.close()
-        finally:
-            self.discard()
+        demand(corpus.modes is None, f"{corpus.prefix} has modes, and they can't be written here")
+        self.extend(corpus.tokens, corpus.lengths, corpus.documents)
 
     def discard(self) -> None:
         """Give up: remove the drafts, and leave an older corpus as it is."""
         if not self._file.closed:  # the drafts are still ours: the lock goes with the file
-            for kind in ("idx", "bin"):
-                Path(f"{self.prefix}.{kind}.draft").unlink(missing_ok=True)
+            for draft in (self._index, self._draft):
+                draft.unlink(missing_ok=True)
             self._file.close()
 
     def __enter__(self) -> Writer:
@@ -134,69 +103,77 @@ class Writer:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Finish; or discard, if an exception ends it."""
-        if kind is None:
-            self.finish()
-        self.discard()
+        """Put the pair in its place; or give up, if an exception ends it."""
+        try:
+            if kind is None and not self._file.closed:
+                self._settle()
+                demand(self._size, f"nothing was added to {self.prefix}")
+                with self._told():
+                    self._finish()
+        finally:
+            self.discard()
 
     def _settle(self) -> None:
         """Write the documents that wait, as one; where that is refused, they wait on."""
         demand(not self._file.closed, f"the writer of {self.prefix} has ended: begin another")
         if self._documents:
-            self._put(np.concatenate(self._documents), [*map(len, self._documents)], None, None)
+            self._put(np.concatenate(self._documents), [*map(len, self._documents)], None)
             self._documents, self._waiting = [], 0
 
-    def _put(self, tokens: ArrayLike, lengths: ArrayLike, documents: Row, modes: Row) -> None:
+    def _put(self, tokens: ArrayLike, lengths: ArrayLike, documents: ArrayLike | None) -> None:
         """Write all, or none of it: who goes on without has a whole corpus."""
-        array, sizes = np.asarray(tokens), _row("lengths", lengths, "<i4")
-        count, total, least = len(sizes), sizes.sum(), sizes.min(initial=0)
-        bounds = _row("documents", documents, "<i8", np.arange(count + 1))
-        kinds = _row("modes", modes, "i1", np.zeros(count, np.int8))
-        if array.ndim != 1 or total != len(array) or least < 0:
+        array, sizes = np.asarray(tokens), self._exact("lengths", lengths, "<i4")
+        bounds = np.arange(len(sizes) + 1) if documents is None else documents
+        bounds = self._exact("documents", bounds, "<i8")
+        total, least, counts = sizes.sum(), sizes.min(initial=0), np.diff(bounds)
+        if array.shape != (total,) or least < 0:
             raise DataError(
                 f"lengths add up to {total} (least {least}); the tokens have shape {array.shape}: "
                 "give one flat array, and each sequence's length in it"
             )
-        if [*bounds[:1], *bounds[-1:]] != [0, count] or (np.diff(bounds) < 0).any():
-            raise DataError(f"documents must go in order from 0 to the {count} sequences")
-        if len(kinds) != count or (kinds.any() and not self._modes):
-            raise DataError(f"{len(kinds)} modes for {count} sequences: 1 each, and modes=True")
-        begin = self._file.seek(0, os.SEEK_END)
-        try:
+        if [*bounds[:1], *bounds[-1:]] != [0, len(sizes)] or counts.min(initial=0) < 0:
+            raise DataError(f"documents must go in order from 0 to the {len(sizes)} sequences")
+        self._file.truncate(self._size)
+        with self._told():
             for at in range(0, len(array), CACHED):
-                part = array[at : at + CACHED]
-                self._demand(part)
-                content = np.ascontiguousarray(part, self.dtype).data.cast("B")
-                with self._told():
-                    while content:
-                        content = content[self._file.write(content) :]
-        except DataError:
-            self._file.truncate(begin)
-            raise
-        self._index.append((sizes, bounds[1:] + self._sequences, kinds))
-        self._sequences += count
+                content = self._exact("tokens", array[at : at + CACHED], self.dtype).data.cast("B")
+                while content:
+                    content = content[self._file.write(content) :]
+        self._size += len(array) * self.dtype.itemsize
+        self._lengths.append(sizes)
+        self._counts.append(counts)
 
-    def _demand(self, tokens: Array) -> None:
-        """Refuse tokens that the dtype would change; floats alone may be rounded, to floats."""
-        given, kept = tokens.dtype, self.dtype
-        if given.kind == kept.kind == "f":
-            return
-        if given.kind not in "iu":
-            raise DataError(f"tokens are {given.name}; {self.prefix} holds {kept.name}")
-        # A float holds all integers up to here without a gap.
-        most = 1 << np.finfo(kept).nmant + 1 if kept.kind == "f" else np.iinfo(kept).max
-        least = -most if kept.kind == "f" else np.iinfo(kept).min
-        for token in (int(tokens.min()), int(tokens.max())):
-            if not least <= token <= most:
-                held = f"the {kept.name} that {self.prefix} holds, {least} to {most}"
-                raise DataError(f"token {token} is not among {held}: choose a wider dtype")
+    def _finish(self) -> None:
+        lengths, counts = map(np.concatenate, (self._lengths, self._counts))
+        sizes, code = lengths.astype("<i8") * self.dtype.itemsize, DTYPES.index(self.dtype) + 1
+        rows = lengths, np.cumsum(sizes) - sizes, np.cumsum(counts)
+        with self._index.open("wb") as index:
+            index.write(HEAD.pack(MAGIC, 1, code, len(lengths), len(counts)))
+            index.writelines(row.data for row in rows)
+        self._file.truncate(self._size)
+        # A power cut may leave zeros in place of tokens; an index that it tears contradicts itself.
+        os.fsync(self._file.fileno())
+        Path(f"{self.prefix}.idx").unlink(missing_ok=True)
+        self._draft.replace(f"{self.prefix}.bin")
+        self._index.replace(f"{self.prefix}.idx")
+        self._file.close()
 
-
-def _row(name: str, values: Row, kind: str, default: ArrayLike = ()) -> Array:
-    """Return [n] of a kind; refuse what would be cut, wrap or be laid flat."""
-    array = np.asarray(default if values is None else values)
-    right = array.ndim == 1 and (array.dtype.kind in "iu" or not array.size)
-    if not right or (array.astype(kind) != array).any():
-        wanted = np.dtype(kind).name
-        raise DataError(f"{name} are {array.dtype} {array.shape}: give a flat row of {wanted}")
-    return array.astype(kind)
+    def _exact(self, what: str, values: ArrayLike, dtype: DTypeLike) -> Array:
+        """Return [n] of a dtype that holds each value; floats alone are rounded, to floats."""
+        row, kept = np.asarray(values), np.dtype(dtype)
+        if row.ndim != 1 or (row.size and row.dtype.kind not in {"i", "u", kept.kind}):
+            given = f"{what} are {row.dtype.name} {row.shape}; {self.prefix} holds {kept.name}"
+            raise DataError(f"{given}: give a flat row of integers that fit")
+        if row.size and row.dtype.kind != "f":
+            # A float holds all integers up to here without a gap.
+            most = 2 << np.finfo(kept).nmant if kept.kind == "f" else np.iinfo(kept).max
+            least = -most if kept.kind == "f" else np.iinfo(kept).min
+            # Seen as unsigned, what is negative is largest: one look at cold memory is enough.
+            seen, native = row.view(row.dtype.str.replace("i", "u")), row.dtype.newbyteorder("=")
+            ends = [row.min(), row.max()] if least else [seen.max().view(native)]
+            for value in map(int, ends):
+                if not least <= value <= most:
+                    among = f"the {kept.name} that {self.prefix} holds, {least} to {most}"
+                    advice = f"give other {what}, or choose a wider dtype"
+                    raise DataError(f"{what[:-1]} {value} is not among {among}: {advice}")
+        return row.astype(kept)
