@@ -194,6 +194,22 @@ def test_indices_that_are_not_all_there_are_not_found(corpus: Corpus, tmp_path: 
     assert not list((tmp_path / "kept").glob("*draft*"))
 
 
+def test_two_jobs_may_make_the_same_indices_at_once(tmp_path: Path) -> None:
+    path, made = tmp_path / "kept", [np.arange(9), np.arange(4, dtype=np.int32)]
+    replace = Path.replace
+
+    def after_another(draft: Path, target: Path) -> None:
+        patch.undo()
+        cache.keep(path, lambda: made)
+        replace(draft, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "replace", after_another)
+        cache.keep(path, lambda: made)
+    assert all(map(np.array_equal, cache.load(path), made))
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def _build(prefix: str, folder: str, begun: Any) -> None:
     begun.set()
     for seed in range(10_000):

@@ -2,8 +2,9 @@
 
 A file's name is the content of the corpus's index and the recipe, never a path: a corpus that is
 rewritten under its old name has another key, and its old indices are not found. (Megatron hashes
-the path, and serves the stale ones.) A file is renamed into place once it is whole, so whoever is
-killed leaves a draft that nobody reads, and the next one to finish sweeps.
+the path, and serves the stale ones.) A file is renamed into place once it is whole. Whoever is
+killed leaves a draft that nobody reads; the next to make the same writes over it, and so may two at
+once: one key, the same bytes, each at its place, and a draft is never cut.
 
 A file begins with the CRC-32 of what follows, so that a wrong byte is not served as a sample. Every
 rank reads the file once from end to end before it is mapped: of 10 million samples 0.04 s, where to
@@ -12,12 +13,11 @@ make them takes 1 to 4.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-import secrets
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -47,23 +47,19 @@ def keep(path: Path, make: Callable[[], Sequence[Array]]) -> None:
     """
     if path.is_file():
         return
-    arrays = make()
+    arrays, crc = make(), 0
     about = json.dumps([(array.dtype.str, array.shape) for array in arrays]).encode()
-    rest = [memoryview(about.ljust(HEAD - SUM)), *(array.data for array in arrays)]
-    crc = functools.reduce(lambda crc, part: zlib.crc32(part, crc), rest, 0)
-    draft = path.with_name(f"{path.name}.draft-{secrets.token_hex(8)}")
+    parts = [memoryview(about.ljust(HEAD - SUM)), *(array.data for array in arrays)]
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    draft = path.with_suffix(".draft")
     with told(f"cannot keep indices in {path.parent}", "make room, name another cache, or none"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with draft.open("xb") as file:
-                file.writelines([b"%08x" % crc, *rest])
+        draft.touch()
+        with draft.open("r+b") as file:
+            file.writelines([b"%08x" % crc, *parts])
+        with suppress(FileNotFoundError):  # another job was faster
             draft.replace(path)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            if not path.is_file():  # or another job was faster, and has swept this draft
-                raise
-        for other in path.parent.glob(f"{path.name}.draft-*"):
-            other.unlink(missing_ok=True)
 
 
 def load(path: Path) -> list[Array]:
