@@ -40,11 +40,12 @@ def corpus(tmp_path: Path) -> Corpus:
 def built(world: World, prefix: str, folder: str) -> tuple[list[list[int]], list[str]]:
     samples = Builder(Path(folder, "kept"), world=world).samples(Corpus(prefix), RECIPE)
     assert samples.index.order.base is not None  # mapped from the cache
-    return samples.read(range(30)).tolist(), [path.name for path in Path(folder, "kept").iterdir()]
+    kept = [path.name for path in Path(folder, "kept").iterdir()]
+    return np.stack([*samples]).tolist(), kept
 
 
 def test_all_ranks_have_the_samples_that_one_would_have(pool: Any, corpus: Corpus) -> None:
-    alone = Builder().samples(corpus, RECIPE).read(range(30)).tolist()
+    alone = np.stack([*Builder().samples(corpus, RECIPE)]).tolist()
     folder = str(Path(corpus.prefix).parent)
     for samples, kept in pool(4).run(built, corpus.prefix, folder):
         assert samples == alone
@@ -189,8 +190,8 @@ def test_indices_that_are_not_all_there_are_not_found(corpus: Corpus, tmp_path: 
     killed.join()
     assert killed.exitcode == -signal.SIGKILL
     assert len(list((tmp_path / "kept").glob("*draft*"))) == 1
-    own = Builder().samples(corpus, RECIPE).read(range(30))
-    assert np.array_equal(Builder(tmp_path / "kept").samples(corpus, RECIPE).read(range(30)), own)
+    kept, own = (Builder(f).samples(corpus, RECIPE) for f in (tmp_path / "kept", None))
+    assert np.array_equal([*kept], [*own])
     assert not list((tmp_path / "kept").glob("*draft*"))
 
 
@@ -295,14 +296,13 @@ def test_samples_and_blends_end_when_all_are_read(corpus: Corpus) -> None:
     samples = Builder().samples(corpus, RECIPE)
     blend = Builder().blend([corpus, corpus], RECIPE, weights=[1, 1])
     for read in (samples, blend):
-        assert np.array_equal(np.stack([*read]), read.read(range(len(read))))
-        assert read.read([]).shape == (0, 5)
+        assert [row.shape for row in read] == [(5,)] * len(read)
 
 
 def test_a_last_sample_that_is_kept_is_padded(corpus: Corpus) -> None:
     recipe = Recipe(sequence=16, drop_last=False)
     samples: Samples = Builder().samples(corpus, recipe)
-    padded = [row for row in samples.read(range(len(samples))).tolist() if PAD in row]
+    padded = [row for row in np.stack([*samples]).tolist() if PAD in row]
     assert [row.count(PAD) for row in padded] == [7 * 17 - 100 - 6]
 
 
@@ -322,7 +322,7 @@ def test_the_shares_of_data_ranks_make_up_the_batch(corpus: Corpus, ranks: int) 
         shares = [
             Loader(samples, 6, data=place(ranks, rank)).read(consumed) for rank in range(ranks)
         ]
-        whole = torch.from_numpy(samples.read(range(consumed, consumed + 6)))
+        whole = torch.from_numpy(np.stack([*samples][consumed : consumed + 6]))
         assert torch.equal(torch.cat([tokens for tokens, _ in shares]), whole[:, :-1])
         assert torch.equal(torch.cat([labels for _, labels in shares]), whole[:, 1:])
 
@@ -331,7 +331,7 @@ def test_to_resume_at_a_sample_is_to_go_on(corpus: Corpus) -> None:
     samples = Builder().samples(corpus, RECIPE)
     loader, smaller = Loader(samples, 4), Loader(samples, 2)  # nothing is kept between two batches
     for consumed in (12, 4, 0):
-        whole = torch.from_numpy(samples.read(range(consumed, consumed + 4)))
+        whole = torch.from_numpy(np.stack([*samples][consumed : consumed + 4]))
         halves = [smaller.read(at)[0] for at in (consumed, consumed + 2)]
         assert torch.equal(loader.read(consumed)[0], whole[:, :-1])
         assert torch.equal(torch.cat(halves), whole[:, :-1])
@@ -340,9 +340,9 @@ def test_to_resume_at_a_sample_is_to_go_on(corpus: Corpus) -> None:
 class Watched(Samples):
     reads = 0
 
-    def read(self, samples: Any) -> Any:
+    def __getitem__(self, sample: int) -> Any:
         type(self).reads += 1
-        return super().read(samples)
+        return super().__getitem__(sample)
 
 
 def stages(world: World, prefix: str) -> tuple[bool, bool, int]:
@@ -356,7 +356,7 @@ def stages(world: World, prefix: str) -> tuple[bool, bool, int]:
 
 def test_each_stage_reads_what_it_looks_at(pool: Any, corpus: Corpus) -> None:
     found = pool(4).run(stages, corpus.prefix)
-    assert found == [(True, False, 1), (False, False, 0), (False, False, 0), (False, True, 1)]
+    assert found == [(True, False, 2), (False, False, 0), (False, False, 0), (False, True, 2)]
 
 
 def test_a_batch_that_the_ranks_do_not_divide_or_that_is_not_there_is_refused(
@@ -378,7 +378,7 @@ def test_a_padded_sample_is_one_that_a_model_can_read(corpus: Corpus, batch: int
     tokens, labels = (
         torch.cat([one for one in side if one is not None]) for side in zip(*read, strict=True)
     )
-    padded = torch.from_numpy(samples.read(range(7))) == PAD
+    padded = torch.from_numpy(np.stack([*samples])) == PAD
     assert padded.any()
     assert (tokens[padded[:, :-1]] == 0).all()
     assert torch.equal(labels == IGNORED, padded[:, 1:])

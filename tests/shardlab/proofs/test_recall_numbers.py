@@ -40,8 +40,8 @@ class Numbers:
     def __len__(self) -> int:
         return 1 << 20
 
-    def read(self, samples: list[int]) -> Any:
-        return np.array(samples)[:, None].repeat(2, axis=1)
+    def __getitem__(self, sample: int) -> Any:
+        return np.array([sample, sample])
 
 
 def first_read(step: int, batch: int, **axis: int) -> int:

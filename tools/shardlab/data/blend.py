@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardlab.data.corpus import Array, demand
-from shardlab.data.samples import Rows, SampleError, Samples
+from shardlab.data.samples import SampleError, Samples
 
 MOST = 32_766  # corpora of a blend: their number is an int16, and Megatron refuses more
 
@@ -71,14 +71,11 @@ def greedy(weights: Array, size: int) -> tuple[Array, Array]:
 
 
 def _guess(weights: Array, steps: Array) -> Array:
-    """Return counts [corpora, steps] that add up to each step: shares, the largest rests first."""
-    ideal = np.multiply.outer(weights, steps.astype(np.float64))
-    counts = np.floor(ideal)
-    rank = (counts - ideal).argsort(axis=0, kind="stable").argsort(axis=0)
-    return np.asarray(counts + (rank < steps - counts.sum(axis=0)))
+    """Return counts [corpora, steps] that add up to each step, each within one of its share."""
+    return np.diff(np.rint(np.multiply.outer(np.cumsum(weights), steps)), axis=0, prepend=0.0)
 
 
-class Blend(Rows):
+class Blend:
     """Samples of several corpora in one order.
 
     Args:
@@ -91,7 +88,7 @@ class Blend(Rows):
 
     def __init__(self, parts: Sequence[Samples], corpora: Array, samples: Array) -> None:
         self.parts = parts
-        self.extra, self.width = parts[0].extra, parts[0].width
+        self.extra = parts[0].extra
         self.corpora = corpora
         self.samples = samples
         for part, asked in zip(parts, np.bincount(corpora, minlength=len(parts)), strict=True):

@@ -5,12 +5,14 @@ Dimensions: B samples of a rank's share, S tokens of a sample.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from shardlab.comm import Axis
-from shardlab.data.corpus import DataError, demand
-from shardlab.data.samples import PAD, Rows
+from shardlab.data.blend import Blend
+from shardlab.data.corpus import demand
+from shardlab.data.samples import PAD, Samples
 from shardlab.layers.cross_entropy import IGNORED
 
 
@@ -28,11 +30,12 @@ class Loader:
     """
 
     def __init__(
-        self, samples: Rows, batch: int, *, data: Axis | None = None, pipeline: Axis | None = None
-    ) -> None:
+        self, samples: Samples | Blend, batch: int, *, data: Axis | None = None,
+        pipeline: Axis | None = None,
+    ) -> None:  # fmt: skip
         data, pipeline = data or Axis.alone(), pipeline or Axis.alone()
-        if batch < 1 or batch % data.size:
-            raise DataError(f"a batch of {batch} over {data.size} data ranks: choose a multiple")
+        given = f"a batch of {batch} over {data.size} data ranks"
+        demand(batch > 0 and batch % data.size == 0, f"{given}: choose a multiple")
         demand(samples.extra, "samples end without a last label: make them by Recipe(extra=True)")
         self.samples = samples
         self.batch = batch
@@ -49,12 +52,12 @@ class Loader:
         Raises:
             DataError: fewer samples are left than a batch takes.
         """
-        if not 0 <= consumed <= len(self.samples) - self.batch:
-            asked = f"a batch of {self.batch} after {consumed} samples"
-            raise DataError(f"{asked}, and there are {len(self.samples)}: build more, or stop")
+        asked = f"a batch of {self.batch} after {consumed} samples, and there are"
+        left = 0 <= consumed <= len(self.samples) - self.batch
+        demand(left, f"{asked} {len(self.samples)}: build more, or stop")
         if not (self._first or self._last):
             return None, None
-        text = torch.from_numpy(self.samples.read([consumed + place for place in self._share]))
+        text = torch.from_numpy(np.array([self.samples[consumed + place] for place in self._share]))
         tokens, labels = text[:, :-1], text[:, 1:]
         return (
             tokens.masked_fill(tokens == PAD, 0) if self._first else None,

@@ -10,7 +10,6 @@ Dimensions: B samples, S tokens of a sample (one more where labels are read off 
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -87,18 +86,15 @@ def _places(lengths: Array, recipe: Recipe) -> Array:
     """Return where each sample begins: the document that holds the last token read before it."""
     size, extra = recipe.sequence, int(recipe.extra)
     ends = np.cumsum(lengths, dtype=np.int64)
-    tokens = int(ends[-1]) - extra
-    full = tokens // size
-    count = full if recipe.drop_last else -(-tokens // size)
-    kind = np.int32 if len(lengths) <= np.iinfo(np.int32).max else np.int64
-    places = np.zeros((count + 1, 2), kind)
+    tokens = ends[-1] - extra
     # How many samples have been read to their end within the first documents.
     done = np.maximum((ends - extra) // size, 0)
-    document = np.repeat(np.arange(len(ends)), np.diff(done, prepend=0))
-    begins = np.arange(size, full * size + 1, size) - ends[document]
-    places[1 : full + 1, 0], places[1 : full + 1, 1] = document, begins + lengths[document]
-    if count > full:
-        places[count] = len(lengths) - 1, lengths[-1] - extra
+    if not recipe.drop_last:
+        done[-1] = -(-tokens // size)
+    documents = np.repeat(np.arange(len(ends)), np.diff(done, prepend=0))
+    begins = np.minimum(np.arange(1, done[-1] + 1) * size, tokens)
+    places = np.zeros((len(begins) + 1, 2), np.int32 if len(lengths) < 1 << 31 else np.int64)
+    places[1:, 0], places[1:, 1] = documents, begins - ends[documents] + lengths[documents]
     return places
 
 
@@ -106,38 +102,16 @@ class SampleError(DataError, IndexError):
     """A sample that there isn't: `for` ends there."""
 
 
-class Rows(Sized):
-    """Samples, each read when it is asked for.
-
-    Attributes:
-        extra: 1 where a sample has one token more, its last label; else 0.
-        width: tokens of a sample, S (+ 1).
-    """
-
-    extra: int
-    width: int
-
-    def __getitem__(self, sample: int) -> Array:
-        """Return a sample's tokens [S (+ 1)], int64, padded with PAD.
-
-        Raises:
-            DataError: there are not so many samples.
-        """
-        raise NotImplementedError
-
-    def read(self, samples: Sequence[int]) -> Array:
-        """Return the tokens [B, S (+ 1)] of several samples."""
-        rows = [self[sample] for sample in samples]
-        return np.array(rows, np.int64).reshape(-1, self.width)  # of no samples too
-
-
-class Samples(Rows):
-    """Samples of a corpus.
+class Samples:
+    """Samples of a corpus, each read when it is asked for.
 
     Args:
         corpus: where the tokens are.
         index: of the same.
         recipe: what they were made by.
+
+    Attributes:
+        extra: 1 where a sample has one token more, its last label; else 0.
 
     Raises:
         DataError: the corpus is of floats.
@@ -149,14 +123,18 @@ class Samples(Rows):
         self.corpus = corpus
         self.index = index
         self.extra = int(recipe.extra)
-        self.width = recipe.sequence + self.extra
+        self._width = recipe.sequence + self.extra
 
     def __len__(self) -> int:
         """Return the number of samples."""
         return len(self.index.order)
 
     def __getitem__(self, sample: int) -> Array:
-        """Return a sample's tokens [S (+ 1)]: of all documents that it goes through."""
+        """Return a sample's tokens [S (+ 1)], int64, of all its documents, and PAD behind the last.
+
+        Raises:
+            SampleError: there are not so many samples.
+        """
         corpus, index, last = self.corpus, self.index, len(self) - 1
         if not 0 <= sample <= last:
             raise SampleError(f"sample {sample} of {corpus.prefix}: it has 0 to {last}, build more")
@@ -166,7 +144,7 @@ class Samples(Rows):
         counts = [*map(corpus.lengths.item, documents)]
         counts[-1] = end + self.extra
         # One row, written piece by piece: to join views of the corpus takes a fifth longer.
-        row, at = np.empty(self.width, np.int64), 0
+        row, at = np.empty(self._width, np.int64), 0
         tokens, size = corpus.tokens, corpus.tokens.itemsize
         for pointer, count in zip(map(corpus.pointers.item, documents), counts, strict=True):
             begin = pointer // size
