@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -70,8 +71,7 @@ class Builder:
         if not 0 <= begin <= end < len(corpus) + 0.5:  # shares may add up to more by a last bit
             raise DataError(f"a part is {part}: give (begin, end), 0 to 1, in order")
         chosen = range(round(begin), round(end))
-        key = cache.key(corpus.lengths, recipe, chosen)
-        made = self._shared(key, lambda: indices(corpus.lengths, chosen, recipe))
+        made = self._shared(indices, corpus.lengths, chosen, recipe)
         return Samples(corpus, Indices(*made), recipe)
 
     def blend(
@@ -103,23 +103,22 @@ class Builder:
             more = [replace(recipe, samples=math.ceil(count * (1 + SURPLUS))) for count in asked]
             made = [self.samples(*each, part) for each in zip(corpora, more, strict=True)]
             share, size = shares(share.tolist()), sum(asked)  # twice, as there: the last bit tells
-        key = cache.key(share, size)
-        samples, chosen = self._shared(key, lambda: greedy(share, size)[::-1])  # wider ones first
-        return Blend(made, chosen, samples)
+        return Blend(made, *self._shared(greedy, share, size))
 
-    def _shared(self, key: str, make: Callable[[], Sequence[Array]]) -> Sequence[Array]:
+    def _shared(self, make: Callable[..., Sequence[Array]], *given: Any) -> Sequence[Array]:
+        """Return what is made of what is given; out of the cache, where there is one."""
         if self._cache is None:
-            return make()
-        path, found = self._cache / key, list[Array]()
-        self._together(lambda: None if self._disk.rank else cache.keep(path, make))
-        self._together(lambda: found.extend(cache.load(path)))
+            return make(*given)
+        path = self._cache / cache.key(*given)
+        self._together(lambda: None if self._disk.rank else cache.keep(path, make, *given))
+        found: list[Array] = self._together(lambda: cache.load(path))
         return found
 
-    def _together(self, act: Callable[[], None]) -> None:
+    def _together(self, act: Callable[[], Any]) -> Any:
         """Act, and tell: either every rank goes on, or every rank raises and says whose fault."""
-        said = ""
+        found, said = None, ""
         try:
-            act()
+            found = act()
         except (ValueError, OSError, MemoryError) as error:
             said = str(error) or type(error).__name__
         mine = torch.from_numpy(np.array([said.encode()], _MESSAGE).view(np.uint8))
@@ -127,3 +126,4 @@ class Builder:
         if any(words):
             who = ", ".join(str(rank) for rank, word in enumerate(words) if word)
             raise DataError(f"rank {who}: {next(filter(None, words)).decode(errors='replace')}")
+        return found

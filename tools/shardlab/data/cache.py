@@ -24,7 +24,7 @@ import numpy as np
 
 from shardlab.data.corpus import Array, demand, mapped, told
 
-FORMAT = "shardlab samples 4"
+FORMAT = "shardlab samples 5"
 SUM = 8  # bytes of the checksum, in hexadecimal
 HEAD = 512  # and of all that stands before the arrays
 
@@ -36,18 +36,17 @@ def key(array: Array, *about: object) -> str:
     return found.hexdigest()[:32]
 
 
-def keep(path: Path, make: Callable[[], Sequence[Array]]) -> None:
-    """Make the arrays and put them into the file, unless it is there.
+def keep(path: Path, make: Callable[..., Sequence[Array]], *given: object) -> None:
+    """Make the arrays of what is given and put them into the file, unless it is there.
 
-    It begins with the checksum of the rest, and the arrays' dtypes and shapes. An array begins at a
-    multiple of its item's size, unless one before it has narrower items.
+    It begins with the checksum of the rest, and the arrays' dtypes and shapes.
 
     Raises:
         DataError: the disk is full or refuses; or what `make` raises.
     """
     if path.is_file():
         return
-    arrays, crc = make(), 0
+    arrays, crc = make(*given), 0
     about = json.dumps([(array.dtype.str, array.shape) for array in arrays]).encode()
     parts = [memoryview(about.ljust(HEAD - SUM)), *(array.data for array in arrays)]
     for part in parts:
