@@ -48,9 +48,8 @@ def told(what: str, advice: str) -> Iterator[None]:
 def mapped(path: Path | str, advice: str) -> memoryview:
     """Return a file's bytes, mapped into memory for as long as an array of them lives."""
     with told(f"{path} cannot be read", advice):
-        if not Path(path).stat().st_size:  # it has no mapping
-            return memoryview(b"")
-        return np.memmap(path, np.uint8, "r").data
+        empty = not Path(path).stat().st_size  # which has no mapping
+        return memoryview(b"") if empty else np.memmap(path, np.uint8, "r").data
 
 
 class Corpus:
@@ -107,15 +106,15 @@ class Corpus:
         """Refuse an index whose parts contradict each other or the tokens' file."""
         end = 0
         for at in range(0, len(self), CHUNK):
-            sizes = self.lengths[at : at + CHUNK].astype(np.int64) * itemsize
+            lengths, pointers = (row[at : at + CHUNK] for row in (self.lengths, self.pointers))
+            sizes = lengths.astype(np.int64) * itemsize
             begins = end + np.cumsum(sizes) - sizes
-            wrong = (sizes < 0) | (begins != self.pointers[at : at + CHUNK])
+            wrong = (sizes < 0) | (begins != pointers)
             bad = int(wrong.argmax())
             self._demand(
                 not wrong[bad],
-                f"puts sequence {at + bad}, of length {self.lengths[at + bad]}, at byte "
-                f"{self.pointers[at + bad]}; the one before ends at {begins[bad]}: sequences "
-                "must neither overlap nor leave gaps",
+                f"puts sequence {at + bad}, of length {lengths[bad]}, at byte {pointers[bad]}; the "
+                f"one before ends at {begins[bad]}: sequences must neither overlap nor leave gaps",
             )
             end = int(begins[-1] + sizes[-1])
         bounds = self.documents
