@@ -24,6 +24,7 @@ Megatron's names for them stand in megatron/core/tensor_parallel/mappings.py.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -39,10 +40,13 @@ Call = tuple[Any, ...]  # a function, and what it takes after its tensor
 uncompiled = _disable_dynamo  # compiler.disable, without importing the compiler for everybody
 
 
-@uncompiled
+# A graph that torch.compile makes breaks here. In C: no frame between a layer and what it calls.
+_call: Callable[..., Any] = uncompiled(partial(operator.call))
+
+
 def apply(function: type[torch.autograd.Function], *args: Any) -> Tensor:
-    """Call an autograd Function that communicates: a graph that torch.compile makes breaks here."""
-    result: Tensor = function.apply(*args)  # type: ignore[no-untyped-call]
+    """Call an autograd Function that communicates, outside of any compiled graph."""
+    result: Tensor = _call(function.apply, *args)
     return result
 
 
@@ -60,9 +64,7 @@ class _Pair(torch.autograd.Function):
         return function(grad, *where), None, None
 
 
-# `apply` without a frame of its own; a method itself takes no mark.
-_pair: Callable[..., Tensor] = uncompiled(partial(_Pair.apply))
-_start = uncompiled(Axis.start)
+_pair: Callable[..., Tensor] = partial(_call, _Pair.apply)
 
 
 def copy_to(x: Tensor, axis: Axis) -> Tensor:
@@ -76,7 +78,7 @@ def reduce_from(x: Tensor, axis: Axis) -> Tensor:
     """P→I: sum the ranks' partial `x`."""
     if axis.size == 1:
         return x
-    summing = _start(axis, "all_reduce", x.detach(), prompt=True)
+    summing = _call(axis.start, "all_reduce", x.detach(), prompt=True)
     return _pair(x, lambda _: summing.wait(), (copy_to, axis))
 
 
@@ -102,7 +104,7 @@ def all_gather(x: Tensor, axis: Axis) -> Tensor:
     """V→R: put the slices together along dim 0 for uses that differ; sums their gradients."""
     if axis.size == 1:
         return x
-    gathering = _start(axis, "all_gather", x.detach(), prompt=True)
+    gathering = _call(axis.start, "all_gather", x.detach(), prompt=True)
     return _pair(x, lambda _: gathering.wait(), (reduce_scatter, axis))
 
 
@@ -114,7 +116,7 @@ def reduce_scatter(x: Tensor, axis: Axis) -> Tensor:
     """
     if axis.size == 1:
         return x
-    summing = _start(axis, "reduce_scatter", x.detach(), prompt=True)
+    summing = _call(axis.start, "reduce_scatter", x.detach(), prompt=True)
     return _pair(x, lambda _: summing.wait(), (all_gather, axis))
 
 
@@ -151,8 +153,7 @@ def gathered(x: Tensor, axis: Axis, dim: int) -> Tensor:
     """All-gather along any dim. Ranks come back stacked in dim 0; other dims take one more copy."""
     if dim in (0, -x.dim()):
         return axis.all_gather(x)
-    pieces = axis.all_gather(x.unsqueeze(0))  # [n, …]
-    return torch.cat(pieces.unbind(0), dim)
+    return torch.cat(axis.all_gather(x.unsqueeze(0)).unbind(0), dim)
 
 
 def exchanged(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
