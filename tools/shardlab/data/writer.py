@@ -1,11 +1,11 @@
 """Writing a corpus: document by document or in bulk, and there only once it is whole.
 
-Tokens go to a draft. At the end an old index is taken away, the new tokens are put in their place,
-then the new index: whoever is killed leaves the old pair, no index, or the new pair, never a mixed
-one. Who has the old corpus mapped goes on reading the old tokens. Nothing is forced to the disk: a
-power cut may take a corpus of the last moments, and `Corpus` refuses what it tears, a .bin that is
-short or an index that contradicts itself. Megatron's `IndexedDatasetBuilder` truncates the old .bin
-under its readers, and lets a token wrap that its dtype doesn't hold.
+Tokens go to a draft. At the end the old pair is taken away, its index first, and the new tokens are
+put in their place, then the new index: whoever is killed leaves the old pair, no index, or the new
+pair, never a mixed one. Who has the old corpus mapped goes on reading the old tokens. Nothing is
+forced to the disk: a power cut may take a corpus of the last moments, and `Corpus` refuses what it
+tears, a .bin that is short or an index that contradicts itself. Megatron's `IndexedDatasetBuilder`
+truncates the old .bin under its readers, and lets a token wrap that its dtype doesn't hold.
 """
 
 from __future__ import annotations
@@ -152,7 +152,8 @@ class Writer:
             index.write(HEAD.pack(MAGIC, 1, code, len(lengths), len(counts)))
             index.writelines(row.data for row in rows)
         self._file.truncate(self._size)
-        Path(f"{self.prefix}.idx").unlink(missing_ok=True)
+        for kind in ("idx", "bin"):  # ext4 would wait for the disk before a file replaces another
+            Path(f"{self.prefix}.{kind}").unlink(missing_ok=True)
         self._draft.replace(f"{self.prefix}.bin")
         self._index.replace(f"{self.prefix}.idx")
         self._file.close()
