@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from costlab.gpu_report import page, runner, stages
+from costlab.gpu_report import report as reports
+from costlab.gpu_report import runner
 
 ROOT = Path(__file__).parents[3]
 ROW = "from costlab.gpu_report.rows import tell; tell('first', 'seen', ok=True)\n"
 
 
 @dataclass(frozen=True)
-class Planned(stages.Stage):
+class Planned(reports.Stage):
     """A stage whose program the test writes."""
 
     program: str = ROW
@@ -84,7 +85,7 @@ def test_a_spent_budget_is_said_of_each_stage(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     planned = (Planned("one", "", 60), Planned("two", "", 60))
-    for module in (runner, page):
+    for module in (runner, reports):
         monkeypatch.setattr(module, "STAGES", planned)
     runner.main(["--device", "cpu", "--out", str(tmp_path), "--budget", "1s"])
     assert {one["state"] for one in report(tmp_path).values()} == {"not run"}

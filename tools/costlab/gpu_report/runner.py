@@ -16,8 +16,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from costlab.gpu_report import page, rows
-from costlab.gpu_report.stages import STAGES, Stage
+from costlab.gpu_report import rows
+from costlab.gpu_report.report import STAGES, Stage, markdown
 
 ROOT = Path(__file__).parents[3]
 TAIL = 200 * 1024  # bytes of a log that are kept: its end says why
@@ -159,7 +159,7 @@ def _commit() -> str:
 
 def _write(report: dict[str, Any], out: Path) -> None:
     """Write both files, each whole or not at all."""
-    texts = {"report.json": json.dumps(report, indent=1), "report.md": page.markdown(report)}
+    texts = {"report.json": json.dumps(report, indent=1), "report.md": markdown(report)}
     for name, text in texts.items():
         whole = out / f".{name}"
         whole.write_text(text, encoding="utf-8")
