@@ -1,4 +1,4 @@
-"""The cited files of a lab: their bytes where a provider had them, else what the lock knows."""
+"""A lab's cited files and their lines: bytes where a provider had them, else what the lock has."""
 
 from array import array
 from collections.abc import Callable, Iterable

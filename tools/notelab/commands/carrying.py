@@ -1,4 +1,4 @@
-"""`shardbook repin` on the command line."""
+"""`shardbook repin` on the command line: its options, and what the terminal is told."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Carry every citation of a source to another commit: the lists that `shardbook repin` shows."""
+"""Where each citation of a source would stand at another commit: lists; nothing is written."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Write what was carried: pages, generated pages and their inputs, lab file, pin and locks."""
+"""Move the pin and write what was carried: pages, generated ones, their inputs, lab file, locks."""
 
 import re
 from collections.abc import Mapping

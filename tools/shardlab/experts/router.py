@@ -1,4 +1,4 @@
-"""The router: a linear to one logit an expert, the choice, and what keeps the choice balanced.
+"""The router's module: logits, one an expert, and what keeps the choice (routing.py) balanced.
 
 It computes in fp32 at least. Under sequence parallelism each tensor rank routes its own rows, so
 its weights' gradients are partial. `TopKRouter` in megatron/core/transformer/moe/router.py.

@@ -1,4 +1,4 @@
-"""Which experts see a token, with what weight, and what an uneven load costs: pure functions.
+"""How a token's experts are chosen, with what weight, and an uneven load's loss: pure functions.
 
 Scores are computed in fp32 whatever the model's dtype, as in Megatron (transformer/moe/moe_utils.py
 has the same functions); bf16 logits would tie where experts differ. Of tied scores `torch.topk`

@@ -1,4 +1,4 @@
-"""Which units are full: gathered when they are needed, or ahead of it, and released after.
+"""When units are full: asked for in time or ahead (the gather is flat/parameter's), and released.
 
 One unit is fetched ahead at most, so at the peak of a FULL_SHARD step two units and the root are
 full. PyTorch prefetches one unit a pass too; besides, it lets two all-gathers be in flight before

@@ -1,4 +1,4 @@
-"""The conjugate pairs: what crosses an axis in forward, and what its gradient crosses in backward.
+"""The conjugate pairs (f and g): what crosses an axis in forward, and for its gradient in backward.
 
 A tensor stands in one of four relations to an axis (the vocabulary of PyTorch's spmd_types):
 I, invariant: the same on every rank, and so is its gradient; R, replicated: the same on every rank,

@@ -1,4 +1,4 @@
-"""A collective as arithmetic speaks of it, and the traffic of a step as a count of such calls."""
+"""What a rank puts on the wire for a collective, in bytes; a step's traffic as a count of calls."""
 
 from collections import Counter
 from dataclasses import dataclass, field

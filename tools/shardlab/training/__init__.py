@@ -1,1 +1,1 @@
-"""One training step over a grid, and what another grid can load."""
+"""From a grid's gradients to an optimizer's step, and checkpoints that another grid can load."""

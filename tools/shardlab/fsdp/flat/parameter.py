@@ -1,4 +1,4 @@
-"""Some parameters of a unit as one flat tensor: a shard that lives, a whole that comes and goes.
+"""A unit's parameters as one flat tensor: a shard that lives, a whole all-gathered and freed.
 
 Dimension key: F elements of the flat parameter with padding, f = F / n those of one rank's shard.
 
