@@ -87,10 +87,8 @@ class Blend:
     """
 
     def __init__(self, parts: Sequence[Samples], corpora: Array, samples: Array) -> None:
-        self.parts = parts
-        self.extra = parts[0].extra
-        self.corpora = corpora
-        self.samples = samples
+        self.parts, self.extra = parts, parts[0].extra
+        self.corpora, self.samples = corpora, samples
         for part, asked in zip(parts, np.bincount(corpora, minlength=len(parts)), strict=True):
             has = f"{part.corpus.prefix}, which has {len(part)}"
             demand(asked <= len(part), f"the blend asks {asked} samples of {has}: build more")

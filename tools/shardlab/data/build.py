@@ -1,4 +1,4 @@
-"""Samples for every rank: one builds the indices, the others wait, and all learn of a failure.
+"""Samples for every rank: who builds the indices, who waits, and how all learn of a failure.
 
 Without a cache each rank makes them for itself: they are a pure function of the corpus and the
 recipe, so all have the same, and nobody waits. Megatron's `BlendedMegatronDatasetBuilder`

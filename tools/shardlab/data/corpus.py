@@ -72,22 +72,20 @@ class Corpus:
     def __init__(self, prefix: Path | str) -> None:
         self.prefix = str(prefix)
         index, data = mapped(f"{prefix}.idx", PAIR), mapped(f"{prefix}.bin", PAIR)
-        found = len(index)
-        self._demand(found >= HEAD.size, f"has {found} bytes; a header alone takes {HEAD.size}")
+        size = len(index)
+        self._demand(size >= HEAD.size, f"has {size} bytes; a header alone takes {HEAD.size}")
         magic, version, code, count, ends = HEAD.unpack_from(index)
         self._demand(magic == MAGIC, f"begins with {magic!r}, an index with {MAGIC!r}")
         self._demand(version == 1, f"has version {version}; version 1 is read here")
         self._demand(0 < code < 9, f"has dtype code {code}; those known are 1 to 8")
         modes = HEAD.size + 12 * count + 8 * ends
-        self._demand(
-            count and ends and found in (modes, modes + count),
-            f"says {count} sequences and {ends - 1} documents (1 or more each), which take {modes} "
-            f"bytes ({count} more with modes), and has {found}",
-        )
+        right = count and ends and size in (modes, modes + count)
+        said = f"says {count} sequences and {ends - 1} documents (1 or more each), which take"
+        self._demand(right, f"{said} {modes} bytes ({count} more with modes), and has {size}")
         self.lengths: Array = np.frombuffer(index, "<i4", count, HEAD.size)
         self.pointers: Array = np.frombuffer(index, "<i8", count, HEAD.size + 4 * count)
         self.documents: Array = np.frombuffer(index, "<i8", ends, HEAD.size + 12 * count)
-        self.modes = np.frombuffer(index, "i1", count, modes) if found > modes else None
+        self.modes = np.frombuffer(index, "i1", count, modes) if size > modes else None
         self._check(DTYPES[code - 1].itemsize, len(data))
         self.tokens: Array = np.frombuffer(data, DTYPES[code - 1])
 
@@ -104,30 +102,24 @@ class Corpus:
 
     def _check(self, itemsize: int, size: int) -> None:
         """Refuse an index whose parts contradict each other or the tokens' file."""
-        end = 0
+        end, bounds = 0, self.documents
         for at in range(0, len(self), CHUNK):
-            lengths, pointers = (row[at : at + CHUNK] for row in (self.lengths, self.pointers))
-            sizes = lengths.astype(np.int64) * itemsize
-            begins = end + np.cumsum(sizes) - sizes
-            wrong = (sizes < 0) | (begins != pointers)
+            sizes = self.lengths[at : at + CHUNK].astype(np.int64) * itemsize
+            begins, found = end + np.cumsum(sizes) - sizes, self.pointers[at : at + CHUNK]
+            wrong = (sizes < 0) | (begins != found)
             bad = int(wrong.argmax())
-            self._demand(
-                not wrong[bad],
-                f"puts sequence {at + bad}, of length {lengths[bad]}, at byte {pointers[bad]}; the "
-                f"one before ends at {begins[bad]}: sequences must neither overlap nor leave gaps",
+            length, byte, least = sizes[bad] // itemsize, found[bad], begins[bad]
+            said = (
+                f"puts sequence {at + bad}, of length {length}, at byte {byte}; the one before ends"
             )
+            more = f"at {least}: sequences must neither overlap nor leave gaps"
+            self._demand(not wrong[bad], f"{said} {more}")
             end = int(begins[-1] + sizes[-1])
-        bounds = self.documents
-        self._demand(
-            bounds[0] == 0 and bounds[-1] == len(self) and (bounds[1:] >= bounds[:-1]).all(),
-            f"has documents from {bounds[0]} to {bounds[-1]}; they must go in order from "
-            f"sequence 0 to {len(self)}, and not overlap",
-        )
-        demand(
-            0 < size == end,
-            f"{self.prefix}.bin has {size} bytes, and its index says {end}: it was cut short, or "
-            "is another corpus's; write the pair anew",
-        )
+        right = bounds[0] == 0 and bounds[-1] == len(self) and (bounds[1:] >= bounds[:-1]).all()
+        said = f"has documents from {bounds[0]} to {bounds[-1]}; they must go in order from"
+        self._demand(right, f"{said} sequence 0 to {len(self)}, and not overlap")
+        said = f"{self.prefix}.bin has {size} bytes, and its index says {end}: it was cut short,"
+        demand(0 < size == end, f"{said} or is another corpus's; write the pair anew")
 
     def _demand(self, right: object, otherwise: str) -> None:
         demand(right, f"{self.prefix}.idx {otherwise}: damaged, or no index; write the pair anew")

@@ -37,8 +37,7 @@ class Loader:
         given = f"a batch of {batch} over {data.size} data ranks"
         demand(batch > 0 and batch % data.size == 0, f"{given}: choose a multiple")
         demand(samples.extra, "samples end without a last label: make them by Recipe(extra=True)")
-        self.samples = samples
-        self.batch = batch
+        self.samples, self.batch = samples, batch
         each = batch // data.size
         self._share = range(data.rank * each, (data.rank + 1) * each)
         self._first, self._last = pipeline.rank == 0, pipeline.rank == pipeline.size - 1
@@ -58,8 +57,6 @@ class Loader:
         if not (self._first or self._last):
             return None, None
         text = torch.from_numpy(np.array([self.samples[consumed + place] for place in self._share]))
-        tokens, labels = text[:, :-1], text[:, 1:]
-        return (
-            tokens.masked_fill(tokens == PAD, 0) if self._first else None,
-            labels.masked_fill(labels == PAD, IGNORED) if self._last else None,
-        )
+        none = text == PAD
+        tokens = text.masked_fill(none, 0)[:, :-1] if self._first else None
+        return tokens, text.masked_fill(none, IGNORED)[:, 1:] if self._last else None

@@ -1,4 +1,4 @@
-"""Samples of a fixed length, cut from documents laid end to end in a shuffled order.
+"""The sample index: samples of a fixed length, cut from documents end to end in a shuffled order.
 
 Three indices make them: the documents' order, the place where each sample begins, the samples'
 order. All are equal to Megatron's `GPTDataset` (megatron/core/datasets/gpt_dataset.py), value and
@@ -41,8 +41,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Refuse samples of no tokens, and a number that is none."""
-        if self.sequence < 1 or (self.samples is not None and self.samples < 1):
-            raise DataError(f"sequence {self.sequence}, samples {self.samples}: choose 1 or more")
+        right = self.sequence >= 1 and (self.samples is None or self.samples >= 1)
+        demand(right, f"sequence {self.sequence}, samples {self.samples}: choose 1 or more")
 
 
 class Indices(NamedTuple):
@@ -61,12 +61,11 @@ def indices(lengths: Array, sequences: range, recipe: Recipe) -> Indices:
     """
     tokens = int(lengths[sequences.start : sequences.stop].sum(dtype=np.int64))
     size, extra, asked = recipe.sequence, int(recipe.extra), recipe.samples or 0
+    # A number of samples is made in as many epochs as it takes.
     needed = 1 if asked else extra + (size if recipe.drop_last else 1)
-    if tokens < needed:  # a number of samples is made in as many epochs as it takes
-        raise DataError(
-            f"{len(sequences)} sequences from {sequences.start} on hold {tokens} tokens; samples "
-            f"of {size} need {needed}: give more text, another split or a shorter sequence"
-        )
+    said = f"{len(sequences)} sequences from {sequences.start} on hold {tokens} tokens; samples of"
+    more = f"{size} need {needed}: give more text, another split or a shorter sequence"
+    demand(tokens >= needed, f"{said} {more}")
     epochs = max(1, -(-(asked * size + extra) // tokens))
     # How many samples come before the last epoch, and whether it is shuffled apart.
     before, whole = ((epochs - 1) * tokens - extra) // size, (tokens - extra) // size
@@ -120,9 +119,7 @@ class Samples:
     def __init__(self, corpus: Corpus, index: Indices, recipe: Recipe) -> None:
         held = corpus.tokens.dtype
         demand(held.kind != "f", f"{corpus.prefix} holds {held}; samples are of integers alone")
-        self.corpus = corpus
-        self.index = index
-        self.extra = int(recipe.extra)
+        self.corpus, self.index, self.extra = corpus, index, int(recipe.extra)
         self._width = recipe.sequence + self.extra
 
     def __len__(self) -> int:
@@ -150,5 +147,6 @@ class Samples:
             begin = pointer // size
             row[at : at + count - offset] = tokens[begin + offset : begin + count]
             at, offset = at + count - offset, 0
-        row[at:] = PAD
+        if at < len(row):
+            row[at:] = PAD
         return row

@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from shardlab.data.corpus import DTYPES, HEAD, MAGIC, Array, Corpus, DataError, demand, told
 
 CACHED = 1 << 16  # tokens that stay in a core's cache while they are checked, converted and written
+OLDER = "an older corpus there is as it was: make room, or choose another prefix"
 
 
 class Writer:
@@ -37,22 +37,17 @@ class Writer:
     """
 
     def __init__(self, prefix: Path | str, dtype: DTypeLike = np.int32) -> None:
-        self.prefix = str(prefix)
-        self.dtype = np.dtype(dtype).newbyteorder("<")
-        if self.dtype not in DTYPES:
-            known = ", ".join(kind.name for kind in DTYPES)
-            raise DataError(f"no corpus has dtype {self.dtype.name}; choose from {known}")
-        advice = "an older corpus there is as it was: make room, or choose another prefix"
-        self._told = partial(told, f"cannot write {self.prefix}", advice)
+        self.prefix, self.dtype = str(prefix), np.dtype(dtype).newbyteorder("<")
+        known = ", ".join(kind.name for kind in DTYPES)
+        demand(self.dtype in DTYPES, f"no corpus has dtype {self.dtype.name}; choose from {known}")
         self._documents: list[Array] = []  # small ones wait, and are written many at a time
-        self._waiting = 0
-        self._size = 0  # bytes of tokens; what is behind them in the draft was refused
+        self._waiting = self._size = 0  # tokens; bytes in the draft: what is behind was refused
         self._lengths: list[Array] = []
         self._counts = [np.zeros(1, "<i8")]  # sequences of each document, and of none before
         self._index, self._draft = (Path(f"{prefix}.{kind}.draft") for kind in ("idx", "bin"))
         named, mine = self._draft.name != ".bin.draft" and self._draft.parent.is_dir(), False
         demand(named, f"{self.prefix!r}: no such folder, or no name in it: make or add it")
-        with self._told():
+        with told(f"cannot write {self.prefix}", OLDER):
             self._file = self._draft.open("ab", buffering=0)
             # A killed writer's draft is taken over; not that of one who lives and has locked it, or
             # has just put it in its place.
@@ -109,7 +104,7 @@ class Writer:
             if kind is None and not self._file.closed:
                 self._settle()
                 demand(self._size, f"nothing was added to {self.prefix}")
-                with self._told():
+                with told(f"cannot write {self.prefix}", OLDER):
                     self._finish()
         finally:
             self.discard()
@@ -125,17 +120,15 @@ class Writer:
         """Write all, or none of it: who goes on without has a whole corpus."""
         array, sizes = np.asarray(tokens), self._exact("lengths", lengths, "<i4")
         bounds = np.arange(len(sizes) + 1) if documents is None else documents
-        bounds = self._exact("documents", bounds, "<i8")
-        total, least, counts = sizes.sum(), sizes.min(initial=0), np.diff(bounds)
-        if array.shape != (total,) or least < 0:
-            raise DataError(
-                f"lengths add up to {total} (least {least}); the tokens have shape {array.shape}: "
-                "give one flat array, and each sequence's length in it"
-            )
-        if [*bounds[:1], *bounds[-1:]] != [0, len(sizes)] or counts.min(initial=0) < 0:
-            raise DataError(f"documents must go in order from 0 to the {len(sizes)} sequences")
-        self._file.truncate(self._size)
-        with self._told():
+        counts = np.diff(bounds := self._exact("documents", bounds, "<i8"))
+        total, least = sizes.sum(), sizes.min(initial=0)
+        said = f"lengths add up to {total} (least {least}); the tokens have shape {array.shape}"
+        right = array.shape == (total,) and least >= 0
+        demand(right, f"{said}: give one flat array, and each sequence's length in it")
+        right = [*bounds[:1], *bounds[-1:]] == [0, len(sizes)] and counts.min(initial=0) >= 0
+        demand(right, f"documents must go in order from 0 to the {len(sizes)} sequences")
+        with told(f"cannot write {self.prefix}", OLDER):
+            self._file.truncate(self._size)
             for at in range(0, len(array), CACHED):
                 content = self._exact("tokens", array[at : at + CACHED], self.dtype).data.cast("B")
                 while content:
