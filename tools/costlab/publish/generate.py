@@ -5,7 +5,8 @@ from pathlib import Path
 from costlab.judge import claims
 from costlab.publish import claims_page, results_page
 from costlab.publish.figures import figures
-from costlab.record.result import ResultError, load, save
+from costlab.record.result import Result, ResultError, load, save
+from costlab.sections import plan
 
 
 def generate(lab: Path) -> list[Path]:
@@ -26,16 +27,28 @@ def adopt(file: Path, lab: Path) -> list[Path]:
     """Copy a result to `lab`/results/reference.json and generate what is made from it.
 
     Raises:
-        ResultError: the result can't be read, broke off somewhere, or can't be written.
+        ResultError: the result can't be read, isn't the whole lab's, or can't be written.
+        ClaimsError: the claims can't be read; the old reference stays.
     """
     result = load(file)
-    broken = [f"{name} ({part.note})" for name, part in result.sections.items() if part.note]
-    if broken or not result.sections:
-        what = f"broke off: {'; '.join(broken)}" if broken else "holds nothing"
-        raise ResultError(f"{file} {what}; a reference is whole: measure again")
+    if lacks := _lacking(result):
+        raise ResultError(f"{file}: {'; '.join(lacks)}; a reference is whole: measure again")
+    claims.load(lab / claims_page.CLAIMS)
     reference = lab / results_page.REFERENCE
     save(result, reference)
     return [reference, *generate(lab)]
+
+
+def _lacking(result: Result) -> list[str]:
+    """Return what keeps a result from being what pages quote, a few words each."""
+    there = result.sections
+    lacks = [f"it has no section {name}" for name in plan.MODULES if name not in there]
+    lacks += [f"{name} broke off: {part.note}" for name, part in there.items()
+              if part.status != "complete"]  # fmt: skip
+    return lacks + [
+        f"{name} was measured on a busy machine" for name, part in there.items()
+        if part.load and part.load.spoiled
+    ]  # fmt: skip
 
 
 def beside(file: Path | None, local: Path) -> list[Path]:
