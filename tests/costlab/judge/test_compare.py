@@ -4,10 +4,11 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 
-from costlab.judge.compare import compare
+from costlab.judge.compare import compare, show
 from costlab.record.names import Name, call, family_of
 from costlab.record.result import Metric, Result, Section
 from costlab.sections.collectives.operation import OPERATIONS
@@ -65,6 +66,35 @@ def test_a_machine_slowed_down_altogether_is_one_finding() -> None:
     assert compared.differs
     assert compared.whole > 1.15
     assert not any(family.beyond for family in compared.families)
+
+
+def test_on_a_slower_machine_a_familys_words_and_a_bandwidth_are_beside_the_rest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Where all takes 1.4 times, what takes as long is faster, and bytes a second are fewer."""
+    stays = "collective.gloo.all_gather.n2.*.blocking"
+    one, other = a_run(1), a_run(1, lambda one: 1.0 if family_of(one.id) == stays else 1.4)
+    for result, speed in ((one, 1.4), (other, 1.0)):
+        bandwidth = Metric(id="fit.gloo.all_reduce.n2.bandwidth", value=speed, unit="B/s")
+        result.sections["fit"] = Section(status="complete", metrics=[bandwidth])
+    compared = compare(one, other)
+    assert [family.name for family in compared.families if family.beyond] == [stays]
+    show(compared, "one", "other")
+    assert "29 % faster than the rest" in capsys.readouterr().out
+
+
+def test_what_has_nothing_in_common_is_not_the_same() -> None:
+    one, other = a_run(1), a_run(1)
+    one.sections = {"counts": one.sections["counts"]}
+    del other.sections["counts"]
+    with pytest.raises(click.UsageError, match="no metric in common"):
+        compare(one, other)
+
+
+def test_a_section_that_broke_off_is_told() -> None:
+    one, other = a_run(1), a_run(1)
+    other.sections["counts"] = Section(note="interrupted", metrics=one.sections["counts"].metrics)
+    assert compare(one, other).machines == ["the second, counts: broke off: interrupted"]
 
 
 def test_what_is_counted_has_no_noise() -> None:

@@ -16,6 +16,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import click
 import msgspec
 
 from costlab.record.foreign_load import said
@@ -79,17 +80,23 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 def compare(one: Result, other: Result) -> Compared:
-    """Put two results side by side."""
+    """Put two results side by side.
+
+    Raises:
+        click.UsageError: they have nothing in common, which is not to be the same.
+    """
     mine, theirs = one.metrics(), other.metrics()
     common = [
         (mine[name], theirs[name])
         for name in mine
         if name in theirs and mine[name].device == theirs[name].device
     ]
+    if not common:
+        raise click.UsageError("the two have no metric in common: there is nothing to compare")
     whole = _whole(common)
     whole_beyond = abs(math.log(whole)) > math.log1p(WHOLE)
     families = [
-        _family(name, pairs, whole if pairs[0][0].unit == "s" else 1.0)
+        _family(name, pairs, _of_whole(pairs[0][0].unit, whole))
         for name, pairs in _by_family(common).items()
     ]
     counts = [
@@ -128,6 +135,11 @@ def _whole(common: list[tuple[Metric, Metric]]) -> float:
         if pairs[0][0].unit == "s"
     ]
     return math.exp(statistics.median(changes)) if len(changes) >= _FAMILIES_OF_A_WHOLE else 1.0
+
+
+def _of_whole(unit: str, whole: float) -> float:
+    """Return how many times a unit's values are where the machine's times are `whole` times."""
+    return {"s": whole, "B/s": 1 / whole}.get(unit, 1.0)
 
 
 def _family(name: str, pairs: list[tuple[Metric, Metric]], whole: float) -> Family:
@@ -181,6 +193,8 @@ def _machines(one: Result, other: Result) -> list[str]:
         if isinstance(load, float) and isinstance(cores, int) and load > _BUSY * cores:
             lines.append(f"the {which} began on a busy machine: load {load:g} on {cores} cores")
         for name, section in result.sections.items():
+            if section.status != "complete":
+                lines.append(f"the {which}, {name}: broke off: {section.note}")
             if section.load and section.load.spoiled:
                 lines.append(f"the {which}, {name}: {said(section.load).en}")
     return lines
@@ -191,13 +205,14 @@ def show(compared: Compared, one: str, other: str) -> None:
     console = terminal()
     for line in compared.machines:
         console.print(f"[yellow]{line}[/]")
+    than = " than the rest" if compared.whole != 1 else ""
     rows = [
         (
             family.name,
             str(family.members),
             f"{family.change:.2f}×",
             f"[dim]{family.least:.2f} – {family.most:.2f}[/]",
-            f"[bold red]{told(family.change, family.unit)}[/]" if family.beyond else "",
+            f"[bold red]{told(family, compared.whole)}{than}[/]" if family.beyond else "",
         )
         for family in sorted(compared.families, key=lambda f: (not f.beyond, f.name))
     ]
@@ -216,9 +231,10 @@ def show(compared: Compared, one: str, other: str) -> None:
     )
 
 
-def told(change: float, unit: str) -> str:
-    """Say a change in words: "20 % slower"."""
+def told(family: Family, whole: float) -> str:
+    """Say in words what a family's change is beside the machine's: "20 % slower"."""
+    change = family.change / _of_whole(family.unit, whole)
     per_cent = f"{abs(change - 1) * 100:.0f} %"
-    if unit == "s":
+    if family.unit == "s":
         return f"{per_cent} {'slower' if change > 1 else 'faster'}"
     return f"{per_cent} {'more' if change > 1 else 'less'}"
