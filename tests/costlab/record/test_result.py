@@ -41,6 +41,7 @@ def test_a_file_cut_short_is_refused_in_one_line(tmp_path: Path, keep: int) -> N
     ("change", "words"),
     [
         ({"schema": 7}, "schema 7"),
+        ({"what": "pair", "cases": []}, "unknown field `what`"),
         ({"sections": {"a": {"metrics": [{"id": "x", "value": "fast", "unit": "s"}]}}}, "float"),
     ],
 )

@@ -130,8 +130,11 @@ class Section(msgspec.Struct, kw_only=True):
     metrics: list[Metric] = []
 
 
-class Result(msgspec.Struct, kw_only=True):
-    """A run: where, when and how (`provenance`), and its sections by name."""
+class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A run: where, when and how (`provenance`), and its sections by name.
+
+    Other fields are another file's: without this any JSON object would be a run of nothing.
+    """
 
     schema: int = SCHEMA
     provenance: dict[str, str | float | int | bool | list[str]] = {}
