@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -42,6 +44,15 @@ def test_sizes_are_ranges_in_powers_of_two_or_lists(said: str, read: tuple[int, 
 def test_what_is_no_range_is_refused_with_an_example(said: str) -> None:
     with pytest.raises(click.BadParameter, match="write"):
         options.Sizes().convert(said, None, None)
+
+
+def test_two_runs_of_one_second_have_a_file_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+    times = iter([moment, moment.replace(microsecond=1), moment.replace(second=1)])
+    monkeypatch.setattr(options, "datetime", SimpleNamespace(now=lambda _: next(times)))
+    files = [options.new_file() for _ in range(3)]
+    assert len(set(files)) == 3
+    assert files == sorted(files)  # the newest is the last
 
 
 def test_help_imports_no_torch() -> None:

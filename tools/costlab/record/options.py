@@ -73,8 +73,11 @@ def gpus() -> int:
 
 
 def new_file() -> Path:
-    """Return a file for a result that starts now, in the folder that git ignores."""
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
+    """Return a file for a result that starts now, in the folder that git ignores.
+
+    To the microsecond: two runs that are started by one command line have a file each.
+    """
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S.%fZ")
     return LOCAL / f"{stamp}.json"
 
 
