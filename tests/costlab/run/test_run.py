@@ -17,7 +17,7 @@ from costlab.record import samples
 from costlab.record.names import Name
 from costlab.record.result import Load, Metric, Result, ResultError, Section, load, save
 from costlab.record.settings import Settings
-from costlab.run import launch
+from costlab.run import launch, measuring
 from costlab.run.progress import Plain
 from costlab.run.run import Run
 from costlab.sections import plan
@@ -123,6 +123,21 @@ def test_what_is_derived_anew_stands_once(tmp_path: Path, monkeypatch: pytest.Mo
     )  # fmt: skip
     run.measure(["fit"])
     assert [metric.value for metric in load(tmp_path / "one.json").sections["fit"].metrics] == [2]
+
+
+def test_each_going_on_is_told_and_whether_the_code_had_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A result of three commits names three."""
+    begun: dict[str, object] = {"date": "1", "commit": "a", "clean": True}
+    result = Result(provenance=begun)  # type: ignore[arg-type]
+    for now in (
+        {"date": "2", "commit": "b", "clean": True},
+        {"date": "3", "commit": "c", "clean": False},
+    ):
+        monkeypatch.setattr(measuring, "provenance", lambda *_, now=now, **__: now)
+        result.provenance = measuring._facts(result, Settings(), [], None)
+    assert result.provenance == begun | {"resumed": "2, commit b; 3, commit c, with changes"}
 
 
 def test_no_samples_are_no_fault_and_damaged_ones_are_one_line(tmp_path: Path) -> None:

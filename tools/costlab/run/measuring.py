@@ -89,7 +89,10 @@ def _facts(
     if before is None:
         return facts
     _same_machine(before.provenance, facts)
-    return before.provenance | {"resumed": f"{facts['date']}, commit {facts['commit']}"}
+    changed = "" if facts["clean"] else ", with changes"
+    now = f"{facts['date']}, commit {facts['commit']}{changed}"
+    earlier = before.provenance.get("resumed")
+    return before.provenance | {"resumed": f"{earlier}; {now}" if earlier else now}
 
 
 def _warn(names: list[str], settings: Settings, *, alone_here: bool) -> None:
