@@ -3,8 +3,8 @@
 The ranks are rows of one process: what counts is the algorithm, not who runs it. Where the ranks do
 the adding, none sends less than round a ring (Patarasuk and Yuan, 2009). First each rank passes a
 piece on and adds the one that comes (n - 1 times: a reduce-scatter), then it passes sums on (n - 1
-times: an all-gather). A switch that adds on the way, as NVLink SHARP does, takes each rank's
-payload once and hands the sum back: its ranks send less.
+times: an all-gather). A switch that adds on the way and hands the sum back takes each rank's
+payload once: its ranks send less. (NVLink's has a rank send its part of the sum on, too.)
 
 Dimensions: N ranks, K elements of a piece.
 """
