@@ -1,6 +1,6 @@
 """Master weights: the optimizer steps on fp32 copies of half-precision parameters.
 
-bf16 has 8 bits of mantissa: a step of less than about 1/256 of a weight is rounded away, and most
+bf16 has 7 bits of mantissa: a step of less than about 1/256 of a weight is rounded away, and most
 are. So the optimizer keeps each parameter in fp32 and reads the gradient that was gathered in fp32
 (`main_grad`); after its step the model gets the copies, rounded. A checkpoint holds the copies and
 not the rounding, so that a run may go on in another dtype, and under FSDP, where none of this is
