@@ -17,8 +17,10 @@ SET_UP = re.compile(r"\((?:\.\./)+index(?:\.md#set-up|\.es\.md#preparar)\)")
 # What reads otherwise in Spanish: the notes' language is the page's, and a placeholder is a word.
 TRANSLATED = {
     "--from 35-reading-notes": "--from 35-reading-notes --language es",
+    "--from 35-further-readings": "--from 35-further-readings --language es",
     "SOURCE": "FUENTE",
     "FOLDER": "CARPETA",
+    "COMMAND": "ORDEN",
 }
 
 
