@@ -43,7 +43,7 @@ WORDS = {
         "head": ["qué", "ahora"],
         "modules": "módulos nuestros que carga `import shardlab.layers.linear`",
         "lines": "líneas de código en ellos",
-        "frames": "marcos nuestros desde el forward de un linear hasta `dist.all_reduce`",
+        "frames": "marcos nuestros desde el forward de una capa lineal hasta `dist.all_reduce`",
         "deep": "marcos nuestros entre `train.py` y cualquier colectiva de un paso, `--tp 2`",
         "train": "módulos nuestros que carga `import train`",
         "ran": "módulos nuestros cargados cuando acaba una ejecución sin opciones",
