@@ -1,5 +1,6 @@
 """What must divide what in a run of lab 01, found out before any rank joins."""
 
+from grammar import Grammar
 from resuming import check as check_resuming
 from settings import ORDERS, Settings
 
@@ -17,7 +18,10 @@ def demand_fit(run: Settings, world_size: int) -> None:
     Raises:
         ValueError: says what does not divide, and what would.
     """
-    for name in ("tp", "cp", "pp", "dp", "ep", "batch", "steps", "every", "pieces", "evaluate"):
+    for name in (
+        "tp", "cp", "pp", "dp", "ep", "batch", "steps", "every", "pieces", "evaluate",
+        "sequence", "layers", "hidden", "heads",
+    ):  # fmt: skip
         if (given := getattr(run, name)) is not None and given < 1:
             raise ValueError(f"{name} is {given}; choose 1 or more")
     if (ranks := run.tp * run.cp * run.pp * run.dp) != world_size:
@@ -60,6 +64,14 @@ def _demand_a_way_to_train(run: Settings) -> None:
             f"--warmup {run.warmup} --decay {run.decay}: the rate rises for 0 steps or more, and "
             "is down at a later one; choose --decay larger"
         )
+    if not run.lr >= 0:
+        raise ValueError(f"--lr {run.lr}: choose a rate of 0 or more")
+    if run.data is None and run.vocabulary < Grammar.words:
+        raise ValueError(
+            f"--vocabulary {run.vocabulary}: the grammar uses {Grammar.words} words; choose as many"
+        )
+    if not 0 <= run.dropout < 1:
+        raise ValueError(f"--dropout {run.dropout}: choose 0 or more, and less than 1")
     if run.dropout and run.cp > 1:
         raise ValueError(
             f"--dropout {run.dropout} with --cp {run.cp}: attention in pieces draws no masks; "
@@ -69,7 +81,7 @@ def _demand_a_way_to_train(run: Settings) -> None:
 
 def _demand_experts(run: Settings) -> None:
     """Refuse experts that these ranks can't share."""
-    if not run.experts or run.fsdp:
+    if run.experts < 2 or run.fsdp:
         raise ValueError(
             f"--experts {run.experts} with --ep {run.ep}: give --experts 2 or more, and "
             "leave --fsdp, which would cut each rank's experts with those of others"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,34 @@ def left(trainer: Trainer) -> bool:
 
     there = torch.tensor([(Path(trainer.settings.save or "") / INDEX).is_file()], dtype=torch.int32)
     return bool(trainer.world.whole.broadcast(there.to(trainer.world.device)).item())
+
+
+def demand_places(trainer: Trainer) -> None:
+    """Refuse, before the first step, places that what the run leaves can't be written to.
+
+    Raises:
+        Refused: on every rank alike.
+    """
+    from fit import Refused
+
+    settings, world = trainer.settings, trainer.world
+    if not (settings.save or settings.losses):
+        return
+    mine = [Path(settings.save)] if settings.save else []
+    if settings.losses and world.rank == world.size - 1:
+        mine.append(Path(settings.losses).absolute().parent)
+    unable = torch.tensor([sum(not _writable(folder) for folder in mine)], device=world.device)
+    if world.whole.all_reduce(unable).item():
+        places = " or ".join(place for place in (settings.save, settings.losses) if place)
+        raise Refused(f"a rank can't write to {places}: choose another place; nothing is trained")
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
 
 
 def due(settings: Settings, done: int, end: int) -> bool:

@@ -12,14 +12,20 @@ import sys
 import time
 from pathlib import Path
 
-import torch
-from command_line import parsed, refused
-from fit import demand_fit
-from settings import Settings
-from torch.profiler import ProfilerActivity, profile
-from train import Trainer
+try:
+    import torch
+    from command_line import parsed, refused
+    from fit import Refused, demand_fit
+    from settings import Settings
+    from torch.profiler import ProfilerActivity, profile
+    from train import Trainer, joined
 
-from shardlab.comm import World
+    from shardlab.comm import World
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"traced.py: error: this Python has no {missing.name}: run `make bench-env` once, and "
+        "`source .venv/bin/activate` in every terminal"
+    )
 
 WARM_UP = 5
 
@@ -59,12 +65,14 @@ def main() -> int:
             raise ValueError("name a folder for the traces first, then train.py's options")
         settings = parsed(sys.argv[2:])
         demand_fit(settings, int(os.environ.get("WORLD_SIZE", "1")))
-        torch.set_num_threads(1)
-        world = World.join(backend="gloo" if settings.cpu else None)
+        world = joined(settings)
     except (ValueError, RuntimeError) as error:
         return refused(error)
     with world:
-        trace(settings, world, Path(sys.argv[1]))
+        try:
+            trace(settings, world, Path(sys.argv[1]))
+        except Refused as error:
+            return refused(error)
     return 0
 
 

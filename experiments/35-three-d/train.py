@@ -178,6 +178,7 @@ def train(settings: Settings, world: World) -> list[float]:
     trainer = Trainer(settings, world)
     begin, end = resuming.bounds(trainer)
     trainer.text.demand(end)
+    resuming.demand_places(trainer)
     if trainer.reports:
         print(opening(trainer), flush=True)
     ledger, losses, seconds = Ledger(), [], []
@@ -200,16 +201,21 @@ def train(settings: Settings, world: World) -> list[float]:
     return losses
 
 
+def joined(settings: Settings) -> World:
+    """Join the ranks, as the settings say how."""
+    torch.set_num_threads(1)  # one rank stands for one device, so that grids can be compared
+    return World.join(
+        backend="gloo" if settings.cpu else None, check=settings.check,
+        wide_sums=settings.wide_sums, share_gpus=settings.share_gpus,
+    )  # fmt: skip
+
+
 def main() -> int:
     """Read the command line, join the ranks, train; return the exit status."""
     try:
         settings = parsed()
         demand_fit(settings, int(os.environ.get("WORLD_SIZE", "1")))
-        torch.set_num_threads(1)  # one rank stands for one device, so that grids can be compared
-        world = World.join(
-            backend="gloo" if settings.cpu else None, check=settings.check,
-            wide_sums=settings.wide_sums, share_gpus=settings.share_gpus,
-        )  # fmt: skip
+        world = joined(settings)
     except (ValueError, RuntimeError) as error:
         return refused(error)
     with world:

@@ -67,6 +67,8 @@ def test_the_commands_page_shows_what_check_counts(page: str) -> None:
         ("35-ffn-by-hand/ffn.py", "torch"),
         ("35-three-d/train.py", "torch"),
         ("35-three-d/train.py", "shardlab"),
+        ("35-three-d/traced.py", "torch"),
+        ("37-batches/check.py", "numpy"),
         ("35-write-it/grade.py", "torch"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from shardlab.comm import World
 from sitelab.figures.trace import both
 from tests.docs.page import ROOT
 from tests.docs.trace.record import MEASURED, step
+from tests.shardlab.labs.lab_pages import TRAIN, script
 
 
 def event(name: str, start: float, length: float, thread: int = 1) -> dict[str, Any]:
@@ -52,6 +55,41 @@ def test_theory_10_counts_what_was_recorded() -> None:
     longest = one.index(max(one))
     assert other[longest] > one[longest] / 2  # long on both: no rank was late
     assert min(one[:9]) < 400  # µs, as the bench's
+
+
+def test_ranks_are_joined_as_train_joins_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    how: dict[str, Any] = {}
+
+    def join(**asked: Any) -> World:
+        how.update(asked)
+        raise ValueError("that is all")
+
+    monkeypatch.setattr(World, "join", join)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    asked = ["--tp=2", "--cpu", "--check", "--wide-sums", "--share-gpus"]
+    monkeypatch.setattr("sys.argv", ["traced.py", "folder", *asked])
+    assert script(TRAIN.with_name("traced.py")).main() == 2
+    assert how == {"backend": "gloo", "check": True, "wide_sums": True, "share_gpus": True}
+    assert "that is all" in capsys.readouterr().err
+
+
+def test_what_train_refuses_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = script(TRAIN.with_name("traced.py"))
+
+    def trace(*_: object) -> None:
+        raise script(TRAIN).Refused("missing.idx cannot be read")
+
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr("sys.argv", ["traced.py", "folder", "--data=missing"])
+    monkeypatch.setattr(World, "join", lambda **_: contextlib.nullcontext())
+    monkeypatch.setattr(lab, "trace", trace)
+    assert lab.main() == 2
+    assert capsys.readouterr().err == "train.py: error: missing.idx cannot be read\n"
 
 
 @pytest.mark.ci

@@ -219,6 +219,25 @@ def test_a_corpus_that_does_not_fit_the_run_is_refused_on_every_rank(
         assert missing.startswith("missing.idx cannot be read: No such file or directory; give")
 
 
+def homeless(world: World, file: str) -> list[str]:
+    told = []
+    for wrong in ({"save": f"{file}/below"}, {"losses": f"{file}/losses"}):
+        with pytest.raises(script(TRAIN).Refused) as refused:
+            losses_of(world, dp=2, **wrong)
+        told.append(str(refused.value))
+    return told
+
+
+def test_a_place_that_cannot_be_written_is_found_before_the_first_step(
+    pool: Pools, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for save, losses in pool(2).run(homeless, str(file)):
+        assert save.startswith(f"a rank can't write to {file}/below: choose another place")
+        assert losses.startswith(f"a rank can't write to {file}/losses: choose")
+
+
 # ---------------------------------------------------------------------- what only torchrun shows
 
 
@@ -289,6 +308,14 @@ def test_a_grid_goes_on_from_a_run_with_fsdp_and_that_from_the_grid(
         (["--tp=2", "--clip=0"], "give the most that the norm may be, or leave it"),
         (["--cp=2", "--dropout=.1"], "attention in pieces draws no masks; leave one of the two"),
         (["--tp=2", "--evaluate=0"], "evaluate is 0; choose 1 or more"),
+        (["--tp=2", "--layers=0"], "layers is 0; choose 1 or more"),
+        (["--tp=2", "--heads=0"], "heads is 0; choose 1 or more"),
+        (["--tp=2", "--hidden=-128"], "hidden is -128; choose 1 or more"),
+        (["--tp=2", "--sequence=0"], "sequence is 0; choose 1 or more"),
+        (["--tp=2", "--vocabulary=32"], "the grammar uses 64 words; choose as many"),
+        (["--tp=2", "--lr=-1"], "choose a rate of 0 or more"),
+        (["--tp=2", "--dropout=1"], "choose 0 or more, and less than 1"),
+        (["--dp=2", "--experts=1"], "give --experts 2 or more"),
         (["--gpus=2"], "unknown: --gpus=2"),
     ],
 )
