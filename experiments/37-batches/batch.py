@@ -105,6 +105,11 @@ def mixed(blend: Blend, begin: int) -> Iterator[str]:
 
 def report(settings: Settings) -> str:
     """Return what is printed, in three paragraphs."""
+    for name in ("batch", "tp", "dp", "pp"):
+        if getattr(settings, name) < 1:
+            raise DataError(f"--{name} is {getattr(settings, name)}: choose 1 or more")
+    if settings.weights and len(settings.prefixes) == 1:
+        raise DataError("--weights are of several corpora, and there is one: leave them")
     samples, begin = made(settings), settings.step * settings.batch
     if settings.batch % settings.dp:
         raise DataError(f"{settings.dp} data ranks do not divide a batch of {settings.batch}")

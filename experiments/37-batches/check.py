@@ -11,14 +11,20 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import mine
-import numpy as np
+try:
+    import mine
+    import numpy as np
 
-from shardlab.data.blend import greedy, shares
-from shardlab.data.build import Builder
-from shardlab.data.corpus import Corpus, DataError
-from shardlab.data.loader import Loader
-from shardlab.data.samples import Recipe, Samples, indices
+    from shardlab.data.blend import greedy, shares
+    from shardlab.data.build import Builder
+    from shardlab.data.corpus import Corpus, DataError
+    from shardlab.data.loader import Loader
+    from shardlab.data.samples import Recipe, Samples, indices
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"check.py: error: this Python has no {missing.name}: run `make bench-env` once, and "
+        "`source .venv/bin/activate` in every terminal"
+    )
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed

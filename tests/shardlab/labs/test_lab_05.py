@@ -140,6 +140,11 @@ def test_a_step_that_is_not_there_and_ranks_that_do_not_divide_are_refused(corpo
         said("theory", folder=corpora, step=9999)
     with pytest.raises(DataError, match="3 data ranks do not divide a batch of 8"):
         said("theory", folder=corpora, dp=3)
+    for wrong in ("batch", "tp", "dp", "pp"):
+        with pytest.raises(DataError, match=f"--{wrong} is 0: choose 1 or more"):
+            said("theory", folder=corpora, **{wrong: 0})
+    with pytest.raises(DataError, match="--weights are of several corpora"):
+        said("theory", folder=corpora, weights=[3.0, 1.0])
 
 
 def test_answer_1_the_order_stays_while_the_epochs_do() -> None:
