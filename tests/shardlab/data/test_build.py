@@ -70,11 +70,11 @@ def refused(world: World, prefix: str, folder: str) -> list[str]:
 
 def test_all_ranks_learn_why_the_builder_failed(pool: Any, corpus: Corpus) -> None:
     folder = str(Path(corpus.prefix).parent)
-    short = "rank 0: 20 sequences from 0 on hold 100 tokens; samples of 400 need 401: give more"
+    short = "hold 100 tokens; samples of 400 need 401: give more text"
     first, *others = pool(4).run(refused, corpus.prefix, folder)
-    assert first[0].startswith(short)
-    assert first[1].startswith("rank 0: cannot keep indices in")
-    assert first[2].startswith("rank 0: Seed must be between 0 and 2**32 - 1")
+    assert first[0].startswith(f"rank 0 could not make the samples: 20 sequences from 0 on {short}")
+    assert first[1].startswith("rank 0 could not make the samples: cannot keep indices in")
+    assert first[2].startswith("rank 0 could not make the samples: Seed must be between 0 and 2**3")
     assert others == [first] * 3
 
 
@@ -90,7 +90,7 @@ def unequal(world: World, prefix: str, folder: str) -> str:
 def test_all_ranks_learn_why_the_builder_of_another_disk_failed(pool: Any, corpus: Corpus) -> None:
     first, second = pool(2).run(unequal, corpus.prefix, str(Path(corpus.prefix).parent))
     assert first == second
-    assert first.startswith("rank 1: cannot keep indices in")
+    assert first.startswith("rank 1 could not make the samples: cannot keep indices in")
 
 
 def _dying(rank: int, store: str, prefix: str, folder: str, said: Any) -> None:

@@ -165,7 +165,7 @@ def test_ranks_that_share_no_disk_are_told_so_together(pool: Any, tmp_path: Path
     assert first == "", MENDED  # rank 0 goes on, to wait in the next barrier
     assert "No such file" in second, MENDED  # while rank 1 raises
     assert ours == also_ours
-    assert ours.startswith("rank 1: ")
+    assert ours.startswith("rank 1 could not read the samples: ")
     assert ours.endswith("give a cache on a disk that all ranks share, or `disk`, those that do")
 
 

@@ -237,10 +237,11 @@ def test_a_damaged_checkpoint_is_refused_on_every_rank(pool: Any, written: Path)
         (folder / "aside").rename(other)
 
     first, second = broken(lambda folder: shards(folder)[1].unlink())
-    assert "ranks [1] could not read the checkpoint" in first
-    assert "rank-00001.safetensors is missing; copy the checkpoint with all its files" in second
+    assert first.startswith("rank 1 could not read the checkpoint: ")
+    assert "rank-00001.safetensors is missing; copy the checkpoint with all its files" in first
+    assert first == second
     for said in broken(lambda folder: os.truncate(shards(folder)[0], 1000)):
-        assert "is damaged" in said or "ranks [0] could not" in said
+        assert "is damaged" in said
     assert "should hold" in broken(swap)[0] or "not of this save" in broken(swap)[0]
     for said in broken(lambda folder: (folder / "index.json").unlink()):
         assert "no checkpoint in" in said
@@ -337,8 +338,9 @@ def test_a_save_that_fails_on_one_rank_leaves_the_old_checkpoint(
     pool: Any, written: Path, at: str, culprit: int
 ) -> None:
     said = pool(2).run(cut_short, str(written), at)
+    assert said == [said[culprit]] * 2
+    assert said[culprit].startswith(f"rank {culprit} could not write")
     assert "No space left on device" in said[culprit]
-    assert f"ranks [{culprit}] could not write" in said[1 - culprit]
     assert len(list(written.glob("shards-*"))) == 2, "the unfinished one is there too"
     for tensors, _ in pool(2).run(resumed, str(written), (2, 1), CONFIG, "adamw"):
         assert tensors

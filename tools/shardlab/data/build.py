@@ -23,9 +23,9 @@ from shardlab.data import cache
 from shardlab.data.blend import Blend, greedy, shares
 from shardlab.data.corpus import Array, Corpus, DataError
 from shardlab.data.samples import Indices, Recipe, Samples, indices
+from shardlab.together import together
 
 Part = tuple[float, float]
-_MESSAGE = "S512"  # what a rank tells the others: bytes, ended by zeros
 SURPLUS = 0.005  # how many more samples a corpus of a blend has than its weight asks for
 
 
@@ -110,20 +110,8 @@ class Builder:
         if self._cache is None:
             return make(*given)
         path = self._cache / cache.key(*given)
-        self._together(lambda: None if self._disk.rank else cache.keep(path, make, *given))
-        found: list[Array] = self._together(lambda: cache.load(path))
-        return found
-
-    def _together(self, act: Callable[[], Any]) -> Any:
-        """Act, and tell: either every rank goes on, or every rank raises and says whose fault."""
-        found, said = None, ""
-        try:
-            found = act()
-        except (ValueError, OSError, MemoryError) as error:
-            said = str(error) or type(error).__name__
-        mine = torch.from_numpy(np.array([said.encode()], _MESSAGE).view(np.uint8))
-        words = self._ranks.all_gather(mine.to(self._device)).cpu().numpy().view(_MESSAGE).tolist()
-        if any(words):
-            who = ", ".join(str(rank) for rank, word in enumerate(words) if word)
-            raise DataError(f"rank {who}: {next(filter(None, words)).decode(errors='replace')}")
-        return found
+        with together(self._ranks, self._device, "make the samples", DataError):
+            if self._disk.rank == 0:
+                cache.keep(path, make, *given)
+        with together(self._ranks, self._device, "read the samples", DataError):
+            return cache.load(path)

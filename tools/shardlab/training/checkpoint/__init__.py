@@ -20,8 +20,7 @@ Megatron's `dist_checkpointing` has `ShardedTensor`, with global offsets: the id
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -36,6 +35,7 @@ from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.dropout import Dropout
+from shardlab.together import together
 from shardlab.training.checkpoint import index as indexes
 from shardlab.training.checkpoint import shards
 from shardlab.training.checkpoint.held import (
@@ -84,7 +84,7 @@ def save(
     whole, device = _everybody(grid), next(chunks[0].parameters()).device
     token = torch.tensor([secrets.randbits(62)], device=device)
     folder = f"shards-{int(whole.broadcast(token)):016x}"
-    with _together(whole, "write its shard", device):
+    with together(whole, device, "write its shard", CheckpointError):
         parts = parts_in(chunks, grid)
         held = of_parameters(parts) + _of_generators(generators, writes=whole.rank == 0)
         if optimizer is not None:
@@ -94,7 +94,7 @@ def save(
     written = _gather(mine, whole, device)
     drawn = torch.tensor([max((d.drawn for d in _dropouts(chunks)), default=0)], device=device)
     masks = int(whole.all_reduce(drawn, op="max"))
-    with _together(whole, "write the index", device):
+    with together(whole, device, "write the index", CheckpointError):
         if whole.rank == 0:
             groups = settings(optimizer) if optimizer else []
             tensors = indexes.merge(written)
@@ -122,7 +122,7 @@ def load(
     whole, device = _everybody(grid), next(chunks[0].parameters()).device
     room = Room()
     groups: list[dict[str, object]] = []
-    with _together(whole, "read the checkpoint", device):
+    with together(whole, device, "read the checkpoint", CheckpointError):
         index = indexes.read(root / shards.INDEX)
         _same_config(index.config, gpt_of(chunks[0]).config)
         reader = shards.Reader(root, index)
@@ -136,7 +136,7 @@ def load(
         for piece in held:
             reader.prepare(piece)
     _nothing_left(index, held, whole, device, optimizer is not None)
-    with _together(whole, "read its slices", device), torch.no_grad():
+    with together(whole, device, "read its slices", CheckpointError), torch.no_grad():
         for piece in held:
             reader.read(piece)
         room.check()
@@ -174,24 +174,6 @@ def _json(record: Mapping[str, Any]) -> dict[str, Any]:
 def _of_generators(generators: Mapping[str, torch.Generator] | None, *, writes: bool) -> list[Held]:
     states = {f"generator/{name}": g.get_state() for name, g in (generators or {}).items()}
     return [Held(name, s, tuple(s.shape), (0,), writes) for name, s in states.items()]
-
-
-@contextmanager
-def _together(whole: Axis, doing: str, device: torch.device) -> Iterator[None]:
-    """Let all ranks succeed, or fail together: nobody waits for one that has given up."""
-    failure: Exception | None = None
-    try:
-        yield
-    except (CheckpointError, OSError) as error:
-        failure = error
-    flags = whole.all_gather(torch.tensor([failure is not None], dtype=torch.int32, device=device))
-    if isinstance(failure, CheckpointError):
-        raise failure
-    if failure is not None:
-        raise CheckpointError(f"rank {whole.rank} could not {doing}: {failure}") from failure
-    failed = [whole.ranks[i] for i in flags.nonzero().flatten().tolist()]
-    if failed:
-        raise CheckpointError(f"ranks {failed} could not {doing}; the errors there say why")
 
 
 def _gather(

@@ -1,0 +1,60 @@
+"""Ranks go on together, or raise the same words together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from shardlab.comm import Axis, World
+from shardlab.together import WORDS, together
+
+
+class OddError(RuntimeError):
+    pass
+
+
+RAISED = [
+    OddError("why"),
+    ValueError("why"),
+    OSError("why"),
+    MemoryError(),
+    ValueError("ñ" * WORDS),
+]
+
+
+def told(world: World, failing: tuple[int, ...]) -> Iterator[str]:
+    for number, error in enumerate(RAISED):
+        try:
+            with together(world.whole, world.device, f"do {number}", OddError):
+                if world.rank in failing:
+                    raise error
+        except OddError as raised:
+            yield str(raised)
+            assert raised.__cause__ is (error if world.rank in failing else None)
+        else:
+            yield "went on"
+
+
+def of_all(world: World, failing: tuple[int, ...]) -> list[str]:
+    return [*told(world, failing)]
+
+
+@pytest.mark.parametrize(("failing", "who"), [((1,), "rank 1"), ((0, 1), "rank 0, 1")])
+def test_whoever_fails_tells_all_the_same(pool: Any, failing: tuple[int, ...], who: str) -> None:
+    first, second = pool(2).run(of_all, failing)
+    assert first == second
+    words = ["why", "why", "why", "MemoryError", "ñ" * (WORDS // 2)]
+    assert first == [f"{who} could not do {n}: {word}" for n, word in enumerate(words)]
+
+
+def test_ranks_that_do_not_fail_go_on(pool: Any) -> None:
+    assert pool(2).run(of_all, ()) == [["went on"] * len(RAISED)] * 2
+
+
+def test_what_is_no_refusal_passes() -> None:
+    alone = together(Axis.alone(), torch.device("cpu"), "do it", OddError)
+    with pytest.raises(KeyError), alone:
+        raise KeyError
