@@ -70,9 +70,9 @@ def refused(world: World, prefix: str, folder: str) -> list[str]:
 
 def test_all_ranks_learn_why_the_builder_failed(pool: Any, corpus: Corpus) -> None:
     folder = str(Path(corpus.prefix).parent)
-    short = "hold 100 tokens; samples of 400 need 401: give more text"
+    short = "hold 100 tokens; samples of 400 need 401: give more text, or shorter samples"
     first, *others = pool(4).run(refused, corpus.prefix, folder)
-    assert first[0].startswith(f"rank 0 could not make the samples: 20 sequences from 0 on {short}")
+    assert first[0] == f"rank 0 could not make the samples: 20 sequences from 0 on {short}"
     assert first[1].startswith("rank 0 could not make the samples: cannot keep indices in")
     assert first[2].startswith("rank 0 could not make the samples: Seed must be between 0 and 2**3")
     assert others == [first] * 3
@@ -261,7 +261,7 @@ def test_a_blend_that_asks_for_more_than_there_is_is_refused(corpus: Corpus) -> 
 
 @pytest.mark.parametrize("split", [(), (0, 0), (1, -1), (1, float("nan")), (1e308, 1e308)])
 def test_a_split_that_is_none_is_refused(split: tuple[float, ...]) -> None:
-    with pytest.raises(DataError, match="give numbers of 0 or more, not all 0"):
+    with pytest.raises(DataError, match=r"0 weights above 0: give|must be a finite number above 0"):
         parts(split)
 
 

@@ -16,8 +16,6 @@ and each round sets one more lane right, in practice nearly all; each step compu
 does, in the same double precision.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -36,7 +34,7 @@ def shares(weights: Sequence[float]) -> Array:
         DataError: a weight is 0, negative, infinite or no number; or there are none, or too many.
     """
     given = np.array(weights, np.float64)
-    demand(1 <= len(given) <= MOST, f"{len(given)} weights; a blend is of 1 to {MOST} corpora")
+    demand(1 <= len(given) <= MOST, f"{len(given)} weights above 0: give 1 to {MOST}")
     right = (given > 0).all() and sum(given.tolist()) < math.inf
     demand(right, f"weights are {list(weights)}: each must be a finite number above 0")
     return np.asarray(given / given.sum())

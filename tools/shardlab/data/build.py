@@ -6,8 +6,6 @@ recipe, so all have the same, and nobody waits. Megatron's `BlendedMegatronDatas
 and where they don't share its disk, they raise and it stands.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from shardlab.comm import Axis, World
@@ -35,11 +32,10 @@ def parts(split: Iterable[float]) -> list[Part | None]:
     Raises:
         DataError: a weight is negative or no number, or all are 0.
     """
-    given = np.array(list(split), np.float64)
-    if (given < 0).any() or not 0 < sum(given.tolist()) < math.inf:
-        raise DataError(f"the split is {given.tolist()}: give numbers of 0 or more, not all 0")
-    bounds = itertools.accumulate((given / given.sum()).tolist(), initial=0.0)
-    return [(begin, end) if end > begin else None for begin, end in itertools.pairwise(bounds)]
+    given = list(split)
+    bounds = itertools.accumulate(shares([*filter(None, given)]).tolist(), initial=0.0)
+    found = itertools.pairwise(bounds)
+    return [next(found) if weight else None for weight in given]
 
 
 class Builder:

@@ -11,8 +11,6 @@ rank reads the file once from end to end before it is mapped: of 10 million samp
 make them takes 1 to 4.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zlib

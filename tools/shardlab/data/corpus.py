@@ -6,17 +6,15 @@ which each document ends (i64), and, of a multimodal corpus, each sequence's mod
 is `IndexedDataset` (megatron/core/datasets/indexed_dataset.py).
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 MAGIC = b"MMIDIDX\0\0"
 HEAD = struct.Struct("<9sQBQQ")
@@ -104,22 +102,20 @@ class Corpus:
         """Refuse an index whose parts contradict each other or the tokens' file."""
         end, bounds = 0, self.documents
         for at in range(0, len(self), CHUNK):
-            sizes = self.lengths[at : at + CHUNK].astype(np.int64) * itemsize
-            begins, found = end + np.cumsum(sizes) - sizes, self.pointers[at : at + CHUNK]
+            lengths, found = self.lengths[at : at + CHUNK], self.pointers[at : at + CHUNK]
+            sizes = lengths.astype(np.int64) * itemsize
+            begins = end + np.cumsum(sizes) - sizes
             wrong = (sizes < 0) | (begins != found)
             bad = int(wrong.argmax())
-            length, byte, least = sizes[bad] // itemsize, found[bad], begins[bad]
-            said = (
-                f"puts sequence {at + bad}, of length {length}, at byte {byte}; the one before ends"
-            )
-            more = f"at {least}: sequences must neither overlap nor leave gaps"
+            said = f"puts sequence {at + bad}, of length {lengths[bad]}, at byte {found[bad]}; the"
+            more = f"one before ends at {begins[bad]}: sequences must not overlap or leave gaps"
             self._demand(not wrong[bad], f"{said} {more}")
             end = int(begins[-1] + sizes[-1])
         right = bounds[0] == 0 and bounds[-1] == len(self) and (bounds[1:] >= bounds[:-1]).all()
-        said = f"has documents from {bounds[0]} to {bounds[-1]}; they must go in order from"
-        self._demand(right, f"{said} sequence 0 to {len(self)}, and not overlap")
-        said = f"{self.prefix}.bin has {size} bytes, and its index says {end}: it was cut short,"
-        demand(0 < size == end, f"{said} or is another corpus's; write the pair anew")
+        said = f"has documents from {bounds[0]} to {bounds[-1]}; they must go in order, 0 to"
+        self._demand(right, f"{said} {len(self)}")
+        said = f"{self.prefix}.bin has {size} bytes, and its index says {end}: cut short, or of"
+        demand(0 < size == end, f"{said} another corpus; write the pair anew")
 
     def _demand(self, right: object, otherwise: str) -> None:
         demand(right, f"{self.prefix}.idx {otherwise}: damaged, or no index; write the pair anew")

@@ -3,8 +3,6 @@
 Dimensions: B samples of a rank's share, S tokens of a sample.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

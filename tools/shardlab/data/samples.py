@@ -8,8 +8,6 @@ the places come from running sums.
 Dimensions: B samples, S tokens of a sample (one more where labels are read off the same text).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,8 +62,7 @@ def indices(lengths: Array, sequences: range, recipe: Recipe) -> Indices:
     # A number of samples is made in as many epochs as it takes.
     needed = 1 if asked else extra + (size if recipe.drop_last else 1)
     said = f"{len(sequences)} sequences from {sequences.start} on hold {tokens} tokens; samples of"
-    more = f"{size} need {needed}: give more text, another split or a shorter sequence"
-    demand(tokens >= needed, f"{said} {more}")
+    demand(tokens >= needed, f"{said} {size} need {needed}: give more text, or shorter samples")
     epochs = max(1, -(-(asked * size + extra) // tokens))
     # How many samples come before the last epoch, and whether it is shuffled apart.
     before, whole = ((epochs - 1) * tokens - extra) // size, (tokens - extra) // size

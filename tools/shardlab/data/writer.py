@@ -123,8 +123,7 @@ class Writer:
         counts = np.diff(bounds := self._exact("documents", bounds, "<i8"))
         total, least = sizes.sum(), sizes.min(initial=0)
         said = f"lengths add up to {total} (least {least}); the tokens have shape {array.shape}"
-        right = array.shape == (total,) and least >= 0
-        demand(right, f"{said}: give one flat array, and each sequence's length in it")
+        demand(array.shape == (total,) and least >= 0, f"{said}: give a flat row, and its lengths")
         right = [*bounds[:1], *bounds[-1:]] == [0, len(sizes)] and counts.min(initial=0) >= 0
         demand(right, f"documents must go in order from 0 to the {len(sizes)} sequences")
         with told(f"cannot write {self.prefix}", OLDER):
@@ -141,9 +140,8 @@ class Writer:
         lengths, counts = map(np.concatenate, (self._lengths, self._counts))
         sizes, code = lengths.astype("<i8") * self.dtype.itemsize, DTYPES.index(self.dtype) + 1
         rows = lengths, np.cumsum(sizes) - sizes, np.cumsum(counts)
-        with self._index.open("wb") as index:
-            index.write(HEAD.pack(MAGIC, 1, code, len(lengths), len(counts)))
-            index.writelines(row.data for row in rows)
+        head = HEAD.pack(MAGIC, 1, code, len(lengths), len(counts))
+        self._index.write_bytes(b"".join([head, *(row.data for row in rows)]))
         self._file.truncate(self._size)
         for kind in ("idx", "bin"):  # ext4 would wait for the disk before a file replaces another
             Path(f"{self.prefix}.{kind}").unlink(missing_ok=True)
@@ -164,9 +162,7 @@ class Writer:
             # Seen as unsigned, what is negative is largest: one look at cold memory is enough.
             seen, native = row.view(row.dtype.str.replace("i", "u")), row.dtype.newbyteorder("=")
             ends = [row.min(), row.max()] if least else [seen.max().view(native)]
-            for value in map(int, ends):
-                if not least <= value <= most:
-                    among = f"the {kept.name} that {self.prefix} holds, {least} to {most}"
-                    advice = f"give other {what}, or choose a wider dtype"
-                    raise DataError(f"{what[:-1]} {value} is not among {among}: {advice}")
+            if bad := [value for value in map(int, ends) if not least <= value <= most]:
+                said = f"{what[:-1]} {bad[-1]} is not among the {kept.name}, {least} to {most}"
+                raise DataError(f"{said}, that {self.prefix} holds: choose a wider dtype")
         return row.astype(kept)
