@@ -84,7 +84,7 @@ ENDS = {
         "shardbook recall": [(0, "1 answered")],
     },
     "docs/labs/05-from-text-to-the-batch.md": {
-        "python -m shardlab.data verify ../cut": [(1, "it was cut short")],
+        "python -m shardlab.data verify ../cut": [(1, "cut short, or of another corpus")],
         "python -m shardlab.data verify ../mixed": [(1, "or is another corpus's")],
         "python -m shardlab.data verify ../wide": [(1, "neither overlap nor leave gaps")],
         "python -m shardlab.data verify ../theory --vocabulary 128": [(1, "another tokenizer")],
