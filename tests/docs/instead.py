@@ -85,8 +85,8 @@ ENDS = {
     },
     "docs/labs/05-from-text-to-the-batch.md": {
         "python -m shardlab.data verify ../cut": [(1, "cut short, or of another corpus")],
-        "python -m shardlab.data verify ../mixed": [(1, "or is another corpus's")],
-        "python -m shardlab.data verify ../wide": [(1, "neither overlap nor leave gaps")],
+        "python -m shardlab.data verify ../mixed": [(1, "cut short, or of another corpus")],
+        "python -m shardlab.data verify ../wide": [(1, "must not overlap or leave gaps")],
         "python -m shardlab.data verify ../theory --vocabulary 128": [(1, "another tokenizer")],
         "python experiments/37-batches/check.py ../theory": [(1, "not written yet")],
     },
