@@ -102,7 +102,8 @@ def test_a_verdict_on_times_of_the_cpu_is_not_signed_by_the_gpu(device: str, nam
 def test_a_cpus_time_is_not_compared_with_a_gpus() -> None:
     def result(device: str) -> Result:
         one = Metric(id="tp.h64.step.shardlab.one", value=1, unit="s", device=device)
-        return Result(sections={"tp": Section(metrics=[one])})
+        same = Metric(id="tp.h64.step.shardlab.gloo", value=1, unit="s")
+        return Result(sections={"tp": Section(metrics=[one, same])})
 
     assert compare(result("cpu"), result("cuda")).missing == {"tp": 1}
     assert compare(result("cpu"), result("cpu")).missing == {}
