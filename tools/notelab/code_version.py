@@ -15,13 +15,13 @@ _FOLDERS = ("book", "cited", "lab", "page", "rules")
 
 
 @cache
-def code_version() -> str:
-    """Return a digest of the modules that analyse pages, cited files and lab files.
+def code_version(*folders: str) -> str:
+    """Return a digest of the modules in folders of ours; by default, of what analyses files.
 
     The interpreter's version is in it too: it parses the cited Python.
     """
     digest = blake2b(f"{__version__} {sys.version_info[:2]}".encode(), digest_size=16)
-    for folder in _FOLDERS:
+    for folder in folders or _FOLDERS:
         with suppress(OSError):  # an installation without sources changes only as a whole
             for name in sorted(os.listdir(_HERE / folder)):  # noqa: PTH208 (half of glob's time)
                 if name.endswith(".py"):

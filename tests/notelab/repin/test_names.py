@@ -131,7 +131,7 @@ def test_a_damaged_clone_is_refused_and_not_believed(clone: Path) -> None:
 
 
 def test_what_was_once_found_between_two_commits_is_not_looked_for_again(
-    clone: Path, tmp_path: Path
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits = commit(clone, OLD), commit(clone, NEW)
     old, new = (Source("up", "", one) for one in commits)
@@ -141,6 +141,9 @@ def test_what_was_once_found_between_two_commits_is_not_looked_for_again(
     assert changed(bench(tmp_path, {"up": clone}), old, new, ASKED[::-1]) == first
     with pytest.raises(SourceError):
         changed(bench(tmp_path, {"up": clone}), old, new, ["another"])
+    monkeypatch.setattr("notelab.repin.names.code_version", lambda folder: f"another {folder}")
+    with pytest.raises(SourceError):  # by other code it is
+        changed(bench(tmp_path, {"up": clone}), old, new, ASKED)
 
 
 def test_without_clone_and_wheels_it_says_what_would_do(tmp_path: Path) -> None:

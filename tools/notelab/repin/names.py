@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 
 from notelab.book.workbook import Bench
+from notelab.code_version import code_version
 from notelab.memo import key_of, remembered
 from notelab.sources.answers import Source, SourceError
 from notelab.sources.git.command import GitCommand
@@ -34,21 +35,22 @@ class Changed(msgspec.Struct, frozen=True):
 def changed(bench: Bench, old: Source, new: Source, names: Collection[str]) -> Changed:
     """Compare the trees of a source at two commits: in its clone, else in the two wheels.
 
-    Neither ever changes: what was once found is kept.
+    Neither ever changes: what this code once found is kept.
 
     Raises:
         SourceError: there is neither, or what there is can't be read.
     """
     asked = sorted(names)
     if git := bench.library.clone(old):
-        key = key_of(old.commit, new.commit, *asked)
+        key = key_of(code_version("repin"), old.commit, new.commit, *asked)
         found = partial(in_clone, git, old.commit, new.commit, asked)
         return remembered(bench.memo, "names", key, Changed, found)
     if old.wheel and new.wheel:
         packages = bench.library.package(old), bench.library.package(new)
         records = (f"{path}={row}" for one in packages for path, row in one.names.items())
         found = partial(in_packages, *packages, asked)
-        return remembered(bench.memo, "names", key_of(*records, "", *asked), Changed, found)
+        key = key_of(code_version("repin"), *records, "", *asked)
+        return remembered(bench.memo, "names", key, Changed, found)
     raise SourceError(
         f"{old.name}: which names vanished or appeared can't be asked: there is no clone, and no "
         "wheel of each of the two commits is known",
