@@ -427,3 +427,20 @@ def odd(world: World, folder: str) -> list[str]:
             checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, record=record)
         said.append(str(error.value))
     return said
+
+
+def by_stage(world: World, folder: str) -> str:
+    """Each stage learns at a rate of its own, as layers do that are tuned apart."""
+    model, optimizer, grid = setting(world, (1, 2))
+    optimizer.param_groups[0]["lr"] = 0.01 * 2**grid.pipeline.rank
+    with pytest.raises(CheckpointError) as error:
+        checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid)
+    return str(error.value)
+
+
+def test_settings_that_a_load_would_give_to_all_ranks_are_the_same_on_all(
+    pool: Any, tmp_path: Path
+) -> None:
+    for said in pool(2).run(by_stage, str(tmp_path)):
+        assert "parameter groups differ, in lr, between ranks 0 and 1" in said
+    assert not (tmp_path / "index.json").exists()

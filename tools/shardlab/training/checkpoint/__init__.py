@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointError", "load", "save"]
 
 Model: TypeAlias = Union[GPT, "FSDP"]
+Groups: TypeAlias = list[dict[str, Any]]  # an optimizer's settings
+Written: TypeAlias = tuple[dict[str, StoredTensor], Groups]  # by one rank
 _FREE = {"dropout", "init_std", "dtype"}  # may differ on a load (each tensor's dtype may not)
 
 
@@ -78,7 +80,8 @@ def save(
             Dropout needs none: its masks are numbered, and the number is saved.
 
     Raises:
-        CheckpointError: on every rank, where one could not write; an older checkpoint then stands.
+        CheckpointError: on every rank, where one could not write, or the settings of an optimizer's
+            groups differ from rank to rank; an older checkpoint then stands.
     """
     root, chunks = Path(path), _listed(model)
     whole, device = _everybody(grid), next(chunks[0].parameters()).device
@@ -90,14 +93,15 @@ def save(
         if optimizer is not None:
             held += of_optimizer(optimizer, parts)
         noted = _json(record or {})
+        groups = settings(optimizer) if optimizer else []
         mine = shards.write(root / folder, whole.rank, held)
-    written = _gather(mine, whole, device)
+    written = _gather((mine, groups), whole, device)
     drawn = torch.tensor([max((d.drawn for d in _dropouts(chunks)), default=0)], device=device)
     masks = int(whole.all_reduce(drawn, op="max"))
     with together(whole, device, "write the index", CheckpointError):
         if whole.rank == 0:
-            groups = settings(optimizer) if optimizer else []
-            tensors = indexes.merge(written)
+            _one_for_all([theirs for _, theirs in written], whole)
+            tensors = indexes.merge(tensors for tensors, _ in written)
             config = _plain(gpt_of(chunks[0]).config)
             index = Index(indexes.FORMAT, config, groups, noted, tensors, masks)
             shards.commit(root, msgspec.json.format(msgspec.json.encode(index), indent=1))
@@ -176,18 +180,28 @@ def _of_generators(generators: Mapping[str, torch.Generator] | None, *, writes: 
     return [Held(name, s, tuple(s.shape), (0,), writes) for name, s in states.items()]
 
 
-def _gather(
-    mine: dict[str, StoredTensor], whole: Axis, device: torch.device
-) -> list[dict[str, StoredTensor]]:
+def _gather(mine: Written, whole: Axis, device: torch.device) -> list[Written]:
     """Return what every rank wrote, as JSON through one padded all-gather."""
     content = msgspec.json.encode(mine)
     lengths = whole.all_gather(torch.tensor([len(content)], device=device)).tolist()
     row = torch.frombuffer(bytearray(content.ljust(max(lengths))), dtype=torch.uint8).to(device)
     rows = whole.all_gather(row).view(whole.size, -1).cpu()
-    kind = dict[str, StoredTensor]
     return [
-        msgspec.json.decode(bytes(rows[i, :n].numpy()), type=kind) for i, n in enumerate(lengths)
+        msgspec.json.decode(bytes(rows[i, :n].numpy()), type=Written) for i, n in enumerate(lengths)
     ]
+
+
+def _one_for_all(groups: list[Groups], whole: Axis) -> None:
+    """Refuse settings that differ between ranks: a load gives every rank those of the index."""
+    for rank, theirs in zip(whole.ranks, groups, strict=True):
+        if theirs != groups[0]:
+            both = zip(theirs, groups[0], strict=False)
+            keys = sorted({k for one, other in both for k in one if one[k] != other.get(k)})
+            raise CheckpointError(
+                f"the optimizers' parameter groups differ, in {', '.join(keys) or 'number'}, "
+                f"between ranks {whole.ranks[0]} and {rank}, and a load would give both the "
+                "former's: make the same groups on every stage, empty ones too"
+            )
 
 
 def _plain(config: GPTConfig) -> dict[str, Any]:
