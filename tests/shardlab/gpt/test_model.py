@@ -27,9 +27,10 @@ from torch import Tensor
 
 from shardlab.comm import Axis, World
 from shardlab.context.documents import documents_of
+from shardlab.context.parallel import ContextParallel
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import ops, partial_gradients
-from shardlab.layers.cross_entropy import cross_entropy
+from shardlab.layers.cross_entropy import IGNORED, cross_entropy
 from shardlab.layers.sharding import load_whole, whole
 from tests.shardlab.reference import ReferenceGPT, random_weights, relative_error
 
@@ -341,3 +342,21 @@ def test_a_token_of_a_packed_sequence_sees_its_own_document_alone(dropout: float
     assert torch.equal(before[3:, 0], after[3:, 0])
     assert not torch.allclose(before[2, 0], after[2, 0])
     assert not torch.allclose(before[7], model(tokens)[7])
+
+
+def in_thirds(world: World) -> float:
+    """Three context ranks share 12 tokens of two sequences, of which 23 are counted."""
+    context = ContextParallel(world.whole)
+    config = GPTConfig(**BASE | {"sequence": 12}, dtype=torch.float64)
+    model = GPT(config, tensor=Axis.alone(), context=context)
+    generator = torch.Generator().manual_seed(0)
+    logits_SBv = torch.randn(12, 2, 19, generator=generator, dtype=torch.float64)
+    targets_BS = torch.randint(19, (2, 12), generator=generator)
+    targets_BS[0, 0] = IGNORED
+    mine = model.loss(logits_SBv[context.positions(4)], context.own(targets_BS))
+    right = torch.nn.functional.cross_entropy(logits_SBv.flatten(0, 1), targets_BS.t().flatten())
+    return relative_error(world.whole.all_reduce(mine[None], op="mean")[0], right)
+
+
+def test_a_mean_over_three_context_ranks_is_rounded_in_the_losses_dtype(pool: Any) -> None:
+    assert max(pool(3).run(in_thirds)) <= EXACT

@@ -174,11 +174,11 @@ class GPT(CopyableModule):
         Targets of −100 are not counted, as in torch; the mean over none is NaN. Where shares of a
         batch count differently many, weigh them: `reduction="tokens"` of DataParallel.
         """
-        loss_SB = cross_entropy(logits_SBv, targets_BS.t(), axis=self.tensor)
+        loss = cross_entropy(logits_SBv, targets_BS.t(), axis=self.tensor).sum()
         counted = (targets_BS != IGNORED).sum()
         if self.context:
-            counted = self.context.axis.all_reduce(counted) / self.context.axis.size
-        return loss_SB.sum() / counted
+            counted, loss = self.context.axis.all_reduce(counted), loss * self.context.axis.size
+        return loss / counted
 
     def hidden_shape(self, batch: int, sequence: int) -> tuple[int, int, int]:
         """Return (s, B, H): what one stage hands to the next for `batch` whole sequences."""
