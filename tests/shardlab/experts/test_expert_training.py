@@ -266,3 +266,31 @@ def test_experts_beside_a_context_axis_train_and_balance_as_in_one_process(
     for case in CUT:
         for worst in pool(4).run(errors, case, experts, right):
             assert max(worst.values()) <= 1e-12, (case, worst)
+
+
+def frozen_here_alone(world: World) -> float:
+    """Tokens are counted, and rank 0 has no expert to train; uneven shares."""
+    config = replace(CONFIG, experts=PLAIN)
+    grid = Grid(world=world, expert=2)
+    model = GPT(config, tensor=grid.tensor, experts=ExpertAxes.of(grid))
+    whole = GPT(config, tensor=Axis.alone())
+    for name, parameter in (*model.named_parameters(), *whole.named_parameters()):
+        parameter.requires_grad_("experts.0." not in name and "experts.1." not in name)
+    gradients = StepGradients(model, grid, reduction="tokens")
+    tokens, targets = batch(0)
+    mine = slice(0, 2) if world.rank == 0 else slice(2, BATCH)
+    loss = model.loss(model(tokens[mine]), targets[mine])
+    (loss * targets[mine].numel()).backward()
+    norm = gradients.finish(tokens=targets[mine].numel())
+    whole.loss(whole(tokens), targets).backward()
+    right = {name: p.grad for name, p in whole.named_parameters() if p.grad is not None}
+    squares = torch.stack([gradient.square().sum() for gradient in right.values()])
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return max(
+        abs(float(norm / squares.sum().sqrt()) - 1),
+        *(difference(gradient, right[name]) for name, gradient in found.items()),
+    )
+
+
+def test_a_rank_without_an_expert_to_train_counts_its_tokens_with_the_others(pool: Any) -> None:
+    assert max(pool(2).run(frozen_here_alone)) <= 1e-12

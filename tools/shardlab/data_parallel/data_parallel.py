@@ -103,6 +103,7 @@ class DataParallel:
         self._reducer = Reducer(
             self._slots, axis, caps=(min(FIRST_BUCKET_BYTES, bucket_bytes), bucket_bytes),
             mean=reduction == "mean", main_grads=main_grads, batch=batch or axis,
+            device=named[0][1].device,
         )  # fmt: skip
         for slot in self._slots:
             slot.parameter.register_post_accumulate_grad_hook(partial(self._arrived, slot))  # type: ignore[no-untyped-call]
@@ -142,8 +143,6 @@ class DataParallel:
                 f'finish(tokens=…) goes with reduction="tokens", not {self._reduction!r}'
             )
         self._refuse_thawed()
-        if not self._slots:
-            return
         if self._failed:
             raise RuntimeError(
                 "a backward of this step raised: zero_grad(), and run the step again"

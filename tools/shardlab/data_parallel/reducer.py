@@ -26,6 +26,7 @@ class Reducer:
         mean: divide by the ranks that share the batch.
         main_grads: the dtype of gradients that are gathered in `main_grad`.
         batch: those ranks.
+        device: of the slots' gradients; ranks without slots count tokens with the others.
 
     Attributes:
         buckets: in the order in which they are launched.
@@ -33,7 +34,7 @@ class Reducer:
 
     def __init__(
         self, slots: Sequence[Slot], axis: Axis, *, caps: Sequence[int], mean: bool,
-        main_grads: torch.dtype | None, batch: Axis,
+        main_grads: torch.dtype | None, batch: Axis, device: torch.device,
     ) -> None:  # fmt: skip
         """Lay out the buckets as if backward met the parameters in reverse."""
         self._slots = slots
@@ -41,6 +42,7 @@ class Reducer:
         self._caps = caps
         self._scale = 1.0 / batch.size if mean else 1.0
         self._batch = batch
+        self._device = device
         self._main_grads = main_grads
         self._launched = 0
         self._arrived: list[Slot] | None = []  # in the first step only
@@ -73,7 +75,7 @@ class Reducer:
                 bucket.flat_N.div_(total)
             bucket.missing = len(bucket.slots)
             bucket.pending = None
-        if self._arrived is not None:
+        if self._arrived:
             self._next_order, self._arrived = self._agreed_order(self._arrived), None
         for slot in self._slots:
             slot.arrivals = 0
@@ -107,14 +109,13 @@ class Reducer:
         self._launched += 1
 
     def _total(self, tokens: int | Tensor | float) -> Tensor:
-        device = self.buckets[0].flat_N.device
-        mine = torch.as_tensor(tokens, dtype=torch.float64, device=device).reshape(1)
+        mine = torch.as_tensor(tokens, dtype=torch.float64, device=self._device).reshape(1)
         total = self._batch.all_reduce(mine)[0]  # without dimensions it does not promote gradients
         return total.where(total != 0, 1)  # of no token at all the sum is 0, and no 0 / 0
 
     def _agreed_order(self, arrived: list[Slot]) -> list[Slot] | None:
         place = {id(slot): i for i, slot in enumerate(self._slots)}
-        order = torch.tensor([place[id(s)] for s in arrived], device=self.buckets[0].flat_N.device)
+        order = torch.tensor([place[id(s)] for s in arrived], device=self._device)
         agreed = [self._slots[i] for i in self._axis.broadcast(order).tolist()]
         now = [slot for bucket in self.buckets for slot in bucket.slots]
         return None if agreed == now else agreed
