@@ -21,7 +21,7 @@ from shardlab.fsdp import FSDP
 from shardlab.fsdp.mixed_precision import MixedPrecision
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
-from shardlab.layers.sharding import whole
+from shardlab.layers.sharding import load_whole, whole, whole_parameters
 from shardlab.training import checkpoint
 from shardlab.training.masters import make_masters, master_of, serve_masters
 from shardlab.training.step import StepGradients
@@ -50,6 +50,34 @@ def test_steps_too_small_for_bf16_add_up() -> None:
 def test_a_frozen_parameter_is_its_own_master() -> None:
     frozen = nn.Parameter(torch.ones(2, dtype=torch.bfloat16), requires_grad=False)
     assert make_masters([frozen])[0] is frozen is master_of(frozen)
+
+
+def test_weights_that_are_put_into_the_model_reach_its_masters() -> None:
+    model, other = (GPT(BF16, tensor=Axis.alone(), seed=seed) for seed in (0, 1))
+    optimizer = SGD(make_masters(model.parameters()), lr=0.0)
+    serve_masters(model.parameters(), optimizer)
+    load_whole(model, whole_parameters(other))
+    for parameter in model.parameters():
+        parameter.main_grad = torch.zeros(parameter.shape)  # type: ignore[attr-defined]
+    optimizer.step()
+    assert all(map(torch.equal, model.parameters(), other.parameters()))
+
+
+def made_equal(world: World) -> list[float]:
+    """Masters, and only then what makes the replicas equal; a step."""
+    weight = nn.Parameter(torch.full((2,), 1.0 + world.rank, dtype=torch.bfloat16))
+    optimizer = SGD(make_masters([weight]), lr=0.5)
+    serve_masters([weight], optimizer)
+    replicas = DataParallel([("weight", weight)], world.whole, main_grads=torch.float32)
+    replicas.zero_grad()
+    weight.sum().backward()
+    replicas.finish()
+    optimizer.step()
+    return [float(one) for one in weight]
+
+
+def test_replicas_that_are_made_equal_have_equal_masters(pool: Any) -> None:
+    assert pool(2).run(made_equal) == [[0.5, 0.5]] * 2
 
 
 def trained(world: World, tensor: int) -> list[str]:

@@ -35,9 +35,8 @@ def broadcast(tensors: Named, axis: Axis, *, source: int = 0) -> None:
     _same_structure(tensors, axis)
     with torch.no_grad():
         for _, tensor in tensors:
-            came = axis.broadcast(tensor.detach(), source=source)
-            if came is not tensor:
-                tensor.copy_(came)
+            for kept in {tensor, getattr(tensor, "master", tensor)}:
+                kept.copy_(axis.broadcast(kept.detach(), source=source))
 
 
 def verify(tensors: Named, axis: Axis) -> None:

@@ -123,7 +123,7 @@ def load_whole(module: nn.Module, state: Mapping[str, Tensor]) -> None:
                     f"{name}: expected a slice of shape {tuple(parameter.shape)}, found "
                     f"{tuple(local.shape)}; was the state saved from another GPTConfig?"
                 )
-            parameter.copy_(local)
+            torch._foreach_copy_([parameter, getattr(parameter, "master", parameter)], [local] * 2)
 
 
 class CopyableModule(nn.Module):
