@@ -200,3 +200,27 @@ def half_frozen(world: World) -> None:
 
 def test_a_tied_embedding_of_which_one_copy_is_frozen_is_refused_on_every_stage(pool: Any) -> None:
     pool(4).run(half_frozen)
+
+
+def both_ends(world: World) -> float:
+    """Three steps of a rank that holds both pieces of a tied model; how far it is from whole."""
+    grid = Grid(world=world)
+    pieces = [GPT(CONFIG, tensor=grid.tensor, stage=s, stages=2) for s in range(2)]
+    whole = GPT(CONFIG, tensor=Axis.alone())
+    gradients, everything = StepGradients(pieces, grid), tokens(world, 4)
+    ours = SGD([p for piece in pieces for p in piece.parameters()], lr=0.5)
+    theirs = SGD(whole.parameters(), lr=0.5)
+    for _ in range(3):
+        pieces[1].loss(pieces[1](pieces[0](everything)), everything).backward()
+        whole.loss(whole(everything), everything).backward()
+        gradients.finish()
+        for optimizer in (ours, theirs):
+            optimizer.step()
+            optimizer.zero_grad()
+    right = dict(whole.named_parameters())
+    named = [named for piece in pieces for named in piece.named_parameters()]
+    return max(float((p - right[name]).abs().max()) for name, p in named)
+
+
+def test_a_rank_that_holds_both_ends_sums_what_its_two_copies_have(pool: Any) -> None:
+    assert max(pool(1).run(both_ends)) <= 1e-12

@@ -139,10 +139,12 @@ class StepGradients:
             self.expert_replicas.finish(tokens=tokens)
         where = self.replicas.attribute
         partial_gradients.reduce(self._parameters, self._grid.tensor, attribute=where)
-        for weight in self._tied:
-            gradient = getattr(weight, where, None)  # none: frozen
-            if gradient is not None and self._grid.embedding is not None:
-                self._grid.embedding.all_reduce(gradient, out=gradient)
+        tied = [g for w in self._tied if (g := getattr(w, where, None)) is not None]  # none: frozen
+        if tied and self._grid.embedding is not None:
+            for copy in tied[1:]:  # a rank that holds both ends of the model
+                tied[0].add_(copy)
+            self._grid.embedding.all_reduce(tied[0], out=tied[0])
+            torch._foreach_copy_(tied, tied[:1] * len(tied))
         norm = gradient_norm(
             self._dense, self._whole_model, tensor=self._grid.tensor, copies=self._copies,
             attribute=where,
