@@ -146,6 +146,19 @@ def test_a_unit_can_be_frozen_for_a_while_by_its_shard(pool: Pool) -> None:
     pool(2).run(thawed)
 
 
+@on_its_device
+def thawed_too_late(world: World) -> None:
+    model = FSDP(module := freeze("backbone"), world.whole, units=module.blocks)
+    model(*batch(world.rank, 0)).backward()
+    model.units[1].flats[0].shard_f.requires_grad_(True)
+    with pytest.raises(RuntimeError, match=r"blocks\.0\.flat_shard was frozen when FSDP was made"):
+        model(*batch(world.rank, 1))
+
+
+def test_a_unit_that_was_frozen_from_the_first_can_not_be_thawed_unseen(pool: Pool) -> None:
+    pool(2).run(thawed_too_late)
+
+
 # ---------------------------------------------------------------------- tied parameters
 
 

@@ -93,10 +93,8 @@ class BackwardPass:
             self._release(unit)
 
     def _next(self, unit: Unit) -> list[Unit]:
-        if unit not in self._order:
-            return []
-        rest = self._order[self._order.index(unit) + 1 :]
-        return [other for other in rest if other not in self._begun][:1]
+        at = self._order.index(unit) if unit in self._order else len(self._order)
+        return [other for other in self._order[at + 1 :] if other not in self._begun][:1]
 
     def _reduce(self, gradient: FlatGradient) -> None:
         # Wait for the one before, so that two gradients over the whole axis exist at most.

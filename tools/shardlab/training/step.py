@@ -110,11 +110,8 @@ class StepGradients:
 
     def _refuse_half_frozen(self) -> None:
         """Refuse, on every rank of the model alike, copies of a weight that part ways."""
-        weight = self._parameters[0]
-        trains = [copy.requires_grad for copy in self._tied]
-        mine = torch.tensor(
-            [[any(trains), not all(trains)]], dtype=torch.uint8, device=weight.device
-        )
+        trains, device = [copy.requires_grad for copy in self._tied], self._parameters[0].device
+        mine = torch.tensor([[any(trains), not all(trains)]], dtype=torch.uint8, device=device)
         if bool(self._whole_model.all_gather(mine).any(0).all()):
             raise ValueError(
                 "one copy of the tied embedding is frozen and the other trains: set requires_grad "

@@ -61,12 +61,10 @@ class FlatGradient:
         place = self.flat.view(self._buffer_F, number)
         if number in self._filled:
             place.add_(grad, alpha=self._share)
-        elif self._share != 1 and grad.dtype == place.dtype:
+        elif grad.dtype == place.dtype:
             torch.mul(grad, self._share, out=place)
         else:
-            place.copy_(grad)
-            if self._share != 1:
-                place.mul_(self._share)
+            place.copy_(grad).mul_(self._share)
         self._filled.add(number)
         self._arrived.add(number)
         return len(self._arrived) == len(self.flat.leaves)

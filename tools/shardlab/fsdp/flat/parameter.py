@@ -70,7 +70,8 @@ class FlatParameter:
                 f"are on {self.leaves[0].device}, others on {', '.join(sorted(devices))}"
             )
         shard_f = self._own(self.leaves[0].device if device is None else device)
-        self.shard_f = nn.Parameter(shard_f, self.leaves[0].requires_grad)
+        self._trains = self.leaves[0].requires_grad
+        self.shard_f = nn.Parameter(shard_f, self._trains)
         # One rank that computes in its own dtype has its shard for a whole: nothing ever moves.
         self.is_whole = axis.size == 1 and dtype == shard_f.dtype
         self.full_F = shard_f
@@ -112,11 +113,20 @@ class FlatParameter:
         self._pending = self.axis.start("all_gather", mine_f, out=self.full_F)
 
     def finish_gather(self) -> None:
-        """Wait until `full_F` is filled; let the leaves want a gradient if the shard does."""
+        """Wait until `full_F` is filled; let the leaves want a gradient if the shard does.
+
+        Raises:
+            RuntimeError: the shard was frozen when it was made, and now wants one.
+        """
         if self._pending is not None:
             self._pending.wait()
             self._pending = None
         if self.leaves[0].requires_grad != self.shard_f.requires_grad:
+            if not self._trains:
+                raise RuntimeError(
+                    f"{self.name} was frozen when FSDP was made and is not now: nothing would "
+                    "reduce its gradient; make FSDP first, and freeze the shard after"
+                )
             for leaf in self.leaves:
                 leaf.requires_grad_(self.shard_f.requires_grad)
 
