@@ -159,6 +159,21 @@ def test_a_unit_that_was_frozen_from_the_first_can_not_be_thawed_unseen(pool: Po
     pool(2).run(thawed_too_late)
 
 
+@on_its_device
+def given_up(world: World) -> None:
+    model = FSDP(module := Transformer(), world.whole, units=module.blocks)
+    with model.no_sync():
+        model(*batch(world.rank, 7)).backward()
+    model.zero_grad()
+    model(*batch(world.rank, 0)).backward()
+    expected = gradients_of(Transformer(), world.size)
+    assert furthest(gathered_gradients(model), expected) < TOLERANCE
+
+
+def test_a_gradient_that_is_held_and_given_up_is_in_no_later_one(pool: Pool) -> None:
+    pool(2).run(given_up)
+
+
 # ---------------------------------------------------------------------- tied parameters
 
 

@@ -192,10 +192,7 @@ class DataParallel:
         running = torch._C._current_graph_task_id()
         if running != self._watched:
             self._watched = running
-            OnFailure(self._note_failure)
-
-    def _note_failure(self) -> None:
-        self._failed = True
+            OnFailure(partial(setattr, self, "_failed", True))
 
     @property
     def _holds_gradients(self) -> bool:

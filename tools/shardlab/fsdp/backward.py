@@ -74,7 +74,8 @@ class BackwardPass:
         """One of the things has come that the end of `unit`'s backward waits for."""
         self._missing[unit] -= 1
         if self._missing[unit] == 0:
-            self._release(unit)
+            if not self.keeps:
+                self.gathers.release(unit)
             if self.prefetch is BackwardPrefetch.BACKWARD_POST:
                 self.gathers.fetch(self._next(unit))
 
@@ -89,8 +90,8 @@ class BackwardPass:
         for gradient in self._reducing:
             if gradient.state is GradientState.REDUCING:
                 gradient.deposit()
-        for unit in self.units:
-            self._release(unit)
+        if not self.keeps:
+            self.gathers.release_all()
 
     def _next(self, unit: Unit) -> list[Unit]:
         at = self._order.index(unit) if unit in self._order else len(self._order)
@@ -102,7 +103,3 @@ class BackwardPass:
             before.start_replicate()
         gradient.start_reduce()
         self._reducing.append(gradient)
-
-    def _release(self, unit: Unit) -> None:
-        if not self.keeps:
-            self.gathers.release(unit)

@@ -113,6 +113,12 @@ class FSDP(nn.Module):
         finally:
             self.runtime.sync = before
 
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients, those too that `no_sync` holds and no optimizer knows."""
+        super().zero_grad(set_to_none)
+        for gradient in (gradient for unit in self.units for gradient in unit.gradients):
+            gradient.drop()
+
     @contextmanager
     def gathered(self) -> Iterator[None]:
         """Hold every unit's full parameters in the modules, to look at or to generate with.

@@ -110,7 +110,8 @@ class StepGradients:
 
     def _refuse_half_frozen(self) -> None:
         """Refuse, on every rank of the model alike, copies of a weight that part ways."""
-        trains, device = [copy.requires_grad for copy in self._tied], self._parameters[0].device
+        device = self._parameters[0].device
+        trains = [copy.requires_grad for copy in self._tied]
         mine = torch.tensor([[any(trains), not all(trains)]], dtype=torch.uint8, device=device)
         if bool(self._whole_model.all_gather(mine).any(0).all()):
             raise ValueError(
