@@ -37,6 +37,11 @@ from shardlab.fsdp.wrap import assign, build
 class FSDP(nn.Module):
     """Wraps a model; its forward is the model's.
 
+    Every rank uses the same parameters in a backward. A unit is reduced once all of its gradients
+    have come, one that leaves a parameter unused at the end: where that depends on the data, ranks
+    reduce in other orders, and units of one size are taken for each other. World.join(check=True)
+    refuses that.
+
     Args:
         module: the model, with the same weights on every rank and already on its device; or one of
             ours on meta, `GPT(device="meta")`, of which each rank draws its own shards alone.
