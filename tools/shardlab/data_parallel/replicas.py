@@ -35,7 +35,7 @@ def broadcast(tensors: Named, axis: Axis, *, source: int = 0) -> None:
     _same_structure(tensors, axis)
     with torch.no_grad():
         for _, tensor in tensors:
-            for kept in {tensor, getattr(tensor, "master", tensor)}:
+            for kept in dict.fromkeys((tensor, getattr(tensor, "master", tensor))):  # in this order
                 kept.copy_(axis.broadcast(kept.detach(), source=source))
 
 
