@@ -47,7 +47,7 @@ def main() -> None:
     except Exception as fault:
         if os.environ.get("SHARDBOOK_TRACEBACK"):
             raise
-        _fail(_told(fault), BROKE_OFF)
+        _fail(_one_line(fault), BROKE_OFF)
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -56,12 +56,12 @@ def _fail(line: str, status: int) -> NoReturn:
     sys.exit(_leave(status))
 
 
-def _told(fault: Exception) -> str:
+def _one_line(fault: Exception) -> str:
     if isinstance(fault, OSError):
         what = fault.filename or "the output"
         return f"{what} can't be read or written: {fault.strerror or fault}"
-    said = " ".join(f"{type(fault).__name__}: {fault}".split())[:300]
-    return f"a fault of the bench: {said} (set SHARDBOOK_TRACEBACK=1 and report it)"
+    message = " ".join(f"{type(fault).__name__}: {fault}".split())[:300]
+    return f"a fault of the bench: {message} (set SHARDBOOK_TRACEBACK=1 and report it)"
 
 
 class _Bench(click.Group):
@@ -133,7 +133,7 @@ def _measure(names: list[str], *, whole: bool, **options: Any) -> int:
 
     output_format = options.pop("output_format")
     with measured(names, whole=whole, arguments=sys.argv[1:], **options) as run:
-        if run.kept is None:  # a rank that doesn't speak for the run
+        if run.result_file is None:  # a rank that doesn't speak for the run
             return _leave(BROKE_OFF if run.faults else 0)
         if output_format == "json":
             _write_json(run.result.bare())
@@ -141,7 +141,7 @@ def _measure(names: list[str], *, whole: bool, **options: Any) -> int:
             from costlab.publish import summary
 
             summary.show(run.result, whole=whole)
-        click.echo(f"{'partial: ' if run.faults else ''}{_near(run.kept)}", err=True)
+        click.echo(f"{'partial: ' if run.faults else ''}{_relative(run.result_file)}", err=True)
         for fault in run.faults:
             click.echo(f"error: {fault}", err=True)
         return _leave(BROKE_OFF if run.faults else 0)
@@ -172,7 +172,7 @@ def claims(file: Path | None, output_format: str) -> int:
         _write_json(verdicts)
     else:
         judging.show(verdicts)
-    differing = judging.differing(result)
+    differing = judging.differences_from_reference(result)
     for line in differing:
         click.echo(f"error: {line}", err=True)
     return BROKE_OFF if differing else 0
@@ -193,31 +193,31 @@ def report(file: Path | None, adopt: bool) -> int:
     result = _result(file)
     if not adopt:
         summary.show(result, whole=True)
-        generate.beside(file or options.newest(), options.LOCAL)
+        generate.candidates(file or options.newest(), options.LOCAL)
         return 0
     for path in generate.adopt(file or options.newest() or options.REFERENCE, options.LAB):
-        click.echo(_near(path))
+        click.echo(_relative(path))
     for change in quotes.update(options.LAB, options.pages()):
         click.echo(str(change).replace(f"{options.ROOT}/", ""))
     return 0
 
 
 @bench.command()
-@click.argument("one", type=click.Path(path_type=Path))
-@click.argument("other", type=click.Path(path_type=Path))
+@click.argument("first", type=click.Path(path_type=Path))
+@click.argument("second", type=click.Path(path_type=Path))
 @_FORMAT
-def compare(one: Path, other: Path, output_format: str) -> int:
+def compare(first: Path, second: Path, output_format: str) -> int:
     """Put results ONE and OTHER side by side.
 
     Says what differs beyond noise.
     """
     from costlab.judge import compare as side_by_side
 
-    compared = side_by_side.compare(_result(one), _result(other))
+    compared = side_by_side.compare(_result(first), _result(second))
     if output_format == "json":
         _write_json(compared)
     else:
-        side_by_side.show(compared, one.stem, other.stem)
+        side_by_side.show(compared, first.stem, second.stem)
     return BROKE_OFF if compared.differs else 0
 
 
@@ -236,7 +236,7 @@ def _write_json(data: object) -> None:
     click.echo(json.format(json.encode(data), indent=1).decode())
 
 
-def _near(path: Path) -> str:
+def _relative(path: Path) -> str:
     """Return a path as short as it can be typed from here."""
     whole, here = path.resolve(), Path.cwd()
     return str(whole.relative_to(here) if whole.is_relative_to(here) else path)

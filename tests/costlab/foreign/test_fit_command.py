@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from costlab.cli import bench
 from costlab.foreign.beyond import erred, tried
 from costlab.foreign.fitted import fit
-from costlab.foreign.sweep_file import Measured, Told
+from costlab.foreign.sweep_file import Measured, SweepKey
 from tests.costlab.foreign import fit_page
 from tests.costlab.foreign.others_files import LATENCY, PER_BYTE, SIZES, csv_of, nccl_text
 
@@ -28,7 +28,7 @@ def bent(size: int) -> float:
 
 
 def test_the_lines_are_those_of_the_sweep() -> None:
-    made = fit(Measured(Told(), FINE, [straight(size) for size in FINE]), ())
+    made = fit(Measured(SweepKey(), FINE, [straight(size) for size in FINE]), ())
     (line,) = made.lines
     assert line.latency == pytest.approx(LATENCY) and line.bandwidth == pytest.approx(1 / PER_BYTE)
     assert made.residual == pytest.approx(0, abs=1e-9)
@@ -45,17 +45,17 @@ def test_a_straight_sweep_is_trusted_beyond_and_a_bent_one_is_not() -> None:
 
 
 def test_a_step_that_the_sweep_never_took_is_not_vouched_for() -> None:
-    measured = Measured(Told(), FINE, [bent(size) for size in FINE])
+    measured = Measured(SweepKey(), FINE, [bent(size) for size in FINE])
     near, between, far, under = fit(measured, (2 << 30, 3 << 20, 1 << 60, 64)).predictions
-    assert near.beyond == 2 and near.error is not None
+    assert near.extrapolation == 2 and near.error is not None
     assert near.seconds == pytest.approx(bent(2 << 30))
-    assert between.beyond == 1 and between.seconds == pytest.approx(bent(3 << 20))
-    assert far.error is None and under.error is None and under.beyond == 16
+    assert between.extrapolation == 1 and between.seconds == pytest.approx(bent(3 << 20))
+    assert far.error is None and under.error is None and under.extrapolation == 16
 
 
 def test_five_sizes_are_fitted_and_nothing_is_said_of_what_lies_beyond() -> None:
     few = FINE[:5]
-    made = fit(Measured(Told(), few, [straight(size) for size in few]), (1 << 30,))
+    made = fit(Measured(SweepKey(), few, [straight(size) for size in few]), (1 << 30,))
     assert made.unseen is None and made.trials == [] and made.predictions[0].error is None
 
 

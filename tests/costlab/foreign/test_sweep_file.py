@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costlab.foreign.sweep_file import Told, read
+from costlab.foreign.sweep_file import SweepKey, read
 from costlab.record.options import REFERENCE
 from tests.costlab.foreign.others_files import COLUMNS, SIZES, TIMES, csv_of, nccl_json, nccl_text
 
@@ -44,8 +44,8 @@ def refused(file: Path, text: str | bytes) -> str:
 def test_a_table_of_nccl_tests_gives_both_ways_in_seconds(file: Path, text: str) -> None:
     file.write_text(text)
     out, into = read(file)
-    assert (out.told, into.told) == (
-        Told("all_reduce", 2, "out-of-place"), Told("all_reduce", 2, "in-place"),
+    assert (out.key, into.key) == (
+        SweepKey("all_reduce", 2, "out-of-place"), SweepKey("all_reduce", 2, "in-place"),
     )  # fmt: skip
     assert out.sizes == into.sizes == SIZES
     assert out.seconds == MADE
@@ -56,7 +56,7 @@ def test_a_table_of_nccl_tests_gives_both_ways_in_seconds(file: Path, text: str)
 def test_what_has_no_out_of_place_way_is_read_in_place(file: Path) -> None:
     file.write_text(nccl_text("alltoall", only_in_place=True, ranks=4))
     (only,) = read(file)
-    assert only.told == Told("alltoall", 4, "in-place")
+    assert only.key == SweepKey("alltoall", 4, "in-place")
     assert only.seconds == [pytest.approx(time * 2e-6, rel=1e-3) for time in TIMES]
 
 
@@ -65,7 +65,7 @@ def test_two_collectives_in_one_file_stay_apart_and_a_repeated_one_is_its_median
 ) -> None:
     slower = nccl_text(times=[time * 3 for time in TIMES])
     file.write_text(nccl_text() + nccl_text("all_gather", ranks=8) + slower + slower)
-    found = {str(one.told): one for one in read(file)}
+    found = {str(one.key): one for one in read(file)}
     assert list(found) == [
         "all_reduce, 2 ranks, out-of-place", "all_reduce, 2 ranks, in-place",
         "all_gather, 8 ranks, out-of-place", "all_gather, 8 ranks, in-place",
@@ -86,7 +86,7 @@ def test_rows_with_wrong_results_are_counted(file: Path) -> None:
 def test_the_json_of_nccl_tests_is_read(file: Path, time: str) -> None:
     file.write_text(nccl_json(ranks=16, time=time))
     (only,) = read(file)
-    assert only.told == Told("all_reduce", 16, "out-of-place")
+    assert only.key == SweepKey("all_reduce", 16, "out-of-place")
     assert only.sizes == SIZES and only.seconds == MADE
 
 
@@ -98,19 +98,19 @@ def test_a_csv_says_its_unit(file: Path, head: str, scale: float) -> None:
     file.write_text(csv_of(head, scale), "utf-8-sig")  # as a spreadsheet writes it
     (only,) = read(file)
     assert only.sizes == SIZES and only.seconds == MADE
-    assert str(only.told) == "a collective that the file doesn't name"
+    assert str(only.key) == "a collective that the file doesn't name"
 
 
 def test_a_csv_may_name_its_collectives_and_ranks(file: Path) -> None:
     file.write_text("ranks,operation,bytes,us\n8,all_reduce,1024,9\n4,all_reduce,1024,7\n")
-    assert [(str(one.told), one.seconds) for one in read(file)] == [
+    assert [(str(one.key), one.seconds) for one in read(file)] == [
         ("all_reduce, 8 ranks", [pytest.approx(9e-6)]),
         ("all_reduce, 4 ranks", [pytest.approx(7e-6)]),
     ]
 
 
 def test_a_result_of_this_bench_is_read_too() -> None:
-    found = {str(one.told): one for one in read(REFERENCE)}
+    found = {str(one.key): one for one in read(REFERENCE)}
     assert any(name.startswith("all_reduce, 2 ranks, gloo") for name in found)
 
 

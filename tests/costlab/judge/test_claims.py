@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from costlab.judge.claims import Claim, ClaimsError, Comparison, load
 from costlab.judge.verdict import examine, judge
-from costlab.judge.ways import ways
+from costlab.judge.ways import evidence_kinds
 from costlab.record.result import Metric
 from costlab.record.result import load as load_result
 from tests.costlab.tiny_run import DATASETS, LAB, ROOT, counted
@@ -183,7 +183,7 @@ def test_a_claim_on_megatron_or_pytorch_is_decided_by_the_real_thing() -> None:
 
 def test_what_has_no_case_is_read_and_the_rest_is_computed() -> None:
     claims = load(LAB / "claims.toml")
-    how = {claim.number: ways(claim, found_here()) for claim in claims}
+    how = {claim.number: evidence_kinds(claim, found_here()) for claim in claims}
     read = [number for number, found in how.items() if found == ["read"]]
     assert read == [11, 12, 15, 16, 24, 32, 34, 36, 37, *range(41, 50)]
     assert [number for number, found in how.items() if "source" in found] == [17, 25, 31, 33, 39]

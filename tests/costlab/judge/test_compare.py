@@ -43,7 +43,7 @@ def a_run(seed: int, slow: Slow = lambda _: 1.0, *, noise: float = 0.10) -> Resu
 @pytest.mark.parametrize("seed", range(20))
 def test_two_runs_of_the_same_code_are_the_same(seed: int) -> None:
     compared = compare(a_run(seed), a_run(1000 + seed))
-    assert [f.name for f in compared.families if f.beyond] == []
+    assert [f.name for f in compared.families if f.significant] == []
     assert not compared.differs
     assert len(compared.families) == 12
 
@@ -54,7 +54,7 @@ def test_an_operation_slowed_down_by_a_fifth_is_named_and_no_other(seed: int) ->
         return 1.2 if (one.link, one.operation) == ("gloo", "all_gather") else 1.0
 
     compared = compare(a_run(seed), a_run(1000 + seed, slow))
-    beyond = [family for family in compared.families if family.beyond]
+    beyond = [family for family in compared.families if family.significant]
     assert [f.name for f in beyond] == ["collective.gloo.all_gather.n2.*.blocking"]
     assert 1.12 < beyond[0].change / compared.whole < 1.30
     assert compared.differs
@@ -65,7 +65,7 @@ def test_a_machine_slowed_down_altogether_is_one_finding() -> None:
     assert compared.whole_beyond
     assert compared.differs
     assert compared.whole > 1.15
-    assert not any(family.beyond for family in compared.families)
+    assert not any(family.significant for family in compared.families)
 
 
 def test_on_a_slower_machine_a_familys_words_and_a_bandwidth_are_beside_the_rest(
@@ -78,7 +78,7 @@ def test_on_a_slower_machine_a_familys_words_and_a_bandwidth_are_beside_the_rest
         bandwidth = Metric(id="fit.gloo.all_reduce.n2.bandwidth", value=speed, unit="B/s")
         result.sections["fit"] = Section(status="complete", metrics=[bandwidth])
     compared = compare(one, other)
-    assert [family.name for family in compared.families if family.beyond] == [stays]
+    assert [family.name for family in compared.families if family.significant] == [stays]
     show(compared, "one", "other")
     assert "29 % faster than the rest" in capsys.readouterr().out
 
@@ -142,7 +142,8 @@ def test_two_real_runs_agree_and_a_fifth_planted_in_one_is_called_out(one: str, 
     found = {
         name
         for name in families
-        if [f.name for f in compare(real(one), real(other, name)).families if f.beyond] == [name]
+        if [f.name for f in compare(real(one), real(other, name)).families if f.significant]
+        == [name]
     }
     assert len(families) == 12
     assert len(found) >= 11
@@ -173,7 +174,11 @@ def test_two_whole_runs_agree_and_a_fifth_is_called_out_where_noise_allows(
     found = {
         name
         for name in times
-        if [f.name for f in compare(whole_run(one), whole_run(other, name)).families if f.beyond]
+        if [
+            f.name
+            for f in compare(whole_run(one), whole_run(other, name)).families
+            if f.significant
+        ]
         == [name]
     }
     assert len(times) == 43

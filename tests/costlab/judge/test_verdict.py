@@ -176,9 +176,12 @@ def test_a_result_without_megatron_differs_from_the_reference_in_no_claim(
     save(whole, tmp_path / "reference.json")
     monkeypatch.setattr("costlab.record.options.REFERENCE", tmp_path / "reference.json")
     without = [one for name, one in counted().items() if "megatron" not in name]
-    assert judging.differing(Result(sections={"counts": Section(metrics=without)})) == []
+    assert (
+        judging.differences_from_reference(Result(sections={"counts": Section(metrics=without)}))
+        == []
+    )
     wrong = [msgspec.structs.replace(one, value=one.value + 1) for one in counted().values()]
-    found = judging.differing(Result(sections={"counts": Section(metrics=wrong)}))
+    found = judging.differences_from_reference(Result(sections={"counts": Section(metrics=wrong)}))
     assert any(
         line.startswith("claim 1 (block-two-all-reduces-forward): refuted here") for line in found
     )

@@ -108,7 +108,7 @@ def flight() -> dict[str, Metric]:
 def test_what_is_in_flight_together_is_drawn_side_by_side_never_over_one_another() -> None:
     for metrics in (flight(), load(LAB / "results/reference.json").metrics()):
         with figure(LIGHT, width=7.2, height=3.4) as (_, axes):
-            assert draw_overlap.draw(axes, LIGHT, metrics, figures.said("en"))
+            assert draw_overlap.draw(axes, LIGHT, metrics, figures.translator("en"))
             bars = [bar.get_bbox() for bar in axes.patches]
         assert len(bars) == len(draw_overlap.spans(metrics))
         for one, two in combinations(bars, 2):

@@ -14,7 +14,7 @@ from costlab.judge.claims import load as load_claims
 from costlab.judge.ways import HOWS
 from costlab.publish import page, results_page
 from costlab.publish.figures import draw_shares
-from costlab.publish.generate import beside, generate
+from costlab.publish.generate import candidates, generate
 from costlab.publish.tabulated import TABLES
 from costlab.record import quantity
 from costlab.record.result import Load, Metric, Result, Section, save
@@ -114,7 +114,9 @@ def test_every_metric_has_one_row_with_its_value_in_every_language(
     found = rows.read(book / page.name("RESULTS", language), Shelf(None)).values
     metrics = load_result(book / results_page.REFERENCE).metrics()
     quotable = {name: one for name, one in metrics.items() if not name.startswith("timeline.")}
-    assert found == {page.row_of(name): [quantity.shown(one)] for name, one in quotable.items()}
+    assert found == {
+        page.row_of(name): [quantity.format_metric(one)] for name, one in quotable.items()
+    }
 
 
 def test_derived_and_modelled_values_say_so_in_their_row(book: Path) -> None:
@@ -140,10 +142,10 @@ def test_the_machine_is_said_and_a_section_that_broke_off_is_too(tmp_path: Path)
 @pytest.mark.parametrize(
     ("load", "en", "es"),
     [
-        (Load(rounds=9, dropped=2, there=90, foreign=9, most=0.41),
+        (Load(rounds=9, dropped=2, core_seconds=90, foreign=9, worst_share=0.41),
          "\n2 of 9 rounds dropped: something else used up to 41 % of the cores.\n",
          "\n2 de 9 rondas descartadas: otra cosa usó hasta el 41 % de los núcleos.\n"),
-        (Load(rounds=9, spoiled=7, there=90, foreign=45, most=0.8),
+        (Load(rounds=9, spoiled=7, core_seconds=90, foreign=45, worst_share=0.8),
          "\n**The machine was busy: don't quote this. In 7 of 9 rounds",
          "\n**La máquina estaba ocupada: no cites esto. En 7 de 9 rondas"),
     ],
@@ -293,8 +295,8 @@ def test_a_result_of_this_machine_gets_a_page_beside_it_and_the_reference_none(
     reference = ROOT / "experiments/35-allreduce-costs" / results_page.REFERENCE
     mine = local / "2026-11-22T000000Z.json"
     shutil.copy(reference, mine)
-    assert beside(reference, local) == beside(None, local) == []
-    assert [path.name for path in beside(mine, local)] == ["RESULTS.md", "RESULTS.es.md"]
+    assert candidates(reference, local) == candidates(None, local) == []
+    assert [path.name for path in candidates(mine, local)] == ["RESULTS.md", "RESULTS.es.md"]
     page = (local / "RESULTS.md").read_text("utf-8")
     assert f"{mine.name} sha256:" in page and "figures/" not in page
     assert "](../../../../docs/reference/bench.md)" in page

@@ -16,7 +16,7 @@ import pytest
 from costlab.contestants import rounds
 from costlab.contestants.rounds import Rounds
 from costlab.record import foreign_load
-from costlab.record.foreign_load import Reading, Watch, of_hosts, said
+from costlab.record.foreign_load import NoiseMonitor, Reading, describe, of_hosts
 from costlab.record.result import Load
 from shardlab.comm import World
 
@@ -58,9 +58,11 @@ def test_a_spoiled_round_is_dropped_and_measured_again(pool: Any) -> None:
     for times, lines in pool(2).run(watched, [0.02, 0.6, 0.0, 0.2, 0.05, 0.1]):
         assert times == [1, 3, 5, 6]
         assert lines[-2] == "round 4 of 4, 2 disturbed"
-        assert lines[-1] == Load(rounds=6, dropped=2, there=12, foreign=0.97, most=0.3)
+        assert lines[-1] == Load(
+            rounds=6, dropped=2, core_seconds=12, foreign=0.97, worst_share=0.3
+        )
         assert (
-            said(lines[-1]).en
+            describe(lines[-1]).en
             == "2 of 6 rounds dropped: something else used up to 30 % of the cores"
         )
 
@@ -69,7 +71,7 @@ def test_where_too_few_are_clean_all_count_and_the_run_says_not_to_quote_them(po
     for times, lines in pool(2).run(watched, [0.9, 0.9, 0.0, 0.9, 0.9, 0.9, 0.9, 0.9]):
         assert times == [1, 2, 3, 4, 5, 6, 7, 8]  # as many again as were wanted, no more
         assert lines[-1].spoiled == 7
-        assert said(lines[-1]).en.startswith(
+        assert describe(lines[-1]).en.startswith(
             "The machine was busy: don't quote this. In 7 of 8 rounds"
         )
 
@@ -77,20 +79,20 @@ def test_where_too_few_are_clean_all_count_and_the_run_says_not_to_quote_them(po
 def test_nothing_is_dropped_where_nothing_else_runs(pool: Any) -> None:
     for times, lines in pool(2).run(watched, [0.0, 0.04, -0.03, 0.06]):
         assert times == [1, 2, 3, 4]
-        assert said(lines[-1]).en.startswith("4 rounds, none dropped: something else used 1.")
+        assert describe(lines[-1]).en.startswith("4 rounds, none dropped: something else used 1.")
 
 
 def test_a_system_that_does_not_say_is_measured_and_said_so(pool: Any) -> None:
     for times, lines in pool(2).run(watched, [math.nan] * 4):
         assert times == [1, 2, 3, 4]
-        assert said(lines[-1]).en.startswith("4 of 4 rounds unwatched: this system doesn't say")
+        assert describe(lines[-1]).en.startswith("4 of 4 rounds unwatched: this system doesn't say")
 
 
 def stolen(world: World, spinner: str) -> list[Load]:
     """Load while this rank rests and another program spins, or doesn't."""
     found = []
     for program in ("pass", spinner):
-        watching = Watch(world)
+        watching = NoiseMonitor(world)
         with subprocess.Popen([sys.executable, "-c", program]) as other:
             if program == "pass":
                 other.wait()
@@ -118,10 +120,10 @@ def test_our_own_work_is_not_somebody_elses(pool: Any) -> None:
 def busy(world: World) -> tuple[float, float]:
     """What the cores worked, and what this process did, in a time in which it worked."""
     before = foreign_load.reading()
-    while time.process_time() < before.own + 0.25:
+    while time.process_time() < before.own_process + 0.25:
         pass
     after = foreign_load.reading()
-    return after.worked - before.worked, after.own - before.own
+    return after.worked - before.worked, after.own_process - before.own_process
 
 
 def test_accounts_are_summed_on_each_host_and_the_busiest_host_counts() -> None:
@@ -155,22 +157,25 @@ def test_without_the_accounts_nothing_is_known(
     read = foreign_load.reading()
     assert math.isnan(read.worked)
     assert math.isnan(read.waited)
-    assert read.own > 0
+    assert read.own_process > 0
 
 
 def test_what_is_said_says_it_in_both_languages() -> None:
     for load, word in (
-        (Load(rounds=3, there=6.0), "ninguna"),
-        (Load(rounds=3, dropped=1, there=6.0, most=0.5), "descartadas"),
-        (Load(rounds=3, spoiled=2, there=6.0, foreign=3.0, most=0.8), "no cites esto"),
+        (Load(rounds=3, core_seconds=6.0), "ninguna"),
+        (Load(rounds=3, dropped=1, core_seconds=6.0, worst_share=0.5), "descartadas"),
+        (
+            Load(rounds=3, spoiled=2, core_seconds=6.0, foreign=3.0, worst_share=0.8),
+            "no cites esto",
+        ),
         (Load(rounds=3, unwatched=3), "sin vigilar"),
     ):
-        assert word in said(load).es
-        assert "{" not in said(load).es + said(load).en
+        assert word in describe(load).es
+        assert "{" not in describe(load).es + describe(load).en
 
 
 def test_loads_add_up_and_the_worst_stays_the_worst() -> None:
-    one = Load(rounds=3, dropped=1, there=6.0, foreign=1.0, most=0.5)
-    assert one + Load(rounds=2, there=4.0, foreign=0.1) == Load(
-        rounds=5, dropped=1, there=10.0, foreign=1.1, most=0.5
+    one = Load(rounds=3, dropped=1, core_seconds=6.0, foreign=1.0, worst_share=0.5)
+    assert one + Load(rounds=2, core_seconds=4.0, foreign=0.1) == Load(
+        rounds=5, dropped=1, core_seconds=10.0, foreign=1.1, worst_share=0.5
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costlab.record.quantity import count, shown, size_name, spread
+from costlab.record.quantity import count, format_metric, size_name, spread
 from costlab.record.result import How, Metric
 
 
@@ -34,7 +34,7 @@ from costlab.record.result import How, Metric
     ],
 )
 def test_a_value_is_written_so(name: str, value: float, unit: str, text: str) -> None:
-    assert shown(Metric(id=name, value=value, unit=unit)) == text
+    assert format_metric(Metric(id=name, value=value, unit=unit)) == text
 
 
 def test_a_spread_is_written_as_its_value_is_and_only_where_there_is_one() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from costlab.record.names import Name
 from costlab.record.result import Metric
-from costlab.record.statistic import Middle, middle, of_calls, over_launches, percentile
+from costlab.record.statistic import Estimate, median_ci, over_launches, p20_ci, percentile
 from costlab.sections.timed import by_rounds, ratio, timed
 
 TIMES = st.lists(st.floats(1e-9, 1e4), min_size=1, max_size=200)
@@ -23,11 +23,11 @@ def test_a_percentile_is_one_of_the_values() -> None:
 
 
 def test_of_no_values_there_is_no_statistic() -> None:
-    for what in (middle, lambda values: percentile(values, 50)):
+    for what in (median_ci, lambda values: percentile(values, 50)):
         with pytest.raises(ValueError, match="no values"):
             what([])
     with pytest.raises(ValueError, match="no number"):
-        middle([1.0, float("nan")])
+        median_ci([1.0, float("nan")])
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def test_of_no_values_there_is_no_statistic() -> None:
 def test_the_interval_is_read_off_the_sorted_values(count: int, low: int, high: int) -> None:
     values = [float(place) for place in range(1, count + 1)]
     random.Random(count).shuffle(values)
-    assert middle(values) == (statistics.median(values), low, high)
+    assert median_ci(values) == (statistics.median(values), low, high)
 
 
-@pytest.mark.parametrize(("statistic", "true"), [(middle, 0.6931), (of_calls, 0.2231)])
+@pytest.mark.parametrize(("statistic", "true"), [(median_ci, 0.6931), (p20_ci, 0.2231)])
 @pytest.mark.parametrize("count", [17, 21, 40, 1100])
 def test_the_interval_holds_the_true_value_as_often_as_it_says(
-    count: int, statistic: Callable[[Sequence[float]], Middle], true: float
+    count: int, statistic: Callable[[Sequence[float]], Estimate], true: float
 ) -> None:
     """Of a distribution with a long tail, as timings have."""
     draw, held, tries = random.Random(count), 0, 2000 if count < 100 else 300
@@ -57,16 +57,16 @@ def test_the_interval_holds_the_true_value_as_often_as_it_says(
 
 def test_of_calls_it_is_the_20th_percentile_where_there_are_enough_to_hold_it() -> None:
     calls = [float(number) for number in range(1, 18)]
-    assert of_calls(calls) == (4, 1, 8)  # 0.8^17 = 0.0225: one time in 44 none lies below it
-    assert of_calls(calls[:16]) == middle(calls[:16]) == (8.5, 4, 13)
+    assert p20_ci(calls) == (4, 1, 8)  # 0.8^17 = 0.0225: one time in 44 none lies below it
+    assert p20_ci(calls[:16]) == median_ci(calls[:16]) == (8.5, 4, 13)
 
 
 def test_what_the_scheduler_does_to_most_calls_moves_their_value_little() -> None:
     quiet = random.Random(1)
     calm = [1e-4 * quiet.uniform(0.98, 1.02) for _ in range(200)]
     disturbed = [t + (4e-3 if quiet.random() < 0.6 else 0) for t in calm]
-    assert of_calls(disturbed).value == pytest.approx(of_calls(calm).value, rel=0.03)
-    assert middle(disturbed).value > 10 * middle(calm).value
+    assert p20_ci(disturbed).value == pytest.approx(p20_ci(calm).value, rel=0.03)
+    assert median_ci(disturbed).value > 10 * median_ci(calm).value
 
 
 @given(TIMES, TIMES)
@@ -82,7 +82,7 @@ def test_every_metric_made_of_drawn_rounds_lies_within_its_spread(
         by_rounds(NAME, [1 - b / a for a, b in zip(one, other, strict=True)], "ratio"),
     ]  # fmt: skip
     made.append(over_launches([timed(NAME, [value]) for value in one]))
-    calls = of_calls(one)
+    calls = p20_ci(one)
     assert calls.low <= calls.value <= calls.high
     for metric in made:
         assert metric.low is not None and metric.high is not None

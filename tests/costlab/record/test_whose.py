@@ -10,7 +10,7 @@ from costlab.publish import page, quotes, results_page
 from costlab.record import quantity
 from costlab.record.result import Metric, load
 from costlab.record.statistic import over_launches
-from costlab.record.whose import Whose, whose
+from costlab.record.whose import Attribution, attribute
 from tests.costlab.publish.shown import shown
 from tests.costlab.tiny_run import LAB, ROOT
 
@@ -48,7 +48,7 @@ def metric(name: str, device: str = "cpu") -> Metric:
     ],
 )
 def test_an_id_says_whose_code_and_which_link(name: str, expected: tuple[str, str, str]) -> None:
-    assert whose(metric(name)) == Whose(*expected)
+    assert attribute(metric(name)) == Attribution(*expected)
 
 
 def test_every_measured_number_of_the_reference_has_an_owner_and_a_device() -> None:
@@ -57,7 +57,7 @@ def test_every_measured_number_of_the_reference_has_an_owner_and_a_device() -> N
     assert len(measured) > 300
     for one in measured:
         if not one.id.startswith("count."):
-            code, link, device = whose(one)
+            code, link, device = attribute(one)
             assert set(code.split(" / ")) <= NAMES.keys(), one.id
             alone = ".one" in one.id or ".silent." in one.id or ".speedup-of-" in one.id
             assert bool(link) != alone and device == "CPU", one.id
@@ -73,7 +73,7 @@ def test_every_row_that_was_timed_shows_code_link_device_and_n(language: str) ->
         one = REFERENCE[name]
         row = shown(text, page.row_of(name))
         owners = [title.of(language) for title in results_page.OWNERS]
-        for title, value in zip(owners, whose(one), strict=True):
+        for title, value in zip(owners, attribute(one), strict=True):
             assert row.says(title, value), (name, title)
         assert row.says("n", quantity.count(one)), name
 
@@ -97,7 +97,7 @@ def test_a_paragraph_that_quotes_a_number_names_whose_it_is() -> None:
     assert len(found) > 60
     for where, paragraph, row in found:
         prose = _LINK.sub("", paragraph)
-        code = whose(rows[row]).code
+        code = attribute(rows[row]).code
         for part in code.split(" / ") if code else []:
             assert re.search(NAMES[part], prose), f"{where} quotes {row}: whose it is, isn't said"
 

@@ -76,7 +76,12 @@ def test_what_else_ran_stands_with_the_section_of_all_its_launches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What the ranks say of it goes the way of progress, and is shown above the numbers."""
-    loads = iter([Load(rounds=4, dropped=1, there=8, most=0.3), Load(rounds=5, there=10)])
+    loads = iter(
+        [
+            Load(rounds=4, dropped=1, core_seconds=8, worst_share=0.3),
+            Load(rounds=5, core_seconds=10),
+        ]
+    )
 
     def told(*_: object, on_progress: Callable[[Load], None], **__: object) -> Iterator[Metric]:
         on_progress(next(loads))
@@ -88,7 +93,7 @@ def test_what_else_ran_stands_with_the_section_of_all_its_launches(
     run = Run(Settings(), tmp_path / "one.json", Plain(io.StringIO()), {})
     run.measure(["tp"])
     kept = load(tmp_path / "one.json").sections["tp"].load
-    assert kept == Load(rounds=9, dropped=1, there=18, most=0.3)
+    assert kept == Load(rounds=9, dropped=1, core_seconds=18, worst_share=0.3)
     summary.show(run.result, whole=False)
     shown = capsys.readouterr().out
     assert 0 < shown.find("tp: 1 of 9 rounds dropped") < shown.find("timeline.a")
@@ -146,7 +151,7 @@ def test_no_samples_are_no_fault_and_damaged_ones_are_one_line(tmp_path: Path) -
     save(result, path)
     assert samples.load(path) == {}
     samples.save(result, path)
-    beside = samples.beside(path)
+    beside = samples.samples_path(path)
     assert beside.name == "one.samples.json.gz"
     for damaged in (b"", b"no gzip", beside.read_bytes()[:-9], MIXED, gzip.compress(b"[]")):
         beside.write_bytes(damaged)

@@ -13,10 +13,10 @@ from costlab.judge.verdict import examine
 from costlab.publish import results_page
 from costlab.publish.claims_page import text as claims_text
 from costlab.publish.figures import draw_speedup
-from costlab.publish.figures.figures import said
+from costlab.publish.figures.figures import translator
 from costlab.publish.figures.plotting import LIGHT, figure
 from costlab.record.result import Metric, load
-from costlab.record.statistic import middle
+from costlab.record.statistic import median_ci
 from costlab.sections import beside_sweep
 from costlab.sections.fully_sharded import fully_sharded
 from costlab.sections.tensor_parallel.tp_metrics import PARTS, metrics
@@ -132,21 +132,21 @@ def test_the_page_says_where_sweep_and_step_disagree_and_where_they_agree(
     measured = parts()
     apart = {**measured, **swept()}
     apart |= by_id(beside_sweep.derive(apart, "tp"))
-    said = beside_sweep.said(apart, "tp", language)
+    said = beside_sweep.describe(apart, "tp", language)
     ratio = USUAL * 0.25 / (19 * 4e-4 + (18 * 262144 + 12288) * 1e-9)
     assert words in said and "hidden 128" in said and f" {ratio:.2f} {times} " in said
     assert "bench." in said  # where the reason stands
     alike = {**measured, **swept((USUAL * 0.25 - (18 * 262144 + 12288) * 1e-9) / 19)}
     alike |= by_id(beside_sweep.derive(alike, "tp"))
-    agreed = beside_sweep.said(alike, "tp", language)
+    agreed = beside_sweep.describe(alike, "tp", language)
     assert words in agreed and "128" not in agreed
-    assert beside_sweep.said(measured, "tp", language) == ""
+    assert beside_sweep.describe(measured, "tp", language) == ""
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 6, 7, 12, 25, 40])
 def test_an_interval_holds_the_median_in_95_of_100_cases_and_no_wider(count: int) -> None:
     values = [float(value) for value in range(count)]
-    median, low, high = middle(values[::-1])
+    median, low, high = median_ci(values[::-1])
     assert low <= median <= high and (low + high) / 2 == median
 
     def held(cut: int) -> float:
@@ -161,7 +161,7 @@ def test_one_process_on_as_many_threads_is_drawn_beside_two_ranks() -> None:
     metrics = load(LAB / results_page.REFERENCE).metrics()
     assert list(draw_speedup.lines(metrics)) == ["gloo", "shared-memory", "threads"]
     with figure(LIGHT, width=7.2, height=4.6) as (_, axes):
-        draw_speedup.draw(axes, LIGHT, metrics, said("en"))
+        draw_speedup.draw(axes, LIGHT, metrics, translator("en"))
         names = [text.get_text() for text in axes.get_legend().get_texts()]
         assert "one process, as many threads" in names and len(names) == 3
         assert axes.get_ylabel() == "speed-up over one process, one thread, on a CPU"

@@ -9,7 +9,7 @@ import pytest
 
 from costlab.contestants import bubble
 from costlab.contestants.rounds import Rounds
-from costlab.record.foreign_load import Watch
+from costlab.record.foreign_load import NoiseMonitor
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections import pipeline
@@ -22,7 +22,7 @@ from shardlab.proofs.schedules.timeline import simulate
 def waiting(world: World, schedule: str) -> list[Metric]:
     timelines = bubble.measured(
         world, bubble.stage("wait", 0.02), schedule=schedule, microbatches=4, rounds=3,
-        watch=Watch(world),
+        watch=NoiseMonitor(world),
     )  # fmt: skip
     return list(pipeline.metrics(schedule, 4, timelines, kind="wait"))
 

@@ -24,7 +24,7 @@ from costlab.contestants.rounds import Build, Rounds
 from costlab.record.provenance import provenance
 from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Settings
-from costlab.record.statistic import middle, paired
+from costlab.record.statistic import median_ci, paired_ratio_ci
 from costlab.run import launch
 from shardlab.comm import World
 
@@ -72,11 +72,11 @@ class Case:
 
     def typical(self, name: str) -> list[float]:
         """Seconds a step, the median of each launch's rounds."""
-        return [middle(launch[name]).value for launch in self.launches]
+        return [median_ci(launch[name]).value for launch in self.launches]
 
     def ratios(self, name: str, base: str) -> list[float]:
         """Ratio of `name` to `base` (below 1: faster), taken within each round, of each launch."""
-        return [paired(launch[name], launch[base]).value for launch in self.launches]
+        return [paired_ratio_ci(launch[name], launch[base]).value for launch in self.launches]
 
     def ratio(self, name: str, base: str) -> float:
         """The middle launch's ratio: what a goal is judged on."""

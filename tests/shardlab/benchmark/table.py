@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from costlab.record.foreign_load import said
+from costlab.record.foreign_load import describe
 from costlab.record.result import Load
 from tests.shardlab.benchmark.protocol import Case
 
@@ -77,7 +77,7 @@ def render(result: Mapping[str, Any], layout: Layout, language: str) -> str:
     )
     loads = [msgspec.convert(case.get("load", {}), Load) for case in result["cases"]]
     load = sum(loads, Load())
-    course = f"{said(load).of(language)}." if load.rounds else UNWATCHED[language]
+    course = f"{describe(load).of(language)}." if load.rounds else UNWATCHED[language]
     return "\n".join([*lines, "", about + course])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from costlab.contestants import bubble, schedulers
-from costlab.record.foreign_load import Watch
+from costlab.record.foreign_load import NoiseMonitor
 from shardlab.comm import World
 from shardlab.proofs.schedules.timeline import bubble as idle
 from tests.shardlab.benchmark import protocol, table
@@ -87,7 +87,7 @@ def test_zb_h1_takes_at_most_95_hundredths_of_1f1bs_step(
 def bubbles(world: World, kind: str, settings: dict[str, Any]) -> list[float]:
     apart = kind == "wait apart"
     stage = zero_bubble.WaitingApart(WAIT) if apart else bubble.stage(kind, WAIT)
-    timelines = bubble.measured(world, stage, watch=Watch(world), **settings)
+    timelines = bubble.measured(world, stage, watch=NoiseMonitor(world), **settings)
     return [idle(timeline) for timeline in timelines]
 
 

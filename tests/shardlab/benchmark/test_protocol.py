@@ -62,7 +62,7 @@ def test_the_table_names_the_base_once_and_the_spread_of_the_others() -> None:
 
 def test_under_the_table_stands_what_else_ran() -> None:
     busy = case()
-    busy.load = Load(rounds=9, spoiled=7, there=18, foreign=9, most=0.8)
+    busy.load = Load(rounds=9, spoiled=7, core_seconds=18, foreign=9, worst_share=0.8)
     result = protocol.record("step", "b", [case(), busy], protocol.Plan())
     english, spanish = (table.render(result, LAYOUT, language) for language in ("en", "es"))
     assert "don't quote this. In 7 of 9 rounds something else used the cores" in english

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from costlab.record.foreign_load import Watch
+from costlab.record.foreign_load import NoiseMonitor
 from shardlab.comm import World
 from shardlab.pipeline.action import Span
 from shardlab.pipeline.run import run
@@ -64,7 +64,7 @@ def stage(kind: str, seconds: float) -> nn.Module:
 
 def measured(
     world: World, module: nn.Module, *, schedule: str, microbatches: int, rounds: int,
-    watch: Watch,
+    watch: NoiseMonitor,
 ) -> list[Timeline]:  # fmt: skip
     """Each round's timeline, all stages', on every rank; the first round is not counted.
 
@@ -92,7 +92,7 @@ def measured(
     while not watch.enough(rounds):
         with watch.round():
             timelines.append(once())
-    return watch.kept(rounds // 2, timelines)
+    return watch.select_clean(rounds // 2, timelines)
 
 
 def live(timeline: Timeline) -> int:

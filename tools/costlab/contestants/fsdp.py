@@ -91,8 +91,8 @@ def fsdp1(world: World, module: nn.Module, units: Iterable[nn.Module], **how: An
 def fsdp2(world: World, module: nn.Module, units: Iterable[nn.Module], **how: Any) -> nn.Module:
     """PyTorch's fully_shard of some units and the rest; `how` as it takes it."""
     mesh = init_device_mesh(world.device.type, (world.size,))
-    for one in (*units, module):
-        fully_shard(one, mesh=mesh, **how)
+    for unit in (*units, module):
+        fully_shard(unit, mesh=mesh, **how)
     return module
 
 

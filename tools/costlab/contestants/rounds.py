@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from costlab.record.foreign_load import Watch
+from costlab.record.foreign_load import NoiseMonitor
 from costlab.record.result import Load
 from shardlab.comm import World
 
@@ -64,7 +64,7 @@ def measuring(
     for _ in range(rounds.warmup):
         for step in steps.values():
             step()
-    wanted, watch, times = 1, Watch(world), {name: list[float]() for name in steps}
+    wanted, watch, times = 1, NoiseMonitor(world), {name: list[float]() for name in steps}
     while not watch.enough(wanted):
         gc.disable()
         try:
@@ -74,12 +74,13 @@ def measuring(
         finally:
             gc.enable()
         if watch.drawn == 1:  # the first round says how many the time allows
-            taken = slowest(world, [sum(t[0] for t in times.values())])[0]
-            wanted = max(rounds.least, min(rounds.most, int(rounds.seconds / taken)))
+            elapsed = slowest(world, [sum(t[0] for t in times.values())])[0]
+            wanted = max(rounds.least, min(rounds.most, int(rounds.seconds / elapsed)))
         yield where + watch.progress(wanted)
     yield watch.load(rounds.least)
     return {
-        name: watch.kept(rounds.least, slowest(world, values)) for name, values in times.items()
+        name: watch.select_clean(rounds.least, slowest(world, values))
+        for name, values in times.items()
     }
 
 
@@ -104,8 +105,8 @@ def seconds(world: World, step: Callable[[], object]) -> float:
 
 def slowest(world: World, values: Iterable[float]) -> list[float]:
     """The largest over the ranks, value by value."""
-    mine = torch.tensor(list(values), dtype=torch.float64, device=world.device)
-    return [round(value, 7) for value in world.whole.all_reduce(mine, op="max").tolist()]
+    local = torch.tensor(list(values), dtype=torch.float64, device=world.device)
+    return [round(value, 7) for value in world.whole.all_reduce(local, op="max").tolist()]
 
 
 def agree(losses: Mapping[str, float | None], tolerance: float) -> None:
@@ -114,11 +115,11 @@ def agree(losses: Mapping[str, float | None], tolerance: float) -> None:
     Raises:
         RuntimeError: two losses differ by more than `tolerance`; names both.
     """
-    known = {name: loss for name, loss in losses.items() if loss is not None}
-    if not known:
+    finite = {name: loss for name, loss in losses.items() if loss is not None}
+    if not finite:
         return
-    first, expected = next(iter(known.items()))
-    for name, loss in known.items():
+    first, expected = next(iter(finite.items()))
+    for name, loss in finite.items():
         if abs(loss - expected) > tolerance * abs(expected):
             raise RuntimeError(
                 f"{name} computes something else than {first}: loss {loss}, not {expected}"

@@ -34,13 +34,13 @@ class Tried(msgspec.Struct, frozen=True):
 
 def tried(sizes: Sequence[int], seconds: Sequence[float]) -> list[Tried]:
     """Predict each of the last sizes from every shorter sweep that can be fitted."""
-    found = []
+    trials = []
     for end in range(2 * LEAST, len(sizes)):
         curve = piecewise(sizes[:end], seconds[:end])
         for place in range(max(end, len(sizes) - LAST), len(sizes)):
             error = curve.predict(sizes[place]) / seconds[place] - 1
-            found.append(Tried(sizes[end - 1], sizes[place], error))
-    return found
+            trials.append(Tried(sizes[end - 1], sizes[place], error))
+    return trials
 
 
 def erred(trials: Sequence[Tried], times: float) -> float | None:
@@ -49,8 +49,8 @@ def erred(trials: Sequence[Tried], times: float) -> float | None:
     None where no trial went so far: then the file says nothing of it.
     """
     # A step of a half more or less is the same step: sizes needn't be powers of two.
-    near = [one.times for one in trials if one.times >= times / 1.5]
-    if not near:
+    comparable = [trial.times for trial in trials if trial.times >= times / 1.5]
+    if not comparable:
         return None
-    step = min(near)
-    return max(abs(one.error) for one in trials if one.times <= step * 1.5)
+    step = min(comparable)
+    return max(abs(trial.error) for trial in trials if trial.times <= step * 1.5)

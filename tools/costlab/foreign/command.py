@@ -45,71 +45,72 @@ def fit(file: Path, at: tuple[int, ...], figure: Path | None, output_format: str
     from costlab.foreign import fitted, sweep_file
     from costlab.sections.fit.piecewise import LEAST
 
-    found = sweep_file.read(file)
-    few = [one for one in found if len(one.sizes) < LEAST]
+    sweeps = sweep_file.read(file)
+    few = [sweep for sweep in sweeps if len(sweep.sizes) < LEAST]
     if few:
         raise click.UsageError(
-            f"{file.name}: {few[0].told}: {len(few[0].sizes)} sizes; a line needs {LEAST} or more"
+            f"{file.name}: {few[0].key}: {len(few[0].sizes)} sizes; a line needs {LEAST} or more"
         )
-    made = [fitted.fit(one, at) for one in found]
+    fits = [fitted.fit(sweep, at) for sweep in sweeps]
     if output_format == "json":
         from msgspec import json
 
-        click.echo(json.format(json.encode(made), indent=1).decode())
+        click.echo(json.format(json.encode(fits), indent=1).decode())
     else:
-        for one in made:
-            _show(one)
+        for sweep in fits:
+            _show(sweep)
     if figure:
         from costlab.foreign.draw_sweeps import drawn
 
-        figure.write_text(drawn(made), "utf-8")
+        figure.write_text(drawn(fits), "utf-8")
         click.echo(str(figure), err=True)
     return 0
 
 
-def _show(one: Fitted) -> None:
-    from costlab.record.quantity import per_cent, written
+def _show(fitted: Fitted) -> None:
+    from costlab.record.quantity import format_value, per_cent
     from costlab.record.terminal import console, tabulate
 
     say = console().print
-    least, most = written(one.sizes[0], "B"), written(one.sizes[-1], "B")
-    say(f"\n[bold]{one.name}[/]: {len(one.sizes)} sizes, {least} to {most}")
-    if one.wrong:
-        say(f"[bold red]{one.wrong} rows had wrong results: what was timed there?[/]")
+    least, largest_size = format_value(fitted.sizes[0], "B"), format_value(fitted.sizes[-1], "B")
+    say(f"\n[bold]{fitted.name}[/]: {len(fitted.sizes)} sizes, {least} to {largest_size}")
+    if fitted.wrong:
+        say(f"[bold red]{fitted.wrong} rows had wrong results: what was timed there?[/]")
     rows = [
-        (written(round(line.start), "B"), written(line.latency, "s"),
-         written(line.bandwidth, "B/s") if line.bandwidth else "-")
-        for line in one.lines
+        (format_value(round(line.start), "B"), format_value(line.latency, "s"),
+         format_value(line.bandwidth, "B/s") if line.bandwidth else "-")
+        for line in fitted.lines
     ]  # fmt: skip
     tabulate(("from", "latency", "bandwidth"), ">>>", rows)
-    said = f"the lines miss a size by {per_cent(one.residual)} (median)"
-    if one.unseen is not None:
-        said += f", one they haven't seen by {per_cent(one.unseen)}"
-    say(said)
+    line = f"the lines miss a size by {per_cent(fitted.residual)} (median)"
+    if fitted.unseen is not None:
+        line += f", one they haven't seen by {per_cent(fitted.unseen)}"
+    say(line)
     largest: list[Tried] = []
-    for trial in reversed(one.trials):  # a row a doubling
+    for trial in reversed(fitted.trials):  # a row a doubling
         doubled = not largest or trial.times >= 1.9 * largest[-1].times
-        if trial.size == one.sizes[-1] and trial.times <= FAR and doubled:
+        if trial.size == fitted.sizes[-1] and trial.times <= FAR and doubled:
             largest.append(trial)
     if largest:
-        say(f"\nhad the sweep ended earlier, {most} would have been predicted")
+        say(f"\nhad the sweep ended earlier, {largest_size} would have been predicted")
         rows = [
-            (written(trial.fitted, "B"), f"{trial.times:,.4g}", f"{trial.error * 100:+.0f} %")
+            (format_value(trial.fitted, "B"), f"{trial.times:,.4g}", f"{trial.error * 100:+.0f} %")
             for trial in largest
         ]
         tabulate(("up to", "times beyond", "wrong by"), ">>>", rows)
-    for prediction in one.predictions:
-        say(_said(prediction))
+    for prediction in fitted.predictions:
+        say(_prediction_line(prediction))
 
 
-def _said(one: Prediction) -> str:
+def _prediction_line(prediction: Prediction) -> str:
     from costlab.foreign.fitted import NOTHING
-    from costlab.record.quantity import per_cent, written
+    from costlab.record.quantity import format_value, per_cent
 
-    at = f"[bold]{written(one.size, 'B')}: {written(one.seconds, 's')}[/]"
-    if one.beyond == 1:
+    at = f"[bold]{format_value(prediction.size, 'B')}: {format_value(prediction.seconds, 's')}[/]"
+    if prediction.extrapolation == 1:
         return f"{at}, between sizes measured"
     trusted = NOTHING
-    if one.error is not None:
-        trusted = f"as far, this sweep's own were wrong by up to {per_cent(one.error)}"
-    return f"{at}, [yellow]{one.beyond:,.3g} times beyond what was measured: {trusted}[/]"
+    if prediction.error is not None:
+        trusted = f"as far, this sweep's own were wrong by up to {per_cent(prediction.error)}"
+    times = f"{prediction.extrapolation:,.3g} times beyond what was measured"
+    return f"{at}, [yellow]{times}: {trusted}[/]"

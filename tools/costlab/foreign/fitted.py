@@ -34,7 +34,7 @@ class Prediction(msgspec.Struct, frozen=True):
 
     size: int
     seconds: float
-    beyond: float
+    extrapolation: float
     error: float | None
 
 
@@ -52,7 +52,7 @@ class Fitted(msgspec.Struct):
     wrong: int
 
 
-def fit(measured: Measured, asked: Sequence[int]) -> Fitted:
+def fit(measured: Measured, sizes_asked: Sequence[int]) -> Fitted:
     """Fit a sweep of three sizes or more, and predict the sizes that are asked for."""
     sizes, seconds = measured.sizes, measured.seconds
     curve = piecewise(sizes, seconds)
@@ -60,24 +60,28 @@ def fit(measured: Measured, asked: Sequence[int]) -> Fitted:
     trials = tried(sizes, seconds)
     between = float(np.median(hidden)) if hidden else None
     return Fitted(
-        str(measured.told), sizes, seconds, _lines(curve),
+        str(measured.key), sizes, seconds, _lines(curve),
         float(np.median(np.abs(curve.residuals))), between, trials,
-        [_predicted(curve, sizes, size, trials, between) for size in asked], measured.wrong,
+        [_predicted(curve, sizes, size, trials, between) for size in sizes_asked], measured.wrong,
     )  # fmt: skip
 
 
 def _lines(curve: Curve) -> list[Line]:
     return [
-        Line(one.start or one.first, one.latency, 1 / one.per_byte if one.per_byte > 0 else None)
-        for one in curve.pieces
+        Line(
+            piece.start or piece.first,
+            piece.latency,
+            1 / piece.per_byte if piece.per_byte > 0 else None,
+        )
+        for piece in curve.pieces
     ]
 
 
 def _predicted(
     curve: Curve, sizes: Sequence[int], size: int, trials: Sequence[Tried], between: float | None
 ) -> Prediction:
-    beyond = max(size / sizes[-1], sizes[0] / size, 1.0)
-    error = between if beyond == 1 else None
+    extrapolation = max(size / sizes[-1], sizes[0] / size, 1.0)
+    error = between if extrapolation == 1 else None
     if size > sizes[-1]:  # downwards nothing is tried: there a call costs its latency
-        error = erred(trials, beyond)
-    return Prediction(size, curve.predict(size), beyond, error)
+        error = erred(trials, extrapolation)
+    return Prediction(size, curve.predict(size), extrapolation, error)

@@ -24,7 +24,7 @@ _PROGRAM = re.compile(r"\b(\w+)_perf(?:_mpi)?\b")
 _RANK = re.compile(r"#\s+Rank\s+(\d+)\s")
 
 
-class Told(msgspec.Struct, frozen=True):
+class SweepKey(msgspec.Struct, frozen=True):
     """What a row belongs to; an empty word, or no ranks, where the file doesn't say."""
 
     operation: str = ""
@@ -41,14 +41,14 @@ class Told(msgspec.Struct, frozen=True):
 class Measured(msgspec.Struct):
     """One collective over ascending sizes: bytes [N], seconds [N], the median of a size's rows."""
 
-    told: Told
+    key: SweepKey
     sizes: list[int]
     seconds: list[float]
     wrong: int = 0  # rows whose results were not what they must be
 
 
 class _Row(msgspec.Struct):
-    told: Told
+    key: SweepKey
     size: int
     seconds: float
     wrong: bool = False
@@ -75,20 +75,20 @@ def read(path: Path) -> list[Measured]:
 
 
 def _gathered(rows: list[_Row], path: Path) -> list[Measured]:
-    found: dict[Told, dict[int, list[float]]] = {}
-    wrong: dict[Told, int] = {}
+    seconds_by_size: dict[SweepKey, dict[int, list[float]]] = {}
+    wrong: dict[SweepKey, int] = {}
     for row in rows:
         if row.size:  # nccl-tests measures a size of nothing where ranks divide the least one so
-            found.setdefault(row.told, {}).setdefault(row.size, []).append(row.seconds)
-        wrong[row.told] = wrong.get(row.told, 0) + row.wrong
-    if not found:
+            seconds_by_size.setdefault(row.key, {}).setdefault(row.size, []).append(row.seconds)
+        wrong[row.key] = wrong.get(row.key, 0) + row.wrong
+    if not seconds_by_size:
         raise _unread(path, "no row with a size and a time")
-    for told, sizes in found.items():
+    for key, sizes in seconds_by_size.items():
         if len(sizes) > MOST_SIZES:
-            raise _unread(path, f"{told}: {len(sizes)} sizes; keep {MOST_SIZES}, powers of two say")
+            raise _unread(path, f"{key}: {len(sizes)} sizes; keep {MOST_SIZES}, powers of two say")
     return [
-        Measured(told, sorted(sizes), [median(sizes[size]) for size in sorted(sizes)], wrong[told])
-        for told, sizes in found.items()
+        Measured(key, sorted(sizes), [median(sizes[size]) for size in sorted(sizes)], wrong[key])
+        for key, sizes in seconds_by_size.items()
     ]
 
 
@@ -108,16 +108,16 @@ def _text(lines: Iterator[str], path: Path) -> Iterator[_Row]:
         elif cells[:2] == ["size", "count"] and line.startswith("#"):
             columns = ["time" if cell == "cputime" else cell for cell in cells]
         elif columns and cells[0:1] and cells[0].isdigit() and not line.startswith("#"):
-            told = Told(operation, ranks)
+            key = SweepKey(operation, ranks)
             try:
-                yield from _table_row(columns, cells, told)
+                yield from _table_row(columns, cells, key)
             except (ValueError, IndexError):
                 raise _unread(
                     path, f"line {number}: {line[:60]!r} is no row of its table"
                 ) from None
 
 
-def _table_row(columns: list[str], cells: list[str], told: Told) -> Iterator[_Row]:
+def _table_row(columns: list[str], cells: list[str], key: SweepKey) -> Iterator[_Row]:
     """Yield a row's out-of-place time and its in-place one.
 
     A column before the times may be blank (`redop` of an all-gather), and so may be all that is
@@ -135,7 +135,7 @@ def _table_row(columns: list[str], cells: list[str], told: Told) -> Iterator[_Ro
         time = start - lacking
         wrong = cells[time + 3]
         yield _Row(
-            msgspec.structs.replace(told, way=way), int(cells[0]), _seconds(cells[time], 1e-6),
+            msgspec.structs.replace(key, way=way), int(cells[0]), _seconds(cells[time], 1e-6),
             wrong != "N/A" and columns[start + 3] == "#wrong" and float(wrong) > 0,
         )  # fmt: skip
 
@@ -176,25 +176,25 @@ def _json(path: Path) -> Iterator[_Row]:
         )
     data = path.read_bytes()
     try:
-        found = msgspec.json.decode(data, type=_NcclTests)
+        document = msgspec.json.decode(data, type=_NcclTests)
     except msgspec.ValidationError as fault:
         yield from _bench(path, str(fault))
         return
     except msgspec.DecodeError as fault:
         raise _unread(path, f"broken JSON ({fault}): did the run end?") from None
-    named = _PROGRAM.search(" ".join(found.args))
+    named = _PROGRAM.search(" ".join(document.args))
     operation = named[1] if named else ""
-    for place, row in enumerate(found.results):
+    for place, row in enumerate(document.results):
         for name, way in (("out-of-place", row.out_of_place), ("in-place", row.in_place)):
             if way is None:
                 continue
-            told = Told(operation, len(found.config.devices), name)
+            key = SweepKey(operation, len(document.config.devices), name)
             time = way.cpu_time if way.time is None else way.time
             try:
                 seconds = _seconds(math.nan if time is None else time, 1e-6)
             except ValueError as fault:
                 raise _unread(path, f"results[{place}], {name}: {fault}") from None
-            yield _Row(told, row.size, seconds, bool(way.nwrong))
+            yield _Row(key, row.size, seconds, bool(way.nwrong))
 
 
 def _bench(path: Path, otherwise: str) -> Iterator[_Row]:
@@ -203,13 +203,13 @@ def _bench(path: Path, otherwise: str) -> Iterator[_Row]:
     from costlab.sections.fit.fit import sweeps
 
     try:
-        found = sweeps(load(path).metrics())
+        by_name = sweeps(load(path).metrics())
     except ResultError:
         raise _unread(path, f"neither nccl-tests' JSON ({otherwise}) nor a result") from None
-    for one in found.values():
-        told = Told(one.op, one.ranks, f"{one.link}, {one.device}")
-        for size, seconds in zip(one.sizes, one.seconds, strict=True):
-            yield _Row(told, size, seconds)
+    for sweep in by_name.values():
+        key = SweepKey(sweep.op, sweep.ranks, f"{sweep.link}, {sweep.device}")
+        for size, seconds in zip(sweep.sizes, sweep.seconds, strict=True):
+            yield _Row(key, size, seconds)
 
 
 def _csv(lines: Iterator[str], path: Path) -> Iterator[_Row]:
@@ -226,11 +226,11 @@ def _csv(lines: Iterator[str], path: Path) -> Iterator[_Row]:
     (time, unit), operation, ranks = times[0], names.get("operation"), names.get("ranks")
     for row in reader:
         try:
-            told = Told(row[operation] if operation else "", int(row[ranks]) if ranks else 0)
+            key = SweepKey(row[operation] if operation else "", int(row[ranks]) if ranks else 0)
             count = float(row[size])
             if count < 0 or count != int(count):
                 raise ValueError(f"{row[size]} is no number of bytes")
-            yield _Row(told, int(count), _seconds(row[time], unit))
+            yield _Row(key, int(count), _seconds(row[time], unit))
         except (ValueError, TypeError, OverflowError) as fault:
             raise _unread(path, f"line {reader.line_num}: {fault}") from None
 

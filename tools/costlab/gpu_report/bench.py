@@ -27,15 +27,19 @@ def main(device: str) -> int:
     if not result.exists():
         tell("bench.json", "nothing was measured, see the end of the output", ok=False)
         return 1
-    found = json.loads(result.read_text(encoding="utf-8"))
+    result_json = json.loads(result.read_text(encoding="utf-8"))
     by_device: Counter[str] = Counter()
-    for name, section in found["sections"].items():
+    for name, section in result_json["sections"].items():
         count = len(section["metrics"])
         # Where the processor stands in, one GPU's section has nothing to measure and says so.
         idle = name == "one-gpu" and device == "cpu"
         good = None if idle else count > 0
         tell(name, f"{section['status']}, {count} metrics {section['note']}", ok=good)
         by_device.update(metric.get("device", "") for metric in section["metrics"])
-    there = by_device[device]
-    tell(f"metrics measured on {device}", f"{there} of {by_device.total()}", ok=there > 0)
+    metrics_there = by_device[device]
+    tell(
+        f"metrics measured on {device}",
+        f"{metrics_there} of {by_device.total()}",
+        ok=metrics_there > 0,
+    )
     return status or 0

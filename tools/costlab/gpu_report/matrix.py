@@ -15,7 +15,7 @@ WAYS = ("compile", "autocast", "checkpoint")
 
 def main(device: str) -> None:
     """Try every combination on one rank, and on two where two can be had."""
-    counts = [one for one in ranks.counts(device) if one[0] <= 2]
+    counts = [count for count in ranks.counts(device) if count[0] <= 2]
     for count, shared in counts:
         for number in range(1, len(WAYS) + 1):
             for ways in itertools.combinations(WAYS, number):
@@ -27,13 +27,13 @@ def main(device: str) -> None:
                     count, ["-m", "costlab.gpu_report", "matrix_rank", device, *ways],
                     limit=min(100.0, seconds_left(0.95)),
                 )  # fmt: skip
-                told(name, ended)
+                report_ranks(name, ended)
 
 
-def told(name: str, ended: list[ranks.Ended]) -> None:
+def report_ranks(name: str, ended: list[ranks.Ended]) -> None:
     """Tell how far a combination's loss and gradients are from the plain step's."""
     if ranks.fault(name, ended):
         return
-    found = json.loads(ended[0].last)
-    seen = f"loss differs by {found['loss']:.1e}, gradients by {found['gradients']:.1e}"
-    tell(name, f"{seen} (relative; limit {found['limit']:.0e})", ok=found["good"])
+    report = json.loads(ended[0].last)
+    seen = f"loss differs by {report['loss']:.1e}, gradients by {report['gradients']:.1e}"
+    tell(name, f"{seen} (relative; limit {report['limit']:.0e})", ok=report["good"])

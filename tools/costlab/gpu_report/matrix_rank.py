@@ -66,9 +66,9 @@ def main(device: str, *ways: str) -> None:
         kernel = sdpa_kernel(SDPBackend.MATH) if "autocast" in ways else nullcontext()
         with kernel:
             plain, expected = step(world, ())
-            loss, found = step(world, ways)
+            loss, gradients = step(world, ways)
         scale = max(float(g.abs().max()) for g in expected)
-        worst = max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True))
+        worst = max(float((a - b).abs().max()) for a, b in zip(gradients, expected, strict=True))
         limit = 5e-2 if "autocast" in ways else 1e-4
         result = {
             "loss": abs(loss - plain) / plain, "gradients": worst / scale, "limit": limit,

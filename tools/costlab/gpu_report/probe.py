@@ -28,11 +28,11 @@ def main(device: str) -> None:
     tell("host", f"{os.cpu_count()} cores, {memory:.0f} GiB, load {os.getloadavg()[0]:.1f}")
     for module, lost in NEEDED.items():
         try:
-            found = importlib.import_module(module)
+            imported = importlib.import_module(module)
         except Exception as error:  # a broken build raises anything
             tell(module, f"{type(error).__name__}: {error}; without it: {lost}", ok=False)
         else:
-            tell(module, getattr(found, "__version__", "there"), ok=True)
+            tell(module, getattr(imported, "__version__", "there"), ok=True)
     nvidia_smi()
     torch_sees(device)
 
@@ -62,13 +62,13 @@ def torch_sees(device: str) -> None:
         return
     tell("torch's CUDA", torch.version.cuda or "none")
     tell("backends", f"gloo {dist.is_gloo_available()}, NCCL {dist.is_nccl_available()}")
-    there = torch.cuda.is_available()
-    if there:
+    available = torch.cuda.is_available()
+    if available:
         tell("NCCL", ".".join(map(str, torch.cuda.nccl.version())))  # type: ignore[no-untyped-call]
-    for index in range(torch.cuda.device_count()) if there else ():
+    for index in range(torch.cuda.device_count()) if available else ():
         its = torch.cuda.get_device_properties(index)
         tell(f"GPU {index}", f"{its.name}, {its.total_memory / 2**30:.0f} GiB, uuid {its.uuid}")
         a = torch.randn(512, 512, device=f"cuda:{index}")
         worst = float((a @ a - (a.cpu().double() @ a.cpu().double()).to(a)).abs().max())
         tell(f"GPU {index}: a product", f"differs from the CPU's by {worst:.1e}", ok=worst < 1e-1)
-    tell("device asked for", device, ok=there or device == "cpu")
+    tell("device asked for", device, ok=available or device == "cpu")

@@ -23,12 +23,12 @@ class Ended:
     """
 
     status: int | None
-    said: str
+    output: str
 
     @property
     def last(self) -> str:
         """Its last line."""
-        return (self.said.strip().splitlines() or ["(nothing)"])[-1]
+        return (self.output.strip().splitlines() or ["(nothing)"])[-1]
 
 
 def run(count: int, command: list[str], *, limit: float) -> list[Ended]:
@@ -72,7 +72,7 @@ def fault(name: str, ended: list[Ended]) -> bool:
     """Tell which rank of some failed, if one did, and print the end of what it said."""
     worst = next((rank for rank in ended if rank.status != 0), None)
     if worst:
-        print(worst.said[-4000:])
+        print(worst.output[-4000:])
         tell(name, f"status {worst.status}: {worst.last}", ok=False)
     return worst is not None
 
@@ -86,6 +86,6 @@ def counts(device: str) -> list[tuple[int, bool]]:
         return [(1, False), (2, False), (4, False)]
     import torch
 
-    there = torch.cuda.device_count()
-    sizes = sorted({1 << power for power in range(there.bit_length())} | {there})
-    return [(size, False) for size in sizes if size] + ([(2, True)] if there == 1 else [])
+    devices = torch.cuda.device_count()
+    sizes = sorted({1 << power for power in range(devices.bit_length())} | {devices})
+    return [(size, False) for size in sizes if size] + ([(2, True)] if devices == 1 else [])

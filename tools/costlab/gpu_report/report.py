@@ -55,31 +55,34 @@ def markdown(report: Mapping[str, Any]) -> str:
         "|---|---|---|--:|--:|--:|",
     ]
     for stage in STAGES:
-        one = report["stages"].get(stage.name)
-        lines.append(f"| {stage.name} | {stage.says} | {_summary(one)} |")
+        stage_report = report["stages"].get(stage.name)
+        lines.append(f"| {stage.name} | {stage.says} | {_summary(stage_report)} |")
     for stage in STAGES:
-        if one := report["stages"].get(stage.name):
-            lines += _section(stage.name, one)
+        if stage_report := report["stages"].get(stage.name):
+            lines += _section(stage.name, stage_report)
     return "\n".join(lines) + "\n"
 
 
-def _summary(one: Mapping[str, Any] | None) -> str:
-    if one is None:
+def _summary(stage_report: Mapping[str, Any] | None) -> str:
+    if stage_report is None:
         return "not run | | | "
-    checks = [row["ok"] for row in one["rows"] if row["ok"] is not None]
-    return f"{one['state']} | {one['seconds']} | {len(checks)} | {checks.count(False)}"
+    checks = [row["ok"] for row in stage_report["rows"] if row["ok"] is not None]
+    state, seconds = stage_report["state"], stage_report["seconds"]
+    return f"{state} | {seconds} | {len(checks)} | {checks.count(False)}"
 
 
-def _section(name: str, one: Mapping[str, Any]) -> Sequence[str]:
-    rows = sorted(one["rows"], key=lambda row: row["ok"] is not False)  # what failed, first
-    lines = ["", f"## {name}: {one['state']}", ""]
+def _section(name: str, stage_report: Mapping[str, Any]) -> Sequence[str]:
+    rows = sorted(
+        stage_report["rows"], key=lambda row: row["ok"] is not False
+    )  # what failed, first
+    lines = ["", f"## {name}: {stage_report['state']}", ""]
     if rows:
         lines += ["| what | seen | |", "|---|---|---|"]
         lines += [
             f"| {_cell(row['what'])} | {_cell(row['seen'])} | {_MARKS[row['ok']]} |" for row in rows
         ]
-    if one.get("tail"):
-        lines += ["", "The end of its output:", "", "````text", one["tail"], "````"]
+    if stage_report.get("tail"):
+        lines += ["", "The end of its output:", "", "````text", stage_report["tail"], "````"]
     return lines
 
 

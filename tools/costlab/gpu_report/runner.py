@@ -35,13 +35,13 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="gpu-report-") as scratch:
         environment = _environment(options.wheels, Path(scratch))
         for stage in STAGES:
-            wanted = options.stage or [one.name for one in STAGES]
+            wanted = options.stage or [stage.name for stage in STAGES]
             done = report["stages"].get(stage.name, {}).get("state") in (PASSED, FAILED)
             if stage.name not in wanted or (done and not options.stage):
                 continue
-            left = min(stage.limit, ends - time.monotonic())
+            remaining = min(stage.limit, ends - time.monotonic())
             report["stages"][stage.name] = _run(
-                stage, left, options, environment, Path(scratch, "rows")
+                stage, remaining, options, environment, Path(scratch, "rows")
             )
             _write(report, options.out)
     _write(report, options.out)
@@ -80,9 +80,9 @@ def _run(
             _end(process)
     text = log.read_bytes()[-TAIL:].decode(errors="replace")
     log.write_text(text, encoding="utf-8")
-    found = rows.read(file)
-    wrong = [row for row in found if row["ok"] is False]
-    state = LATE if status is None else FAILED if status or wrong or not found else PASSED
+    rows_read = rows.read(file)
+    wrong = [row for row in rows_read if row["ok"] is False]
+    state = LATE if status is None else FAILED if status or wrong or not rows_read else PASSED
     end = {}
     if state != PASSED or not stage.logged:
         end = {"tail": "\n".join(text.splitlines()[-LINES:])}
@@ -91,8 +91,8 @@ def _run(
     seconds = round(time.monotonic() - began, 1)
     for row in wrong:
         print(f"FAILED {row['what']}: {row['seen']}")
-    print(f"{state} in {seconds} s, {len(found)} rows", flush=True)
-    return {"state": state, "status": status, "seconds": seconds, "rows": found} | end
+    print(f"{state} in {seconds} s, {len(rows_read)} rows", flush=True)
+    return {"state": state, "status": status, "seconds": seconds, "rows": rows_read} | end
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -189,10 +189,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _seconds(text: str) -> int:
-    found = re.fullmatch(r"(\d+)(m|s|)", text)
-    if not found:
+    match = re.fullmatch(r"(\d+)(m|s|)", text)
+    if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is no time: write 28m or 900s")
-    return int(found[1]) * (60 if found[2] == "m" else 1)
+    return int(match[1]) * (60 if match[2] == "m" else 1)
 
 
 def _folder(text: str) -> Path:

@@ -29,16 +29,16 @@ def main(device: str) -> None:
 
 def values(where: str, ended: list[ranks.Ended]) -> None:
     """Tell what the ranks' own checks said, an operation a row."""
-    told = [re.findall(r"^CHECKED (.*)$", rank.said, re.MULTILINE) for rank in ended]
-    for index, line in enumerate(told[0]):
+    checked = [re.findall(r"^CHECKED (.*)$", rank.output, re.MULTILINE) for rank in ended]
+    for index, line in enumerate(checked[0]):
         name, good, note = json.loads(line)
-        for rank, theirs in enumerate(told):
-            if index >= len(theirs):
+        for rank, lines in enumerate(checked):
+            if index >= len(lines):
                 good, note = False, f"rank {rank} never got here: {ended[rank].last}"
-            elif not json.loads(theirs[index])[1]:
-                good, note = False, f"rank {rank}: {json.loads(theirs[index])[2]}"
+            elif not json.loads(lines[index])[1]:
+                good, note = False, f"rank {rank}: {json.loads(lines[index])[2]}"
         tell(f"{where}: {name}", note, ok=good)
-    if not told[0] or "ended" not in told[0][-1]:
+    if not checked[0] or "ended" not in checked[0][-1]:
         tell(f"{where}: to the end", ended[0].last, ok=False)
 
 
@@ -49,10 +49,11 @@ def lost(device: str, count: int) -> None:
         count, ["-m", "costlab.gpu_report", "smoke_rank", device, "lose"], limit=seconds_left(0.9)
     )
     took = time.monotonic() - began
-    for rank, one in enumerate(ended[:-1]):
-        named = re.search(rf"rank {count - 1} (died|gave up|hangs)[^\n]*", one.said)
+    for rank, rank_end in enumerate(ended[:-1]):
+        named = re.search(rf"rank {count - 1} (died|gave up|hangs)[^\n]*", rank_end.output)
         tell(
             f"rank {count - 1} of {count} is killed: rank {rank}",
-            f"{named[0] if named else one.last} (status {one.status}, all over in {took:.0f} s)",
-            ok=bool(named) and one.status not in (0, None),
+            f"{named[0] if named else rank_end.last} "
+            f"(status {rank_end.status}, all over in {took:.0f} s)",
+            ok=bool(named) and rank_end.status not in (0, None),
         )

@@ -66,7 +66,7 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "all_to_all": (
         lambda a, x: a.all_to_all(x),
-        lambda every, r: torch.cat([_piece(one, len(every), r) for one in every]),
+        lambda every, r: torch.cat([_piece(tensor, len(every), r) for tensor in every]),
     ),
     "broadcast": (
         lambda a, x: a.broadcast(x, source=a.size - 1), lambda every, r: every[-1]
@@ -85,19 +85,19 @@ def check(world: World, axis: Axis, name: str) -> None:
             every = inputs(axis, length, dtype)
             x = every[axis.rank].to(world.device)
             try:
-                found = call(axis, x)
+                result = call(axis, x)
             except Exception as error:  # of one dtype, say: the others are tried all the same
                 wrong.append(f"{dtype} × {x.numel()}: {type(error).__name__}: {error}")
                 continue
             tried += 1
-            if not torch.equal(found.cpu(), expected(every, axis.rank).to(dtype)):
+            if not torch.equal(result.cpu(), expected(every, axis.rank).to(dtype)):
                 wrong.append(f"{dtype} × {x.numel()}: another value")
             if not torch.equal(x.cpu(), every[axis.rank]):
                 wrong.append(f"{dtype} × {x.numel()}: the input was changed")
-    said(name, not wrong, "; ".join(wrong) or f"{tried} dtypes × sizes as reckoned on the CPU")
+    report(name, not wrong, "; ".join(wrong) or f"{tried} dtypes × sizes as reckoned on the CPU")
 
 
-def said(name: str, good: bool, note: str) -> None:
+def report(name: str, good: bool, note: str) -> None:
     """Print a finding for the stage to read."""
     print("CHECKED " + json.dumps([name, good, " ".join(note.split())]), flush=True)
 
@@ -108,7 +108,7 @@ def main(device: str, what: str = "") -> None:
     backend = "gloo" if device == "cpu" else None
     with World.join(backend=backend, timeout=20.0, share_gpus=True) as world:
         axis = world.axis("smoke", range(world.size))
-        said(f"join: {world.backend} on {world.device.type}", device == world.device.type, "")
+        report(f"join: {world.backend} on {world.device.type}", device == world.device.type, "")
         if what == "lose":
             axis.all_reduce(torch.ones(1 << 20, device=world.device))
             if world.rank == world.size - 1:
@@ -119,4 +119,4 @@ def main(device: str, what: str = "") -> None:
         for name in OPERATIONS if world.size > 1 else ["all_reduce"]:
             check(world, axis, name)
         axis.barrier()
-        said("ended", True, "every rank")
+        report("ended", True, "every rank")

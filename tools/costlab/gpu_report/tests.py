@@ -43,12 +43,12 @@ class Tally:
         if seconds_left(0.93) < 0:
             item.session.shouldstop = "the stage's time is over"  # type: ignore[attr-defined]
 
-    def told(self) -> None:
+    def print_summary(self) -> None:
         """Tell what became of each folder's tests."""
-        for folder, found in self.outcomes.items():
-            words = ", ".join(f"{count} {outcome}" for outcome, count in sorted(found.items()))
-            tell(folder, words, ok=not found["failed"])
-        ran = sum(found.total() for found in self.outcomes.values())
+        for folder, outcome in self.outcomes.items():
+            words = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcome.items()))
+            tell(folder, words, ok=not outcome["failed"])
+        ran = sum(outcome.total() for outcome in self.outcomes.values())
         tell("in all", f"{ran} of {self.collected} ran, {self.failures} failed", ok=ran > 0)
 
 
@@ -68,5 +68,5 @@ def main(device: str) -> int:
     options = ["--device", device, "-p", "no:cacheprovider", "-q", "--tb=short", "--no-header"]
     options += ["--rootdir", str(ROOT), "-m", "not benchmark and not ci"]
     pytest.main([*folders, *options], plugins=[tally])
-    tally.told()
+    tally.print_summary()
     return int(tally.failures > 0 or not tally.outcomes)

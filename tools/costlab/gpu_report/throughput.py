@@ -38,16 +38,16 @@ def main(kind: str, *more: str) -> None:
         fuse(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=kind == "cuda")
     words_BS = torch.randint(config.vocab, (batch, config.sequence + 1), device=device)
-    seconds, held = timed(model, optimizer, words_BS, kind)
-    said = summary(config, batch, sum(p.numel() for p in model.parameters()), seconds, kind)
-    print(said + (memory(held, torch.cuda.max_memory_allocated()) if kind == "cuda" else ""))
+    seconds, allocated = timed(model, optimizer, words_BS, kind)
+    line = summary(config, batch, sum(p.numel() for p in model.parameters()), seconds, kind)
+    print(line + (memory(allocated, torch.cuda.max_memory_allocated()) if kind == "cuda" else ""))
 
 
 def timed(
     model: GPT, optimizer: torch.optim.Optimizer, words_BS: Tensor, kind: str
 ) -> tuple[list[float], int]:
     """Return the seconds of each step after the third, and the bytes held between steps."""
-    seconds, first, loss, held = [], 0.0, torch.tensor(0.0), 0
+    seconds, first, loss, allocated = [], 0.0, torch.tensor(0.0), 0
     for step in range(STEPS):
         wait(kind)
         began = time.perf_counter()
@@ -59,11 +59,11 @@ def timed(
         seconds.append(time.perf_counter() - began)
         first = first or loss.item()
         if step == 2 and kind == "cuda":  # AdamW's state is there since the first
-            held = torch.cuda.memory_allocated()
+            allocated = torch.cuda.memory_allocated()
             torch.cuda.reset_peak_memory_stats()
     if not loss.item() < first:
         sys.exit(f"the loss went from {first:.3f} to {loss.item():.3f} on one batch")
-    return seconds[3:], held
+    return seconds[3:], allocated
 
 
 def summary(config: GPTConfig, batch: int, parameters: int, seconds: list[float], kind: str) -> str:
@@ -84,11 +84,11 @@ def summary(config: GPTConfig, batch: int, parameters: int, seconds: list[float]
     return "; ".join(words)
 
 
-def memory(held: int, peak: int) -> str:
+def memory(allocated: int, peak: int) -> str:
     """Return, in words, the peak and what of it a step adds to what lies there between steps."""
     return (
-        f"; peak memory {peak / 2**30:.1f} GiB: {held / 2**30:.1f} between steps (weights, "
-        f"optimizer), {(peak - held) / 2**30:.1f} of a step's own"
+        f"; peak memory {peak / 2**30:.1f} GiB: {allocated / 2**30:.1f} between steps (weights, "
+        f"optimizer), {(peak - allocated) / 2**30:.1f} of a step's own"
     )
 
 

@@ -38,8 +38,8 @@ def main(device: str) -> None:
                     tell("the rest of the grids", "not tried: no time left")
                     return
                 place = ["--cpu"] if device == "cpu" else ["--share-gpus"] * shared
-                found = losses(count, [*grid.split(), *place], file)
-                compare(f"{count} ranks {grid}" + " on one GPU" * shared, found, reference)
+                losses_of_run = losses(count, [*grid.split(), *place], file)
+                compare(f"{count} ranks {grid}" + " on one GPU" * shared, losses_of_run, reference)
 
 
 def losses(count: int, options: list[str], file: Path) -> list[float]:
@@ -52,11 +52,12 @@ def losses(count: int, options: list[str], file: Path) -> list[float]:
     return [float(line) for line in file.read_text(encoding="utf-8").split()]
 
 
-def compare(name: str, found: list[float], reference: list[float]) -> None:
+def compare(name: str, losses_of_run: list[float], reference: list[float]) -> None:
     """Tell how far a grid's losses are from those of one process on the CPU."""
-    if found:
-        worst = max(abs(a - b) for a, b in zip(found, reference, strict=True))
-        seen = f"loss {found[0]:.4f} to {found[-1]:.4f}, {worst:.1e} from one process on the CPU"
+    if losses_of_run:
+        worst = max(abs(a - b) for a, b in zip(losses_of_run, reference, strict=True))
+        seen = f"loss {losses_of_run[0]:.4f} to {losses_of_run[-1]:.4f}, "
+        seen += f"{worst:.1e} from one process on the CPU"
         tell(name, seen, ok=worst < NEAR)
 
 
@@ -65,6 +66,6 @@ def throughput(device: str) -> None:
     for more in ([], ["--fused"]):
         command = ["-m", "costlab.gpu_report", "throughput", device, *more]
         (ended,) = ranks.run(1, command, limit=min(150.0, seconds_left(0.6)))
-        print(ended.said[-4000:])
+        print(ended.output[-4000:])
         good = ended.status == 0
         tell(f"GPT in bf16 {' '.join(more)}".strip(), ended.last, ok=good)

@@ -150,7 +150,9 @@ def load(path: Path) -> tuple[Claim, ...]:
         raise ClaimsError(f"{path} is no TOML: {fault}") from None
     except msgspec.ValidationError as fault:
         raise ClaimsError(f"{path}: {_named(str(fault), raw)}") from None
-    problem = next((said for claim in claims if (said := _problem(claim))), "") or _repeated(claims)
+    problem = next((message for claim in claims if (message := _problem(claim))), "") or _repeated(
+        claims
+    )
     if problem:
         raise ClaimsError(f"{path}: {problem}")
     return tuple(sorted(claims, key=lambda claim: claim.number))
@@ -159,22 +161,22 @@ def load(path: Path) -> tuple[Claim, ...]:
 def _named(fault: str, raw: dict[str, object]) -> str:
     """Say which claim msgspec speaks of, where it gives a place in the list."""
     what, _, place = fault.partition(" - at ")
-    found = _INDEX.match(place.strip("`"))
+    match = _INDEX.match(place.strip("`"))
     listed = raw.get("claim")
-    if not found or not isinstance(listed, list):
+    if not match or not isinstance(listed, list):
         return fault
-    one = listed[int(found[1])]
-    name = one.get("id") if isinstance(one, dict) else None
-    where = f"claim {name!r}" if name else f"the {int(found[1]) + 1}th [[claim]]"
-    return f"{where}: {what}" + (f" in `{found[2]}`" if found[2] else "")
+    claim = listed[int(match[1])]
+    name = claim.get("id") if isinstance(claim, dict) else None
+    where = f"claim {name!r}" if name else f"the {int(match[1]) + 1}th [[claim]]"
+    return f"{where}: {what}" + (f" in `{match[2]}`" if match[2] else "")
 
 
 def _problem(claim: Claim) -> str:
     """Return what makes a claim impossible to judge, in one line, or nothing."""
     name = f"claim {claim.id!r}"
     if bool(claim.case) == bool(claim.verdict):
-        found = "both" if claim.case else "neither"
-        return f"{name} needs either [[claim.case]] or a `verdict` that it cites, found {found}"
+        present = "both" if claim.case else "neither"
+        return f"{name} needs either [[claim.case]] or a `verdict` that it cites, found {present}"
     if claim.verdict and not claim.cite:
         return f"{name} states a verdict, {claim.verdict!r}, and no [[claim.cite]] that settles it"
     if claim.verdict and not claim.because:
@@ -183,7 +185,7 @@ def _problem(claim: Claim) -> str:
         return f"{name} is {claim.verdict!r} and has no `instead`: say what is true"
     ill_conditioned = _condition(name, claim)
     return ill_conditioned or next(
-        (said for case in claim.case if (said := _misfit(name, case))), ""
+        (message for case in claim.case if (message := _misfit(name, case))), ""
     )
 
 

@@ -19,10 +19,10 @@ from collections.abc import Iterable, Sequence
 import click
 import msgspec
 
-from costlab.record.foreign_load import said
+from costlab.record.foreign_load import describe
 from costlab.record.names import family_of, parse
 from costlab.record.provenance import MACHINE
-from costlab.record.quantity import shown
+from costlab.record.quantity import format_metric
 from costlab.record.result import Metric, Result
 from costlab.record.terminal import console as terminal
 from costlab.record.terminal import tabulate
@@ -52,10 +52,10 @@ class Family(msgspec.Struct, frozen=True):
     name: str
     unit: str
     change: float
-    least: float
-    most: float
+    lower_quartile: float
+    upper_quartile: float
     members: int
-    beyond: bool
+    significant: bool
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -79,17 +79,17 @@ class Compared(msgspec.Struct, frozen=True):
     differs: bool
 
 
-def compare(one: Result, other: Result) -> Compared:
+def compare(first: Result, second: Result) -> Compared:
     """Put two results side by side.
 
     Raises:
         click.UsageError: they have nothing in common, which is not to be the same.
     """
-    mine, theirs = one.metrics(), other.metrics()
+    first_metrics, second_metrics = first.metrics(), second.metrics()
     common = [
-        (mine[name], theirs[name])
-        for name in mine
-        if name in theirs and mine[name].device == theirs[name].device
+        (first_metrics[name], second_metrics[name])
+        for name in first_metrics
+        if name in second_metrics and first_metrics[name].device == second_metrics[name].device
     ]
     if not common:
         raise click.UsageError("the two have no metric in common: there is nothing to compare")
@@ -100,37 +100,41 @@ def compare(one: Result, other: Result) -> Compared:
         for name, pairs in _by_family(common).items()
     ]
     counts = [
-        f"{a.id}: {shown(a)}, {shown(b)}"
+        f"{a.id}: {format_metric(a)}, {format_metric(b)}"
         for a, b in common
         if a.how == "counted" and a.unit in ("count", "B") and a.value != b.value
     ]
-    both = {one.id for one, _ in common}
-    missing = Counter(parse(name).topic for name in mine.keys() | theirs.keys() if name not in both)
+    both = {first.id for first, _ in common}
+    missing = Counter(
+        parse(name).topic
+        for name in first_metrics.keys() | second_metrics.keys()
+        if name not in both
+    )
     return Compared(
         whole=whole,
         whole_beyond=whole_beyond,
         families=families,
         counts=counts,
         missing=dict(missing),
-        machines=_machines(one, other),
-        differs=whole_beyond or bool(counts) or any(family.beyond for family in families),
+        machines=_machines(first, second),
+        differs=whole_beyond or bool(counts) or any(family.significant for family in families),
     )
 
 
 def _by_family(common: Iterable[tuple[Metric, Metric]]) -> dict[str, list[tuple[Metric, Metric]]]:
     families: dict[str, list[tuple[Metric, Metric]]] = {}
-    for one, other in common:
-        if one.name.topic == "timeline":  # one step's picture, no statistic
+    for first, second in common:
+        if first.name.topic == "timeline":  # one step's picture, no statistic
             continue
-        if one.how == "measured" and one.value > 0 and other.value > 0 and one.unit in NOISE:
-            families.setdefault(family_of(one.id), []).append((one, other))
+        if first.how == "measured" and first.value > 0 and second.value > 0 and first.unit in NOISE:
+            families.setdefault(family_of(first.id), []).append((first, second))
     return families
 
 
 def _whole(common: list[tuple[Metric, Metric]]) -> float:
     """Return the change of a machine's times altogether: the median family's."""
     changes = [
-        statistics.median(math.log(other.value / one.value) for one, other in pairs)
+        statistics.median(math.log(second.value / first.value) for first, second in pairs)
         for pairs in _by_family(common).values()
         if pairs[0][0].unit == "s"
     ]
@@ -143,23 +147,23 @@ def _of_whole(unit: str, whole: float) -> float:
 
 
 def _family(name: str, pairs: list[tuple[Metric, Metric]], whole: float) -> Family:
-    logs = sorted(math.log(other.value / one.value) for one, other in pairs)
+    logs = sorted(math.log(second.value / first.value) for first, second in pairs)
     middle = statistics.median(logs)
-    beside = [log - math.log(whole) for log in logs]  # beside the machine altogether
-    shift = statistics.median(beside)
-    agreeing = sum(1 for log in beside if log * shift > 0) / len(beside)
+    relative = [log - math.log(whole) for log in logs]  # beside the machine altogether
+    shift = statistics.median(relative)
+    agreeing = sum(1 for log in relative if log * shift > 0) / len(relative)
     noise = max(math.log1p(NOISE[pairs[0][0].unit]), ERRORS * _error(logs))
-    apart = sum(_apart(one, other) for one, other in pairs)
-    clear = len(pairs) >= _FEW or apart >= len(pairs) / 2
+    disjoint = sum(_intervals_disjoint(first, second) for first, second in pairs)
+    clear = len(pairs) >= _FEW or disjoint >= len(pairs) / 2
     quarter = len(logs) // 4
     return Family(
         name=name,
         unit=pairs[0][0].unit,
         change=math.exp(middle),
-        least=math.exp(logs[quarter]),
-        most=math.exp(logs[-1 - quarter]),
+        lower_quartile=math.exp(logs[quarter]),
+        upper_quartile=math.exp(logs[-1 - quarter]),
         members=len(logs),
-        beyond=abs(shift) > noise and agreeing >= AGREE and clear,
+        significant=abs(shift) > noise and agreeing >= AGREE and clear,
     )
 
 
@@ -170,25 +174,25 @@ def _error(logs: Sequence[float]) -> float:
     return 1.25 * deviation / math.sqrt(len(logs))
 
 
-def _apart(one: Metric, other: Metric) -> bool:
+def _intervals_disjoint(first: Metric, second: Metric) -> bool:
     """Whether two metrics' spreads don't touch."""
-    if None in (one.low, one.high, other.low, other.high):
+    if None in (first.low, first.high, second.low, second.high):
         return True
-    assert one.low is not None and one.high is not None
-    assert other.low is not None and other.high is not None
-    return one.high < other.low or other.high < one.low
+    assert first.low is not None and first.high is not None
+    assert second.low is not None and second.high is not None
+    return first.high < second.low or second.high < first.low
 
 
 _BUSY = 1.0  # load of a core before a run, above which its times say little
 
 
-def _machines(one: Result, other: Result) -> list[str]:
+def _machines(first: Result, second: Result) -> list[str]:
     lines = [
-        f"another {name}: {one.provenance.get(name, '–')}, {other.provenance.get(name, '–')}"
+        f"another {name}: {first.provenance.get(name, '–')}, {second.provenance.get(name, '–')}"
         for name in MACHINE
-        if one.provenance.get(name) != other.provenance.get(name)
+        if first.provenance.get(name) != second.provenance.get(name)
     ]
-    for which, result in (("first", one), ("second", other)):
+    for which, result in (("first", first), ("second", second)):
         load, cores = result.provenance.get("load-before"), result.provenance.get("cores")
         if isinstance(load, float) and isinstance(cores, int) and load > _BUSY * cores:
             lines.append(f"the {which} began on a busy machine: load {load:g} on {cores} cores")
@@ -196,11 +200,11 @@ def _machines(one: Result, other: Result) -> list[str]:
             if section.status != "complete":
                 lines.append(f"the {which}, {name}: broke off: {section.note}")
             if section.load and section.load.spoiled:
-                lines.append(f"the {which}, {name}: {said(section.load).en}")
+                lines.append(f"the {which}, {name}: {describe(section.load).en}")
     return lines
 
 
-def show(compared: Compared, one: str, other: str) -> None:
+def show(compared: Compared, first: str, second: str) -> None:
     """Print a comparison: what differs first, then the rest in short."""
     console = terminal()
     for line in compared.machines:
@@ -211,27 +215,29 @@ def show(compared: Compared, one: str, other: str) -> None:
             family.name,
             str(family.members),
             f"{family.change:.2f}×",
-            f"[dim]{family.least:.2f} – {family.most:.2f}[/]",
-            f"[bold red]{told(family, compared.whole)}{than}[/]" if family.beyond else "",
+            f"[dim]{family.lower_quartile:.2f} – {family.upper_quartile:.2f}[/]",
+            f"[bold red]{format_change(family, compared.whole)}{than}[/]"
+            if family.significant
+            else "",
         )
-        for family in sorted(compared.families, key=lambda f: (not f.beyond, f.name))
+        for family in sorted(compared.families, key=lambda f: (not f.significant, f.name))
     ]
-    tabulate(("measured alike", "of", f"{other} / {one}", "quartiles", ""), "<>>><", rows)
+    tabulate(("measured alike", "of", f"{second} / {first}", "quartiles", ""), "<>>><", rows)
     for line in compared.counts:
         console.print(f"[bold red]counted otherwise[/]  {line}")
     for name, number in compared.missing.items():
         console.print(f"[dim]in one of them only: {number} of {name}.*[/]")
     said = f"all times together: {compared.whole:.2f}×"
     console.print(f"[bold red]{said}: beyond noise[/]" if compared.whole_beyond else said)
-    beyond = sum(family.beyond for family in compared.families)
+    significant = sum(family.significant for family in compared.families)
     console.print(
-        f"[bold]{beyond} of {len(compared.families)} families differ beyond noise[/]"
+        f"[bold]{significant} of {len(compared.families)} families differ beyond noise[/]"
         if compared.differs
         else "[bold green]the same within noise[/]"
     )
 
 
-def told(family: Family, whole: float) -> str:
+def format_change(family: Family, whole: float) -> str:
     """Say in words what a family's change is beside the machine's: "20 % slower"."""
     change = family.change / _of_whole(family.unit, whole)
     per_cent = f"{abs(change - 1) * 100:.0f} %"

@@ -20,7 +20,7 @@ def verdicts(result: Result) -> list[Verdict]:
     return judge(claims.load(options.LAB / "claims.toml"), result.metrics(), result.provenance)
 
 
-def differing(result: Result) -> list[str]:
+def differences_from_reference(result: Result) -> list[str]:
     """Return a line for each claim that no machine may bear on and that is judged otherwise here.
 
     The measure is the committed reference; where there is none, nothing differs. Both are judged on
@@ -31,24 +31,29 @@ def differing(result: Result) -> list[str]:
     listed = claims.load(options.LAB / "claims.toml")
     reference = load(options.REFERENCE)
     shared = result.metrics().keys() & reference.metrics().keys()
-    here, there = (
-        judge(listed, {name: found.metrics()[name] for name in shared}, found.provenance)
-        for found in (result, reference)
+    here, reference_verdicts = (
+        judge(listed, {name: judged.metrics()[name] for name in shared}, judged.provenance)
+        for judged in (result, reference)
     )
     return [
-        f"claim {mine.number} ({mine.id}): {mine.verdict} here, "
-        f"{theirs.verdict} in the reference: {mine.evidence}"
-        for claim, mine, theirs in zip(listed, here, there, strict=True)
+        f"claim {verdict.number} ({verdict.id}): {verdict.verdict} here, "
+        f"{reference_verdict.verdict} in the reference: {verdict.evidence}"
+        for claim, verdict, reference_verdict in zip(listed, here, reference_verdicts, strict=True)
         if not claim.machine_bound
-        and "not measurable here" not in (mine.verdict, theirs.verdict)
-        and mine.verdict != theirs.verdict
+        and "not measurable here" not in (verdict.verdict, reference_verdict.verdict)
+        and verdict.verdict != reference_verdict.verdict
     ]
 
 
-def show(found: list[Verdict]) -> None:
+def show(judged: list[Verdict]) -> None:
     """Print the verdicts as a table."""
     rows = [
-        (str(one.number), one.id, f"[{_STYLES[one.verdict]}]{one.verdict}[/]", one.evidence)
-        for one in found
+        (
+            str(verdict.number),
+            verdict.id,
+            f"[{_STYLES[verdict.verdict]}]{verdict.verdict}[/]",
+            verdict.evidence,
+        )
+        for verdict in judged
     ]
     tabulate(("", "claim", "verdict", "evidence"), "><<<", rows)

@@ -13,7 +13,7 @@ import msgspec
 
 from costlab.judge.claims import Case, Claim, Comparison, VerdictWord
 from costlab.record.names import natural
-from costlab.record.quantity import shown, written
+from costlab.record.quantity import format_metric, format_value
 from costlab.record.result import Metric
 
 Provenance = Mapping[str, Any]
@@ -36,7 +36,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     test: Comparison
     metric: Metric | None
-    other: Metric | None
+    reference: Metric | None
     passed: bool | None
     missing: str = ""
 
@@ -81,19 +81,19 @@ def _verdict(claim: Claim, metrics: Mapping[str, Metric], provenance: Provenance
     cases = examine(claim, metrics)
     lacking = [need for need in claim.needs if need not in offers(provenance)]
     word: VerdictWord = "not measurable here" if lacking else of_cases(cases)
-    said = [f"needs {need}" for need in lacking] or [_said(one) for one in cases]
+    reasons = [f"needs {need}" for need in lacking] or [_format_judged(case) for case in cases]
     if claim.machine_bound and not lacking:
-        said.append(f"on {machine(provenance, _devices(cases))}")
-    return Verdict(claim.number, claim.id, word, "; ".join([*said, *([cited] if cited else [])]))
+        reasons.append(f"on {machine(provenance, _devices(cases))}")
+    return Verdict(claim.number, claim.id, word, "; ".join([*reasons, *([cited] if cited else [])]))
 
 
 def of_cases(cases: Iterable[Judged]) -> VerdictWord:
     """Return the verdict that some judged cases come to."""
-    cases = [one for one in cases if one.passed is not None or not one.case.optional]
-    answers = {one.passed for one in cases if one.passed is not None}
+    cases = [judged for judged in cases if judged.passed is not None or not judged.case.optional]
+    answers = {judged.passed for judged in cases if judged.passed is not None}
     if answers == {True, False}:
         return "holds only if"
-    if not answers or any(one.missing for one in cases):
+    if not answers or any(judged.missing for judged in cases):
         return "not measurable here"
     return "holds" if True in answers else "refuted"
 
@@ -112,22 +112,22 @@ def examine(claim: Claim, metrics: Mapping[str, Metric]) -> list[Judged]:
 
 def _each(case: Case, metrics: Mapping[str, Metric]) -> list[str]:
     """Return the ids that a case is tried on, in natural order; where there are none, what was."""
-    found = [name for name, metric in metrics.items() if case.each and metric.name.fits(case.each)]
-    return sorted(found, key=natural) or [" ".join(str(value) for value in case.each.values())]
+    names = [name for name, metric in metrics.items() if case.each and metric.name.fits(case.each)]
+    return sorted(names, key=natural) or [" ".join(str(value) for value in case.each.values())]
 
 
 def _compared(test: Comparison, metrics: Mapping[str, Metric]) -> Outcome:
-    metric, other = metrics.get(test.metric), metrics.get(test.than) if test.than else None
+    metric, reference = metrics.get(test.metric), metrics.get(test.than) if test.than else None
     wanted = [test.metric, *([test.than] if test.than else [])]
     missing = next((name for name in wanted if name not in metrics), "")
     if missing or metric is None:
-        return Outcome(test, metric, other, None, missing)
+        return Outcome(test, metric, reference, None, missing)
     ends = _ends(metric, test)
-    against = _ends(other, test) if other else (test.value or 0.0,)
+    against = _ends(reference, test) if reference else (test.value or 0.0,)
     if not ends or not against:
-        return Outcome(test, metric, other, None, f"{test.metric}: {test.field}")
-    answers = {_holds(test, one, two) for one in ends for two in against}
-    return Outcome(test, metric, other, answers.pop() if len(answers) == 1 else None)
+        return Outcome(test, metric, reference, None, f"{test.metric}: {test.field}")
+    answers = {_holds(test, first, two) for first in ends for two in against}
+    return Outcome(test, metric, reference, answers.pop() if len(answers) == 1 else None)
 
 
 def _ends(metric: Metric, test: Comparison) -> tuple[float, ...]:
@@ -138,26 +138,39 @@ def _ends(metric: Metric, test: Comparison) -> tuple[float, ...]:
     return tuple(end for end in (metric.value, metric.low, metric.high) if end is not None)
 
 
-def _holds(test: Comparison, one: float, two: float) -> bool:
-    near = abs(one - two) <= test.tolerance * abs(two)
-    ordered = {"<": one < two, "<=": one <= two, ">": one > two, ">=": one >= two}
-    return {"==": near, "!=": not near, **ordered}[test.op]
+def _holds(test: Comparison, first: float, second: float) -> bool:
+    tolerated = abs(first - second) <= test.tolerance * abs(second)
+    ordered = {
+        "<": first < second,
+        "<=": first <= second,
+        ">": first > second,
+        ">=": first >= second,
+    }
+    return {"==": tolerated, "!=": not tolerated, **ordered}[test.op]
 
 
-def _said(judged: Judged) -> str:
-    said = ", ".join(_outcome_said(outcome) for outcome in judged.outcomes)
+def _format_judged(judged: Judged) -> str:
+    outcomes = ", ".join(_format_outcome(outcome) for outcome in judged.outcomes)
     answer = {True: "yes", False: "no", None: "undecided"}[judged.passed]
     where = f"{judged.case.words.en}: " if judged.case.words else ""
-    return f"{where}{said}: {answer}"
+    return f"{where}{outcomes}: {answer}"
 
 
-def _outcome_said(outcome: Outcome) -> str:
+def _format_outcome(outcome: Outcome) -> str:
     test = outcome.test
     if outcome.missing or outcome.metric is None:
         return f"{outcome.missing} was not measured"
-    found = shown(outcome.metric) if test.field == "value" else outcome.metric.detail[test.field]
-    against = f"{test.than} ({shown(outcome.other)})" if outcome.other else target(outcome)
-    return f"{test.metric} = {found} {test.op} {against}"
+    value = (
+        format_metric(outcome.metric)
+        if test.field == "value"
+        else outcome.metric.detail[test.field]
+    )
+    against = (
+        f"{test.than} ({format_metric(outcome.reference)})"
+        if outcome.reference
+        else target(outcome)
+    )
+    return f"{test.metric} = {value} {test.op} {against}"
 
 
 def target(outcome: Outcome) -> str:
@@ -165,7 +178,7 @@ def target(outcome: Outcome) -> str:
     value = outcome.test.value or 0.0
     if outcome.metric is None or outcome.test.field != "value":
         return f"{value:g}"
-    return written(value, outcome.metric.unit)
+    return format_value(value, outcome.metric.unit)
 
 
 def offers(provenance: Provenance) -> set[str]:
@@ -173,13 +186,15 @@ def offers(provenance: Provenance) -> set[str]:
     count = len(provenance.get("gpus", []))
     nvlink = any(map(_NVLINK.search, provenance.get("links", [])))
     offered = {"gpu": count >= 1, "gpus": count >= 2, "nvlink": nvlink}
-    return {name for name, there in offered.items() if there}
+    return {name for name, offered_here in offered.items() if offered_here}
 
 
 def _devices(cases: Iterable[Judged]) -> set[str]:
     """Return the devices of everything that the cases compare."""
     compared = [outcome for case in cases for outcome in case.outcomes]
-    metrics = [metric for one in compared for metric in (one.metric, one.other) if metric]
+    metrics = [
+        metric for outcome in compared for metric in (outcome.metric, outcome.reference) if metric
+    ]
     return {metric.device for metric in metrics if metric.device}
 
 

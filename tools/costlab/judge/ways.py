@@ -14,22 +14,22 @@ HOWS = texts("ways")
 MEANINGS = texts("meanings")
 
 
-def ways(claim: Claim, metrics: Mapping[str, Metric]) -> list[str]:
+def evidence_kinds(claim: Claim, metrics: Mapping[str, Metric]) -> list[str]:
     """Return how a claim's verdict came about: whoever has no case is read."""
     if not claim.case:
         return ["read"]
-    asked = [
+    compared = [
         metric
         for judged in examine(claim, metrics)
         for outcome in judged.outcomes
-        for metric in (outcome.metric, outcome.other)
+        for metric in (outcome.metric, outcome.reference)
         if metric
     ]
-    found = {_way(metric) for metric in asked}
-    return [way for way in HOWS if way in found]
+    kinds = {_evidence_kind(metric) for metric in compared}
+    return [way for way in HOWS if way in kinds]
 
 
-def _way(metric: Metric) -> str:
+def _evidence_kind(metric: Metric) -> str:
     if metric.name.of.partition(".")[0].endswith("-source"):
         return "source"
     counted = metric.name.topic == "count" and metric.how != "measured"

@@ -10,13 +10,13 @@ from typing import get_args
 
 from costlab.judge.claims import Case, Claim, VerdictWord, load
 from costlab.judge.verdict import Judged, Outcome, examine, judge, machine, target
-from costlab.judge.ways import HOWS, MEANINGS, ways
+from costlab.judge.ways import HOWS, MEANINGS, evidence_kinds
 from costlab.publish import page, results_page
 from costlab.record import quantity
 from costlab.record.names import parse
 from costlab.record.result import Metric, Result
 from costlab.record.result import load as load_result
-from costlab.record.whose import whose
+from costlab.record.whose import attribute
 from costlab.record.words import say, texts
 
 STEM = "CLAIMS"
@@ -46,7 +46,7 @@ def write(lab: Path) -> list[Path]:
 def text(claims: tuple[Claim, ...], result: Result, lab: Path, language: str) -> str:
     """Return the page."""
     metrics = result.metrics()
-    verdicts = {one.id: one.verdict for one in judge(claims, metrics, result.provenance)}
+    verdicts = {claim.id: claim.verdict for claim in judge(claims, metrics, result.provenance)}
     devices = {metric.device for metric in metrics.values() if metric.device}
     rows = [_row(claim, verdicts[claim.id], metrics, language) for claim in claims]
     return page.rendered(
@@ -67,9 +67,9 @@ def _tally(claims: tuple[Claim, ...], verdicts: Mapping[str, VerdictWord], langu
     """Return how many claims came to each verdict, each with a link to its row."""
     rows = []
     for word in get_args(VerdictWord):
-        found = [claim.number for claim in claims if verdicts[claim.id] == word]
-        if found:
-            rows.append((f"**{VERDICTS[word].of(language)}** ({len(found)})", _links(found)))
+        numbers = [claim.number for claim in claims if verdicts[claim.id] == word]
+        if numbers:
+            rows.append((f"**{VERDICTS[word].of(language)}** ({len(numbers)})", _links(numbers)))
     return page.table(_titles(TALLY, language), "<<", rows)
 
 
@@ -77,10 +77,10 @@ def _ways(claims: tuple[Claim, ...], metrics: Mapping[str, Metric], language: st
     """Return what each way to a verdict means, and which claims came by it."""
     rows = []
     for way, name in HOWS.items():
-        found = [claim.number for claim in claims if way in ways(claim, metrics)]
-        if found:
-            rows.append((f"*{name.of(language)}* ({len(found)})", MEANINGS[way].of(language),
-                         _links(found)))  # fmt: skip
+        numbers = [claim.number for claim in claims if way in evidence_kinds(claim, metrics)]
+        if numbers:
+            rows.append((f"*{name.of(language)}* ({len(numbers)})", MEANINGS[way].of(language),
+                         _links(numbers)))  # fmt: skip
     return page.table(_titles(WAYS, language), "<<<", rows)
 
 
@@ -92,7 +92,11 @@ def _row(
     claim: Claim, verdict: VerdictWord, metrics: Mapping[str, Metric], language: str
 ) -> list[str]:
     true = claim.because if verdict == "holds" else claim.instead or claim.because
-    cases = [one for one in examine(claim, metrics) if not (one.missing and one.case.optional)]
+    cases = [
+        judged
+        for judged in examine(claim, metrics)
+        if not (judged.missing and judged.case.optional)
+    ]
     evidence = [line for case in claim.case for line in _lines(case, cases, language)]
     if claim.verdict and claim.because and true is not claim.because:
         evidence.append(claim.because.of(language))
@@ -103,16 +107,16 @@ def _row(
     if seen:
         evidence.append(f"{say('claims.see', language)} {', '.join(seen)}")
     kind = verdict.replace(" ", "-")
-    asked = (
+    links = (
         f' · <span class="asked">{say("claims.asked", language)} {claim.lab}</span>'
         if claim.lab
         else ""
     )
     return [
         f'<a id="claim-{claim.number}"></a>{claim.number}',
-        f"{claim.words.of(language)}<br>*{claim.where.of(language)}*{asked}",
+        f"{claim.words.of(language)}<br>*{claim.where.of(language)}*{links}",
         f'<span class="verdict {kind}">**{VERDICTS[verdict].of(language)}**</span>',
-        ", ".join(f"*{HOWS[way].of(language)}*" for way in ways(claim, metrics)) or "–",
+        ", ".join(f"*{HOWS[way].of(language)}*" for way in evidence_kinds(claim, metrics)) or "–",
         "<br>".join(evidence),
         true.of(language) if true else "",
     ]
@@ -120,31 +124,32 @@ def _row(
 
 def _lines(case: Case, judged: list[Judged], language: str) -> list[str]:
     """Return a case's evidence: a line, or of many metrics a line for each way it came out."""
-    mine = [one for one in judged if one.case is case]
-    if not case.each or all(one.missing for one in mine):
-        return [_line(one, language) for one in mine]
+    of_case = [result for result in judged if result.case is case]
+    if not case.each or all(result.missing for result in of_case):
+        return [_line(result, language) for result in of_case]
     lines = []
     for passed, mark in MARKS.items():
-        alike = [one.outcomes[0] for one in mine if one.passed is passed]
+        alike = [result.outcomes[0] for result in of_case if result.passed is passed]
         named = [
-            f"{parse(one.test.metric).beside(case.each)} {_found(one, language)}"
-            + (f", {_claimed(one, language)}" if one.other else "")
-            for one in alike
+            f"{parse(outcome.test.metric).remaining_fields(case.each)} "
+            f"{_format_found(outcome, language)}"
+            + (f", {_claimed(outcome, language)}" if outcome.reference else "")
+            for outcome in alike
         ]
         if named:
-            one_for_all = "" if alike[0].other else f"; {_claimed(alike[0], language)}"
+            one_for_all = "" if alike[0].reference else f"; {_claimed(alike[0], language)}"
             lines.append(f"{mark} {_situation(case, language)}{', '.join(named)}{one_for_all}")
     return lines
 
 
 def _line(judged: Judged, language: str) -> str:
-    said = (
-        f"{_found(one, language)}, {_claimed(one, language)}"
-        if one.metric
-        else f"`{one.missing}` –"
-        for one in judged.outcomes
+    outcomes = (
+        f"{_format_found(outcome, language)}, {_claimed(outcome, language)}"
+        if outcome.metric
+        else f"`{outcome.missing}` –"
+        for outcome in judged.outcomes
     )
-    each = "; ".join(dict.fromkeys(said))
+    each = "; ".join(dict.fromkeys(outcomes))
     return f"{MARKS[judged.passed]} {_situation(judged.case, language)}{each}"
 
 
@@ -152,7 +157,7 @@ def _situation(case: Case, language: str) -> str:
     return f"{case.words.of(language)}: " if case.words else ""
 
 
-def _found(outcome: Outcome, language: str) -> str:
+def _format_found(outcome: Outcome, language: str) -> str:
     """Return what was found, linked to its row."""
     metric, field = outcome.metric, outcome.test.field
     if metric is None:
@@ -162,17 +167,17 @@ def _found(outcome: Outcome, language: str) -> str:
 
 def _claimed(outcome: Outcome, language: str) -> str:
     """Return what the claim would have it be."""
-    other = _link(outcome.other, language) if outcome.other else target(outcome)
+    reference = _link(outcome.reference, language) if outcome.reference else target(outcome)
     meaning = f" ({outcome.test.definition.of(language)})" if outcome.test.definition else ""
-    return f"{say('claims.claimed', language)} {SIGNS[outcome.test.op]}{other}{meaning}"
+    return f"{say('claims.claimed', language)} {SIGNS[outcome.test.op]}{reference}{meaning}"
 
 
 def _seen(metric: Metric, language: str) -> str:
     """Return a metric worth reading beside a claim, and whose it is: the claim isn't about that."""
-    owner = str(whose(metric))
+    owner = str(attribute(metric))
     return f"{_link(metric, language)} ({owner})" if owner else _link(metric, language)
 
 
 def _link(metric: Metric, language: str) -> str:
     results = page.name(results_page.STEM, language)
-    return f"[{quantity.shown(metric)}]({results}#{page.row_of(metric.id)})"
+    return f"[{quantity.format_metric(metric)}]({results}#{page.row_of(metric.id)})"

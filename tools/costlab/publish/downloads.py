@@ -4,7 +4,7 @@ import csv
 from pathlib import Path, PurePosixPath
 
 from costlab.record.result import load
-from costlab.record.whose import Whose, whose
+from costlab.record.whose import Attribution, attribute
 
 FIELDS = ("id", "value", "unit", "low", "high", "samples", "how")
 
@@ -27,7 +27,7 @@ def write(lab: Path, source: str) -> Path:
     path = lab / name(source)
     with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
-        lines.writerow([*FIELDS, *Whose._fields])
-        for one in load(lab / source).metrics().values():
-            lines.writerow([*(getattr(one, field) for field in FIELDS), *whose(one)])
+        lines.writerow([*FIELDS, *Attribution._fields])
+        for metric in load(lab / source).metrics().values():
+            lines.writerow([*(getattr(metric, field) for field in FIELDS), *attribute(metric)])
     return path

@@ -41,17 +41,17 @@ def adopt(file: Path, lab: Path) -> list[Path]:
 
 def _lacking(result: Result) -> list[str]:
     """Return what keeps a result from being what pages quote, a few words each."""
-    there = result.sections
-    lacks = [f"it has no section {name}" for name in plan.MODULES if name not in there]
-    lacks += [f"{name} broke off: {part.note}" for name, part in there.items()
+    present = result.sections
+    lacks = [f"it has no section {name}" for name in plan.MODULES if name not in present]
+    lacks += [f"{name} broke off: {part.note}" for name, part in present.items()
               if part.status != "complete"]  # fmt: skip
     return lacks + [
-        f"{name} was measured on a busy machine" for name, part in there.items()
+        f"{name} was measured on a busy machine" for name, part in present.items()
         if part.load and part.load.spoiled
     ]  # fmt: skip
 
 
-def beside(file: Path | None, local: Path) -> list[Path]:
+def candidates(file: Path | None, local: Path) -> list[Path]:
     """Write RESULTS of a result of this machine's own into their folder; of no other, nothing.
 
     Raises:

@@ -17,9 +17,9 @@ _METRIC = re.compile(r"\{([\w.-]+)\}")
 
 def text(metrics: Mapping[str, Metric], language: str) -> str:
     """Return the lines as a list, or nothing."""
-    lines = (one.of(language) for one in texts("headlines").values())
+    lines = (headline.of(language) for headline in texts("headlines").values())
     return "".join(
-        f"- {_METRIC.sub(lambda found: linked(metrics[found[1]]), line)}\n"
+        f"- {_METRIC.sub(lambda match: linked(metrics[match[1]]), line)}\n"
         for line in lines
         if all(name in metrics for name in _METRIC.findall(line))
     )
@@ -28,5 +28,5 @@ def text(metrics: Mapping[str, Metric], language: str) -> str:
 def linked(metric: Metric) -> str:
     """Return a value that leads to its row, and its interval where it has one."""
     spread = quantity.spread(metric)
-    link = f"[{quantity.shown(metric)}](#{page.row_of(metric.id)})"
+    link = f"[{quantity.format_metric(metric)}](#{page.row_of(metric.id)})"
     return f"{link} ({spread})" if spread else link

@@ -29,7 +29,7 @@ def write(lab: Path, stem: str, text: Callable[[str], str]) -> list[Path]:
     return paths
 
 
-def rendered(stem: str, folder: Path, inputs: Iterable[str], language: str, **given: Any) -> str:
+def rendered(stem: str, folder: Path, inputs: Iterable[str], language: str, **values: Any) -> str:
     """Return the page of a template, sealed: its own SHA-256 follows those of its inputs.
 
     Args:
@@ -43,11 +43,11 @@ def rendered(stem: str, folder: Path, inputs: Iterable[str], language: str, **gi
     templates = Environment(  # noqa: S701  (Markdown, of our own numbers)
         loader=loader, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
-    digests = {one: sha256((folder / one).read_bytes()).hexdigest() for one in inputs}
-    made = templates.get_template(f"{stem}.md.jinja").render(
-        given, inputs=digests, say=lambda name: say(name, language)
+    digests = {file: sha256((folder / file).read_bytes()).hexdigest() for file in inputs}
+    markdown = templates.get_template(f"{stem}.md.jinja").render(
+        values, inputs=digests, say=lambda name: say(name, language)
     )
-    text = made.strip("\n") + "\n"
+    text = markdown.strip("\n") + "\n"
     before, mark, after = text.partition(" -->\n\n# ")
     seal = sha256(text.encode()).hexdigest()
     return f"{before} -->\n<!-- this page without this line sha256:{seal}{mark}{after}"

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from costlab.record import options
-from costlab.record.foreign_load import said
+from costlab.record.foreign_load import describe
 from costlab.record.names import Name, Wanted
-from costlab.record.quantity import count, shown, size_name, spread, written
+from costlab.record.quantity import count, format_metric, format_value, size_name, spread
 from costlab.record.result import Metric, Result, ResultError, load
 from costlab.record.terminal import console, tabulate
-from costlab.record.whose import whose
+from costlab.record.whose import attribute
 
 # What is worth a line after the whole lab; a section run alone shows all that it has.
 HEADLINES: tuple[Wanted, ...] = (
@@ -33,7 +33,7 @@ def show(result: Result, *, whole: bool) -> None:
             say(f"[red]{name} broke off: {section.note}[/]")
         if ran := section.load:  # before any of its numbers, in red where none is to be quoted
             style = "bold red" if ran.spoiled else "yellow" if ran.dropped else "dim"
-            say(f"\n[{style}]{name}: {said(ran).en}[/]")
+            say(f"\n[{style}]{name}: {describe(ran).en}[/]")
         if name == "collectives":
             _collectives(section.metrics, only="all_reduce" if whole else "")
             continue
@@ -64,44 +64,48 @@ def _lines(name: str, metrics: list[Metric], reference: Mapping[str, Metric]) ->
     if reference:
         columns, align = [*columns, "reference"], align + ">"
     for metric in metrics:
-        there = [_there(reference.get(metric.id), metric)] if reference else []
+        reference_cells = [_reference_cell(reference.get(metric.id), metric)] if reference else []
         how = "" if metric.how == "measured" else metric.how
-        mine = (shown(metric), f"[dim]{spread(metric)}[/]", count(metric))
-        rows.append([metric.id, whose(metric).device, *mine, *there, how])
+        cells = (format_metric(metric), f"[dim]{spread(metric)}[/]", count(metric))
+        rows.append([metric.id, attribute(metric).device, *cells, *reference_cells, how])
     tabulate([*columns, ""], align + "<", rows, title=name)
 
 
-def _there(other: Metric | None, metric: Metric) -> str:
+def _reference_cell(reference: Metric | None, metric: Metric) -> str:
     """Return the reference's value, and on which device where that is another."""
-    if other is None:
+    if reference is None:
         return ""
-    elsewhere = "" if other.device == metric.device else f" on {whose(other).device or 'none'}"
-    return f"[dim]{shown(other)}{elsewhere}[/]"
+    elsewhere = (
+        "" if reference.device == metric.device else f" on {attribute(reference).device or 'none'}"
+    )
+    return f"[dim]{format_metric(reference)}{elsewhere}[/]"
 
 
 def _collectives(metrics: list[Metric], *, only: str) -> None:
     """Print a table for each operation: sizes down, links across."""
-    found = [(one.name, one) for one in metrics]
-    for operation, ranks in dict.fromkeys((one.operation, one.ranks) for one, _ in found):
+    named = [(name.name, name) for name in metrics]
+    for operation, ranks in dict.fromkeys((name.operation, name.ranks) for name, _ in named):
         if only and operation != only:
             continue
-        mine = {one: m for one, m in found if (one.operation, one.ranks) == (operation, ranks)}
-        _curves(f"{operation}, {ranks} ranks", mine)
+        metrics_of_operation = {
+            name: m for name, m in named if (name.operation, name.ranks) == (operation, ranks)
+        }
+        _curves(f"{operation}, {ranks} ranks", metrics_of_operation)
 
 
 def _curves(title: str, metrics: Mapping[Name, Metric]) -> None:
-    links, rows = list(dict.fromkeys(one.link for one in metrics)), []
+    links, rows = list(dict.fromkeys(name.link for name in metrics)), []
     heads = [head for link in links for head in (link, "[dim]spread[/]", "busbw", "back-to-back")]
-    for size in sorted({one.size for one in metrics}):
+    for size in sorted({name.size for name in metrics}):
         cells = [size_name(size)]
-        by = {(one.link, one.mode): m for one, m in metrics.items() if one.size == size}
+        by = {(name.link, name.mode): m for name, m in metrics.items() if name.size == size}
         for link in links:
             blocking, train = by.get((link, "blocking")), by.get((link, "back-to-back"))
             if blocking is None:
                 cells += ["", "", ""]
             else:
-                busbw = written(float(blocking.detail["busbw"]), "B/s")
-                cells += [shown(blocking), f"[dim]{spread(blocking)}[/]", busbw]
-            cells.append(shown(train) if train else "")
+                busbw = format_value(float(blocking.detail["busbw"]), "B/s")
+                cells += [format_metric(blocking), f"[dim]{spread(blocking)}[/]", busbw]
+            cells.append(format_metric(train) if train else "")
         rows.append(cells)
     tabulate(["size", *heads], ">" * (1 + len(heads)), rows, title=title)

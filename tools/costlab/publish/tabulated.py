@@ -34,23 +34,23 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fields: str = ""
     detail: str = ""
     unit: str = ""
-    other: Mapping[str, str] = {}
+    replacements: Mapping[str, str] = {}
 
     def cell(self, metric: Metric, metrics: Metrics) -> str:
         """Return what stands in a metric's row; nothing where there is nothing."""
         if self.fields:
-            return said_of(metric.name, self.fields)
+            return format_fields(metric.name, self.fields)
         if self.detail:
             value = metric.detail.get(self.detail)
             if isinstance(value, int | float) and not isinstance(value, bool):
-                return quantity.written(float(value), self.unit)
+                return quantity.format_value(float(value), self.unit)
             return str(value) if value is not None else ""
         changed = {
             field: getattr(metric.name, value[1:]) if value.startswith("=") else value
-            for field, value in self.other.items()
+            for field, value in self.replacements.items()
         }
-        beside = metrics.get(metric.name.but(**changed).id)
-        return quantity.shown(beside) if beside else ""
+        compared = metrics.get(metric.name.but(**changed).id)
+        return quantity.format_metric(compared) if compared else ""
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,20 +77,22 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def rows(self, metrics: Iterable[Metric]) -> list[Metric]:
         """Return the metrics that it takes, in natural order."""
-        found = [metric for metric in metrics if metric.name.fits(self.wanted)]
+        fitting = [metric for metric in metrics if metric.name.fits(self.wanted)]
         fields = self.by.split()
-        return sorted(found, key=lambda one: [natural(getattr(one.name, f)) for f in fields])
+        return sorted(
+            fitting, key=lambda metric: [natural(getattr(metric.name, f)) for f in fields]
+        )
 
 
-def said_of(name: Name, fields: str) -> str:
+def format_fields(name: Name, fields: str) -> str:
     """Return what a name has in a field, or in several beside one another, as a reader is told."""
     if fields == "size":
-        return quantity.written(float(name.size), "B")
-    asked = fields.split()
-    said = ".".join(str(getattr(name, field)) for field in asked if getattr(name, field))
-    if asked[0] in _CODE:
-        return f"`{said}`" if said else ""
-    return said.replace("_", "-")
+        return quantity.format_value(float(name.size), "B")
+    names = fields.split()
+    values = ".".join(str(getattr(name, field)) for field in names if getattr(name, field))
+    if names[0] in _CODE:
+        return f"`{values}`" if values else ""
+    return values.replace("_", "-")
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -49,7 +49,7 @@ class Reading(NamedTuple):
 
     at: float
     worked: float
-    own: float
+    own_process: float
     waited: float
 
 
@@ -61,10 +61,10 @@ def reading() -> Reading:
 def _worked() -> float:
     try:
         lines = _STAT.read_text().splitlines()
-        mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+        allowed_cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
     except (OSError, AttributeError):  # another system than Linux
         return float("nan")
-    rows = [line.split()[1:] for line in lines if line.partition(" ")[0] in mine]
+    rows = [line.split()[1:] for line in lines if line.partition(" ")[0] in allowed_cores]
     ticks = sum(int(row[kind]) for row in rows for kind in _KINDS if kind < len(row))
     return ticks / os.sysconf("SC_CLK_TCK") if rows else float("nan")
 
@@ -80,17 +80,17 @@ def _waited() -> float:
 class Round(NamedTuple):
     """One round: seconds of cores that were there, and that somebody else used; of waiting."""
 
-    there: float
+    available: float
     foreign: float
     waited: float
 
     @property
     def spoiled(self) -> bool:
         """Whether somebody else used more than may be."""
-        return self.foreign > SHARE * self.there + RESOLUTION
+        return self.foreign > SHARE * self.available + RESOLUTION
 
 
-class Watch:
+class NoiseMonitor:
     """Watches rounds that all ranks measure together; every rank comes to the same verdicts."""
 
     def __init__(self, world: World) -> None:
@@ -108,18 +108,18 @@ class Watch:
         before = reading()
         yield
         self._world.whole.barrier()
-        self._rounds.append(self._together(before, reading()))
+        self._rounds.append(self._merge_ranks(before, reading()))
 
-    def _together(self, before: Reading, after: Reading) -> Round:
+    def _merge_ranks(self, before: Reading, after: Reading) -> Round:
         """Put the ranks' accounts together: the most disturbed host's count."""
         import torch
 
         passed = [end - begin for begin, end in zip(before, after, strict=True)]
         cores = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else 1.0
-        mine = torch.tensor(
+        local = torch.tensor(
             [[self._host, cores, *passed]], dtype=torch.float64, device=self._world.device
         )
-        return of_hosts(self._world.whole.all_gather(mine).tolist())
+        return of_hosts(self._world.whole.all_gather(local).tolist())
 
     @property
     def drawn(self) -> int:
@@ -129,7 +129,7 @@ class Watch:
     @property
     def clean(self) -> int:
         """How many rounds nobody disturbed."""
-        return sum(not one.spoiled for one in self._rounds)
+        return sum(not round_.spoiled for round_ in self._rounds)
 
     def enough(self, wanted: int) -> bool:
         """Whether there are as many clean rounds as wanted, or too many that are not."""
@@ -140,49 +140,56 @@ class Watch:
         spoiled = len(self._rounds) - self.clean
         return f"round {self.clean} of {wanted}" + (f", {spoiled} disturbed" if spoiled else "")
 
-    def kept(self, least: int, values: Sequence[T]) -> list[T]:
+    def select_clean(self, least: int, values: Sequence[T]) -> list[T]:
         """Return the values of the clean rounds; of all, where fewer than `least` are clean."""
         everything = self.clean < least
         pairs = zip(values, self._rounds, strict=True)
-        return [value for value, one in pairs if everything or not one.spoiled]
+        return [value for value, round_ in pairs if everything or not round_.spoiled]
 
     def load(self, least: int) -> Load:
         """Sum the rounds up, of which at least so many should be clean."""
-        known = [one for one in self._rounds if one.foreign == one.foreign]  # not NaN
+        observed = [
+            round_ for round_ in self._rounds if round_.foreign == round_.foreign
+        ]  # not NaN
         spoiled = len(self._rounds) - self.clean
         busy = self.clean < least
-        worst = max((one.foreign / one.there for one in known if one.spoiled), default=0.0)
+        worst = max(
+            (round_.foreign / round_.available for round_ in observed if round_.spoiled),
+            default=0.0,
+        )
         return Load(
             rounds=len(self._rounds),
             dropped=0 if busy else spoiled,
             spoiled=spoiled if busy else 0,
-            unwatched=len(self._rounds) - len(known),
-            there=round(sum(one.there for one in known), 3),
-            foreign=round(sum(max(0.0, one.foreign) for one in known), 3),
-            waited=round(sum(one.waited for one in known if one.waited == one.waited), 3),
-            most=round(worst, 3),
+            unwatched=len(self._rounds) - len(observed),
+            core_seconds=round(sum(round_.available for round_ in observed), 3),
+            foreign=round(sum(max(0.0, round_.foreign) for round_ in observed), 3),
+            waited=round(
+                sum(round_.waited for round_ in observed if round_.waited == round_.waited), 3
+            ),
+            worst_share=round(worst, 3),
         )
 
 
 def of_hosts(rows: Sequence[Sequence[float]]) -> Round:
     """Return a round of the ranks' rows: host, its cores, seconds, worked, own and waited."""
-    found = []
+    rounds = []
     for host in dict.fromkeys(row[0] for row in rows):
-        _, cores, seconds, worked, own, waited = zip(
+        _, cores, seconds, worked, own_process, waited = zip(
             *(row for row in rows if row[0] == host), strict=True
         )
-        there = max(cores) * max(seconds)
-        found.append(Round(there, max(worked) - sum(own), max(waited)))
-    return max(found, key=lambda one: one.foreign / one.there)
+        available = max(cores) * max(seconds)
+        rounds.append(Round(available, max(worked) - sum(own_process), max(waited)))
+    return max(rounds, key=lambda round_: round_.foreign / round_.available)
 
 
-def said(load: Load) -> Words:
+def describe(load: Load) -> Words:
     """Return one line about some rounds."""
     named = (("busy", load.spoiled), ("dropped", load.dropped), ("unwatched", load.unwatched))
     words = texts("disturbed")[next((name for name, rounds in named if rounds), "clean")]
-    share = load.foreign / load.there if load.there else 0.0
+    share = load.foreign / load.core_seconds if load.core_seconds else 0.0
     facts = {
         "rounds": load.rounds, "dropped": load.dropped, "spoiled": load.spoiled,
-        "unwatched": load.unwatched, "share": per_cent(share), "most": per_cent(load.most),
+        "unwatched": load.unwatched, "share": per_cent(share), "most": per_cent(load.worst_share),
     }  # fmt: skip
     return Words(words.en.format(**facts), words.es.format(**facts))

@@ -64,11 +64,11 @@ class Name(msgspec.Struct, frozen=True):
         """Return the name with other fields."""
         return msgspec.structs.replace(self, **fields)
 
-    def beside(self, wanted: Wanted) -> str:
+    def remaining_fields(self, wanted: Wanted) -> str:
         """Return what the id says besides the fields that are wanted: "128 shardlab gloo"."""
         form = next(form for form in FORMS if form.holds(self))
-        kept = (getattr(self, field) for field in form.fields if field not in wanted)
-        return " ".join(str(value) for value in kept if value)
+        values = (getattr(self, field) for field in form.fields if field not in wanted)
+        return " ".join(str(value) for value in values if value)
 
     def fits(self, wanted: Wanted) -> bool:
         """Tell whether each field is the one that is wanted, or one of them."""
@@ -96,10 +96,10 @@ class Form:
 
     def read(self, text: str) -> Name | None:
         """Return what an id of this form is of."""
-        found = self._pattern.fullmatch(text)
-        if not found:
+        match = self._pattern.fullmatch(text)
+        if not match:
             return None
-        fields = {field: value for field, value in found.groupdict().items() if value is not None}
+        fields = {field: value for field, value in match.groupdict().items() if value is not None}
         return Name(
             topic=self.topic,
             **{field: type(FIELDS[field])(value) for field, value in fields.items()},
@@ -112,12 +112,12 @@ class Form:
     def written(self, name: Name, instead: Mapping[str, str] | None = None) -> str:
         """Return the id; `instead` of some fields' values, others."""
         fields = msgspec.structs.asdict(name) | dict(instead or {})
-        kept = (
+        pieces = (
             piece.strip("[]")
             for piece in self._pieces
             if not piece.startswith("[") or any(getattr(name, field) for field in _names(piece))
         )
-        return "".join(_FIELD.sub(lambda one: str(fields[one[1]]), piece) for piece in kept)
+        return "".join(_FIELD.sub(lambda match: str(fields[match[1]]), piece) for piece in pieces)
 
 
 def _names(template: str) -> list[str]:
@@ -127,8 +127,8 @@ def _names(template: str) -> list[str]:
 def _pattern(piece: str) -> str:
     """Return the regular expression of a piece, which in brackets may be left out."""
 
-    def group(found: re.Match[str]) -> str:
-        field, words = found.groups()
+    def group(match: re.Match[str]) -> str:
+        field, words = match.groups()
         free = r"[1-9]\d*" if isinstance(FIELDS[field], int) else r"[\w-]+"
         return f"(?P<{field}>{words or free})"
 
@@ -181,8 +181,8 @@ def call(link: str, operation: str, ranks: int, size: int, mode: str) -> Name:
 def parse(text: str) -> Name:
     """Return what an id is of; one of no known form is a topic and what is told of it."""
     for form in FORMS:
-        if found := form.read(text):
-            return found
+        if fields := form.read(text):
+            return fields
     topic, _, what = text.partition(".")
     return Name(topic=topic, what=what)
 
@@ -199,5 +199,5 @@ def _id(name: Name) -> str:
     for form in FORMS:
         if form.holds(name):
             return form.written(name)
-    said = {field: value for field, value in msgspec.structs.asdict(name).items() if value}
-    raise ValueError(f"no form in names.FORMS has just the fields {said}: add one there")
+    fields = {field: value for field, value in msgspec.structs.asdict(name).items() if value}
+    raise ValueError(f"no form in names.FORMS has just the fields {fields}: add one there")

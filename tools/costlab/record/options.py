@@ -34,18 +34,18 @@ class Sizes(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
         return tuple(sorted(set(numbers)))
 
     def _number(self, word: str, whole: str) -> int:
-        found = _SIZE.fullmatch(word.strip())
-        if not found or int(found[1]) == 0:
+        match = _SIZE.fullmatch(word.strip())
+        if not match or int(match[1]) == 0:
             self.fail(f"{word!r} in {whole!r} is no number above 0; write 64, 1K, 16M or 1G")
-        return int(found[1]) * _UNITS[found[2].upper()]
+        return int(match[1]) * _UNITS[match[2].upper()]
 
 
-def doubled(least: int, most: int) -> list[int]:
+def doubled(least: int, largest: int) -> list[int]:
     """Return least, twice that … up to `most`, which is always among them."""
     numbers = [least]
-    while numbers[-1] * 2 <= most:
+    while numbers[-1] * 2 <= largest:
         numbers.append(numbers[-1] * 2)
-    return numbers if numbers[-1] == most else [*numbers, most]
+    return numbers if numbers[-1] == largest else [*numbers, largest]
 
 
 def device(wanted: str) -> str:
@@ -83,9 +83,9 @@ def new_file() -> Path:
 
 def newest() -> Path | None:
     """Return this machine's last result, or the committed reference, or None."""
-    found = sorted(LOCAL.glob("*.json"))
-    if found:
-        return found[-1]
+    files = sorted(LOCAL.glob("*.json"))
+    if files:
+        return files[-1]
     return REFERENCE if REFERENCE.exists() else None
 
 

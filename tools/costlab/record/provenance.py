@@ -31,7 +31,7 @@ def provenance(settings: Settings, arguments: list[str], *, ranks: int | None) -
     """
     facts: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["tools/bench", *(_public(one) for one in arguments)]),
+        "command": " ".join(["tools/bench", *(_public(argument) for argument in arguments)]),
         "seed": settings.seed,
         "device": "cuda, and cpu where a row says so" if settings.device == "cuda" else "cpu",
         "backend": "nccl on cuda, gloo on cpu" if settings.device == "cuda" else "gloo",
@@ -44,8 +44,8 @@ def provenance(settings: Settings, arguments: list[str], *, ranks: int | None) -
         "load-before": round(os.getloadavg()[0], 2),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": platform.python_version(),
-        "commit": _said("git", "rev-parse", "HEAD"),
-        "clean": _said("git", "status", "--porcelain", "--untracked-files=no") == "",
+        "commit": _output("git", "rev-parse", "HEAD"),
+        "clean": _output("git", "status", "--porcelain", "--untracked-files=no") == "",
     }
     for package in _PACKAGES:
         try:
@@ -93,7 +93,7 @@ def _gpus() -> dict[str, Any]:
     """Return what driver and torch say of the GPUs: names, versions, and how they are linked."""
     import torch
 
-    rows = _said("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    rows = _output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     pairs = [row.split(", ") for row in rows.splitlines() if ", " in row]
     facts: dict[str, Any] = {
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
@@ -102,7 +102,7 @@ def _gpus() -> dict[str, Any]:
     }
     if torch.distributed.is_nccl_available():
         facts["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
-    return facts | {"links": links(_said("nvidia-smi", "topo", "-m"))}
+    return facts | {"links": links(_output("nvidia-smi", "topo", "-m"))}
 
 
 def links(matrix: str) -> list[str]:
@@ -110,10 +110,10 @@ def links(matrix: str) -> list[str]:
     lines = (re.sub(r"\x1b\[[0-9;]*m", "", line).split() for line in matrix.splitlines())
     rows = [row for row in lines if row and re.fullmatch(r"GPU\d+", row[0]) and "X" in row]
     return [
-        f"{row[0]}-GPU{other}: {link}"
+        f"{row[0]}-GPU{peer}: {link}"
         for row in rows
-        for other, link in enumerate(row[1 : 1 + len(rows)])
-        if other > int(row[0][3:])
+        for peer, link in enumerate(row[1 : 1 + len(rows)])
+        if peer > int(row[0][3:])
     ]
 
 
@@ -122,7 +122,7 @@ def _public(argument: str) -> str:
     return Path(argument).name if argument.startswith("/") else argument
 
 
-def _said(*command: str) -> str:
+def _output(*command: str) -> str:
     """Return what a command printed, or "unknown"."""
     if shutil.which(command[0]) is None:
         return "unknown"

@@ -12,12 +12,12 @@ _COUNTS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 _SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
 
 
-def shown(metric: Metric) -> str:
+def format_metric(metric: Metric) -> str:
     """Return a metric's value with its unit: "1.24 ms", "0.81×", "37 %", "2"."""
-    return written(metric.value, metric.unit)
+    return format_value(metric.value, metric.unit)
 
 
-def written(value: float, unit: str) -> str:
+def format_value(value: float, unit: str) -> str:
     """Return a value of a unit: seconds, bytes and rates scaled, others as they are."""
     if unit in ("ratio", "share"):
         return per_cent(value) if unit == "share" else f"{_digits(value)}×"
@@ -25,7 +25,7 @@ def written(value: float, unit: str) -> str:
     if scale is None:
         plain = f"{value:,.0f}" if value == int(value) else _digits(value)
         return plain if unit in ("count", "", "hidden") else f"{plain} {unit}"
-    name, size = next((one for one in scale if abs(value) >= one[1] * 0.9995), scale[-1])
+    name, size = next((step for step in scale if abs(value) >= step[1] * 0.9995), scale[-1])
     return f"{_digits(value / size)} {name}".strip()
 
 
@@ -33,7 +33,7 @@ def spread(metric: Metric) -> str:
     """Return "low – high", or nothing where a metric has no spread."""
     if metric.low is None or metric.high is None:
         return ""
-    return f"{written(metric.low, metric.unit)} – {written(metric.high, metric.unit)}"
+    return f"{format_value(metric.low, metric.unit)} – {format_value(metric.high, metric.unit)}"
 
 
 def count(metric: Metric) -> str:

@@ -79,7 +79,11 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self if self.how == "modelled" else msgspec.structs.replace(self, device=device)
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+# On disk two fields keep the names that schema 1 gave them.
+_STORED = {"core_seconds": "there", "worst_share": "most"}
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_STORED):
     """What else ran while some rounds were measured (`foreign_load.py`).
 
     Args:
@@ -87,9 +91,9 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         dropped: since something else used the cores,
         spoiled: in the same way, but kept, since too few others were left,
         unwatched: on a system that doesn't say what else runs.
-        there: seconds of cores in all, of the rounds that were watched; of them
+        core_seconds: seconds of cores in all, of the rounds that were watched; of them
         foreign: used by something else. The share of the worst round that was not clean is
-        most: 0 where all were.
+        worst_share: 0 where all were.
         waited: seconds in which some task waited for a core, the ranks' own among them.
     """
 
@@ -97,17 +101,17 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dropped: int = 0
     spoiled: int = 0
     unwatched: int = 0
-    there: float = 0.0
+    core_seconds: float = 0.0
     foreign: float = 0.0
-    most: float = 0.0
+    worst_share: float = 0.0
     waited: float = 0.0
 
-    def __add__(self, other: Load) -> Load:
+    def __add__(self, second: Load) -> Load:
         """Both together."""
         both = [
-            (name, getattr(self, name), getattr(other, name)) for name in self.__struct_fields__
+            (name, getattr(self, name), getattr(second, name)) for name in self.__struct_fields__
         ]
-        return Load(**{name: max(a, b) if name == "most" else a + b for name, a, b in both})
+        return Load(**{name: max(a, b) if name == "worst_share" else a + b for name, a, b in both})
 
 
 # What a measurement yields: a number, a word on how far it is, or what else ran.
@@ -156,7 +160,10 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         replace = msgspec.structs.replace
         sections = {
             name: replace(
-                part, metrics=[replace(one, series=series.get(one.id, [])) for one in part.metrics]
+                part,
+                metrics=[
+                    replace(metric, series=series.get(metric.id, [])) for metric in part.metrics
+                ],
             )
             for name, part in self.sections.items()
         }

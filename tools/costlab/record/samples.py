@@ -27,7 +27,7 @@ class Samples(msgspec.Struct, kw_only=True):
     samples: dict[str, list[list[float]]] = {}
 
 
-def beside(path: Path) -> Path:
+def samples_path(path: Path) -> Path:
     """Return where the samples of the result at `path` are."""
     return path.with_name(f"{path.name.removesuffix('.json')}.samples.json.gz")
 
@@ -38,15 +38,15 @@ def save(result: Result, path: Path) -> None:
     Raises:
         ResultError: the folder can't be written, or the disk is full; an older file stays.
     """
-    kept = {
+    series = {
         name: [[float(f"{value:.5g}") for value in launch] for launch in metric.series]
         for name, metric in result.metrics().items()
         if metric.series
     }
-    if not kept:
+    if not series:
         return
-    text = msgspec.json.encode(Samples(samples=kept))
-    write_whole(beside(path), gzip.compress(text, mtime=0))
+    text = msgspec.json.encode(Samples(samples=series))
+    write_whole(samples_path(path), gzip.compress(text, mtime=0))
 
 
 def load(path: Path) -> dict[str, list[list[float]]]:
@@ -55,7 +55,7 @@ def load(path: Path) -> dict[str, list[list[float]]]:
     Raises:
         ResultError: the file is of another schema, or damaged.
     """
-    file = beside(path)
+    file = samples_path(path)
     try:
         read = msgspec.json.decode(gzip.decompress(file.read_bytes()), type=Samples)
     except FileNotFoundError:

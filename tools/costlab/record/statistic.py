@@ -31,7 +31,7 @@ TAIL = 40  # at either end, one time in so many: 95 % lie between
 CALLS = 20  # per cent
 
 
-class Middle(NamedTuple):
+class Estimate(NamedTuple):
     """What stands for a series, and the interval that holds the true one; low <= value <= high."""
 
     value: float
@@ -39,7 +39,7 @@ class Middle(NamedTuple):
     high: float
 
 
-def middle(values: Sequence[float]) -> Middle:
+def median_ci(values: Sequence[float]) -> Estimate:
     """Return a series' median; its interval, or where there are too few, the least and the most.
 
     Raises:
@@ -47,19 +47,19 @@ def middle(values: Sequence[float]) -> Middle:
     """
     ordered = _sorted(values)
     low, high = _ranks(len(ordered), 50) or (1, len(ordered))
-    return Middle(statistics.median(ordered), ordered[low - 1], ordered[high - 1])
+    return Estimate(statistics.median(ordered), ordered[low - 1], ordered[high - 1])
 
 
-def paired(one: Sequence[float], other: Sequence[float]) -> Middle:
+def paired_ratio_ci(numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
     """Return how many times `other` `one` is, round by round.
 
     Medians are taken of logarithms, so that the other way round gives the inverse.
     """
-    logs = [math.log(a / b) for a, b in zip(one, other, strict=True)]
-    return Middle(*map(math.exp, middle(logs)))
+    logs = [math.log(a / b) for a, b in zip(numerator, denominator, strict=True)]
+    return Estimate(*map(math.exp, median_ci(logs)))
 
 
-def of_calls(seconds: Sequence[float]) -> Middle:
+def p20_ci(seconds: Sequence[float]) -> Estimate:
     """Return the 20th percentile of a collective's calls and its interval, or of few the median.
 
     Raises:
@@ -68,9 +68,9 @@ def of_calls(seconds: Sequence[float]) -> Middle:
     ordered = _sorted(seconds)
     ranks = _ranks(len(ordered), CALLS)
     if not ranks:
-        return middle(ordered)
+        return median_ci(ordered)
     low, high = (ordered[rank - 1] for rank in ranks)
-    return Middle(percentile(ordered, CALLS), low, high)
+    return Estimate(percentile(ordered, CALLS), low, high)
 
 
 def _sorted(values: Sequence[float]) -> list[float]:
@@ -98,13 +98,13 @@ def _ranks(count: int, percent: int) -> tuple[int, int] | None:
 
 def _outside(cases: Sequence[int], whole: int) -> int:
     """Return how many of these cases, from the first, are together no more than one in TAIL."""
-    total, most = 0, 0
+    total, count = 0, 0
     for case in cases:
         total += case
         if total * TAIL > whole:
             break
-        most += 1
-    return most
+        count += 1
+    return count
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -129,14 +129,14 @@ def over_launches(metrics: Sequence[Metric]) -> Metric:
     if len(metrics) == 1:
         return metrics[0]
     ordered = sorted(metrics, key=lambda metric: metric.value)
-    found = middle([metric.value for metric in metrics])
-    one = ordered[(len(ordered) - 1) // 2]
+    median = median_ci([metric.value for metric in metrics])
+    representative = ordered[(len(ordered) - 1) // 2]
     return msgspec.structs.replace(
-        one,
-        value=found.value,
-        low=found.low,
-        high=found.high,
+        representative,
+        value=median.value,
+        low=median.low,
+        high=median.high,
         samples=sum(metric.samples for metric in metrics),
         series=[series for metric in metrics for series in metric.series],
-        detail={**one.detail, "launches": len(metrics)},
+        detail={**representative.detail, "launches": len(metrics)},
     )

@@ -19,7 +19,7 @@ _BY_LINK = ("collective", "fit")
 OWNERS = (words("whose.code"), words("whose.link"), words("whose.on"))
 
 
-class Whose(NamedTuple):
+class Attribution(NamedTuple):
     """Whose a number is; what doesn't apply is empty.
 
     Attributes:
@@ -37,14 +37,14 @@ class Whose(NamedTuple):
         return ", ".join(part for part in self if part)
 
 
-def whose(metric: Metric) -> Whose:
+def attribute(metric: Metric) -> Attribution:
     """Return whose a metric is; what was counted alike on every machine has no device."""
     name = metric.name
     if name.topic == "count":  # the same on every machine
-        return Whose("", "", "")
+        return Attribution("", "", "")
     code = f"{name.code} / {name.over}" if name.over else name.code
     if name.topic in _BY_LINK:
         code = "torch" if name.link in _TORCHS_OWN else "shardlab"
     elif name.topic == "gpu" or name.what == "sweep":  # products alone; a step's calls alone
         code = "torch"
-    return Whose(code, name.link, DEVICES.get(metric.device, metric.device))
+    return Attribution(code, name.link, DEVICES.get(metric.device, metric.device))

@@ -25,8 +25,8 @@ def texts(page: str) -> dict[str, Words]:
 
 def words(name: str) -> Words:
     """Return what words.toml has under "page.name"."""
-    page, _, one = name.partition(".")
-    return _file()[page][one]
+    page, _, entry = name.partition(".")
+    return _file()[page][entry]
 
 
 def say(name: str, language: str) -> str:

@@ -20,7 +20,7 @@ import click
 from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Settings
 from costlab.run.rank import Place, work
-from costlab.run.uninterrupted import uninterrupted
+from costlab.run.uninterrupted import defer_interrupts
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -86,15 +86,15 @@ class _Launch:
         # Imported once for all ranks, with what the first section needs: they fork from there.
         context.set_forkserver_preload(["torch", "shardlab.comm", measure.__module__])
         for rank in range(ranks):
-            ours, theirs = context.Pipe(duplex=False)
+            ours, child_end = context.Pipe(duplex=False)
             worker = context.Process(
                 target=work,
-                args=(theirs, Place(rank, ranks, self._folder.name, timeout), measure, settings),
+                args=(child_end, Place(rank, ranks, self._folder.name, timeout), measure, settings),
                 daemon=True,
             )
             with _without_interrupts():
                 worker.start()
-            theirs.close()
+            child_end.close()
             self._pipes[ours] = rank
             self._workers.append(worker)
 
@@ -129,15 +129,17 @@ class _Launch:
 
     def come(self) -> Iterator[Metric]:
         """Yield the metrics that lie in the pipes, and one that was read last; wait for none."""
-        yield from (one for one in self._held if isinstance(one, Metric))
+        yield from (message for message in self._held if isinstance(message, Metric))
         for pipe in list(self._pipes):
             while pipe in self._pipes and pipe.poll():
-                yield from (one for one in self._messages(pipe) if isinstance(one, Metric))
+                yield from (
+                    message for message in self._messages(pipe) if isinstance(message, Metric)
+                )
 
     def _messages(self, pipe: Any) -> Iterator[Item]:
         """Read one message, or find that the rank is done or gone."""
         rank = self._pipes[pipe]
-        with uninterrupted():  # a message that is read and not yet held would be lost
+        with defer_interrupts():  # a message that is read and not yet held would be lost
             try:
                 kind, what = pipe.recv()
             except (EOFError, OSError):
@@ -172,7 +174,7 @@ class _Launch:
     def _cause(self) -> str:
         """Return the fault that explains the others: a death, else an exception, else a symptom."""
         order = {"died": 0, "raised": 1, "symptom": 2}
-        rank, (_, what) = min(self._faults.items(), key=lambda one: order[one[1][0]])
+        rank, (_, what) = min(self._faults.items(), key=lambda item: order[item[1][0]])
         return self._where(f"rank {rank} {what}")
 
     def _silence(self) -> str:

@@ -77,8 +77,8 @@ def _measure(run: Run, names: list[str], *, whole: bool) -> None:
     try:
         run.measure(names, whole=whole)
     except KeyboardInterrupt as fault:
-        kept = f"; what was measured is in {run.kept}" if run.kept else ""
-        raise RunInterruptedError(f"{str(fault) or 'interrupted'}{kept}") from None
+        where = f"; what was measured is in {run.result_file}" if run.result_file else ""
+        raise RunInterruptedError(f"{str(fault) or 'interrupted'}{where}") from None
 
 
 def _facts(
@@ -105,25 +105,25 @@ def _warn(names: list[str], settings: Settings, *, alone_here: bool) -> None:
 
 def alone(names: list[str], settings: Settings) -> str:
     """Say what wants more ranks than there are GPUs, and so stands on the CPU; or nothing."""
-    there, short = options.gpus(), list[str]()
+    devices, short = options.gpus(), list[str]()
     for name in names:
         with contextlib.suppress(SectionError):
-            one = plan.load(name)
-            if one.measure and "cuda" in one.devices(settings):
-                wanted = one.ranks(settings)
-                short += [f"{name} on {ranks} ranks" for ranks in wanted if ranks > there]
+            section = plan.load(name)
+            if section.measure and "cuda" in section.devices(settings):
+                wanted = section.ranks(settings)
+                short += [f"{name} on {ranks} ranks" for ranks in wanted if ranks > devices]
     if not short:
         return ""
     return (
-        f"note: {there} GPU{'s' * (there != 1)}: {', '.join(short)} measured on the CPU, each row "
-        f"says so; to shard or to cut takes two ranks at least, each on a GPU of its own"
+        f"note: {devices} GPU{'s' * (devices != 1)}: {', '.join(short)} measured on the CPU, each "
+        f"row says so; to shard or to cut takes two ranks at least, each on a GPU of its own"
     )
 
 
 def _same_machine(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    if other := [name for name in MACHINE if before.get(name) != now.get(name)]:
+    if changed := [name for name in MACHINE if before.get(name) != now.get(name)]:
         was = "; ".join(
-            f"{name} {before.get(name, '–')}, here {now.get(name, '–')}" for name in other
+            f"{name} {before.get(name, '–')}, here {now.get(name, '–')}" for name in changed
         )
         raise click.UsageError(f"--resume: that run was on another machine: {was}; measure anew")
 

@@ -59,7 +59,7 @@ def work(
                         pipe.send(("item", item))
                 world.whole.barrier()
             except Exception as error:
-                pipe.send(told(world, error))
+                pipe.send(describe_fault(world, error))
                 os._exit(1)  # leaving the group in order would wait for ranks that are gone
     except Exception as error:
         pipe.send(("raised", f"could not join: {in_a_line(error)}"))
@@ -93,7 +93,7 @@ def _join(place: Place, settings: Settings) -> World:
     )
 
 
-def told(world: World, error: Exception) -> tuple[str, str]:
+def describe_fault(world: World, error: Exception) -> tuple[str, str]:
     """Return what to say of an exception: a cause, or a symptom of another rank's fault.
 
     It also leaves word in the ranks' store, so that the others can name this one.
@@ -113,15 +113,15 @@ def _of_backend(error: Exception) -> bool:
     """Whether a backend raised it: gloo's come as plain RuntimeErrors that name its files."""
     import torch.distributed as dist
 
-    said = str(error)
+    message = str(error)
     return isinstance(error, dist.DistError) or (
-        isinstance(error, RuntimeError) and ("gloo" in said or "Connection closed" in said)
+        isinstance(error, RuntimeError) and ("gloo" in message or "Connection closed" in message)
     )
 
 
-def _named(rank: int, said: str) -> str:
+def _named(rank: int, message: str) -> str:
     """Return a collective's error in one line, without this rank's name, which stands before it."""
-    lines = [line.strip() for line in said.splitlines()]
+    lines = [line.strip() for line in message.splitlines()]
     lines = [line for line in lines if not line.startswith("The backend said")] or lines
     return " ".join(lines).removeprefix(f"rank {rank}: ")
 

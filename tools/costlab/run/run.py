@@ -23,7 +23,7 @@ from costlab.record.statistic import over_launches
 from costlab.run import launch, torchrun
 from costlab.run.launch import LaunchError
 from costlab.run.progress import Display
-from costlab.run.uninterrupted import uninterrupted
+from costlab.run.uninterrupted import defer_interrupts
 from costlab.sections import plan
 from costlab.sections.plan import Plan, SectionError
 
@@ -57,7 +57,7 @@ class Run:
         self._there = before.sections if before else {}
         self.result.sections |= self._there
         self.faults: list[str] = []
-        self.kept = out
+        self.result_file = out
         self._settings = settings
         self._show = show
         self._world = world
@@ -79,55 +79,55 @@ class Run:
         self._save()
         for name in names:
             try:
-                one = plan.load(name)
-                worlds = self._worlds(name, one)
+                section_plan = plan.load(name)
+                worlds = self._worlds(name, section_plan)
             except SectionError as fault:
                 if not whole:
                     raise
                 self._show.end(name, f"left out: {fault}", well=True)
                 continue
-            there = self._there.get(name)
-            if worlds and there and there.status == "complete":
+            previous = self._there.get(name)
+            if worlds and previous and previous.status == "complete":
                 self._show.end(name, "there already", well=True)
                 continue
-            self._section(name, one, worlds)
+            self._section(name, section_plan, worlds)
             if self.faults and self._world is not None:
                 return  # these ranks are of no more use
 
-    def _worlds(self, name: str, one: Plan) -> list[tuple[str, int]]:
+    def _worlds(self, name: str, section_plan: Plan) -> list[tuple[str, int]]:
         """Return the worlds to measure in: a device and a number of ranks each.
 
         Where there are too few GPUs for its ranks, a section measures on the CPU.
         """
-        if not one.measure:
+        if not section_plan.measure:
             return []
         worlds = []
-        for device in one.devices(self._settings):
-            there = msgspec.structs.replace(self._settings, device=device)
-            for ranks in one.ranks(there):
+        for device in section_plan.devices(self._settings):
+            settings = msgspec.structs.replace(self._settings, device=device)
+            for ranks in section_plan.ranks(settings):
                 short = device == "cuda" and ranks > options.gpus()
                 worlds.append(("cpu" if short else device, ranks))
         worlds = list(dict.fromkeys(worlds))
         if self._world is None:
             return worlds
-        mine = (self._world.device.type, self._world.size)
-        if mine not in worlds:
+        current = (self._world.device.type, self._world.size)
+        if current not in worlds:
             wanted = " or ".join(f"{ranks} ranks on {device}" for device, ranks in worlds)
             raise SectionError(
-                f"section {name!r} wants {wanted}; torchrun launched {mine[1]} on {mine[0]}"
+                f"section {name!r} wants {wanted}; torchrun launched {current[1]} on {current[0]}"
             )
-        return [mine]
+        return [current]
 
-    def _section(self, name: str, one: Plan, worlds: list[tuple[str, int]]) -> None:
-        there = self._there.get(name, Section()).metrics if worlds else []
-        section = self.result.sections[name] = Section(note="under way", metrics=list(there))
+    def _section(self, name: str, section_plan: Plan, worlds: list[tuple[str, int]]) -> None:
+        previous = self._there.get(name, Section()).metrics if worlds else []
+        section = self.result.sections[name] = Section(note="under way", metrics=list(previous))
         begin = time.monotonic()
         self._show.begin(name)
         try:
             if worlds:
-                self._launches(section, one, worlds)
-            if one.derive and (self._world is None or self._world.rank == 0):
-                section.metrics += one.derive(self.result.metrics())
+                self._launches(section, section_plan, worlds)
+            if section_plan.derive and (self._world is None or self._world.rank == 0):
+                section.metrics += section_plan.derive(self.result.metrics())
         except LaunchError as fault:
             section.note = str(fault)
         except KeyboardInterrupt as fault:
@@ -139,7 +139,7 @@ class Run:
             section.status, section.note = "complete", ""
         finally:
             # Where a rank is lost, torchrun asks the others to end, maybe in the midst of this.
-            with uninterrupted():
+            with defer_interrupts():
                 self._close(name, section, time.monotonic() - begin)
 
     def _close(self, name: str, section: Section, seconds: float) -> None:
@@ -152,11 +152,13 @@ class Run:
         self._show.end(name, line, well=well)
         self._save()
 
-    def _launches(self, section: Section, one: Plan, worlds: list[tuple[str, int]]) -> None:
+    def _launches(
+        self, section: Section, section_plan: Plan, worlds: list[tuple[str, int]]
+    ) -> None:
         """Measure launch after launch; what several of them measured becomes one metric each."""
-        there, launched = section.metrics, dict[str, list[Metric]]()
+        previous, launched = section.metrics, dict[str, list[Metric]]()
         section.load = self._load = None
-        count = 1 if self._world is not None else one.launches(self._settings)
+        count = 1 if self._world is not None else section_plan.launches(self._settings)
         for number in range(count):
             latest: dict[str, Metric] = {}  # of this launch: an id said again replaces what it said
             try:
@@ -167,67 +169,71 @@ class Run:
                     )  # fmt: skip
                     where = f"launch {number + 1} of {count}: " if count > 1 else ""
                     where += f"{ranks} ranks on {device}: " if len(worlds) > 1 else ""
-                    with contextlib.closing(self._metrics(one, settings, ranks, where)) as came:
-                        for metric in came:
+                    with contextlib.closing(
+                        self._metrics(section_plan, settings, ranks, where)
+                    ) as metrics:
+                        for metric in metrics:
                             latest[metric.id] = metric.on(device)
             finally:
-                with uninterrupted():
+                with defer_interrupts():
                     for name, metric in latest.items():
                         launched.setdefault(name, []).append(metric)
-                    made = [over_launches(same) for same in launched.values()]
-                    section.metrics = _no_less(there, made)
+                    merged = [over_launches(same) for same in launched.values()]
+                    section.metrics = merge_resumed(previous, merged)
                     section.load = self._load
             self._save()
-        section.metrics = made
+        section.metrics = merged
 
-    def _metrics(self, one: Plan, settings: Settings, ranks: int, where: str) -> Generator[Metric]:
-        def progress(said: str | Load) -> None:
-            if isinstance(said, Load):
-                self._load = said + (self._load or Load())
-                said = foreign_load.said(said).en
-            self._show.step(where + said)
+    def _metrics(
+        self, section_plan: Plan, settings: Settings, ranks: int, where: str
+    ) -> Generator[Metric]:
+        def progress(event: str | Load) -> None:
+            if isinstance(event, Load):
+                self._load = event + (self._load or Load())
+                event = foreign_load.describe(event).en
+            self._show.step(where + event)
 
-        assert one.measure is not None  # or it has no world to be measured in
+        assert section_plan.measure is not None  # or it has no world to be measured in
         if self._world is not None:
-            return torchrun.run(one.measure, settings, self._world, progress)
+            return torchrun.run(section_plan.measure, settings, self._world, progress)
         return launch.run(
-            one.measure, settings, ranks=ranks, timeout=self._timeout, on_progress=progress
+            section_plan.measure, settings, ranks=ranks, timeout=self._timeout, on_progress=progress
         )
 
-    @uninterrupted()
+    @defer_interrupts()
     def _save(self) -> None:
         """Write the result; where that fails, to another disk before giving up."""
-        if self.kept is None:
+        if self.result_file is None:
             return
         try:
-            self._write(self.kept)
+            self._write(self.result_file)
         except ResultError as fault:
             if not self.result.sections:
                 raise
-            other = Path(tempfile.gettempdir(), f"costlab-{self.kept.name}")
+            fallback = Path(tempfile.gettempdir(), f"costlab-{self.result_file.name}")
             try:
-                self._write(other)
+                self._write(fallback)
             except ResultError:
                 raise fault from None
-            self.kept = other
-            raise ResultError(f"{fault}; what was measured is in {other}") from None
+            self.result_file = fallback
+            raise ResultError(f"{fault}; what was measured is in {fallback}") from None
 
     def _write(self, path: Path) -> None:
         save(self.result, path)
         samples.save(self.result, path)
 
 
-def _no_less(there: list[Metric], made: list[Metric]) -> list[Metric]:
+def merge_resumed(previous: list[Metric], measured: list[Metric]) -> list[Metric]:
     """Return what an interrupted section had, each metric until there is one worth as much.
 
     So whoever goes on with a run and is interrupted again has what the first one left.
     """
-    kept = {metric.id: metric for metric in there}
-    for metric in made:
-        before = kept.get(metric.id)
+    merged = {metric.id: metric for metric in previous}
+    for metric in measured:
+        before = merged.get(metric.id)
         if before is None or _worth(metric) >= _worth(before):
-            kept[metric.id] = metric
-    return list(kept.values())
+            merged[metric.id] = metric
+    return list(merged.values())
 
 
 def _worth(metric: Metric) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.run.launch import TIMEOUT, LaunchError, Measure, Progress
-from costlab.run.rank import BACKENDS, in_a_line, told
+from costlab.run.rank import BACKENDS, describe_fault, in_a_line
 
 if TYPE_CHECKING:
     from shardlab.comm import World
@@ -69,4 +69,4 @@ def run(
                 on_progress(item)
         world.whole.barrier()
     except Exception as fault:
-        raise LaunchError(f"rank {world.rank} {told(world, fault)[1]}") from None
+        raise LaunchError(f"rank {world.rank} {describe_fault(world, fault)[1]}") from None

@@ -9,7 +9,7 @@ _REQUESTS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM wait until the block is done; may stand within another.
 
     Where the block raises, the program is on its way out, and the request is forgotten. (A signal
@@ -19,14 +19,14 @@ def uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # signals don't come here
         return
-    came: list[int] = []
+    signals: list[int] = []
     before = {request: signal.getsignal(request) for request in _REQUESTS}
     for request in _REQUESTS:
-        signal.signal(request, lambda number, _: came.append(number))
+        signal.signal(request, lambda number, _: signals.append(number))
     try:
         yield
     finally:
         for request, handler in before.items():
             signal.signal(request, signal.SIG_DFL if handler is None else handler)
-    if came:
-        signal.raise_signal(came[0])
+    if signals:
+        signal.raise_signal(signals[0])

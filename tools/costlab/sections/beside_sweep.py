@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from costlab.record.result import Metric
 from costlab.record.words import say
 from costlab.sections.fit.fit import Sweep, sweeps
-from costlab.sections.timed import told
+from costlab.sections.timed import derived
 from shardlab.proofs.ledger import Entry
 
 # How often a step calls a collective, by its name and bytes: {"all_reduce.262144": 18}.
@@ -32,16 +32,18 @@ def derive(metrics: Mapping[str, Metric], section: str) -> Iterator[Metric]:
     for metric in _alone(metrics, section):
         link = metric.name.link
         ranks = int(metric.detail.get("ranks", 2))
-        mine = {name: int(times) for name, times in metric.detail.items() if _CALL.fullmatch(name)}
-        whole = _sum(swept, link, ranks, mine)
-        least = _sum(swept, link, ranks, mine, empty=True)
-        if not mine or whole is None or least is None:
+        calls_by_name = {
+            name: int(times) for name, times in metric.detail.items() if _CALL.fullmatch(name)
+        }
+        whole = _sum(swept, link, ranks, calls_by_name)
+        least = _sum(swept, link, ranks, calls_by_name, empty=True)
+        if not calls_by_name or whole is None or least is None:
             continue
         for what, value in {
             "communication": whole, "latency": least, "volume": whole - least,
         }.items():  # fmt: skip
             name = metric.name.but(what="sweep", of=what)
-            yield told(name, value, "s", calls=sum(mine.values())).on(metric.device)
+            yield derived(name, value, "s", calls=sum(calls_by_name.values())).on(metric.device)
 
 
 def _alone(metrics: Mapping[str, Metric], section: str) -> list[Metric]:
@@ -54,11 +56,11 @@ def _alone(metrics: Mapping[str, Metric], section: str) -> list[Metric]:
 
 
 def _sum(
-    swept: Mapping[str, Sweep], link: str, ranks: int, mine: Calls, *, empty: bool = False
+    swept: Mapping[str, Sweep], link: str, ranks: int, calls_by_name: Calls, *, empty: bool = False
 ) -> float | None:
     """What the calls take by the sweep, or would at its least size; None where it doesn't say."""
     total = 0.0
-    for name, times in mine.items():
+    for name, times in calls_by_name.items():
         op, _, size = name.partition(".")
         sweep = swept.get(f"{link}.{op}.n{ranks}")
         if sweep is None or int(size) > sweep.sizes[-1]:
@@ -71,28 +73,28 @@ def between(sizes: Sequence[int], seconds: Sequence[float], size: int) -> float:
     """The time at a size, on the straight line between its neighbours; at the least, below it."""
     if size <= sizes[0]:
         return seconds[0]
-    place = next(number for number, one in enumerate(sizes) if one >= size)
+    place = next(number for number, swept_size in enumerate(sizes) if swept_size >= size)
     part = (size - sizes[place - 1]) / (sizes[place] - sizes[place - 1])
     return seconds[place - 1] + part * (seconds[place] - seconds[place - 1])
 
 
-def said(metrics: Mapping[str, Metric], section: str, language: str) -> str:
+def describe(metrics: Mapping[str, Metric], section: str, language: str) -> str:
     """Say in a sentence where measured and swept lie apart; nothing where nothing was swept."""
-    apart: dict[int, float] = {}
-    found = False
+    ratios: dict[int, float] = {}
+    compared = False
     for metric in _alone(metrics, section):
         sweep = metrics.get(metric.name.but(what="sweep", of="communication").id)
         if sweep is None:
             continue
-        found = True
+        compared = True
         ends = [end for end in (metric.low, metric.value, metric.high) if end is not None]
         if not min(ends) <= sweep.value <= max(ends):
-            apart[metric.name.hidden] = metric.value / sweep.value
-    if not apart:
-        return say("sweep.agree", language) if found else ""
-    least, most = (f"{end(apart.values()):.2f}" for end in (min, max))
-    to = say("sweep.to", language).format(least=least, most=most)
+            ratios[metric.name.hidden] = metric.value / sweep.value
+    if not ratios:
+        return say("sweep.agree", language) if compared else ""
+    least, greatest = (f"{end(ratios.values()):.2f}" for end in (min, max))
+    to = say("sweep.to", language).format(least=least, most=greatest)
     return say("sweep.apart", language).format(
-        sizes=", ".join(map(str, sorted(apart))), times=least if least == most else to,
+        sizes=", ".join(map(str, sorted(ratios))), times=least if least == greatest else to,
         bench=say("sweep.bench", language),
     )  # fmt: skip

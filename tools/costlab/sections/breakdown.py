@@ -88,11 +88,11 @@ def _call(
         return lambda: axis.all_reduce(x, out=x)
     part = elements or count // axis.size
     whole = torch.zeros(part * axis.size, dtype=entry.dtype, device=device)
-    mine = torch.zeros(part, dtype=entry.dtype, device=device)
+    shard = torch.zeros(part, dtype=entry.dtype, device=device)
     if entry.op == "all_gather":
-        return lambda: axis.all_gather(mine, out=whole)
+        return lambda: axis.all_gather(shard, out=whole)
     if entry.op == "reduce_scatter":
-        return lambda: axis.reduce_scatter(whole, out=mine)
+        return lambda: axis.reduce_scatter(whole, out=shard)
     raise ValueError(
         f"a {entry.op} can't be run alone here: all_reduce, all_gather and reduce_scatter can"
     )

@@ -36,7 +36,7 @@ def rounds(
     for _ in range(count + 2):
         for key in order.sample(list(steps), len(steps)):
             times[key].append(seconds(device, steps[key]))
-    return {key: taken[2:] for key, taken in times.items()}
+    return {key: seconds[2:] for key, seconds in times.items()}
 
 
 def graphed(device: torch.device, step: Callable[[], object]) -> Callable[[], object]:

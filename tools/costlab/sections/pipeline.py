@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from costlab.contestants import bubble, tutor
 from costlab.contestants import schedulers as contestants
 from costlab.contestants.rounds import Rounds, measuring
-from costlab.record.foreign_load import Watch
+from costlab.record.foreign_load import NoiseMonitor
 from costlab.record.names import Name
 from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
 from costlab.sections.plan import Plan
-from costlab.sections.timed import Detail, by_rounds, ratio, timed, told
+from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import World
 from shardlab.links.shared_memory.patience import cores
 from shardlab.proofs.schedules.timeline import Timeline
@@ -51,7 +51,7 @@ def measure(world: World, settings: Settings) -> Iterator[Item]:
 def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Item]:
     """One schedule's bubble, what theory says of it, and what it holds."""
     kind = "compute" if cores() >= world.size else "wait"
-    watch = Watch(world)
+    watch = NoiseMonitor(world)
     timelines = bubble.measured(
         world, bubble.stage(kind, WAIT), schedule=schedule, microbatches=MICROBATCHES,
         rounds=rounds, watch=watch,
@@ -67,13 +67,13 @@ def metrics(
     stages = len(timelines[0])
     base = Name("pipeline", schedule=schedule, stages=stages, microbatches=microbatches)
     ours = base.but(code="shardlab", link="gloo")
-    found = [idle(timeline) for timeline in timelines]
+    idle_shares = [idle(timeline) for timeline in timelines]
     stages_do = "computing" if kind == "compute" else "waiting in place of work"
-    yield by_rounds(ours.but(what="bubble"), found, "share", how="measured", stages=stages_do)
+    yield by_rounds(ours.but(what="bubble"), idle_shares, "share", how="measured", stages=stages_do)
     theory = (stages - 1) / (microbatches + stages - 1)
-    yield told(base.but(what="bubble-theory"), theory, "share")
+    yield derived(base.but(what="bubble-theory"), theory, "share")
     live = max(bubble.live(timeline) for timeline in timelines)
-    yield told(ours.but(what="live"), live, "count", "counted")
+    yield derived(ours.but(what="live"), live, "count", "counted")
 
 
 def beside_others(world: World, settings: Settings) -> Iterator[Item]:

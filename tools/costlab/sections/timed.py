@@ -6,7 +6,7 @@ import msgspec
 
 from costlab.record.names import Name
 from costlab.record.result import How, Metric
-from costlab.record.statistic import middle, paired
+from costlab.record.statistic import median_ci, paired_ratio_ci
 
 Detail = dict[str, str | float | int | bool]
 
@@ -17,16 +17,19 @@ def timed(name: Name, seconds: Sequence[float], **detail: str | float | int | bo
 
 
 def ratio(
-    name: Name, one: Sequence[float], other: Sequence[float], **detail: str | float | int | bool
+    name: Name,
+    numerator: Sequence[float],
+    denominator: Sequence[float],
+    **detail: str | float | int | bool,
 ) -> Metric:
     """How many times `other` `one` takes, round by round.
 
     A round runs both within a moment of each other, so its ratio is free of the machine's drift.
     """
-    rounds = [a / b for a, b in zip(one, other, strict=True)]
-    value, low, high = paired(one, other)
-    found = by_rounds(name, rounds, "ratio", how="measured", **detail)
-    return msgspec.structs.replace(found, value=value, low=low, high=high)
+    rounds = [a / b for a, b in zip(numerator, denominator, strict=True)]
+    value, low, high = paired_ratio_ci(numerator, denominator)
+    metric = by_rounds(name, rounds, "ratio", how="measured", **detail)
+    return msgspec.structs.replace(metric, value=value, low=low, high=high)
 
 
 def by_rounds(
@@ -34,14 +37,14 @@ def by_rounds(
     **detail: str | float | int | bool,
 ) -> Metric:  # fmt: skip
     """What each round says by itself: the median of the rounds, with its interval."""
-    found = middle(rounds)
+    median = median_ci(rounds)
     return Metric(
-        id=name.id, value=found.value, unit=unit, how=how, low=found.low, high=found.high,
+        id=name.id, value=median.value, unit=unit, how=how, low=median.low, high=median.high,
         samples=len(rounds), series=[list(rounds)], detail=detail,
     )  # fmt: skip
 
 
-def told(
+def derived(
     name: Name, value: float, unit: str, how: How = "derived", *, samples: int = 1,
     spread: tuple[float, float] | None = None, **detail: str | float | int | bool,
 ) -> Metric:  # fmt: skip

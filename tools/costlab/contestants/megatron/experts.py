@@ -31,7 +31,7 @@ _TYPES = {"all-to-all": "alltoall", "all-gather": "allgather"}
 
 # What has nothing to wait for, with an event that has happened.
 _EVENT = SimpleNamespace(synchronize=lambda: None)
-_STREAM = SimpleNamespace(wait_stream=lambda other: None, record_event=lambda: _EVENT)
+_STREAM = SimpleNamespace(wait_stream=lambda stream: None, record_event=lambda: _EVENT)
 _CUDA = mcore.Instead(
     torch.cuda, Stream=lambda: _STREAM, current_stream=lambda: _STREAM, stream=nullcontext
 )
@@ -80,8 +80,8 @@ def config(
 def layer(config: Any) -> nn.Module:
     """A MoELayer with SequentialMLP; Megatron's parallel state must stand."""
     spec = get_moe_module_spec(use_te=False, num_experts=config.num_moe_experts)
-    made: nn.Module = mcore.build_module(spec, config=config)
-    return made.to(torch.get_default_device(), config.params_dtype)
+    layer_module: nn.Module = mcore.build_module(spec, config=config)
+    return layer_module.to(torch.get_default_device(), config.params_dtype)
 
 
 def names(layer: nn.Module, first: int) -> dict[str, str]:
@@ -91,20 +91,20 @@ def names(layer: nn.Module, first: int) -> dict[str, str]:
         "router.bias": "router.bias",
         "shared_experts.gate_weight": "shared_gate",
     }
-    found = {}
-    for theirs, _ in layer.named_parameters():
-        parts = theirs.split(".")
+    our_names = {}
+    for their_name, _ in layer.named_parameters():
+        parts = their_name.split(".")
         if parts[0] == "experts":
-            found[f"experts.{int(parts[2]) + first}.{parts[3][7:]}.{parts[4]}"] = theirs
-        elif theirs in fixed:
-            found[fixed[theirs]] = theirs
+            our_names[f"experts.{int(parts[2]) + first}.{parts[3][7:]}.{parts[4]}"] = their_name
+        elif their_name in fixed:
+            our_names[fixed[their_name]] = their_name
         else:
-            found[f"shared.{parts[1][7:]}.{parts[2]}"] = theirs
-    return found
+            our_names[f"shared.{parts[1][7:]}.{parts[2]}"] = their_name
+    return our_names
 
 
 def copy(values: Mapping[str, Tensor], to: nn.Module, first: int) -> None:
     """Give a MoELayer this rank's values, by our names."""
     with torch.no_grad():
-        for ours, theirs in names(to, first).items():
-            to.get_parameter(theirs).copy_(values[ours])
+        for ours, their_name in names(to, first).items():
+            to.get_parameter(their_name).copy_(values[ours])

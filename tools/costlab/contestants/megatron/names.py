@@ -17,7 +17,7 @@ OURS_TO_THEIRS = {
 
 def theirs_by_ours(name: str) -> str:
     """What Megatron calls our parameter."""
-    for ours, theirs in OURS_TO_THEIRS.items():
+    for ours, their_name in OURS_TO_THEIRS.items():
         if name.startswith(ours) or ours.startswith("."):
-            name = name.replace(ours, theirs, 1)
+            name = name.replace(ours, their_name, 1)
     return name

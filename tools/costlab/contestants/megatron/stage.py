@@ -42,13 +42,13 @@ def forward_step(loss: Loss) -> Callable[[Iterator[tuple[Tensor, Tensor]], Megat
     """Megatron's `forward_step_func`: the output, and how to get a loss from it."""
 
     def step(microbatches: Iterator[tuple[Tensor, Tensor]], stage: MegatronStage) -> Any:
-        given, target = next(microbatches)
+        inputs, target = next(microbatches)
 
         def lose(output: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             value = loss(output, target)
             return value, {"loss": value.detach().clone()}  # the schedule scales it in place
 
-        return stage(given), lose
+        return stage(inputs), lose
 
     return step
 
@@ -70,4 +70,4 @@ def step(
         model=list(pieces) if several else pieces[0],
         num_microbatches=len(data), seq_length=sequence, micro_batch_size=batch,
     )  # fmt: skip
-    return [one["loss"] for one in losses]
+    return [output["loss"] for output in losses]

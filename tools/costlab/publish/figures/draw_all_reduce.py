@@ -8,9 +8,9 @@ import numpy as np
 
 from costlab.publish.figures.plotting import Shade, Word, spreads
 from costlab.record.names import Wanted
-from costlab.record.quantity import written
+from costlab.record.quantity import format_value
 from costlab.record.result import Metric
-from costlab.record.whose import whose
+from costlab.record.whose import attribute
 from costlab.sections.fit.piecewise import Curve, one_line, piecewise
 
 _POINT: Wanted = {"topic": "collective", "operation": "all_reduce", "mode": "blocking"}
@@ -46,7 +46,7 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
 
 def named(link: str, metric: Metric, word: Word) -> str:
     """Return what a link's line is called: "gloo, CPU"."""
-    device = whose(metric).device
+    device = attribute(metric).device
     return f"{word(link)}, {device}" if device else word(link)
 
 
@@ -55,8 +55,8 @@ def by_size(axes: Any, sizes: Iterable[int]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(marked(sorted(set(sizes))))
-    axes.xaxis.set_major_formatter(lambda size, _: written(size, "B"))
-    axes.yaxis.set_major_formatter(lambda second, _: written(second, "s"))
+    axes.xaxis.set_major_formatter(lambda size, _: format_value(size, "B"))
+    axes.yaxis.set_major_formatter(lambda second, _: format_value(second, "s"))
 
 
 def line(axes: Any, curve: Curve, **style: Any) -> None:
@@ -78,14 +78,14 @@ def marked(sizes: list[int]) -> list[int]:
 
 def series(metrics: Mapping[str, Metric]) -> dict[str, list[tuple[int, Metric]]]:
     """Return each link's points, by size; of several worlds the smallest."""
-    found: dict[str, dict[int, list[tuple[int, Metric]]]] = defaultdict(lambda: defaultdict(list))
+    points: dict[str, dict[int, list[tuple[int, Metric]]]] = defaultdict(lambda: defaultdict(list))
     for metric in metrics.values():
         name = metric.name
         if name.fits(_POINT):
-            found[name.link][name.ranks].append((name.size, metric))
+            points[name.link][name.ranks].append((name.size, metric))
     return {
         link: sorted(worlds[min(worlds)], key=lambda point: point[0])
-        for link, worlds in sorted(found.items())
+        for link, worlds in sorted(points.items())
     }
 
 

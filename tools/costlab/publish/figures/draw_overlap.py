@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from costlab.publish.figures.plotting import Shade, Word, on, rows
 from costlab.record.result import Metric
-from costlab.record.whose import whose
+from costlab.record.whose import attribute
 
 _TOPIC = "timeline"
 TRACKS = ("compute", "communication")
@@ -27,13 +27,13 @@ class Bar(NamedTuple):
 
 def spans(metrics: Mapping[str, Metric]) -> list[Bar]:
     """Return rank 0's spans, from the metrics that `timeline` keeps them as."""
-    found = []
+    bars = []
     for metric in metrics.values():
         rank, _, track = str(metric.detail.get("track", "")).removeprefix("rank ").partition(" ")
         if metric.name.topic == _TOPIC and rank == "0" and track in TRACKS:
             start = float(metric.detail["start"])
-            found.append(Bar(track, str(metric.detail["name"]), start, metric.value))
-    return found
+            bars.append(Bar(track, str(metric.detail["name"]), start, metric.value))
+    return bars
 
 
 def kind(span: Bar) -> int:
@@ -48,37 +48,39 @@ def group(span: Bar) -> str:
     return "compute" if span.track == "compute" else GROUPS[kind(span) - 2]
 
 
-def lanes(found: Iterable[Bar]) -> dict[str, list[list[Bar]]]:
+def lanes(bars: Iterable[Bar]) -> dict[str, list[list[Bar]]]:
     """Return each group's lanes, from the first down; spans of a lane follow one another."""
     placed: dict[str, list[list[Bar]]] = {name: [] for name in GROUPS}
-    for span in sorted(found, key=lambda span: span.start):
-        mine = placed[group(span)]
-        free = [lane for lane in mine if lane[-1].start + lane[-1].length <= span.start]
+    for span in sorted(bars, key=lambda span: span.start):
+        lanes_of_group = placed[group(span)]
+        free = [lane for lane in lanes_of_group if lane[-1].start + lane[-1].length <= span.start]
         if free:
             free[0].append(span)
         else:
-            mine.append([span])
-    return {name: mine for name, mine in placed.items() if mine}
+            lanes_of_group.append([span])
+    return {name: lanes_of_group for name, lanes_of_group in placed.items() if lanes_of_group}
 
 
 def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> bool:
     """Draw the lanes, groups apart; tell whether there was a timeline."""
-    found = spans(metrics)
-    if not found:
+    bars = spans(metrics)
+    if not bars:
         return False
-    start = min(span.start for span in found)
-    length = max(span.start + span.length for span in found) - start
+    start = min(span.start for span in bars)
+    length = max(span.start + span.length for span in bars) - start
     top, marks = 0.0, []
-    for name, mine in lanes(found).items():
-        for depth, lane in enumerate(mine):
+    for name, group_lanes in lanes(bars).items():
+        for depth, lane in enumerate(group_lanes):
             for span in lane:
                 _bar(axes, shade, span._replace(start=span.start - start), top - depth, length)
-        marks.append((top - (len(mine) - 1) / 2, name))
-        top -= len(mine) + 0.3
+        marks.append((top - (len(group_lanes) - 1) / 2, name))
+        top -= len(group_lanes) + 0.3
     rows(axes, [place for place, _ in marks], [word(name) for _, name in marks])
     axes.set_xlim(0, length * 1e3)
     axes.set_ylim(top + 0.6, 1.5)
-    devices = (whose(one).device for one in metrics.values() if one.name.topic == _TOPIC)
+    devices = (
+        attribute(metric).device for metric in metrics.values() if metric.name.topic == _TOPIC
+    )
     axes.set_xlabel(word("milliseconds") + on(next(filter(None, devices), ""), word))
     _legend(axes, shade, word)
     return True
@@ -86,10 +88,10 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
 
 def _bar(axes: Any, shade: Shade, span: Bar, place: float, length: float) -> None:
     colour, soft = shade.series[kind(span)], shade.soft[kind(span)]
-    left, width = span.start * 1e3, span.length * 1e3
-    axes.barh(place, width, left=left, height=0.76, color=soft, edgecolor=colour, linewidth=1.1)
+    start, width = span.start * 1e3, span.length * 1e3
+    axes.barh(place, width, left=start, height=0.76, color=soft, edgecolor=colour, linewidth=1.1)
     label = _label(span, span.length / length)
-    axes.text(left + width / 2, place, label, ha="center", va="center", fontsize=8.5)
+    axes.text(start + width / 2, place, label, ha="center", va="center", fontsize=8.5)
 
 
 def _label(span: Bar, share: float) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from costlab.publish.figures.plotting import Shade, Word, on, rows
 from costlab.record.names import Wanted
 from costlab.record.result import Metric
-from costlab.record.whose import whose
+from costlab.record.whose import attribute
 
 _SHARE: Wanted = {"topic": "tp", "what": "share", "code": "shardlab", "link": "gloo", "ranks": 0}
 PARTS = ("matmul", "launch", "latency", "volume", "other")
@@ -15,38 +15,38 @@ LETTERS = 0.06  # of a step: a smaller part has no room for its number
 
 def shares(metrics: Mapping[str, Metric]) -> dict[int, dict[str, Metric]]:
     """Return each part's share of a step, by hidden size."""
-    found: dict[int, dict[str, Metric]] = {}
+    by_hidden: dict[int, dict[str, Metric]] = {}
     for metric in metrics.values():
         if metric.name.fits(_SHARE) and metric.name.of in PARTS:
-            found.setdefault(metric.name.hidden, {})[metric.name.of] = metric
-    return dict(sorted(found.items()))
+            by_hidden.setdefault(metric.name.hidden, {})[metric.name.of] = metric
+    return dict(sorted(by_hidden.items()))
 
 
 def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> bool:
     """Draw a bar a width; tell whether there was any."""
-    found = shares(metrics)
-    if not found:
+    by_hidden = shares(metrics)
+    if not by_hidden:
         return False
-    for place, parts in enumerate(found.values()):
-        left = 0.0
+    for place, parts in enumerate(by_hidden.values()):
+        bottom = 0.0
         for number, part in enumerate(PARTS):
             width = max(parts[part].value, 0.0) if part in parts else 0.0
             axes.barh(
-                place, width, left=left, height=0.72, color=shade.soft[number],
+                place, width, left=bottom, height=0.72, color=shade.soft[number],
                 edgecolor=shade.series[number], linewidth=1.1,
                 label=word(f"share-{part}") if place == 0 else None,
             )  # fmt: skip
             if width >= LETTERS:
                 axes.text(
-                    left + width / 2, place, f"{width:.0%}".replace("%", " %"),
+                    bottom + width / 2, place, f"{width:.0%}".replace("%", " %"),
                     ha="center", va="center", fontsize=9,
                 )  # fmt: skip
-            left += width
-    rows(axes, range(len(found)), [f"{hidden:,}" for hidden in found])
+            bottom += width
+    rows(axes, range(len(by_hidden)), [f"{hidden:,}" for hidden in by_hidden])
     axes.invert_yaxis()
     axes.set_ylabel(word("hidden"))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}".replace("%", " %"))
-    one = next(iter(next(iter(found.values())).values()))
-    axes.set_xlabel(word("share-of-step") + on(whose(one).device, word))
+    example = next(iter(next(iter(by_hidden.values())).values()))
+    axes.set_xlabel(word("share-of-step") + on(attribute(example).device, word))
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(PARTS), fontsize=9)
     return True

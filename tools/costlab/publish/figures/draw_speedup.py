@@ -10,9 +10,9 @@ from typing import Any
 from costlab.publish.figures.draw_all_reduce import MARKS
 from costlab.publish.figures.plotting import Shade, Word, on, spreads
 from costlab.record.names import Name, Wanted
-from costlab.record.quantity import shown
+from costlab.record.quantity import format_metric
 from costlab.record.result import Metric
-from costlab.record.whose import whose
+from costlab.record.whose import attribute
 
 _POINT: Wanted = {"topic": "tp", "what": ("speedup", "speedup-of-threads"), "ranks": 0}
 IDEAL = 2.0
@@ -26,12 +26,12 @@ def lines(metrics: Mapping[str, Metric]) -> dict[str, Points]:
 
     All are over one process kept to one thread, as each of two ranks is.
     """
-    found: dict[str, Points] = defaultdict(list)
+    points: dict[str, Points] = defaultdict(list)
     for metric in metrics.values():
         if metric.name.fits(_POINT):
-            found[metric.name.link or THREADS].append((metric.name.hidden, metric))
-    order = sorted(found, key=lambda line: (line == THREADS, line))
-    return {line: sorted(found[line], key=lambda point: point[0]) for line in order}
+            points[metric.name.link or THREADS].append((metric.name.hidden, metric))
+    order = sorted(points, key=lambda line: (line == THREADS, line))
+    return {line: sorted(points[line], key=lambda point: point[0]) for line in order}
 
 
 def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> bool:
@@ -54,8 +54,10 @@ def draw(axes: Any, shade: Shade, metrics: Mapping[str, Metric], word: Word) -> 
     axes.set_xscale("log", base=2)
     axes.set_xticks(every, [f"{size:,}" for size in every])
     axes.set_xlabel(word("hidden"))
-    devices = sorted({whose(one).device for points in drawn.values() for _, one in points})
-    axes.set_ylabel(word("speed-up") + "".join(on(one, word) for one in devices))
+    devices = sorted(
+        {attribute(metric).device for points in drawn.values() for _, metric in points}
+    )
+    axes.set_ylabel(word("speed-up") + "".join(on(metric, word) for metric in devices))
     axes.set_ylim(0, max(IDEAL * 1.12, axes.get_ylim()[1]))
     if TUTOR in every:
         axes.annotate(
@@ -72,8 +74,8 @@ def _named(line: str, word: Word) -> str:
 
 def _line(axes: Any, colour: str, mark: str, label: str, points: Points, *, dashed: bool) -> None:
     axes.errorbar(
-        [size for size, _ in points], [one.value for _, one in points],
-        yerr=spreads(one for _, one in points), marker=mark,
+        [size for size, _ in points], [metric.value for _, metric in points],
+        yerr=spreads(metric for _, metric in points), marker=mark,
         linestyle=(0, (5, 2)) if dashed else "-", color=colour, markersize=6, linewidth=1.8,
         elinewidth=1.2, zorder=3, label=label,
     )  # fmt: skip
@@ -87,6 +89,6 @@ def _crossover(axes: Any, shade: Shade, colour: str, metric: Metric | None, word
         markeredgecolor=colour, markeredgewidth=2, zorder=4,
     )  # fmt: skip
     axes.annotate(
-        word("crosses").format(size=shown(metric)), (metric.value, 1), (8, -16),
+        word("crosses").format(size=format_metric(metric)), (metric.value, 1), (8, -16),
         textcoords="offset points", color=colour, fontsize=9.5,
     )  # fmt: skip

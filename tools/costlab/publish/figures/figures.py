@@ -45,10 +45,10 @@ def write(result: Result, lab: Path) -> list[Path]:
     """
     metrics = result.metrics()
     written = []
-    for stem, one in FIGURES.items():
+    for stem, drawing in FIGURES.items():
         for language, shade in product(page.LANGUAGES, SHADES):
             path = lab / FOLDER / f"{named(stem, language)}-{shade.name}.svg"
-            drawn = _drawn(stem, one, shade, metrics, language)
+            drawn = _drawn(stem, drawing, shade, metrics, language)
             if drawn:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(drawn, "utf-8")
@@ -63,14 +63,14 @@ def named(stem: str, language: str) -> str:
     return stem if language == page.LANGUAGES[0] else f"{stem}-{language}"
 
 
-def said(language: str) -> Word:
+def translator(language: str) -> Word:
     """Return what gives a figure its words in a language; a name without any stays as it is."""
-    known = texts("drawn")
-    return lambda name: known[name].of(language) if name in known else name
+    translations = texts("drawn")
+    return lambda name: translations[name].of(language) if name in translations else name
 
 
-def _drawn(stem: str, one: Drawing, shade: Shade, metrics: Metrics, language: str) -> str:
+def _drawn(stem: str, drawing: Drawing, shade: Shade, metrics: Metrics, language: str) -> str:
     """Return a figure's SVG, or nothing where the result lacks what it shows."""
-    with figure(shade, width=7.2, height=one.height) as (made, axes):
-        drawn = one.draw(axes, shade, metrics, said(language))
-        return svg(made, texts("alternatives")[stem].of(language)) if drawn else ""
+    with figure(shade, width=7.2, height=drawing.height) as (canvas, axes):
+        drawn = drawing.draw(axes, shade, metrics, translator(language))
+        return svg(canvas, texts("alternatives")[stem].of(language)) if drawn else ""

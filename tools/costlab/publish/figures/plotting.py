@@ -67,17 +67,17 @@ def figure(shade: Shade, *, width: float, height: float) -> Iterator[tuple[Figur
         "xtick.major.size": 3, "ytick.major.size": 3, "legend.frameon": False,
     }  # fmt: skip
     with mpl.rc_context(style):
-        made, axes = pyplot.subplots(figsize=(width, height), layout="constrained")
+        canvas, axes = pyplot.subplots(figsize=(width, height), layout="constrained")
         try:
-            yield made, axes
+            yield canvas, axes
         finally:
-            pyplot.close(made)
+            pyplot.close(canvas)
 
 
-def svg(made: Figure, title: str) -> str:
+def svg(canvas: Figure, title: str) -> str:
     """Return a figure as SVG: no date, ids from a fixed salt, a title for who can't see it."""
     stream = StringIO()
-    made.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
+    canvas.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
     text = _FONT.sub(rf"\g<1>{_FAMILY}", stream.getvalue())
     return re.sub(r"(<svg [^>]*)>", rf'\1 role="img" aria-label="{title}">', text, count=1)
 
@@ -88,10 +88,10 @@ Word = Callable[[str], str]  # a word of the figures, in the reader's language
 def spreads(metrics: Iterable[Metric]) -> tuple[list[float], list[float]]:
     """Return how far each metric's spread reaches below its value, and above it."""
     ends = [
-        (one.value - one.low, one.high - one.value)
-        if one.low is not None and one.high is not None
+        (metric.value - metric.low, metric.high - metric.value)
+        if metric.low is not None and metric.high is not None
         else (0.0, 0.0)
-        for one in metrics
+        for metric in metrics
     ]
     return [below for below, _ in ends], [above for _, above in ends]
 

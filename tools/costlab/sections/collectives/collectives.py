@@ -24,12 +24,12 @@ from collections.abc import Callable, Generator, Iterator
 
 import torch
 
-from costlab.record.foreign_load import Watch
+from costlab.record.foreign_load import NoiseMonitor
 from costlab.record.names import call
 from costlab.record.provenance import cores
 from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
-from costlab.record.statistic import middle, of_calls, percentile
+from costlab.record.statistic import median_ci, p20_ci, percentile
 from costlab.sections.collectives import carrier
 from costlab.sections.collectives.operation import ITEM, OPERATIONS, Operation, elements
 from costlab.sections.collectives.point import (
@@ -68,9 +68,9 @@ def measure(world: World, settings: Settings) -> Iterator[Item]:
             for size in sizes:
                 modes = _modes(operation, size, settings, world.device)
                 if modes:
-                    made, check = points_of(world, link, operation, size, buffers)
+                    result_point, check = points_of(world, link, operation, size, buffers)
                     check()
-                    points += [point for point in made if point.mode in modes]
+                    points += [point for point in result_point if point.mode in modes]
                     checks.append(check)
     yield "warm-up"
     for point in points:
@@ -104,15 +104,15 @@ def _modes(
 
 def _rounds(
     world: World, settings: Settings, points: list[Point], line_up: Callable[[], None]
-) -> Generator[Item, None, Watch]:
+) -> Generator[Item, None, NoiseMonitor]:
     order = random.Random(settings.seed)  # noqa: S311  (an order, no secret)
-    wanted, watch, turn = LEAST, Watch(world), 0
+    wanted, watch, turn = LEAST, NoiseMonitor(world), 0
     gc.collect()
     gc.disable()
     try:
         while not watch.enough(wanted):
             begin = time.perf_counter()
-            taken: list[float] = []
+            seconds: list[float] = []
             visited = order.sample(points, len(points))
             with watch.round():
                 for point in visited:
@@ -120,11 +120,11 @@ def _rounds(
                         point.step(turn)
                     for _ in range(point.visits):
                         line_up()
-                        taken.append(point.step(turn))
+                        seconds.append(point.step(turn))
                         turn += 1
-            _exchange(world, visited, taken)
+            _exchange(world, visited, seconds)
             if watch.drawn == 1:  # the first round says how many the time allows
-                spent = _most(world, [time.perf_counter() - begin])[0]
+                spent = _max_over_ranks(world, [time.perf_counter() - begin])[0]
                 wanted = max(LEAST, min(MOST, int(BUDGET[settings.profile] / spent)))
             yield watch.progress(wanted)
             yield from (_metric(point, world, watch) for point in points)
@@ -134,9 +134,12 @@ def _rounds(
     return watch
 
 
-def _exchange(world: World, visited: list[Point], taken: list[float]) -> None:
+def _exchange(world: World, visited: list[Point], seconds: list[float]) -> None:
     """Keep each call's slowest and fastest rank."""
-    slowest, fastest = _most(world, taken), [-t for t in _most(world, [-t for t in taken])]
+    slowest, fastest = (
+        _max_over_ranks(world, seconds),
+        [-t for t in _max_over_ranks(world, [-t for t in seconds])],
+    )
     place = 0
     for point in visited:
         point.slowest.append(slowest[place : place + point.visits])
@@ -144,18 +147,22 @@ def _exchange(world: World, visited: list[Point], taken: list[float]) -> None:
         place += point.visits
 
 
-def _most(world: World, values: list[float]) -> list[float]:
-    together = torch.tensor(values, dtype=torch.float64, device=world.device)
-    most: list[float] = world.whole.all_reduce(together, op="max").tolist()
-    return most
+def _max_over_ranks(world: World, values: list[float]) -> list[float]:
+    stacked = torch.tensor(values, dtype=torch.float64, device=world.device)
+    maxima: list[float] = world.whole.all_reduce(stacked, op="max").tolist()
+    return maxima
 
 
-def _metric(point: Point, world: World, watch: Watch) -> Metric:
+def _metric(point: Point, world: World, watch: NoiseMonitor) -> Metric:
     slowest, fastest = (
-        [seconds for taken in watch.kept(LEAST, rounds) for seconds in taken]
+        [
+            seconds
+            for round_seconds in watch.select_clean(LEAST, rounds)
+            for seconds in round_seconds
+        ]
         for rounds in (point.slowest, point.fastest)
     )
-    times = of_calls(slowest)
+    times = p20_ci(slowest)
     skew = [slow - fast for slow, fast in zip(slowest, fastest, strict=True)]
     size = elements(point.size, world.size) * ITEM
     speed = size / times.value
@@ -171,9 +178,9 @@ def _metric(point: Point, world: World, watch: Watch) -> Metric:
         detail={
             "algbw": speed,
             "busbw": speed * float(point.operation.bus_factor(world.size)),
-            "median": middle(slowest).value,
+            "median": median_ci(slowest).value,
             "p95": percentile(slowest, 95),
-            "skew": middle(skew).value,
+            "skew": median_ci(skew).value,
             "verified": True,
             "oversubscribed": world.device.type == "cpu" and world.size > cores(),
         },

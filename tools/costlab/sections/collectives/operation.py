@@ -45,8 +45,8 @@ class Operation:
 
     def bus_factor(self, ranks: int) -> Fraction:
         """Return busbw over algbw: the share of its size that crosses a rank's link each way."""
-        ahead, behind = SHARES[self.name.removesuffix("_recv")]
-        return Fraction(ahead * ranks - behind, ranks)
+        numerator, behind = SHARES[self.name.removesuffix("_recv")]
+        return Fraction(numerator * ranks - behind, ranks)
 
 
 OPERATIONS = {
@@ -89,17 +89,17 @@ class Pattern:
         count = len(y) * ranks if operation.cut_out else len(y)
         piece = count // ranks
         gathered = operation.name in ("all_gather", "all_to_all")
-        found = 0
+        mismatches = 0
         for place, part in enumerate(torch.split(y, piece) if gathered else [y]):
             factor, shift = self._brought(operation, place, rank, ranks)
             begin = rank * piece if operation.name in ("all_to_all", "reduce_scatter") else 0
             for first in range(0, len(part), _PART):
-                came = part[first : first + _PART]
-                ramp = self._ramp[begin + first : begin + first + len(came)]
+                chunk = part[first : first + _PART]
+                ramp = self._ramp[begin + first : begin + first + len(chunk)]
                 right = ramp * factor + shift
-                if not torch.equal(came, right):
-                    found += int((came != right).sum())
-        return found
+                if not torch.equal(chunk, right):
+                    mismatches += int((chunk != right).sum())
+        return mismatches
 
     @staticmethod
     def _brought(operation: Operation, place: int, rank: int, ranks: int) -> tuple[int, int]:

@@ -113,12 +113,12 @@ def _verify(
     x: Tensor, y: Tensor, operation: Operation, pattern: Pattern, world: World, *, of: str
 ) -> None:
     """Hold what an operation made of a pattern against what it must, and wipe the pattern."""
-    came = x if operation.in_place else y
-    wrong = pattern.wrong(came, operation, world.rank, world.size)
+    received = x if operation.in_place else y
+    wrong = pattern.wrong(received, operation, world.rank, world.size)
     x.zero_()  # adding zeros in place, time after time, never leaves the range of floats
     if wrong:
         raise VerificationError(
-            f"{operation.name} of {of}: {wrong} of {len(came)} elements differ from what "
+            f"{operation.name} of {of}: {wrong} of {len(received)} elements differ from what "
             f"{world.size} ranks must make"
         )
 

@@ -43,7 +43,7 @@ def in_a_step(world: World) -> Iterator[Metric]:
             yield counted(f"{name}.kept", sum(saved.values()), "B")
 
 
-def held() -> Iterator[Metric]:
+def held_activations() -> Iterator[Metric]:
     """Blocks that a rank of eight holds while it computes, as the tests of shardlab see them."""
     for kind in KINDS[:2]:
         blocks = blocks_held(kind, ranks=8)

@@ -96,10 +96,10 @@ def datasets(world: World) -> Iterator[Metric]:
     class Full(GPTDataset):  # type: ignore[misc]
         """One whose first rank finds the disk full."""
 
-        def __init__(self, *given: Any) -> None:
+        def __init__(self, *arguments: Any) -> None:
             if world.rank == 0:
                 raise OSError(errno.ENOSPC, "No space left on device")
-            super().__init__(*given)
+            super().__init__(*arguments)
 
     for name, kind, shared in (
         ("one-disk", GPTDataset, True), ("two-disks", GPTDataset, False), ("full-disk", Full, True),
@@ -115,8 +115,8 @@ def datasets(world: World) -> Iterator[Metric]:
             world.whole.barrier()
         both = world.whole.all_gather(torch.tensor([[int(done), entered]]))
         yield counted(f"datasets-megatron.{name}.ranks-done", int(both[:, 0].sum()))
-        apart = int(both[:, 1].max() - both[:, 1].min())
-        yield counted(f"datasets-megatron.{name}.barriers-apart", apart)
+        difference = int(both[:, 1].max() - both[:, 1].min())
+        yield counted(f"datasets-megatron.{name}.barriers-apart", difference)
 
 
 def _write(folder: str) -> None:

@@ -41,9 +41,9 @@ def _sent(world: World) -> Iterator[Metric]:
         _layer(world)(_even(K).requires_grad_())[0].sum().backward()
     rows = K * T * H * 4
     for phase, label in (("", "forward"), ("backward", "backward")):
-        found = ledger.select("all_to_all", phase=phase)
-        yield counted(f"experts-megatron.{label}.all_to_all", len(found))
-        alike = sum(entry.payload == rows for entry in found)
+        entries = ledger.select("all_to_all", phase=phase)
+        yield counted(f"experts-megatron.{label}.all_to_all", len(entries))
+        alike = sum(entry.payload == rows for entry in entries)
         yield counted(f"experts-megatron.{label}.of-all-rows", alike, rows=rows)
     for k in (1, 3):
         for dispatch in ("all-to-all", "all-gather"):
@@ -71,10 +71,10 @@ def _computed(world: World) -> Iterator[Metric]:
                 lambda _, args, rows=rows: rows.append(len(args[0]))
             )
             done = _operations(layer, x)["MoELayer.experts"]
-            most = world.whole.all_reduce(torch.tensor([rows[0], done]), op="max").tolist()
+            maxima = world.whole.all_reduce(torch.tensor([rows[0], done]), op="max").tolist()
             name = f"experts-megatron.{load}.{kind}"
-            yield counted(f"{name}.rows", most[0] / (K * T), "ratio")
-            yield counted(f"{name}.of-dense", most[1] / dense, "ratio")
+            yield counted(f"{name}.rows", maxima[0] / (K * T), "ratio")
+            yield counted(f"{name}.of-dense", maxima[1] / dense, "ratio")
     used = int(_layer(world).router(_even(K))[1].any(0).sum())
     yield counted("experts-megatron.weights-of-active", used / K, "ratio")
 

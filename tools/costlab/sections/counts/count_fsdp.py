@@ -63,10 +63,10 @@ def inference(world: World) -> Iterator[Metric]:
                 share = ledger.total("all_gather").payload / payload
                 tokens = "" if batch == BATCHES[-1] else ".one-token"
                 yield counted(f"fsdp.inference.{name}.gathered-share{tokens}", share, "share")
-        held = sum(handle.flat_param._full_param_padded.untyped_storage().size()
+        unsharded_bytes = sum(handle.flat_param._full_param_padded.untyped_storage().size()
                    for module in FullyShardedDataParallel.fsdp_modules(sharded)
                    if (handle := module._handle) is not None)  # fmt: skip
-        yield counted(f"fsdp.inference.{name}.held-share", held / payload, "share")
+        yield counted(f"fsdp.inference.{name}.held-share", unsharded_bytes / payload, "share")
 
 
 def _layers(world: World) -> nn.Sequential:

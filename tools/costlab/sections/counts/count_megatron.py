@@ -61,8 +61,8 @@ def _blocks(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
     yield from passes("block-megatron", ledger)
     layer = transformer_layer(cut)
     scattered = watched(lambda: layer(ones(S // world.size, B, H), attention_mask=mask)[0])
-    one = Call("all_reduce", S * B * H * 4, world.size).wire
-    worth = scattered.total(phase="").wire / one
+    wire_bytes = Call("all_reduce", S * B * H * 4, world.size).wire
+    worth = scattered.total(phase="").wire / wire_bytes
     yield counted("block-sp-megatron.forward.all-reduces-worth", worth)
     ratio = scattered.total().wire / ledger.total().wire
     yield counted("sp-megatron.wire-ratio", ratio, "ratio")
@@ -80,8 +80,8 @@ def _feed_forward(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
         module: Any = transformer_layer(config).mlp
         x = ones(tokens, B, H)
         # A module of Megatron's returns its bias apart.
-        asked = collectives_for_weights(module, lambda module, x=x: module(x)[0])  # type: ignore[misc]
-        yield counted(f"{name}-megatron.weight-gradients.collectives", asked)
+        collectives = collectives_for_weights(module, lambda module, x=x: module(x)[0])  # type: ignore[misc]
+        yield counted(f"{name}-megatron.weight-gradients.collectives", collectives)
 
 
 def _linears(world: World, plain: Any, cut: Any) -> Iterator[Metric]:
@@ -125,7 +125,11 @@ def groups() -> Iterator[Metric]:
     """Megatron's own enumeration of 2 × 2 × 2, in its default order and in the alternative."""
     for order in ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"):
         ranks = core.parallel_state.RankGenerator(tp=2, ep=1, dp=2, pp=2, cp=1, order=order)
-        same = [axis for axis, given in OFTEN_GIVEN.items() if ranks.get_ranks(axis) == given]
+        same = [
+            axis
+            for axis, groups_given in OFTEN_GIVEN.items()
+            if ranks.get_ranks(axis) == groups_given
+        ]
         short = order.replace("cp-ep-", "")
         yield counted(f"groups.{short}.as-often-given", len(same), axes=", ".join(same))
     yield from _shares(ranks.get_ranks("dp"), ranks.get_ranks("tp-pp"))
@@ -142,8 +146,8 @@ def _shares(data: list[list[int]], replicas: list[list[int]]) -> Iterator[Metric
         for place, rank in enumerate(group)
     }
     for name, groups in (("data-group", data), ("replica", replicas)):
-        most = max(len({drawn[rank] for rank in group}) for group in groups)
-        yield counted(f"batch-shares.{name}", most)
+        largest = max(len({drawn[rank] for rank in group}) for group in groups)
+        yield counted(f"batch-shares.{name}", largest)
 
 
 def balance(world: World) -> Iterator[Metric]:

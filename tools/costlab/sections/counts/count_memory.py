@@ -23,8 +23,8 @@ def memory() -> Iterator[Metric]:
     And how many a wide model has whose vocabulary is the tutor's.
     """
     for card in CARDS:
-        most = card * 1e9 / BYTES_A_PARAMETER
-        yield counted(f"replicated.{card}gb.parameters", most, "parameters", how="derived")
+        parameters = card * 1e9 / BYTES_A_PARAMETER
+        yield counted(f"replicated.{card}gb.parameters", parameters, "parameters", how="derived")
     config = replace(tutor.config(WIDE), layers=DEEP)
     with torch.device("meta"):
         model = WholeGPT(config)

@@ -59,9 +59,9 @@ def beside_1f1b() -> Iterator[Metric]:
     """Idle time of ZB-H1 and of interleaving, of 1F1B's, where forward, B and W take as long."""
     plain, halved = (by_name(kind, STAGES, MANY) for kind in ("1f1b", "zb-h1"))
     once = simulate(plain, forward=1, backward=2)
-    apart = simulate(halved, forward=1, backward=1, weight=1)
-    yield counted(f"zb-h1.{WHERE}.bubble", bubble(apart), "share")
-    yield counted(f"zb-h1.{WHERE}.idle-of-1f1b", idle(apart) / idle(once), "ratio")
+    split = simulate(halved, forward=1, backward=1, weight=1)
+    yield counted(f"zb-h1.{WHERE}.bubble", bubble(split), "share")
+    yield counted(f"zb-h1.{WHERE}.idle-of-1f1b", idle(split) / idle(once), "ratio")
     for name, schedule in (("1f1b", plain), ("zb-h1", halved)):
         live = [peak_live(actions) for actions in schedule]
         yield counted(f"{name}.{WHERE}.live-fullest", max(live))

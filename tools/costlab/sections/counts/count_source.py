@@ -58,8 +58,8 @@ def _megatron_fsdp(core: Path) -> Iterator[Metric]:
                     comparators=[ast.Constant(str(strategy))],
                 )
             ):
-                given = [line.value for line in node.body if isinstance(line, ast.Assign)]
-                buffers = [value.value for value in given if isinstance(value, ast.Constant)]
+                defaults = [line.value for line in node.body if isinstance(line, ast.Assign)]
+                buffers = [value.value for value in defaults if isinstance(value, ast.Constant)]
                 if len(buffers) == 3:  # of weights, of main weights (the optimizer's), of gradients
                     cut[strategy] = sum(map(bool, buffers))
     default = DistributedDataParallelConfig().data_parallel_sharding_strategy

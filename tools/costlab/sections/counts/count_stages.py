@@ -46,8 +46,8 @@ def messages(world: World) -> Iterator[Metric]:
             ledger = _grid_step(cut)
             op = "reduce_scatter" if cut else "all_reduce"
             for what, kind in (("message", "send"), (op, op)):
-                found = ledger.total(kind)
-                yield counted(f"{name}-megatron.{what}", found.payload / found.count, "B")
+                sent = ledger.total(kind)
+                yield counted(f"{name}-megatron.{what}", sent.payload / sent.count, "B")
 
 
 def beside_1f1b(world: World) -> Iterator[Metric]:
@@ -55,10 +55,10 @@ def beside_1f1b(world: World) -> Iterator[Metric]:
     with core.megatron(pipeline=STAGES):
         forward, inputs, weights = _costs()
         plain = _sent(1)
-    once, apart = (by_name(kind, STAGES, MANY) for kind in ("1f1b", "zb-h1"))
-    left = idle(simulate(apart, forward=forward, backward=inputs, weight=weights))
+    once, split = (by_name(kind, STAGES, MANY) for kind in ("1f1b", "zb-h1"))
+    idle_left = idle(simulate(split, forward=forward, backward=inputs, weight=weights))
     before = idle(simulate(once, forward=forward, backward=inputs + weights))
-    yield counted("zb-h1.layer-megatron.idle-of-1f1b", left / before, "ratio",
+    yield counted("zb-h1.layer-megatron.idle-of-1f1b", idle_left / before, "ratio",
                   forward=forward, inputs=inputs, weights=weights)  # fmt: skip
     with core.megatron(pipeline=STAGES, virtual_pipeline_model_parallel_size=CHUNKS):
         dealt = _sent(CHUNKS)

@@ -55,9 +55,9 @@ def block(world: World) -> Iterator[Metric]:
     module = fuse(Block(_SMALL, "block", axis=axis, sequence_parallel=True))
     cut = watched(lambda: module(ones(S // world.size, B, H)))
     yield from passes("block-sp", cut)
-    one = Call("all_reduce", S * B * H * 4, world.size).wire
+    wire_bytes = Call("all_reduce", S * B * H * 4, world.size).wire
     for phase, label in (("", "forward"), ("backward", "backward")):
-        worth = cut.total(phase=phase).wire / one
+        worth = cut.total(phase=phase).wire / wire_bytes
         yield counted(f"block-sp.{label}.all-reduces-worth", worth)
     yield counted("sp.wire-ratio", cut.total().wire / plain.total().wire, "ratio")
     for label, of in (("tp", Block(_SMALL, "block", axis=axis)), ("sp", module)):
@@ -78,11 +78,11 @@ def pieces(world: World) -> Iterator[Metric]:
     cut = RowParallelLinear(4 * H, H, axis=axis, sequence_parallel=True)
     scattered = watched(lambda: cut(ones(S, B, 4 * H // n)))
     yield from passes("row-sp", scattered)
-    found = scattered.total("reduce_scatter", phase="").count
-    yield counted("row-sp.forward.reduce_scatter", found)
+    pieces_sent = scattered.total("reduce_scatter", phase="").count
+    yield counted("row-sp.forward.reduce_scatter", pieces_sent)
     mlp = MLP(_SMALL, "mlp", axis=axis)
-    asked = collectives_for_weights(mlp, lambda module: module(ones(S, B, H)))
-    yield counted("weight-gradients.collectives", asked)
+    collectives = collectives_for_weights(mlp, lambda module: module(ones(S, B, H)))
+    yield counted("weight-gradients.collectives", collectives)
     tokens = torch.zeros(S, B, dtype=torch.int64)
     loss = watched(lambda: cross_entropy(ones(S, B, V // n), tokens, axis=axis))
     numbers = loss.total("all_gather", phase="").payload / (n * S * B * 4)
@@ -106,7 +106,7 @@ def intensity(world: World) -> Iterator[Metric]:
             module(x_SBH)
         kinds = flops.get_flop_counts()["Global"]  # torch 2.15 counts attention on a CPU too
         done = kinds[torch.ops.aten.mm] + kinds[torch.ops.aten.addmm]
-        asked = ledger.total().payload
-        yield counted(f"tutor.h{hidden}.bytes-per-flop", asked / done, "B/FLOP", flop=done)
+        payload = ledger.total().payload
+        yield counted(f"tutor.h{hidden}.bytes-per-flop", payload / done, "B/FLOP", flop=done)
         each = ledger.total("all_reduce").payload // ledger.total("all_reduce").count
         yield counted(f"tutor.h{hidden}.all-reduce", each, "B")

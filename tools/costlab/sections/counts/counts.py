@@ -50,7 +50,7 @@ def _two(world: World) -> Iterator[Item]:
     yield from count_context.in_a_step(world)
     yield from count_context.balance()
     yield from count_context.hidden_from(world)
-    yield from count_context.held()
+    yield from count_context.held_activations()
     yield "replicas and shards"
     yield from count_data.replicas(world)
     yield from count_fsdp.training(world)

@@ -21,12 +21,12 @@ import numpy as np
 
 from costlab.record.names import Name
 from costlab.record.result import Metric
-from costlab.record.statistic import middle
+from costlab.record.statistic import median_ci
 from costlab.sections.fit.interval import interval
 from costlab.sections.fit.link_model import delays
 from costlab.sections.fit.piecewise import LEAST, Curve, one_line, piecewise
 from costlab.sections.plan import Plan
-from costlab.sections.timed import told
+from costlab.sections.timed import derived
 
 LARGE = 1 << 20  # bytes, from which the stricter of the two goals holds
 
@@ -56,7 +56,7 @@ class Sweep:
         """As in the ids: gloo.all_reduce.n2."""
         return f"{self.link}.{self.op}.n{self.ranks}"
 
-    def told(self, what: str) -> Name:
+    def metric_name(self, what: str) -> Name:
         """Return the name of what is derived from it."""
         return Name("fit", what, link=self.link, operation=self.op, ranks=self.ranks)
 
@@ -75,11 +75,11 @@ def sweeps(metrics: Mapping[str, Metric], statistic: str = "") -> dict[str, Swee
     points: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
     devices: dict[str, str] = {}
     for metric in metrics.values():
-        found = metric.name
-        if found.fits({"topic": "collective", "mode": "blocking"}):
-            point = (found.size, float(metric.detail.get(statistic, metric.value)))
-            points.setdefault((found.link, found.operation, found.ranks), []).append(point)
-            devices[found.link] = metric.device
+        name = metric.name
+        if name.fits({"topic": "collective", "mode": "blocking"}):
+            point = (name.size, float(metric.detail.get(statistic, metric.value)))
+            points.setdefault((name.link, name.operation, name.ranks), []).append(point)
+            devices[name.link] = metric.device
     result = {}
     for (link, op, ranks), pairs in points.items():
         pairs.sort()
@@ -118,16 +118,18 @@ def _of(sweep: Sweep) -> Iterator[Metric]:
     curve = sweep.curve()
     yield from _parameters(sweep, curve)
     plain, careless = (one_line(sweep.sizes, sweep.seconds, relative=r) for r in (True, False))
-    yield _error(sweep.told("residual"), dict(zip(sweep.sizes, _sizes_of(curve), strict=True)))
+    yield _error(
+        sweep.metric_name("residual"), dict(zip(sweep.sizes, _sizes_of(curve), strict=True))
+    )
     unweighted = {"unweighted": float(np.median(_sizes_of(careless)))}
     errors = dict(zip(sweep.sizes, _sizes_of(plain), strict=True))
-    yield _error(sweep.told("plain-residual"), errors, unweighted)
+    yield _error(sweep.metric_name("plain-residual"), errors, unweighted)
     hidden = unseen(sweep.sizes, sweep.seconds)
     large = {size: error for size, error in hidden.items() if size >= LARGE}
     small = {size: error for size, error in hidden.items() if size < LARGE}
     for what, errors in (("large", large), ("small", small)):
         if errors:
-            yield _error(sweep.told(f"holdout-{what}"), errors)
+            yield _error(sweep.metric_name(f"holdout-{what}"), errors)
 
 
 def _parameters(sweep: Sweep, curve: Curve) -> Iterator[Metric]:
@@ -140,16 +142,16 @@ def _parameters(sweep: Sweep, curve: Curve) -> Iterator[Metric]:
             f"{number}.per-byte": piece.per_byte,
         }
     count = len(sweep.sizes)
-    yield told(sweep.told("pieces"), len(curve.pieces), "count", samples=count, **shape)
-    known, (low, high) = interval(curve, 0).latency, interval(curve, -1).per_byte
+    yield derived(sweep.metric_name("pieces"), len(curve.pieces), "count", samples=count, **shape)
+    latency_ci, (low, high) = interval(curve, 0).latency, interval(curve, -1).per_byte
     steps = delays(sweep.link, sweep.op, sweep.ranks)
     hops: dict[str, Any] = {"delays": steps, "one-way": first.latency / steps} if steps else {}
-    latency, bandwidth = sweep.told("latency"), sweep.told("bandwidth")
-    yield told(latency, first.latency, "s", samples=count, spread=_finite(known), **hops)
+    latency, bandwidth = sweep.metric_name("latency"), sweep.metric_name("bandwidth")
+    yield derived(latency, first.latency, "s", samples=count, spread=_finite(latency_ci), **hops)
     if last.per_byte > 0:
         # Open above where the per-byte cost may be nothing.
         spread = (1 / high, 1 / low) if low > 0 else None
-        yield told(bandwidth, 1 / last.per_byte, "B/s", samples=count, spread=_finite(spread))
+        yield derived(bandwidth, 1 / last.per_byte, "B/s", samples=count, spread=_finite(spread))
 
 
 def _sizes_of(curve: Curve) -> list[float]:
@@ -159,11 +161,11 @@ def _sizes_of(curve: Curve) -> list[float]:
 def _error(
     name: Name, errors: Mapping[int, float], more: Mapping[str, float] | None = None
 ) -> Metric:
-    found = middle(list(errors.values()))
+    median = median_ci(list(errors.values()))
     worst = max(errors, key=lambda size: errors[size])
     detail: dict[str, Any] = {"worst": errors[worst], "worst-bytes": worst, **(more or {})}
-    spread = (found.low, found.high)
-    return told(name, found.value, "share", samples=len(errors), spread=spread, **detail)
+    spread = (median.low, median.high)
+    return derived(name, median.value, "share", samples=len(errors), spread=spread, **detail)
 
 
 def _finite(spread: tuple[float, float] | None) -> tuple[float, float] | None:

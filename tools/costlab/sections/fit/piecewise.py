@@ -76,7 +76,9 @@ class Curve:
     def jumps(self) -> int:
         """How many neighbouring pieces do not meet."""
         pairs = zip(self.pieces, self.pieces[1:], strict=False)
-        return sum(abs(_at(one, two.start) / _at(two, two.start) - 1) > 1e-6 for one, two in pairs)
+        return sum(
+            abs(_at(earlier, two.start) / _at(two, two.start) - 1) > 1e-6 for earlier, two in pairs
+        )
 
 
 def one_line(sizes: Sequence[float], seconds: Sequence[float], *, relative: bool = True) -> Curve:
@@ -148,27 +150,27 @@ class _Lines:
         return latency, per_byte, max(end - begin - latency * u - per_byte * v, 0.0)
 
 
-def _cut(lines: _Lines, most: int) -> dict[int, list[tuple[int, int, float, float]]]:
+def _cut(lines: _Lines, max_pieces: int) -> dict[int, list[tuple[int, int, float, float]]]:
     """For 1 … most pieces (as many as fit), the best runs: (begin, end, latency, per-byte)."""
     count = lines.count
     line = {(i, j): lines.best(i, j) for i in range(count) for j in range(i + LEAST, count + 1)}
     best: dict[tuple[int, int], tuple[float, int]] = {(0, 0): (0.0, 0)}
-    for pieces in range(1, most + 1):
+    for pieces in range(1, max_pieces + 1):
         for end in range(LEAST * pieces, count + 1):
             best[pieces, end] = min(
                 (best[pieces - 1, begin][0] + line[begin, end][2], begin)
                 for begin in range(end - LEAST + 1)
                 if (pieces - 1, begin) in best
             )
-    found = {}
-    for pieces in range(1, min(most, count // LEAST) + 1):
+    cuts = {}
+    for pieces in range(1, min(max_pieces, count // LEAST) + 1):
         runs, end = [], count
-        for left in range(pieces, 0, -1):
-            begin = best[left, end][1]
+        for remaining in range(pieces, 0, -1):
+            begin = best[remaining, end][1]
             runs.append((begin, end, *line[begin, end][:2]))
             end = begin
-        found[pieces] = runs[::-1]
-    return found
+        cuts[pieces] = runs[::-1]
+    return cuts
 
 
 def _joined(size: Floats, second: Floats, runs: Sequence[tuple[int, int, float, float]]) -> Curve:
@@ -189,17 +191,17 @@ def _joined(size: Floats, second: Floats, runs: Sequence[tuple[int, int, float, 
 
 
 def _justified(size: Floats, second: Floats) -> int:
-    most = min(MOST, (len(size) - 1) // LEAST)
-    if most < 2:
+    max_pieces = min(MOST, (len(size) - 1) // LEAST)
+    if max_pieces < 2:
         return 1
-    errors = _left_out(size, second, most)
+    errors = _left_out(size, second, max_pieces)
     means = errors.mean(axis=1)
     least = int(means.argmin())
     allowed = means[least] + errors[least].std(ddof=1) / np.sqrt(errors.shape[1])
     return int(np.argmax(means <= allowed)) + 1
 
 
-def _left_out(size: Floats, second: Floats, most: int) -> Floats:
+def _left_out(size: Floats, second: Floats, max_pieces: int) -> Floats:
     """|log(predicted/measured)| of each inner size, from all the others, for 1 … most pieces.
 
     The first and the last size are never left out: predicting them would be extrapolation.
@@ -207,10 +209,10 @@ def _left_out(size: Floats, second: Floats, most: int) -> Floats:
     Returns:
         [most, N - 2].
     """
-    errors = np.empty((most, len(size) - 2))
+    errors = np.empty((max_pieces, len(size) - 2))
     for out in range(1, len(size) - 1):
         rest, times = np.delete(size, out), np.delete(second, out)
-        for pieces, runs in _cut(_Lines(rest, times), most).items():
+        for pieces, runs in _cut(_Lines(rest, times), max_pieces).items():
             predicted = _joined(rest, times, runs).predict(size[out])
             # A line may fall below zero between two pieces: wrong by a factor of a million.
             errors[pieces - 1, out - 1] = abs(np.log(max(predicted / second[out], 1e-6)))

@@ -29,7 +29,7 @@ from costlab.contestants import fsdp as contestants
 from costlab.contestants import tutor
 from costlab.contestants.fsdp import Training
 from costlab.contestants.rounds import Rounds, Step, measuring, unsaid
-from costlab.record.foreign_load import Watch
+from costlab.record.foreign_load import NoiseMonitor
 from costlab.record.names import Name
 from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Settings
@@ -41,7 +41,7 @@ from costlab.sections.fully_sharded import footprint, largest, overlap, timeline
 from costlab.sections.fully_sharded.footprint import Model
 from costlab.sections.plan import Plan
 from costlab.sections.silent_axis import SilentAxis
-from costlab.sections.timed import Detail, by_rounds, ratio, timed, told
+from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 
@@ -75,20 +75,20 @@ def measure(world: World, settings: Settings) -> Iterator[Item]:
 
 def names(backend: str) -> dict[str, str]:
     """The contestants, by what ids say of them: whose code, over which link."""
-    theirs = {f"{code}.{backend}": name for code, name in THEIRS.items()}
+    names_by_code = {f"{code}.{backend}": name for code, name in THEIRS.items()}
     shared = {SHARED: "ours over shared memory"} if backend == "gloo" else {}
-    return {f"shardlab.{backend}": "ours over gloo"} | shared | theirs
+    return {f"shardlab.{backend}": "ours over gloo"} | shared | names_by_code
 
 
 def _timed(
     world: World, settings: Settings, hidden: int, order: random.Random
 ) -> Generator[str | Load, None, tuple[Times, Calls]]:
     """Seconds of all libraries' steps, and of ours and its parts; our step's collectives."""
-    there = names(world.backend)
+    links = names(world.backend)
     where = f"hidden {hidden}: "
-    yield f"{where}{len(there)} contestants"
-    with contestants.build(world, hidden=hidden, contestants=list(there.values())) as built:
-        steps: dict[str, Step] = {code: built[name] for code, name in there.items()}
+    yield f"{where}{len(links)} contestants"
+    with contestants.build(world, hidden=hidden, contestants=list(links.values())) as built:
+        steps: dict[str, Step] = {code: built[name] for code, name in links.items()}
         pieces, calls = parts(world, hidden)
         plan = PLANS[settings.profile]
         return (yield from measuring(world, steps | pieces, plan, order, where)), calls
@@ -97,9 +97,9 @@ def _timed(
 def parts(world: World, hidden: int) -> tuple[dict[str, Step], Calls]:
     """Our step without communication, and its communication alone; and what that is."""
     axis = world.whole
-    known = Training(world, lambda _, gpt: contestants.ours(axis, gpt), hidden)
-    known.step()  # the order of units, and with it the prefetching, is known from the second on
-    _, entries = watched(known.step)
+    training = Training(world, lambda _, gpt: contestants.ours(axis, gpt), hidden)
+    training.step()  # the order of units, and with it the prefetching, is known from the second on
+    _, entries = watched(training.step)
     alone = SilentAxis(world.size, world.rank)
     silent = Training(world, lambda _, gpt: contestants.ours(alone, gpt), hidden)
     pieces: dict[str, Step] = {
@@ -116,11 +116,14 @@ def steps_of(hidden: int, times: Times, ranks: int, backend: str) -> Iterator[Me
         code, _, link = name.partition(".")
         yield timed(base.but(what="step", code=code, link=link), times[name], ranks=ranks)
     for code in THEIRS:
-        for one, other in (("shardlab", code), (code, ddp)):
-            if one != other:
-                which = base.but(what="ratio", code=one, over=other)
-                mine, theirs = times[f"{one}.{backend}"], times[f"{other}.{backend}"]
-                yield ratio(which, mine, theirs, ranks=ranks)
+        for first, second in (("shardlab", code), (code, ddp)):
+            if first != second:
+                which = base.but(what="ratio", code=first, over=second)
+                first_times, second_times = (
+                    times[f"{first}.{backend}"],
+                    times[f"{second}.{backend}"],
+                )
+                yield ratio(which, first_times, second_times, ranks=ranks)
 
 
 def shares_of(
@@ -129,26 +132,26 @@ def shares_of(
     """Our step without communication, communication without the step, and what it costs."""
     base = Name("fsdp", hidden=hidden, code="shardlab", link=backend)
     step, silent = times[f"shardlab.{backend}"], times["silent"]
-    beside = percentile(step, 50)  # of the same rounds, by the same statistic
-    about: Detail = {"ranks": ranks, "step": beside}
+    step_median = percentile(step, 50)  # of the same rounds, by the same statistic
+    about: Detail = {"ranks": ranks, "step": step_median}
     yield timed(base.but(what="silent", link=""), silent, **about)
     alone = times["communication"]
     yield timed(base.but(what="communication"), alone, **about, **(calls or {}))
     rounds = [1 - b / a for a, b in zip(step, silent, strict=True)]
-    yield by_rounds(base.but(what="communication-cost"), rounds, "share", step=beside)
+    yield by_rounds(base.but(what="communication-cost"), rounds, "share", step=step_median)
 
 
 def hidden_share(world: World, hidden: int, count: int) -> Iterator[Item]:
     """The median over `count` steps, with its interval; of each step the mean over the ranks."""
-    mine, watch, steps = [], Watch(world), iter(timeline.steps(world, hidden))
+    hidden_shares, watch, steps = [], NoiseMonitor(world), iter(timeline.steps(world, hidden))
     while not watch.enough(count):
         with watch.round():
             spans = next(steps)
-        mine.append(overlap.hidden_share(spans))
+        hidden_shares.append(overlap.hidden_share(spans))
         yield f"hidden {hidden}: timeline {watch.clean} of {count}"
     yield watch.load(count // 2)
-    together = torch.tensor(mine, dtype=torch.float64, device=world.device)
-    shares = watch.kept(count // 2, world.whole.all_reduce(together, op="mean").tolist())
+    stacked = torch.tensor(hidden_shares, dtype=torch.float64, device=world.device)
+    shares = watch.select_clean(count // 2, world.whole.all_reduce(stacked, op="mean").tolist())
     name = Name("fsdp", "hidden-share", hidden=hidden, code="shardlab", link=world.backend)
     yield by_rounds(name, shares, "share", how="measured")
 
@@ -159,25 +162,25 @@ def memory(world: World, hidden: int) -> Iterator[Metric]:
     Not FSDP2's: its DTensors wrap their shards, and would be counted beside them.
     """
     base = Name("fsdp", hidden=hidden)
-    found = {
+    peaks = {
         code: footprint.measured(world, contestants.WRAPS[name], hidden)
         for code, name in (
             ("shardlab", "ours over gloo"), ("torch-fsdp1", "FSDP1"), ("torch-ddp", "DDP")
         )
     }  # fmt: skip
     by = "torch's allocator" if world.device.type == "cuda" else "live tensors"
-    for code, seen in found.items():
+    for code, seen in peaks.items():
         for part, value in {"peak": seen.peak, "state": seen.state}.items():
             name = base.but(what=part, code=code, link=world.backend)
-            yield told(name, value, "B", "measured", by=by, ranks=world.size)
+            yield derived(name, value, "B", "measured", by=by, ranks=world.size)
     model = _model(hidden)
-    activations = found["torch-ddp"].activations + LOGITS
+    activations = peaks["torch-ddp"].activations + LOGITS
     for part, by, value in (
         ("peak", "formula", footprint.sharded_peak(model, world.size, activations)),
         ("state", "formula", footprint.sharded(model, world.size)),
         ("state", "formula-ddp", footprint.sharded(model, 1)),
     ):
-        yield told(
+        yield derived(
             base.but(what=part, of=by), value, "B", parameters=model.parameters,
             activations=activations,
         )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.sections.fully_sharded.footprint import Model, sharded, sharded_peak
-from costlab.sections.timed import told
+from costlab.sections.timed import derived
 
 CARDS = {"24GiB": 24 << 30, "80GiB": 80 << 30}
 RANKS = 8
@@ -40,8 +40,8 @@ def metrics() -> Iterator[Metric]:
             f"sharded-{RANKS}": lambda model: sharded_peak(model, RANKS, 0),
         }
         for name, bytes_of in ways.items():
-            model = largest(lambda model, held=bytes_of, size=size: held(model) <= size)  # type: ignore[misc]
-            yield told(
+            model = largest(lambda model, measure=bytes_of, size=size: measure(model) <= size)  # type: ignore[misc]
+            yield derived(
                 Name("fsdp", "largest", of=name, card=card), model.parameters, "parameters",
                 "modelled", bytes=bytes_of(model), without="activations",
             )  # fmt: skip

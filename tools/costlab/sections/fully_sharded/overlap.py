@@ -11,16 +11,16 @@ def hidden_share(spans: Iterable[Span]) -> float:
     Raises:
         ValueError: no collective was under way at all.
     """
-    kept = sorted((span.start_s, span.end_s, span.track) for span in spans)
-    under_way = _union([s[:2] for s in kept if s[2].endswith("communication")])
-    computing = _union([s[:2] for s in kept if s[2].endswith("compute")])
+    ordered = sorted((span.start_s, span.end_s, span.track) for span in spans)
+    under_way = _union([s[:2] for s in ordered if s[2].endswith("communication")])
+    computing = _union([s[:2] for s in ordered if s[2].endswith("compute")])
     total = sum(end - begin for begin, end in under_way)
     if not total:
         raise ValueError("no collective was under way in this step")
     both = sum(
-        max(0.0, min(one[1], other[1]) - max(one[0], other[0]))
-        for one in under_way
-        for other in computing
+        max(0.0, min(transfer[1], computation[1]) - max(transfer[0], computation[0]))
+        for transfer in under_way
+        for computation in computing
     )
     return both / total
 

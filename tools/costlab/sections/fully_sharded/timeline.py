@@ -49,7 +49,7 @@ def record(world: World, hidden: int) -> list[Span]:
     Ranks of one host share a clock. Ranks of several are laid over each other at the barrier before
     the step, which is right within a message's latency.
     """
-    return _together(world, next(steps(world, hidden)))
+    return _merge_ranks(world, next(steps(world, hidden)))
 
 
 def steps(world: World, hidden: int) -> Iterator[list[Span]]:
@@ -57,16 +57,16 @@ def steps(world: World, hidden: int) -> Iterator[list[Span]]:
     return (_on_gpu if world.device.type == "cuda" else _on_cpu)(world, hidden)
 
 
-def _together(world: World, mine: list[Span]) -> list[Span]:
+def _merge_ranks(world: World, local: list[Span]) -> list[Span]:
     """Every rank's spans, from the earliest start."""
     every: list[list[Span]] = [[] for _ in range(world.size)]
-    dist.all_gather_object(every, mine)
-    together = sorted(
+    dist.all_gather_object(every, local)
+    merged = sorted(
         (span for rank in every for span in rank), key=lambda span: (span.track, span.start_s)
     )
-    first = min(span.start_s for span in together)
+    first = min(span.start_s for span in merged)
     return [
-        span._replace(start_s=span.start_s - first, end_s=span.end_s - first) for span in together
+        span._replace(start_s=span.start_s - first, end_s=span.end_s - first) for span in merged
     ]
 
 

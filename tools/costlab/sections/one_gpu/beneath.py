@@ -13,7 +13,7 @@ import torch
 
 from costlab.record.names import Name
 from costlab.record.result import Metric
-from costlab.record.statistic import middle
+from costlab.record.statistic import median_ci
 from costlab.sections import device_clock
 from costlab.sections.timed import by_rounds
 
@@ -33,24 +33,24 @@ def metrics(
         seed: of the order within a round.
     """
     size = 12 * hidden * hidden * 2
-    there = torch.empty(size, dtype=torch.uint8, device=device)
+    target = torch.empty(size, dtype=torch.uint8, device=device)
     for source in FROM:
         where = device if source == "device" else torch.device("cpu")
         pinned = source == "host" and device.type == "cuda"
         here = torch.empty(size, dtype=torch.uint8, device=where, pin_memory=pinned).fill_(0)
 
         def copy(here: torch.Tensor = here) -> object:
-            return there.copy_(here, non_blocking=True)
+            return target.copy_(here, non_blocking=True)
 
         steps = {"product": product, "copy": copy, "both": _both(device, product, copy)}
-        kept = device_clock.rounds(device, steps, rounds, seed)
+        seconds = device_clock.rounds(device, steps, rounds, seed)
         shares = [
-            (one + other - both) / min(one, other)
-            for one, other, both in zip(*kept.values(), strict=True)
+            (copy + compute - both) / min(copy, compute)
+            for copy, compute, both in zip(*seconds.values(), strict=True)
         ]
         yield by_rounds(
             Name("gpu", "hidden-copy", hidden=hidden, of=source), shares, "share", how="measured",
-            bytes=size, **{name: middle(one).value for name, one in kept.items()},
+            bytes=size, **{name: median_ci(copy).value for name, copy in seconds.items()},
         )  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def _both(
         return in_turn
     side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
-    def together() -> None:
+    def copy_and_compute() -> None:
         main = torch.cuda.current_stream(device)
         side.wait_stream(main)
         with torch.cuda.stream(side):
@@ -74,4 +74,4 @@ def _both(
         product()
         main.wait_stream(side)
 
-    return together
+    return copy_and_compute

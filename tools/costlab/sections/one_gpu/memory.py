@@ -17,7 +17,7 @@ from costlab.contestants.fsdp import Training, fsdp2
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.sections.fully_sharded import footprint
-from costlab.sections.timed import told
+from costlab.sections.timed import derived
 from shardlab.comm import World
 
 COPIES = {"aten::copy_": 1, "aten::_to_copy": 0}  # and which argument is copied
@@ -26,13 +26,13 @@ COPIES = {"aten::copy_": 1, "aten::_to_copy": 0}  # and which argument is copied
 def metrics(world: World, hidden: int) -> Iterator[Metric]:
     """`gpu.h….state`, `….state.formula`, `….peak`, `….offloaded.up`, `….offloaded.down`."""
     base = Name("gpu", hidden=hidden)
-    held = footprint.measured(world, lambda _, gpt: gpt, hidden)
-    for what, value in {"state": held.state, "peak": held.peak}.items():
-        yield told(base.but(what=what), value, "B", "measured")
+    measured = footprint.measured(world, lambda _, gpt: gpt, hidden)
+    for what, value in {"state": measured.state, "peak": measured.peak}.items():
+        yield derived(base.but(what=what), value, "B", "measured")
     moved, weights = offloaded(world, hidden)
-    yield told(base.but(what="state", of="formula"), 4 * weights, "B")
+    yield derived(base.but(what="state", of="formula"), 4 * weights, "B")
     for way, value in moved.items():
-        yield told(base.but(what="offloaded", of=way), value, "B", "counted", weights=weights)
+        yield derived(base.but(what="offloaded", of=way), value, "B", "counted", weights=weights)
 
 
 def offloaded(world: World, hidden: int) -> tuple[dict[str, int], int]:

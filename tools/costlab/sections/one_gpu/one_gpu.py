@@ -22,11 +22,11 @@ import torch
 from costlab.record.names import Name
 from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
-from costlab.record.statistic import middle
+from costlab.record.statistic import median_ci
 from costlab.sections import device_clock
 from costlab.sections.one_gpu import beneath, memory
 from costlab.sections.plan import Plan
-from costlab.sections.timed import by_rounds, told
+from costlab.sections.timed import by_rounds, derived
 from shardlab.comm import World
 
 HIDDEN = (1024, 2048, 4096, 8192)
@@ -97,14 +97,16 @@ def efficiencies(
     blocks = {n: block(device, hidden, n, DTYPES[dtype], tokens, cache=cache) for n in tensor}
     steps = {("", n): _in_turn(sets) for n, (sets, _) in blocks.items()}
     if cuda:
-        graphs = {n: [device_clock.graphed(device, one) for one in blocks[n][0]] for n in tensor}
+        graphs = {
+            n: [device_clock.graphed(device, products) for products in blocks[n][0]] for n in tensor
+        }
         steps |= {("graphed", n): _in_turn(sets) for n, sets in graphs.items()}
     times = device_clock.rounds(device, steps, rounds, seed)
-    for (mode, ranks), mine in times.items():
-        seconds = middle(mine).value
+    for (mode, ranks), mode_times in times.items():
+        seconds = median_ci(mode_times).value
         yield by_rounds(
             Name("gpu", "efficiency", hidden=hidden, ranks=ranks, dtype=dtype, mode=mode),
-            [whole / (ranks * cut) for whole, cut in zip(times[mode, 1], mine, strict=True)],
+            [whole / (ranks * cut) for whole, cut in zip(times[mode, 1], mode_times, strict=True)],
             "share", how="measured", seconds=seconds, flops=blocks[ranks][1] / seconds,
             tokens=tokens,
         )  # fmt: skip
@@ -131,10 +133,13 @@ def block(
         (hidden, 3 * hidden // ranks), (hidden // ranks, hidden),
         (hidden, 4 * hidden // ranks), (4 * hidden // ranks, hidden),
     ]  # fmt: skip
-    shapes = [((tokens, given), (taken, given), (tokens, taken)) for given, taken in features]
+    shapes = [
+        ((tokens, features_in), (features_out, features_in), (tokens, features_out))
+        for features_in, features_out in features
+    ]
     size = sum(rows * columns for layer in shapes for rows, columns in layer) * dtype.itemsize
 
-    def made() -> Callable[[], None]:
+    def make() -> Callable[[], None]:
         layers = [
             [torch.randn(shape, device=device, dtype=dtype) for shape in layer] for layer in shapes
         ]
@@ -147,8 +152,10 @@ def block(
 
         return step
 
-    sets = [made() for _ in range(max(1, -(-2 * cache // size)))]
-    return sets, sum(3 * 2 * tokens * given * taken for given, taken in features)
+    sets = [make() for _ in range(max(1, -(-2 * cache // size)))]
+    return sets, sum(
+        3 * 2 * tokens * features_in * features_out for features_in, features_out in features
+    )
 
 
 def modelled(hidden: int, *, tokens: int = TOKENS) -> Iterator[Metric]:
@@ -162,7 +169,7 @@ def modelled(hidden: int, *, tokens: int = TOKENS) -> Iterator[Metric]:
             steps = 2 * (ranks - 1)
             seconds = steps * link.latency + steps / ranks * payload / link.bandwidth
             which = Name("gpu", "modelled-allreduce", hidden=hidden, ranks=ranks, of=name)
-            yield told(which, seconds, "s", "modelled", bytes=payload, **asdict(link))
+            yield derived(which, seconds, "s", "modelled", bytes=payload, **asdict(link))
 
 
 PLAN = Plan(measure, ranks=lambda _: (1,))

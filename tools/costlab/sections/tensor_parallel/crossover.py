@@ -17,7 +17,7 @@ import numpy.typing as npt
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.record.statistic import percentile
-from costlab.sections.timed import told
+from costlab.sections.timed import derived
 
 DRAWS, SEED = 2000, 35
 
@@ -35,22 +35,24 @@ def crossover(name: Name, speedups: Mapping[int, Metric]) -> Iterator[Metric]:
     place = crossing(sizes, logs)
     words = "faster everywhere" if place == sizes[0] else ""
     words = "slower everywhere" if place == sizes[-1] else words
-    yield told(
+    yield derived(
         name.but(of="exists"), float(not words), "count", found=words or "crosses",
         least=sizes[0], most=sizes[-1],
     )  # fmt: skip
     if words:
         return
     below = max(hidden for hidden in sizes if hidden <= place)
-    crossings = sum(one < 0 <= other or other < 0 <= one for one, other in itertools.pairwise(logs))
+    crossings = sum(
+        first < 0 <= second or second < 0 <= first for first, second in itertools.pairwise(logs)
+    )
     places = drawn(sizes, [speedups[hidden].series for hidden in sizes])
     spread = None
     if places:  # as far as the crossing itself, of which the drawn ones may all lie on one side
         spread = min(percentile(places, 2.5), place), max(percentile(places, 97.5), place)
-    yield told(
+    yield derived(
         name, place, "hidden", samples=sum(speedups[hidden].samples for hidden in sizes),
         spread=spread, below=below, above=sizes[sizes.index(below) + 1], crossings=crossings,
-        beyond=sum(one in (sizes[0], sizes[-1]) for one in places) / max(1, len(places)),
+        beyond=sum(first in (sizes[0], sizes[-1]) for first in places) / max(1, len(places)),
     )  # fmt: skip
 
 
@@ -65,8 +67,8 @@ def crossing(sizes: Sequence[int], logs: Sequence[float]) -> float:
     if slow[-1] == len(sizes) - 1:
         return sizes[-1]
     below, above = sizes[slow[-1]], sizes[slow[-1] + 1]
-    behind, ahead = logs[slow[-1]], logs[slow[-1] + 1]
-    return math.exp(math.log(below) + math.log(above / below) * -behind / (ahead - behind))
+    behind, after = logs[slow[-1]], logs[slow[-1] + 1]
+    return math.exp(math.log(below) + math.log(above / below) * -behind / (after - behind))
 
 
 def drawn(sizes: Sequence[int], series: Sequence[list[list[float]]]) -> list[float]:
@@ -74,7 +76,7 @@ def drawn(sizes: Sequence[int], series: Sequence[list[list[float]]]) -> list[flo
     if not all(series):
         return []
     draw = np.random.default_rng(SEED)
-    logs = [_medians(draw, [np.log(launch) for launch in one]) for one in series]
+    logs = [_medians(draw, [np.log(launch) for launch in launches]) for launches in series]
     return [crossing(sizes, some) for some in np.stack(logs, axis=1).tolist()]
 
 

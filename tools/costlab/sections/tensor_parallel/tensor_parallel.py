@@ -89,15 +89,15 @@ def _timed(
     world: World, settings: Settings, hidden: int, order: random.Random, where: str
 ) -> Generator[str | Load, None, tuple[dict[str, list[float]], Calls]]:
     """Seconds of each contestant's and each part's steps at one size; the step's collectives."""
-    others = hidden <= OTHERS_UP_TO[settings.profile]
+    with_megatron = hidden <= OTHERS_UP_TO[settings.profile]
     calls: Calls = {}
     with ExitStack() as stack:
-        names = chosen(world.device.type, others=others)
+        names = chosen(world.device.type, with_megatron=with_megatron)
         steps = dict(
             stack.enter_context(contestants.build(world, hidden=hidden, contestants=names))
         )
         yield f"{where}: {len(steps)} contestants"
-        if others or settings.profile == "full":
+        if with_megatron or settings.profile == "full":
             pieces, calls = parts(world, hidden)
             steps |= pieces
         plan = rounds(hidden, full=settings.profile == "full")
@@ -105,12 +105,12 @@ def _timed(
         return _named(times, world.backend), calls
 
 
-def chosen(device: str, *, others: bool) -> list[str]:
+def chosen(device: str, *, with_megatron: bool) -> list[str]:
     """The contestants on one kind of device, with other libraries or without."""
     names = ["alone", "ours over gloo"]
     if device == "cpu":
         names.append("ours over shared memory")
-    if others:
+    if with_megatron:
         names += [contestants.BASE, "dtensor"]
         names += ["alone on both cores"] if device == "cpu" else []
     return names
@@ -164,17 +164,17 @@ def _named(times: Times, backend: str) -> dict[str, list[float]]:
     return {names.get(name, name): list(seconds) for name, seconds in times.items()}
 
 
-def derive(found: Mapping[str, Metric]) -> Iterator[Metric]:
+def derive(metrics: Mapping[str, Metric]) -> Iterator[Metric]:
     """What all launches together say: the crossover, and what the sweep says of the collectives."""
     speedups: dict[Name, dict[int, Metric]] = {}
-    for metric in found.values():
+    for metric in metrics.values():
         if metric.name.fits({"topic": "tp", "what": "speedup"}):
             curve = metric.name.but(what="crossover", hidden=0)
             speedups.setdefault(curve, {})[metric.name.hidden] = metric
     for name, by_hidden in speedups.items():
         device = next(iter(by_hidden.values())).device
         yield from (metric.on(device) for metric in crossover(name, by_hidden))
-    yield from beside_sweep.derive(found, "tp")
+    yield from beside_sweep.derive(metrics, "tp")
 
 
 PLAN = Plan(measure, derive, ranks=ranks, launches=launches)

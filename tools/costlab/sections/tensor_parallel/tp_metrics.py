@@ -25,7 +25,9 @@ def metrics(
         "ranks": ranks, "batch": tutor.BATCH, "sequence": tutor.SEQUENCE, "layers": tutor.LAYERS,
     }  # fmt: skip
     links = [link for link in (backend, "shared-memory") if link in times]
-    steps = {name: base.but(of=name) for name in ALONE} | {one: base.but(link=one) for one in links}
+    steps = {name: base.but(of=name) for name in ALONE} | {
+        link: base.but(link=link) for link in links
+    }
     for name, step in steps.items():
         if name in times:
             yield timed(step.but(what="step"), times[name], **about)
@@ -42,14 +44,14 @@ def metrics(
 
 def _speedups(base: Name, times: Times, links: Sequence[str], about: Detail) -> Iterator[Metric]:
     """Two ranks over one process: kept to one thread as each of them, and given them all."""
-    one, every = (times.get(name) for name in ALONE)
-    if every and one:
-        yield ratio(base.but(what="speedup-of-threads"), one, every, **about)
+    single, every = (times.get(name) for name in ALONE)
+    if every and single:
+        yield ratio(base.but(what="speedup-of-threads"), single, every, **about)
     for link in links:
         ours = base.but(link=link)
-        if one:
-            yield ratio(ours.but(what="speedup"), one, times[link], **about)
-            yield ratio(ours.but(what="slowdown"), times[link], one, **about)
+        if single:
+            yield ratio(ours.but(what="speedup"), single, times[link], **about)
+            yield ratio(ours.but(what="slowdown"), times[link], single, **about)
         if every:
             yield ratio(ours.but(what="speedup-over-threads"), every, times[link], **about)
 
@@ -66,22 +68,26 @@ def breakdown(
         ranks: how many took part.
         calls: the step's collectives.
     """
-    found = {part: times[part] for part in MEASURED}
-    found["volume"] = _less(found["communication"], found["latency"])
-    found["other"] = _less(step, *(found[part] for part in ("matmul", "communication", "launch")))
-    for part, seconds in found.items():
+    measured_parts = {part: times[part] for part in MEASURED}
+    measured_parts["volume"] = _less(measured_parts["communication"], measured_parts["latency"])
+    measured_parts["other"] = _less(
+        step, *(measured_parts[part] for part in ("matmul", "communication", "launch"))
+    )
+    for part, seconds in measured_parts.items():
         how: How = "measured" if part in MEASURED else "derived"
         detail: Detail = dict(calls) if part == "communication" else {}
         which = ours.but(what="part", of=part)
         yield by_rounds(which, seconds, "s", how=how, ranks=ranks, **detail)
     for part in PARTS:
-        shares = [a / b for a, b in zip(found[part], step, strict=True)]
+        shares = [a / b for a, b in zip(measured_parts[part], step, strict=True)]
         yield by_rounds(ours.but(what="share", of=part), shares, "share")
     cut = zip(times["matmul-whole"], times["matmul"], strict=True)
-    efficiency = [whole / (ranks * mine) for whole, mine in cut]
+    efficiency = [whole / (ranks * seconds) for whole, seconds in cut]
     yield by_rounds(ours.but(what="cut-efficiency"), efficiency, "share", ranks=ranks)
 
 
 def _less(whole: Sequence[float], *parts: Sequence[float]) -> list[float]:
     """What is left of each round's time."""
-    return [one - sum(taken) for one, *taken in zip(whole, *parts, strict=True)]
+    return [
+        total - sum(parts_of_round) for total, *parts_of_round in zip(whole, *parts, strict=True)
+    ]
