@@ -4,6 +4,8 @@ What a note quotes must equal its row to the letter, in both languages: so a poi
 are symbols, and one function writes every value.
 """
 
+import math
+
 from costlab.record.result import Metric
 
 _TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
@@ -64,7 +66,8 @@ def per_cent(value: float) -> str:
 def _digits(value: float) -> str:
     """Return two or three significant digits, no exponent; an integer without a point."""
     size = abs(value)
-    if value == int(value) or size >= 99.95:
+    # 1e-5 / 1e-6 is 10 on some processors and 10.000000000000002 on others.
+    if math.isclose(value, round(value), rel_tol=1e-9) or size >= 99.95:
         return f"{value:,.0f}"
     places = 1 if size >= 9.995 else 2
     while size < 0.0995 and places < 8:
