@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from costlab.contestants import megatron as mcore
-from costlab.contestants.megatron import gpt as megatron_gpt
-from costlab.contestants.megatron.names import OURS_TO_THEIRS, theirs_by_ours
+from costlab.implementations import megatron as mcore
+from costlab.implementations.megatron import gpt as megatron_gpt
+from costlab.implementations.megatron.names import OURS_TO_THEIRS, theirs_by_ours
 from shardlab.comm import Axis, World
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.gpt.model import GPT, GPTConfig

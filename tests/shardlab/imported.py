@@ -13,8 +13,8 @@ import torch._dynamo  # noqa: E402
 import torch.distributed.fsdp  # noqa: E402
 import torch.distributed.pipelining  # noqa: E402, F401
 
-import costlab.contestants.dtensor  # noqa: E402
-import costlab.contestants.megatron.gpt  # noqa: E402, F401
+import costlab.implementations.dtensor  # noqa: E402
+import costlab.implementations.megatron.gpt  # noqa: E402, F401
 import shardlab.fsdp  # noqa: E402
 import shardlab.proofs.formulas  # noqa: E402
 import shardlab.training.checkpoint  # noqa: E402

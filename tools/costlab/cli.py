@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from costlab.foreign.command import fit
+from costlab.external_sweeps.command import fit
 from costlab.record import options
 
 if TYPE_CHECKING:

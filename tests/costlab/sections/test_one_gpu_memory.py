@@ -15,7 +15,7 @@ from costlab.publish.tabulated import TABLES
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections import device_clock
-from costlab.sections.one_gpu import beneath, memory, one_gpu
+from costlab.sections.one_gpu import copy_overlap, memory, one_gpu
 from shardlab.comm import World
 
 CPU = torch.device("cpu")
@@ -33,7 +33,7 @@ def test_a_copys_hidden_share_is_what_running_both_saves_of_the_shorter(
         return both if made is None else 10.0 if made == "product" else 4.0
 
     monkeypatch.setattr(device_clock, "seconds", seconds)
-    found = list(beneath.metrics(CPU, 16, product, rounds=3, seed=0))
+    found = list(copy_overlap.metrics(CPU, 16, product, rounds=3, seed=0))
     assert [one.id for one in found] == ["gpu.h16.hidden-copy.device", "gpu.h16.hidden-copy.host"]
     assert {(one.value, one.samples) for one in found} == {(share, 3)}
     assert found[0].detail == {"bytes": 6144, "product": 10.0, "copy": 4.0, "both": both}
@@ -59,7 +59,7 @@ def test_on_a_gpu_the_copy_has_a_stream_of_its_own_and_both_are_waited_for(
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: stream("main"))
     monkeypatch.setattr(torch.cuda, "stream", on)
     gpu = torch.device("cuda", 0)
-    beneath._both(gpu, lambda: done.append("product"), lambda: done.append("copy"))()
+    copy_overlap._both(gpu, lambda: done.append("product"), lambda: done.append("copy"))()
     begun = ["side waits for main", "on side", "copy", "back"]
     assert done == [*begun, "product", "main waits for side"]
 

@@ -16,8 +16,8 @@ from costlab.publish.figures import draw_speedup
 from costlab.publish.figures.figures import translator
 from costlab.publish.figures.plotting import LIGHT, figure
 from costlab.record.result import Metric, load
-from costlab.record.statistic import median_ci
-from costlab.sections import beside_sweep
+from costlab.record.statistics import median_ci
+from costlab.sections import sweep_check
 from costlab.sections.fully_sharded import fully_sharded
 from costlab.sections.tensor_parallel.tp_metrics import PARTS, metrics
 from tests.costlab.tiny_run import LAB
@@ -104,7 +104,7 @@ def swept(seconds: float = 4e-4) -> dict[str, Metric]:
 
 def test_the_sweep_says_what_a_steps_collectives_would_take() -> None:
     found = parts()
-    more = by_id(beside_sweep.derive({**found, **swept()}, "tp"))
+    more = by_id(sweep_check.derive({**found, **swept()}, "tp"))
     whole, latency, volume = (
         more[f"tp.h128.sweep.{what}.shardlab.gloo"].value
         for what in ("communication", "latency", "volume")
@@ -119,8 +119,8 @@ def test_what_the_sweep_has_not_reached_it_does_not_say() -> None:
     found = parts()
     short = {name: one for name, one in swept().items() if ".262144." not in name}
     short = {name: one for name, one in short.items() if int(name.split(".")[4]) < 262144}
-    assert not list(beside_sweep.derive({**found, **short}, "tp"))
-    assert not list(beside_sweep.derive(found, "tp"))
+    assert not list(sweep_check.derive({**found, **short}, "tp"))
+    assert not list(sweep_check.derive(found, "tp"))
 
 
 @pytest.mark.parametrize(
@@ -131,16 +131,16 @@ def test_the_page_says_where_sweep_and_step_disagree_and_where_they_agree(
 ) -> None:
     measured = parts()
     apart = {**measured, **swept()}
-    apart |= by_id(beside_sweep.derive(apart, "tp"))
-    said = beside_sweep.describe(apart, "tp", language)
+    apart |= by_id(sweep_check.derive(apart, "tp"))
+    said = sweep_check.describe(apart, "tp", language)
     ratio = USUAL * 0.25 / (19 * 4e-4 + (18 * 262144 + 12288) * 1e-9)
     assert words in said and "hidden 128" in said and f" {ratio:.2f} {times} " in said
     assert "bench." in said  # where the reason stands
     alike = {**measured, **swept((USUAL * 0.25 - (18 * 262144 + 12288) * 1e-9) / 19)}
-    alike |= by_id(beside_sweep.derive(alike, "tp"))
-    agreed = beside_sweep.describe(alike, "tp", language)
+    alike |= by_id(sweep_check.derive(alike, "tp"))
+    agreed = sweep_check.describe(alike, "tp", language)
     assert words in agreed and "128" not in agreed
-    assert beside_sweep.describe(measured, "tp", language) == ""
+    assert sweep_check.describe(measured, "tp", language) == ""
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 6, 7, 12, 25, 40])

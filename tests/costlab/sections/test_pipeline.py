@@ -7,9 +7,9 @@ from unittest.mock import patch
 
 import pytest
 
-from costlab.contestants import bubble
-from costlab.contestants.rounds import Rounds
-from costlab.record.foreign_load import NoiseMonitor
+from costlab.implementations import bubble
+from costlab.implementations.rounds import Rounds
+from costlab.record.noise import NoiseMonitor
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
 from costlab.sections import pipeline

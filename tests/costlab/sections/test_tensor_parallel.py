@@ -12,14 +12,14 @@ import msgspec
 import pytest
 import torch
 
-from costlab.contestants import tp as contestants
-from costlab.contestants import tutor
-from costlab.contestants.rounds import Rounds
-from costlab.contestants.tp import Task
+from costlab.implementations import tp as contestants
+from costlab.implementations import tutor
+from costlab.implementations.rounds import Rounds
+from costlab.implementations.tp import Task
 from costlab.record.names import parse
 from costlab.record.result import Metric
 from costlab.record.settings import Settings
-from costlab.record.statistic import over_launches
+from costlab.record.statistics import over_launches
 from costlab.sections.breakdown import Products, replay, watched
 from costlab.sections.tensor_parallel import tensor_parallel
 from costlab.sections.tensor_parallel.crossover import crossover

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from costlab.contestants import tutor
+from costlab.implementations import tutor
 from costlab.sections.fully_sharded import overlap, timeline
 from costlab.sections.fully_sharded.timeline import Span
 from costlab.sections.fully_sharded.watched_axis import WatchedAxis

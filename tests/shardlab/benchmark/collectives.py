@@ -17,7 +17,7 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 
-from costlab.contestants.rounds import Step
+from costlab.implementations.rounds import Step
 from shardlab.comm import World
 from shardlab.links.fast_gloo import exchange, relay
 

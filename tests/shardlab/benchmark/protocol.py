@@ -1,6 +1,6 @@
 """How two implementations are compared on a machine whose speed drifts.
 
-Contestants run side by side, as `costlab.contestants.rounds` says. Here is what stands around:
+Contestants run side by side, as `costlab.implementations.rounds` says. Here is what stands around:
 
 - a launch is the bench's own: fresh processes, one per rank, one thread each, over gloo;
 - a launch yields the median of each one's rounds, and of their ratios to a named base;
@@ -19,12 +19,12 @@ from typing import Any
 
 import msgspec
 
-from costlab.contestants import rounds
-from costlab.contestants.rounds import Build, Rounds
+from costlab.implementations import rounds
+from costlab.implementations.rounds import Build, Rounds
 from costlab.record.provenance import provenance
 from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Settings
-from costlab.record.statistic import median_ci, paired_ratio_ci
+from costlab.record.statistics import median_ci, paired_ratio_ci
 from costlab.run import launch
 from shardlab.comm import World
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from costlab.record.foreign_load import describe
+from costlab.record.noise import describe
 from costlab.record.result import Load
 from tests.shardlab.benchmark.protocol import Case
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from costlab.contestants.rounds import Step
+from costlab.implementations.rounds import Step
 from shardlab.comm import Axis, World
 from shardlab.context.parallel import ContextParallel
 from shardlab.gpt.model import GPT, GPTConfig

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from costlab.contestants import fsdp
-from costlab.contestants.rounds import Step
+from costlab.implementations import fsdp
+from costlab.implementations.rounds import Step
 from shardlab.comm import World
 from tests.shardlab.benchmark import protocol, table
 

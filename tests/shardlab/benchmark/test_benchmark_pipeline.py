@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from costlab.contestants import bubble, schedulers
-from costlab.record.foreign_load import NoiseMonitor
+from costlab.implementations import bubble, schedulers
+from costlab.record.noise import NoiseMonitor
 from shardlab.comm import World
 from shardlab.proofs.schedules.timeline import bubble as idle
 from tests.shardlab.benchmark import protocol, table

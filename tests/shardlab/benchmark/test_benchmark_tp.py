@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from costlab.contestants import tp
+from costlab.implementations import tp
 from tests.shardlab.benchmark import protocol, table
 from tests.shardlab.benchmark.contestants import linears
 

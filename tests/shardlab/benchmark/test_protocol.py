@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from costlab.contestants import rounds
+from costlab.implementations import rounds
 from costlab.record.result import Load
 from shardlab.comm import World
 from tests.shardlab.benchmark import (

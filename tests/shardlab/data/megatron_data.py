@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costlab.contestants import megatron  # noqa: F401  (loads Megatron without inductor)
+from costlab.implementations import megatron  # noqa: F401  (loads Megatron without inductor)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, sigmoid
 
-from costlab.contestants import megatron as mcore
-from costlab.contestants.megatron import experts as moe
-from costlab.contestants.megatron import gpt as megatron_gpt
+from costlab.implementations import megatron as mcore
+from costlab.implementations.megatron import experts as moe
+from costlab.implementations.megatron import gpt as megatron_gpt
 from shardlab.comm import Axis, World
 from shardlab.experts import routing
 from shardlab.experts.config import ExpertConfig

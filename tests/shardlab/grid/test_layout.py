@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from costlab.contestants.megatron import parallel_state
+from costlab.implementations.megatron import parallel_state
 from shardlab.grid import rules
 from shardlab.grid.layout import NAMES, Layout
 

@@ -28,7 +28,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn import functional
 
-from costlab.contestants import dtensor
+from costlab.implementations import dtensor
 from shardlab.comm import World
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import linear, partial_gradients, sharding

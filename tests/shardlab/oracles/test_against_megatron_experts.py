@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from costlab.contestants.megatron import experts as moe
+from costlab.implementations.megatron import experts as moe
 from shardlab.comm import World
 from shardlab.experts import routing
 from shardlab.experts.config import ExpertConfig

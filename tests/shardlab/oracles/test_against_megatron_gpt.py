@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from costlab.contestants import megatron as mcore
-from costlab.contestants.megatron import gpt as megatron_gpt
+from costlab.implementations import megatron as mcore
+from costlab.implementations.megatron import gpt as megatron_gpt
 from shardlab.comm import World
 from shardlab.grid.grid import Grid
 from tests.shardlab.difference import demand_alike, random_tokens

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from costlab.contestants import megatron as mcore
-from costlab.contestants.megatron.stage import MegatronStage, forward_step
+from costlab.implementations import megatron as mcore
+from costlab.implementations.megatron.stage import MegatronStage, forward_step
 from shardlab.comm import World
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import interleaved

@@ -17,8 +17,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from costlab.contestants import megatron as mcore
-from costlab.contestants.megatron import gpt as megatron_gpt
+from costlab.implementations import megatron as mcore
+from costlab.implementations.megatron import gpt as megatron_gpt
 from shardlab.comm import World
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig

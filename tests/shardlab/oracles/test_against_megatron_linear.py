@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from costlab.contestants import megatron as mcore
+from costlab.implementations import megatron as mcore
 from shardlab.comm import World
 from shardlab.layers import linear
 from shardlab.layers.init import Init

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from costlab.contestants.megatron import experts as moe
+from costlab.implementations.megatron import experts as moe
 from shardlab.comm import World
 from shardlab.proofs.ledger import Ledger
 from tests.docs.page import ROOT

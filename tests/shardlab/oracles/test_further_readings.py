@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp._fully_shard._fsdp_common import _chunk_with_empty
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from costlab.contestants.megatron import parallel_state
+from costlab.implementations.megatron import parallel_state
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed

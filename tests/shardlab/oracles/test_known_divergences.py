@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from costlab.contestants.megatron import (
+from costlab.implementations.megatron import (
     ColumnParallelLinear,
     VocabParallelEmbedding,
     bias_gelu,

@@ -155,7 +155,7 @@ def test_every_boundary_is_crossed_once_forward_and_once_backward(case: tuple[in
 
 @pytest.mark.parametrize(("p", "m", "v", "group"), [(2, 4, 2, 2), (4, 8, 3, 4), (3, 10, 2, 5)])
 def test_the_interleaved_order_is_megatrons(p: int, m: int, v: int, group: int) -> None:
-    from costlab.contestants.megatron import schedules
+    from costlab.implementations.megatron import schedules
 
     table = schedules.get_schedule_table(m, v, group)
     for stage, actions in enumerate(interleaved(p, m, v, group=group)):

@@ -18,9 +18,9 @@ from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, f
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.nn.parallel import DistributedDataParallel
 
-from costlab.contestants import dtensor
-from costlab.contestants import megatron as mcore
-from costlab.contestants.megatron import gpt as megatron_model
+from costlab.implementations import dtensor
+from costlab.implementations import megatron as mcore
+from costlab.implementations.megatron import gpt as megatron_model
 from shardlab.comm import World
 from shardlab.gpt.config import GPTConfig
 from shardlab.grid.grid import Grid

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Sequence
 import click
 import msgspec
 
-from costlab.record.foreign_load import describe
 from costlab.record.names import family_of, parse
+from costlab.record.noise import describe
 from costlab.record.provenance import MACHINE
 from costlab.record.quantity import format_metric
 from costlab.record.result import Metric, Result

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import get_args
 
 from costlab.judge.claims import Case, Claim, VerdictWord, load
+from costlab.judge.evidence_kind import HOWS, MEANINGS, evidence_kinds
 from costlab.judge.verdict import Judged, Outcome, examine, judge, machine, target
-from costlab.judge.ways import HOWS, MEANINGS, evidence_kinds
 from costlab.publish import page, results_page
 from costlab.record import quantity
+from costlab.record.attribution import attribute
 from costlab.record.names import parse
 from costlab.record.result import Metric, Result
 from costlab.record.result import load as load_result
-from costlab.record.whose import attribute
 from costlab.record.words import say, texts
 
 STEM = "CLAIMS"

@@ -3,8 +3,8 @@
 import csv
 from pathlib import Path, PurePosixPath
 
+from costlab.record.attribution import Attribution, attribute
 from costlab.record.result import load
-from costlab.record.whose import Attribution, attribute
 
 FIELDS = ("id", "value", "unit", "low", "high", "samples", "how")
 

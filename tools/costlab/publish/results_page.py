@@ -9,12 +9,12 @@ from costlab.publish import downloads, headlines, page
 from costlab.publish.figures.figures import FIGURES, FOLDER, named
 from costlab.publish.tabulated import COLUMNS, TABLES, Table, format_fields
 from costlab.record import quantity
-from costlab.record.foreign_load import describe
+from costlab.record.attribution import OWNERS
+from costlab.record.attribution import attribute as belongs
+from costlab.record.noise import describe
 from costlab.record.result import Metric, Result, Section, load
-from costlab.record.whose import OWNERS
-from costlab.record.whose import attribute as belongs
 from costlab.record.words import say, texts
-from costlab.sections import beside_sweep
+from costlab.sections import sweep_check
 
 STEM = "RESULTS"
 REFERENCE = "results/reference.json"
@@ -131,7 +131,7 @@ def _table(table: Table, remaining: dict[str, Metric], result: Result, language:
     titles = [column.title.of(language) for column in columns]
     align = "".join("<" if column.fields else ">" for column in columns)
     body = _rows(titles, align, cells, language)
-    if table.swept and (sentence := beside_sweep.describe(metrics, table.section, language)):
+    if table.swept and (sentence := sweep_check.describe(metrics, table.section, language)):
         body += f"\n{sentence}\n"
     title = table.title.of(language)
     if table.across:

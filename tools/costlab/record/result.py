@@ -66,7 +66,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.low is None or self.high is None or not self.low <= self.value <= self.high:
             raise ValueError(
                 f"{self.id} is {self.value:g}, which its own spread, {self.low} to {self.high}, "
-                f"does not hold: take value and spread from one statistic (`statistic.middle`)"
+                f"does not hold: take value and spread from one statistic (`statistics.median_ci`)"
             )
 
     @property
@@ -84,7 +84,7 @@ _STORED = {"core_seconds": "there", "worst_share": "most"}
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_STORED):
-    """What else ran while some rounds were measured (`foreign_load.py`).
+    """What else ran while some rounds were measured (`noise.py`).
 
     Args:
         rounds: that were measured; of them

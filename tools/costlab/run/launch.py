@@ -19,8 +19,8 @@ import click
 
 from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Settings
+from costlab.run.defer_interrupts import defer_interrupts
 from costlab.run.rank import Place, work
-from costlab.run.uninterrupted import defer_interrupts
 
 if TYPE_CHECKING:
     from shardlab.comm import World

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from costlab.record import foreign_load, options, samples
+from costlab.record import noise, options, samples
 from costlab.record.result import Load, Metric, Result, ResultError, Section, save
 from costlab.record.settings import Settings
-from costlab.record.statistic import over_launches
+from costlab.record.statistics import over_launches
 from costlab.run import launch, torchrun
+from costlab.run.defer_interrupts import defer_interrupts
 from costlab.run.launch import LaunchError
 from costlab.run.progress import Display
-from costlab.run.uninterrupted import defer_interrupts
 from costlab.sections import plan
 from costlab.sections.plan import Plan, SectionError
 
@@ -190,7 +190,7 @@ class Run:
         def progress(event: str | Load) -> None:
             if isinstance(event, Load):
                 self._load = event + (self._load or Load())
-                event = foreign_load.describe(event).en
+                event = noise.describe(event).en
             self._show.step(where + event)
 
         assert section_plan.measure is not None  # or it has no world to be measured in

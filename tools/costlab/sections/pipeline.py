@@ -10,11 +10,11 @@ it, 1F1B of a small GPT under torch.distributed.pipelining and megatron-core.
 import random
 from collections.abc import Iterator, Sequence
 
-from costlab.contestants import bubble, tutor
-from costlab.contestants import schedulers as contestants
-from costlab.contestants.rounds import Rounds, measuring
-from costlab.record.foreign_load import NoiseMonitor
+from costlab.implementations import bubble, tutor
+from costlab.implementations import schedulers as contestants
+from costlab.implementations.rounds import Rounds, measuring
 from costlab.record.names import Name
+from costlab.record.noise import NoiseMonitor
 from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
 from costlab.sections.plan import Plan

@@ -1,4 +1,4 @@
-"""Metrics of steps that were timed side by side (`contestants/rounds`)."""
+"""Metrics of steps that were timed side by side (`implementations/rounds`)."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import msgspec
 
 from costlab.record.names import Name
 from costlab.record.result import How, Metric
-from costlab.record.statistic import median_ci, paired_ratio_ci
+from costlab.record.statistics import median_ci, paired_ratio_ci
 
 Detail = dict[str, str | float | int | bool]
 

@@ -1,1 +1,1 @@
-"""Who is measured by `make benchmark` alone: the others are of the bench (costlab.contestants)."""
+"""Implementations that only `make benchmark` measures; the bench measures the rest."""

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from costlab.contestants import tutor
-from costlab.contestants.rounds import Step
+from costlab.implementations import tutor
+from costlab.implementations.rounds import Step
 from shardlab.comm import Axis, World
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.gpt.model import GPT

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor, nn
 
-from costlab.contestants import tutor
-from costlab.contestants.rounds import Step
+from costlab.implementations import tutor
+from costlab.implementations.rounds import Step
 from shardlab.comm import Axis, World
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
@@ -28,7 +28,7 @@ EXPERTS, TOP_K, RATE = 8, 2, 1e-3
 @contextmanager
 def build(world: World, *, hidden: int, dispatch: str) -> Iterator[Mapping[str, Step]]:
     """Both at one size with one dispatcher, on every rank."""
-    from costlab.contestants.megatron import experts as moe  # which takes seconds
+    from costlab.implementations.megatron import experts as moe  # which takes seconds
 
     experts = ExpertConfig(count=EXPERTS, top_k=TOP_K, dispatch=dispatch)
     config = GPTConfig(

@@ -6,10 +6,10 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from costlab.contestants import megatron as mcore
-from costlab.contestants import tp, tutor
-from costlab.contestants.megatron.gpt import load
-from costlab.contestants.rounds import Step
+from costlab.implementations import megatron as mcore
+from costlab.implementations import tp, tutor
+from costlab.implementations.megatron.gpt import load
+from costlab.implementations.rounds import Step
 from shardlab.comm import World
 from shardlab.gpt.model import GPT
 from shardlab.layers import linear

@@ -17,9 +17,9 @@ from torch.distributed.pipelining import (
     ScheduleInterleavedZeroBubble,
 )
 
-from costlab.contestants import bubble, schedulers, tutor
-from costlab.contestants.rounds import Step
-from costlab.contestants.schedulers import Data
+from costlab.implementations import bubble, schedulers, tutor
+from costlab.implementations.rounds import Step
+from costlab.implementations.schedulers import Data
 from shardlab.comm import Axis, World
 from shardlab.layers.linear import ColumnParallelLinear
 from shardlab.pipeline.run import run

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from costlab.contestants.megatron import (
+from costlab.implementations.megatron import (
     DistributedDataParallel,
     DistributedDataParallelConfig,
     TransformerConfig,
     finalize_model_grads,
     parallel_state,
 )
-from costlab.contestants.megatron import experts as megatron_experts
+from costlab.implementations.megatron import experts as megatron_experts
 from tests.shardlab.difference import random_like
 
 with patch.object(torch, "compile", lambda function: function):

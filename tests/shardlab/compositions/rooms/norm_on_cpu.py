@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from costlab.contestants.megatron import parallel_state
+from costlab.implementations.megatron import parallel_state
 
 with warnings.catch_warnings(), patch.object(torch, "compile", lambda function: function):
     warnings.simplefilter("ignore")  # that apex and Transformer Engine are not installed

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from costlab.contestants.megatron import (
+from costlab.implementations.megatron import (
     DistributedDataParallel,
     DistributedDataParallelConfig,
     config,

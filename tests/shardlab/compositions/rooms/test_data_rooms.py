@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from costlab.contestants.megatron import (
+from costlab.implementations.megatron import (
     DistributedDataParallel,
     DistributedDataParallelConfig,
     ModelType,

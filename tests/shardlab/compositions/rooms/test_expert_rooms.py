@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from costlab.contestants.megatron import parallel_state
+from costlab.implementations.megatron import parallel_state
 from shardlab.comm import World
 from tests.shardlab.compositions.room import room, shown
 from tests.shardlab.compositions.rooms.moe_on_cpu import (

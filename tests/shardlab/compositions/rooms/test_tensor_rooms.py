@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from costlab.contestants.megatron import (
+from costlab.implementations.megatron import (
     Norm,
     config,
     finalize_model_grads,
@@ -21,7 +21,7 @@ from costlab.contestants.megatron import (
     transformer_block,
     vocab_parallel_cross_entropy,
 )
-from costlab.contestants.megatron import gpt as megatron_gpt
+from costlab.implementations.megatron import gpt as megatron_gpt
 from shardlab.comm import World
 from shardlab.layers import ops
 from tests.shardlab.compositions.room import room, shown

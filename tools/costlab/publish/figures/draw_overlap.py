@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from costlab.publish.figures.plotting import Shade, Word, on, rows
+from costlab.record.attribution import attribute
 from costlab.record.result import Metric
-from costlab.record.whose import attribute
 
 _TOPIC = "timeline"
 TRACKS = ("compute", "communication")

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from costlab.publish.figures.plotting import Shade, Word, on, rows
+from costlab.record.attribution import attribute
 from costlab.record.names import Wanted
 from costlab.record.result import Metric
-from costlab.record.whose import attribute
 
 _SHARE: Wanted = {"topic": "tp", "what": "share", "code": "shardlab", "link": "gloo", "ranks": 0}
 PARTS = ("matmul", "launch", "latency", "volume", "other")

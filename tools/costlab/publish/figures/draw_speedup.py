@@ -9,10 +9,10 @@ from typing import Any
 
 from costlab.publish.figures.draw_all_reduce import MARKS
 from costlab.publish.figures.plotting import Shade, Word, on, spreads
+from costlab.record.attribution import attribute
 from costlab.record.names import Name, Wanted
 from costlab.record.quantity import format_metric
 from costlab.record.result import Metric
-from costlab.record.whose import attribute
 
 _POINT: Wanted = {"topic": "tp", "what": ("speedup", "speedup-of-threads"), "ranks": 0}
 IDEAL = 2.0

@@ -24,12 +24,12 @@ from collections.abc import Callable, Generator, Iterator
 
 import torch
 
-from costlab.record.foreign_load import NoiseMonitor
 from costlab.record.names import call
+from costlab.record.noise import NoiseMonitor
 from costlab.record.provenance import cores
 from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
-from costlab.record.statistic import median_ci, p20_ci, percentile
+from costlab.record.statistics import median_ci, p20_ci, percentile
 from costlab.sections.collectives import carrier
 from costlab.sections.collectives.operation import ITEM, OPERATIONS, Operation, elements
 from costlab.sections.collectives.point import (

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from costlab.contestants import tutor
+from costlab.implementations import tutor
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.comm import Axis, World

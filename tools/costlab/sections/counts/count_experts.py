@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from costlab.contestants import megatron as core
-from costlab.contestants.megatron import experts as moe
-from costlab.contestants.megatron.gpt import transformer_layer
+from costlab.implementations import megatron as core
+from costlab.implementations.megatron import experts as moe
+from costlab.implementations.megatron.gpt import transformer_layer
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.comm import World

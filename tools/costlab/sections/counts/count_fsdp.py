@@ -8,7 +8,7 @@ from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
 from torch.nn.parallel import DistributedDataParallel
 
-from costlab.contestants.fsdp import fsdp1, fsdp2
+from costlab.implementations.fsdp import fsdp1, fsdp2
 from costlab.record.result import Metric
 from costlab.sections.counts.count_tensor import watched
 from costlab.sections.counts.counted import counted

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.utils.data import DistributedSampler
 
-from costlab.contestants import megatron as core
-from costlab.contestants.megatron.gpt import causal_mask, data_parallel, gpt, transformer_layer
+from costlab.implementations import megatron as core
+from costlab.implementations.megatron.gpt import causal_mask, data_parallel, gpt, transformer_layer
 from costlab.record.result import Metric
 from costlab.sections.counts.count_tensor import (
     B,

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import torch
 
-from costlab.contestants import tutor
-from costlab.contestants.dtensor import WholeGPT
+from costlab.implementations import tutor
+from costlab.implementations.dtensor import WholeGPT
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 

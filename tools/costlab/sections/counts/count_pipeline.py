@@ -21,7 +21,7 @@ from torch.distributed.pipelining import (
     ScheduleZBVZeroBubble,
 )
 
-from costlab.contestants.schedulers import stepped
+from costlab.implementations.schedulers import stepped
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.comm import Axis, World

@@ -29,7 +29,7 @@ def pytorch() -> Iterator[Metric]:
 
 def megatron() -> Iterator[Metric]:
     """Names and docstrings of the installed Megatron, a refusal, and what its FSDP cuts."""
-    from costlab.contestants.megatron import package_info
+    from costlab.implementations.megatron import package_info
 
     core = Path(str(package_info.__file__)).parent
     layers = ast.parse((core / "tensor_parallel" / "layers.py").read_text("utf-8"))
@@ -46,7 +46,7 @@ def _megatron_fsdp(core: Path) -> Iterator[Metric]:
 
     Read from the branch that decides it: its buffers want CUDA, which is not everywhere.
     """
-    from costlab.contestants.megatron import DistributedDataParallelConfig
+    from costlab.implementations.megatron import DistributedDataParallelConfig
 
     path = core / "distributed" / "fsdp" / "src" / "megatron_fsdp" / "param_and_grad_buffer.py"
     cut: dict[str, int] = {}
@@ -80,7 +80,7 @@ def _refused() -> bool:
     """Whether Megatron's configuration refuses sequence parallelism on a tensor axis of one."""
     from megatron.core.model_parallel_config import ModelParallelConfig
 
-    from costlab.contestants import megatron  # noqa: F401  (loads Megatron without inductor)
+    from costlab.implementations import megatron  # noqa: F401  (loads Megatron without inductor)
 
     try:
         ModelParallelConfig(sequence_parallel=True, tensor_model_parallel_size=1)

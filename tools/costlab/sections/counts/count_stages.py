@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from costlab.contestants import megatron as core
-from costlab.contestants import tutor
-from costlab.contestants.megatron.gpt import causal_mask, transformer_layer
-from costlab.contestants.megatron.stage import MegatronStage, step
+from costlab.implementations import megatron as core
+from costlab.implementations import tutor
+from costlab.implementations.megatron.gpt import causal_mask, transformer_layer
+from costlab.implementations.megatron.stage import MegatronStage, step
 from costlab.record.result import Metric
 from costlab.sections.counts.count_pipeline import (
     CHUNKS,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from costlab.contestants import tutor
+from costlab.implementations import tutor
 from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.comm import World

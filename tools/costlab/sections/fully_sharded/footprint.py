@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from costlab.contestants.fsdp import Training, Wrap
+from costlab.implementations.fsdp import Training, Wrap
 from costlab.sections.fully_sharded.live_bytes import LiveBytes
 from shardlab.comm import World
 

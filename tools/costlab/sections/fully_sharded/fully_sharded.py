@@ -10,7 +10,7 @@ and FSDP2, each block a unit. Of shardlab's step, and of nobody else's:
   silent/step, round by round. `silent` is the same step over an axis whose collectives are copies
   within the rank. Its interval may include 0: then it can't be told from noise.
 - `communication`: the step's own collectives run alone, one after another; beside it, as `sweep.…`,
-  what the section "collectives" would have them take (beside_sweep.py).
+  what the section "collectives" would have them take (sweep_check.py).
 
 All of it is run once in every round, PyTorch's steps too: rows may be subtracted.
 
@@ -25,22 +25,22 @@ from functools import partial
 
 import torch
 
-from costlab.contestants import fsdp as contestants
-from costlab.contestants import tutor
-from costlab.contestants.fsdp import Training
-from costlab.contestants.rounds import Rounds, Step, measuring, unsaid
-from costlab.record.foreign_load import NoiseMonitor
+from costlab.implementations import fsdp as contestants
+from costlab.implementations import tutor
+from costlab.implementations.fsdp import Training
+from costlab.implementations.rounds import Rounds, Step, measuring, unsaid
 from costlab.record.names import Name
+from costlab.record.noise import NoiseMonitor
 from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Settings
-from costlab.record.statistic import percentile
-from costlab.sections import beside_sweep
-from costlab.sections.beside_sweep import Calls
+from costlab.record.statistics import percentile
+from costlab.sections import sweep_check
 from costlab.sections.breakdown import replay, watched
 from costlab.sections.fully_sharded import footprint, largest, overlap, timeline
 from costlab.sections.fully_sharded.footprint import Model
+from costlab.sections.null_axis import SilentAxis
 from costlab.sections.plan import Plan
-from costlab.sections.silent_axis import SilentAxis
+from costlab.sections.sweep_check import Calls
 from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
@@ -106,7 +106,7 @@ def parts(world: World, hidden: int) -> tuple[dict[str, Step], Calls]:
         "silent": unsaid(silent.step),
         "communication": replay(axis, entries, world.device),
     }
-    return pieces, beside_sweep.calls(entries)
+    return pieces, sweep_check.calls(entries)
 
 
 def steps_of(hidden: int, times: Times, ranks: int, backend: str) -> Iterator[Metric]:
@@ -195,6 +195,6 @@ def _model(hidden: int) -> Model:
 
 PLAN = Plan(
     measure,
-    partial(beside_sweep.derive, section="fsdp"),
+    partial(sweep_check.derive, section="fsdp"),
     ranks=lambda settings: (max(2, settings.ranks),),  # one alone shards nothing
 )

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from costlab.contestants.fsdp import Training, ours
+from costlab.implementations.fsdp import Training, ours
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.sections.fully_sharded.watched_axis import WatchedAxis

@@ -13,7 +13,7 @@ from typing import Any
 from torch.distributed.fsdp import CPUOffloadPolicy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from costlab.contestants.fsdp import Training, fsdp2
+from costlab.implementations.fsdp import Training, fsdp2
 from costlab.record.names import Name
 from costlab.record.result import Metric
 from costlab.sections.fully_sharded import footprint

@@ -22,9 +22,9 @@ import torch
 from costlab.record.names import Name
 from costlab.record.result import Item, Metric
 from costlab.record.settings import Settings
-from costlab.record.statistic import median_ci
+from costlab.record.statistics import median_ci
 from costlab.sections import device_clock
-from costlab.sections.one_gpu import beneath, memory
+from costlab.sections.one_gpu import copy_overlap, memory
 from costlab.sections.plan import Plan
 from costlab.sections.timed import by_rounds, derived
 from shardlab.comm import World
@@ -76,7 +76,9 @@ def everything(world: World, settings: Settings) -> Iterator[Item]:
         yield from modelled(hidden)
         (product, *_), _ = block(world.device, hidden, 1, torch.bfloat16, TOKENS)
         yield f"hidden {hidden}: copies beneath products"
-        yield from beneath.metrics(world.device, hidden, product, rounds=rounds, seed=settings.seed)
+        yield from copy_overlap.metrics(
+            world.device, hidden, product, rounds=rounds, seed=settings.seed
+        )
     for hidden in STEPPED:
         yield f"hidden {hidden}: what a step holds and moves"
         yield from memory.metrics(world, hidden)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from costlab.record.names import Name
 from costlab.record.result import Metric
-from costlab.record.statistic import percentile
+from costlab.record.statistics import percentile
 from costlab.sections.timed import derived
 
 DRAWS, SEED = 2000, 35

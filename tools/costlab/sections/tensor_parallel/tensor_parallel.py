@@ -18,7 +18,7 @@ piece is run once in every round, so that what is subtracted was measured within
 
 A part is the median of its rounds, with an interval, and so is its share of the same round's step;
 medians need not add up to the last digit. `sweep.…` is what the section "collectives" would have
-the step's collectives take (beside_sweep.py).
+the step's collectives take (sweep_check.py).
 
 Besides, `cut-efficiency`: the whole step's matrix work over n times a rank's. Below 1, smaller
 matrices run at fewer operations a second.
@@ -30,18 +30,18 @@ from contextlib import ExitStack
 
 import torch
 
-from costlab.contestants import tp as contestants
-from costlab.contestants import tutor
-from costlab.contestants.rounds import Rounds, Step, measuring, unsaid
-from costlab.contestants.tp import Task
+from costlab.implementations import tp as contestants
+from costlab.implementations import tutor
+from costlab.implementations.rounds import Rounds, Step, measuring, unsaid
+from costlab.implementations.tp import Task
 from costlab.record.names import Name
 from costlab.record.result import Item, Load, Metric
 from costlab.record.settings import Settings
-from costlab.sections import beside_sweep
-from costlab.sections.beside_sweep import Calls
+from costlab.sections import sweep_check
 from costlab.sections.breakdown import replay, watched
+from costlab.sections.null_axis import SilentAxis
 from costlab.sections.plan import Plan
-from costlab.sections.silent_axis import SilentAxis
+from costlab.sections.sweep_check import Calls
 from costlab.sections.tensor_parallel.crossover import crossover
 from costlab.sections.tensor_parallel.tp_metrics import Times, metrics
 from shardlab.comm import Axis, World
@@ -141,7 +141,7 @@ def parts(world: World, hidden: int) -> tuple[dict[str, Step], Calls]:
         "latency": replay(axis, entries, world.device, elements=1),
         "launch": unsaid(least),
     }
-    return pieces, beside_sweep.calls(entries)
+    return pieces, sweep_check.calls(entries)
 
 
 def tiny(device: torch.device) -> Task:
@@ -174,7 +174,7 @@ def derive(metrics: Mapping[str, Metric]) -> Iterator[Metric]:
     for name, by_hidden in speedups.items():
         device = next(iter(by_hidden.values())).device
         yield from (metric.on(device) for metric in crossover(name, by_hidden))
-    yield from beside_sweep.derive(metrics, "tp")
+    yield from sweep_check.derive(metrics, "tp")
 
 
 PLAN = Plan(measure, derive, ranks=ranks, launches=launches)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from costlab.contestants import tutor
+from costlab.implementations import tutor
 from costlab.record.names import Name
 from costlab.record.result import How, Metric
-from costlab.sections.beside_sweep import Calls
+from costlab.sections.sweep_check import Calls
 from costlab.sections.timed import Detail, by_rounds, ratio, timed
 
 PARTS = ("matmul", "latency", "volume", "launch", "other")

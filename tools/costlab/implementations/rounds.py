@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from costlab.record.foreign_load import NoiseMonitor
+from costlab.record.noise import NoiseMonitor
 from costlab.record.result import Load
 from shardlab.comm import World
 

@@ -1,4 +1,7 @@
-"""What the bench's page shows of `tools/bench fit`: `python -m tests.costlab.foreign.fit_page`."""
+"""The part of the bench page on `tools/bench fit`.
+
+Run it as `python -m tests.costlab.external_sweeps.fit_page`.
+"""
 
 import json
 import re

@@ -8,9 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costlab.foreign.sweep_file import SweepKey, read
+from costlab.external_sweeps.sweep_file import SweepKey, read
 from costlab.record.options import REFERENCE
-from tests.costlab.foreign.others_files import COLUMNS, SIZES, TIMES, csv_of, nccl_json, nccl_text
+from tests.costlab.external_sweeps.others_files import (
+    COLUMNS,
+    SIZES,
+    TIMES,
+    csv_of,
+    nccl_json,
+    nccl_text,
+)
 
 BEFORE_210 = nccl_text(columns=COLUMNS[:-1], cells=("float", "sum"), wrong="1e-05")
 MADE = [pytest.approx(time * 1e-6) for time in TIMES]

@@ -12,8 +12,8 @@ from costlab.record import options
 FAR = 1024  # times beyond: who wants a GiB from a MiB sees what that is worth
 
 if TYPE_CHECKING:
-    from costlab.foreign.beyond import Tried
-    from costlab.foreign.fitted import Fitted, Prediction
+    from costlab.external_sweeps.extrapolation import Tried
+    from costlab.external_sweeps.fitted import Fitted, Prediction
 
 
 @click.command()
@@ -42,7 +42,7 @@ def fit(file: Path, at: tuple[int, ...], figure: Path | None, output_format: str
     Says how wrong a shorter sweep would have been about the sizes that this one has, so how far
     beyond them its lines may be believed.
     """
-    from costlab.foreign import fitted, sweep_file
+    from costlab.external_sweeps import fitted, sweep_file
     from costlab.sections.fit.piecewise import LEAST
 
     sweeps = sweep_file.read(file)
@@ -60,7 +60,7 @@ def fit(file: Path, at: tuple[int, ...], figure: Path | None, output_format: str
         for sweep in fits:
             _show(sweep)
     if figure:
-        from costlab.foreign.draw_sweeps import drawn
+        from costlab.external_sweeps.draw_sweeps import drawn
 
         figure.write_text(drawn(fits), "utf-8")
         click.echo(str(figure), err=True)
@@ -103,7 +103,7 @@ def _show(fitted: Fitted) -> None:
 
 
 def _prediction_line(prediction: Prediction) -> str:
-    from costlab.foreign.fitted import NOTHING
+    from costlab.external_sweeps.fitted import NOTHING
     from costlab.record.quantity import format_value, per_cent
 
     at = f"[bold]{format_value(prediction.size, 'B')}: {format_value(prediction.seconds, 's')}[/]"

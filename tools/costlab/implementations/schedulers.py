@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
-from costlab.contestants import tutor
-from costlab.contestants.rounds import Step
+from costlab.implementations import tutor
+from costlab.implementations.rounds import Step
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT
 from shardlab.pipeline.run import run
@@ -29,7 +29,7 @@ def build(world: World, *, hidden: int, microbatches: int = 8) -> Iterator[dict[
     """The contestants on a pipeline over all ranks."""
     axis, data = world.axis("pipeline", range(world.size)), batches(world.device, microbatches)
 
-    from costlab.contestants import megatron as mcore  # here, since it takes seconds
+    from costlab.implementations import megatron as mcore  # here, since it takes seconds
 
     with ExitStack() as stack:
         with world.device:  # while it is set up; a step under it would be slower
@@ -97,9 +97,9 @@ def stepped(schedule: Any, axis: Axis, stage: nn.Module, data: Data) -> Step:
 
 
 def _megatrons(stage: GPT, data: Data) -> Step:
-    from costlab.contestants import megatron as mcore
-    from costlab.contestants.megatron.stage import MegatronStage
-    from costlab.contestants.megatron.stage import step as megatron_step
+    from costlab.implementations import megatron as mcore
+    from costlab.implementations.megatron.stage import MegatronStage
+    from costlab.implementations.megatron.stage import step as megatron_step
 
     config = mcore.config(hidden=stage.config.hidden, dtype=torch.float32)
     config.deallocate_pipeline_outputs = True  # as its training script sets it

@@ -17,8 +17,8 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.fsdp.wrap import CustomPolicy
 from torch.nn.parallel import DistributedDataParallel
 
-from costlab.contestants import tutor
-from costlab.contestants.rounds import Step
+from costlab.implementations import tutor
+from costlab.implementations.rounds import Step
 from shardlab.comm import Axis, World
 from shardlab.fsdp import FSDP
 from shardlab.gpt.model import GPT

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import cycle
 
-from costlab.foreign.fitted import Fitted
+from costlab.external_sweeps.fitted import Fitted
 from costlab.publish.figures.draw_all_reduce import MARKS, by_size, line
 from costlab.publish.figures.plotting import LIGHT, figure, svg
 from costlab.sections.fit.piecewise import piecewise

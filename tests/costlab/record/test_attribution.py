@@ -8,9 +8,9 @@ import pytest
 
 from costlab.publish import page, quotes, results_page
 from costlab.record import quantity
+from costlab.record.attribution import Attribution, attribute
 from costlab.record.result import Metric, load
-from costlab.record.statistic import over_launches
-from costlab.record.whose import Attribution, attribute
+from costlab.record.statistics import over_launches
 from tests.costlab.publish.shown import shown
 from tests.costlab.tiny_run import LAB, ROOT
 

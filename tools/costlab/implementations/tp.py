@@ -20,8 +20,8 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn.functional import cross_entropy
 
-from costlab.contestants import tutor
-from costlab.contestants.rounds import Step
+from costlab.implementations import tutor
+from costlab.implementations.rounds import Step
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers.matmul import fuse
@@ -54,7 +54,7 @@ def build(
     task = Task(tutor.config(hidden), *tutor.batch(world.device), world.device)
     with ExitStack() as stack:
         if BASE in contestants:  # imported here, since that takes seconds
-            from costlab.contestants import megatron as mcore
+            from costlab.implementations import megatron as mcore
 
             with world.device:  # while it is set up; a step under it would be slower
                 stack.enter_context(mcore.megatron(tensor=world.size))
@@ -126,9 +126,9 @@ def _alone(task: Task, world: World, *, threads: int) -> Step:
 
 
 def _megatrons(task: Task) -> Step:
-    from costlab.contestants import megatron as mcore
-    from costlab.contestants.megatron import gpt as megatron_gpt
-    from costlab.contestants.megatron.names import theirs_by_ours
+    from costlab.implementations import megatron as mcore
+    from costlab.implementations.megatron import gpt as megatron_gpt
+    from costlab.implementations.megatron.names import theirs_by_ours
 
     config = task.config
     settings = mcore.config(
@@ -145,7 +145,7 @@ def _megatrons(task: Task) -> Step:
 
 
 def _dtensors(task: Task, axis: Axis) -> Step:
-    from costlab.contestants import dtensor
+    from costlab.implementations import dtensor
 
     model = dtensor.WholeGPT(task.config).to(task.device)
     model.load_state_dict(task.weights(), strict=False)  # the head's is the embedding's

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from costlab.record.foreign_load import NoiseMonitor
+from costlab.record.noise import NoiseMonitor
 from shardlab.comm import World
 from shardlab.pipeline.action import Span
 from shardlab.pipeline.run import run

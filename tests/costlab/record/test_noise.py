@@ -13,10 +13,10 @@ from unittest.mock import patch
 
 import pytest
 
-from costlab.contestants import rounds
-from costlab.contestants.rounds import Rounds
-from costlab.record import foreign_load
-from costlab.record.foreign_load import NoiseMonitor, Reading, describe, of_hosts
+from costlab.implementations import rounds
+from costlab.implementations.rounds import Rounds
+from costlab.record import noise
+from costlab.record.noise import NoiseMonitor, Reading, describe, of_hosts
 from costlab.record.result import Load
 from shardlab.comm import World
 
@@ -41,8 +41,8 @@ def watched(world: World, others: list[float]) -> tuple[list[float], list[Any]]:
     """Measure a step whose seconds are the numbers of its rounds."""
     seconds = iter(float(number) for number in range(1, 100))
     with (
-        patch.object(foreign_load, "reading", Accounts(others).reading),
-        patch.object(foreign_load.os, "sched_getaffinity", lambda _: {0, 1}),
+        patch.object(noise, "reading", Accounts(others).reading),
+        patch.object(noise.os, "sched_getaffinity", lambda _: {0, 1}),
         patch.object(rounds, "seconds", lambda *_: next(seconds)),
     ):
         under_way = rounds.measuring(world, {"a": lambda: None}, PLAN, Random(1))
@@ -113,16 +113,16 @@ def test_another_program_is_seen_in_the_systems_own_accounts(pool: Any) -> None:
 
 def test_our_own_work_is_not_somebody_elses(pool: Any) -> None:
     for worked, own in pool(2).run(busy):
-        assert worked >= own - foreign_load.RESOLUTION
+        assert worked >= own - noise.RESOLUTION
         assert own > 0.2
 
 
 def busy(world: World) -> tuple[float, float]:
     """What the cores worked, and what this process did, in a time in which it worked."""
-    before = foreign_load.reading()
+    before = noise.reading()
     while time.process_time() < before.own_process + 0.25:
         pass
-    after = foreign_load.reading()
+    after = noise.reading()
     return after.worked - before.worked, after.own_process - before.own_process
 
 
@@ -143,18 +143,18 @@ def test_only_our_cores_and_no_interrupts_are_read(
 ) -> None:
     stat = tmp_path / "stat"
     stat.write_text("cpu 9 9 9 9\ncpu0 100 10 20 999 7 5 6 3 50 0\ncpu1 1 1 1 1 1 1 1 1\nintr 4\n")
-    monkeypatch.setattr(foreign_load, "_STAT", stat)
-    monkeypatch.setattr(foreign_load.os, "sched_getaffinity", lambda _: {0})
-    monkeypatch.setattr(foreign_load.os, "sysconf", lambda _: 100)
-    assert foreign_load.reading().worked == pytest.approx(1.33)
+    monkeypatch.setattr(noise, "_STAT", stat)
+    monkeypatch.setattr(noise.os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(noise.os, "sysconf", lambda _: 100)
+    assert noise.reading().worked == pytest.approx(1.33)
 
 
 def test_without_the_accounts_nothing_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign_load, "_STAT", tmp_path / "none")
-    monkeypatch.setattr(foreign_load, "_PRESSURE", tmp_path / "none")
-    read = foreign_load.reading()
+    monkeypatch.setattr(noise, "_STAT", tmp_path / "none")
+    monkeypatch.setattr(noise, "_PRESSURE", tmp_path / "none")
+    read = noise.reading()
     assert math.isnan(read.worked)
     assert math.isnan(read.waited)
     assert read.own_process > 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from costlab.contestants.megatron import ModelType, schedules
+from costlab.implementations.megatron import ModelType, schedules
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from costlab.foreign.beyond import Tried, erred, tried
-from costlab.foreign.sweep_file import Measured
+from costlab.external_sweeps.extrapolation import Tried, erred, tried
+from costlab.external_sweeps.sweep_file import Measured
 from costlab.sections.fit.fit import unseen
 from costlab.sections.fit.piecewise import LEAST, Curve, piecewise
 

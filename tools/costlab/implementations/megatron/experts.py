@@ -19,7 +19,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from costlab.contestants import megatron as mcore
+from costlab.implementations import megatron as mcore
 
 with warnings.catch_warnings(), patch.object(torch, "compile", lambda function: function):
     warnings.simplefilter("ignore")  # that Transformer Engine is not installed

@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from costlab.cli import bench
-from costlab.foreign.beyond import erred, tried
-from costlab.foreign.fitted import fit
-from costlab.foreign.sweep_file import Measured, SweepKey
-from tests.costlab.foreign import fit_page
-from tests.costlab.foreign.others_files import LATENCY, PER_BYTE, SIZES, csv_of, nccl_text
+from costlab.external_sweeps.extrapolation import erred, tried
+from costlab.external_sweeps.fitted import fit
+from costlab.external_sweeps.sweep_file import Measured, SweepKey
+from tests.costlab.external_sweeps import fit_page
+from tests.costlab.external_sweeps.others_files import LATENCY, PER_BYTE, SIZES, csv_of, nccl_text
 
 FINE = [1 << power for power in range(10, 31)]
 

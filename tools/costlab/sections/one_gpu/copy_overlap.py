@@ -13,7 +13,7 @@ import torch
 
 from costlab.record.names import Name
 from costlab.record.result import Metric
-from costlab.record.statistic import median_ci
+from costlab.record.statistics import median_ci
 from costlab.sections import device_clock
 from costlab.sections.timed import by_rounds
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from costlab.contestants.megatron import (
+from costlab.implementations.megatron import (
     DistributedDataParallel,
     DistributedDataParallelConfig,
     GPTModel,
