@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
+from shardlab.experts.config import ExpertConfig
 from shardlab.gpt.attention import Attention
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import partial_gradients
@@ -213,6 +215,39 @@ def test_a_recomputation_that_cannot_know_its_mask_is_refused(pool) -> None:
     loss = model.loss(model(tokens), tokens)
     with pytest.raises(RuntimeError, match=r"layers\.1\..*preserve_rng_state=True"):
         loss.backward()
+
+
+def seeded_alike(way: str, in_flight: int, experts: ExpertConfig | None = None) -> list[Tensor]:
+    """Gradients of two micro-batches, before each of which torch's generator is seeded alike."""
+    dropout = 0.0 if experts else CONFIG.dropout
+    config = replace(CONFIG, dropout=dropout, experts=experts, bias=not experts)
+    model = checkpointed(GPT(config, tensor=Axis.alone()), way)
+    tokens = torch.arange(8).view(2, 1, 4)
+    losses: list[Tensor] = []
+    for i in (0, 1):
+        torch.manual_seed(0)
+        losses.append(model.loss(model(tokens[i]), tokens[i]))
+        if len(losses) == in_flight:
+            losses.pop(0).backward()
+    for loss in losses:
+        loss.backward()
+    return [p.grad for p in model.parameters() if p.grad is not None]
+
+
+BALANCED = ExpertConfig(count=2, top_k=1, ffn=8, pre_softmax=True, global_aux_loss=0.3)
+
+
+@pytest.mark.parametrize("way", ["reentrant", "not reentrant", "nested"])
+@pytest.mark.parametrize("experts", [None, BALANCED], ids=["dropout", "router"])
+def test_a_recomputation_of_one_of_two_forwards_from_one_seed_is_refused(
+    way: str, experts: ExpertConfig | None
+) -> None:
+    right = seeded_alike("saved", 1, experts)
+    found = seeded_alike(way, 1, experts)
+    assert all(torch.equal(a, b) for a, b in zip(found, right, strict=True))
+    with pytest.raises(RuntimeError, match=r"layers\.1\..* call torch\.manual_seed once"):
+        seeded_alike(way, 2, experts)
+    assert seeded_alike("saved", 2, experts), "without recomputation the seeds are no fault"
 
 
 def piped(world: World, way: str) -> list[Tensor]:
