@@ -10,17 +10,20 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
 from shardlab.experts.config import ExpertConfig
+from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.attention import Attention
 from shardlab.gpt.model import GPT, GPTConfig
+from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.dropout import Dropout, _torchs_own
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
+from shardlab.training.step import StepGradients
 
 CONFIG = GPTConfig(layers=2, hidden=16, heads=4, vocab=12, sequence=8, dropout=0.3)
 
@@ -103,6 +106,29 @@ def test_what_is_replicated_stays_equal_on_all_ranks_in_training(pool, sequence_
 def test_replicas_with_seeds_of_their_own_drop_differently(pool) -> None:
     first, second = (pool(2).run(steps, False, seed)[0]["loss"] for seed in (0, 1))
     assert first != second
+
+
+def first_loss(world: World, wrap: str, dropout_seed: int | None) -> float:
+    """The first loss of a tensor pair's model; every data rank has the same tokens."""
+    grid = Grid(world=world, tensor=min(2, world.size))
+    model = GPT(CONFIG, tensor=grid.tensor, dropout_seed=dropout_seed, device=world.device)
+    run_by: nn.Module = model
+    if wrap == "replicas":
+        StepGradients(model, grid)
+    else:
+        run_by = FSDP(model, grid.data, strategy=ShardingStrategy[wrap])
+    tokens = torch.arange(8, device=world.device).view(1, 8)
+    return float(model.loss(run_by(tokens), tokens).detach())
+
+
+@pytest.mark.parametrize("wrap", ["replicas", "FULL_SHARD", "NO_SHARD"])
+def test_data_ranks_drop_other_elements_unless_their_seeds_were_chosen(
+    pool: Any, wrap: str
+) -> None:
+    first, same, second, _ = pool(4).run(first_loss, wrap, None)  # two of the model, two replicas
+    assert first == same != second
+    assert first == pool(2).run(first_loss, wrap, None)[0], "the first is that of one replica"
+    assert len({*pool(4).run(first_loss, wrap, 0)}) == 1
 
 
 # ------------------------------------------------------------------ inside fused attention

@@ -36,7 +36,7 @@ from shardlab.comm import Axis
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
-from shardlab.layers.dropout import Dropout
+from shardlab.layers.dropout import Dropout, dropouts_of
 from shardlab.together import together
 from shardlab.training.checkpoint import index as indexes
 from shardlab.training.checkpoint import shards
@@ -163,7 +163,7 @@ def _listed(model: Model | Sequence[Model]) -> list[Model]:
 
 
 def _dropouts(chunks: Sequence[Model]) -> list[Dropout]:
-    return [module for chunk in chunks for module in chunk.modules() if isinstance(module, Dropout)]
+    return [dropout for chunk in chunks for dropout in dropouts_of(chunk)]
 
 
 def _everybody(grid: Grid) -> Axis:
