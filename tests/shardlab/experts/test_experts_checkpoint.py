@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from torch.optim import AdamW
 from shardlab.comm import World
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.layer import ExpertAxes
+from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import whole
 from shardlab.training import checkpoint
-from shardlab.training.checkpoint import CheckpointError
+from shardlab.training.checkpoint import CheckpointError, parts
+from tests.shardlab.fsdp_models import gathered, sliced
 from tests.shardlab.training.test_checkpoint import fake_gradient
 
 CONFIG = GPTConfig(
@@ -28,10 +31,12 @@ CONFIG = GPTConfig(
 Sizes = dict[str, int]
 
 
-def setting(world: World, sizes: Sizes, seed: int = 0) -> tuple[GPT, AdamW, Grid]:
+def setting(
+    world: World, sizes: Sizes, seed: int = 0, config: GPTConfig = CONFIG
+) -> tuple[GPT, AdamW, Grid]:
     grid = Grid(world=world, **sizes)  # type: ignore[arg-type]
     model = GPT(
-        CONFIG, tensor=grid.tensor, sequence_parallel=True, seed=seed, stage=grid.pipeline.rank,
+        config, tensor=grid.tensor, sequence_parallel=True, seed=seed, stage=grid.pipeline.rank,
         stages=grid.pipeline.size, experts=ExpertAxes.of(grid),
     )  # fmt: skip
     return model, AdamW([p for p in model.parameters() if p.requires_grad], lr=0.01), grid
@@ -55,16 +60,18 @@ def everything(model: GPT, optimizer: AdamW) -> dict[str, Tensor]:
     return found
 
 
-def saved(world: World, folder: str, sizes: Sizes) -> dict[str, Tensor]:
-    model, optimizer, grid = setting(world, sizes)
+def saved(world: World, folder: str, sizes: Sizes, config: GPTConfig = CONFIG) -> dict[str, Tensor]:
+    model, optimizer, grid = setting(world, sizes, 0, config)
     step(model, optimizer, 0)
     checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid)
     step(model, optimizer, 1)
     return everything(model, optimizer)
 
 
-def resumed(world: World, folder: str, sizes: Sizes) -> dict[str, Tensor]:
-    model, optimizer, grid = setting(world, sizes, seed=1)
+def resumed(
+    world: World, folder: str, sizes: Sizes, config: GPTConfig = CONFIG
+) -> dict[str, Tensor]:
+    model, optimizer, grid = setting(world, sizes, 1, config)
     checkpoint.load(folder, model=model, optimizer=optimizer, grid=grid)
     step(model, optimizer, 1)
     return everything(model, optimizer)
@@ -107,3 +114,112 @@ def of_more_experts(world: World, folder: str) -> None:
 
 def test_a_checkpoint_of_other_experts_is_refused(pool: Any, tmp_path: Path) -> None:
     pool(2).run(of_more_experts, str(tmp_path))
+
+
+# ------------------------------------------------------------------ experts inside FSDP
+
+Moved = dict[str, Tensor]
+STRATEGIES = ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"]
+
+
+def sharded(world: World, strategy: str, config: GPTConfig, seed: int) -> tuple[FSDP, AdamW, Grid]:
+    grid = Grid(world=world)
+    model = GPT(config, tensor=grid.tensor, seed=seed, experts=ExpertAxes.of(grid))
+    units, way = model.layers.values(), ShardingStrategy[strategy]
+    fsdp = FSDP(model, grid.data, units=units, strategy=way)
+    return fsdp, AdamW([p for p in fsdp.parameters() if p.requires_grad], lr=0.01), grid
+
+
+def sharded_step(model: FSDP, optimizer: AdamW, number: int) -> None:
+    for flat in model.flats:
+        named = zip(flat.layout.names, flat.leaves, strict=True)
+        gradient = sliced(flat, [fake_gradient(*pair, number) for pair in named])
+        if flat.shard_f.requires_grad:
+            flat.shard_f.grad = gradient
+        else:
+            flat.shard_f.data += gradient
+    optimizer.step()
+
+
+def everything_sharded(model: FSDP, optimizer: AdamW) -> Moved:
+    found: Moved = {}
+    for flat in model.flats:
+        for key, value in {"": flat.shard_f, **optimizer.state.get(flat.shard_f, {})}.items():
+            parts = (
+                gathered(flat, value) if value.dim() else dict.fromkeys(flat.layout.names, value)
+            )
+            found |= {f"{name}/{key}" if key else name: part for name, part in parts.items()}
+    return {name: value.detach().clone() for name, value in found.items()}
+
+
+def cut_inside(model: FSDP) -> bool:
+    """Whether a rank's shard ends inside an expert."""
+    pieces = [(flat, piece) for flat in model.flats for piece in flat.layout.pieces(flat.axis.rank)]
+    return any(
+        ".experts." in flat.layout.names[piece.parameter]
+        and 0 < piece.stop - piece.start < flat.leaves[piece.parameter].numel()
+        for flat, piece in pieces
+    )
+
+
+def saved_sharded(
+    world: World, folder: str, strategy: str, config: GPTConfig
+) -> tuple[Moved, bool]:
+    model, optimizer, grid = sharded(world, strategy, config, seed=0)
+    sharded_step(model, optimizer, 0)
+    checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid)
+    sharded_step(model, optimizer, 1)
+    return everything_sharded(model, optimizer), cut_inside(model)
+
+
+def resumed_sharded(world: World, folder: str, strategy: str, config: GPTConfig) -> Moved:
+    model, optimizer, grid = sharded(world, strategy, config, seed=1)
+    checkpoint.load(folder, model=model, optimizer=optimizer, grid=grid)
+    sharded_step(model, optimizer, 1)
+    return everything_sharded(model, optimizer)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("width", "inside"), [(8, False), (16, True)])
+def test_experts_that_fsdp_cuts_go_on_from_any_other_grid_bit_for_bit(
+    pool: Any, tmp_path: Path, strategy: str, width: int, inside: bool
+) -> None:
+    experts = ExpertConfig(count=2, ffn=width, scores="sigmoid", bias_rate=0.1)
+    config = replace(CONFIG, experts=experts, dtype=torch.float64)
+    whole_model, shards = str(tmp_path / "whole"), str(tmp_path / "shards")
+    (right,) = pool(1).run(saved, whole_model, {}, config)
+    cuts = pool(2).run(saved_sharded, shards, strategy, config)
+    assert any(cut for _, cut in cuts) == (inside and strategy != "NO_SHARD"), "sizes miss the case"
+    for ranks, sizes in [(1, {}), (2, {"expert": 2}), (2, {"pipeline": 2})]:
+        for found in pool(ranks).run(resumed, shards, sizes, config):
+            for name, value in found.items():
+                assert torch.equal(value, right[name]), (sizes, name)
+    for found in pool(2).run(resumed_sharded, whole_model, strategy, config):
+        assert found.keys() == right.keys()
+        assert all(torch.equal(value, right[name]) for name, value in found.items())
+
+
+def save_without(world: World, folder: str, name: str, key: str) -> tuple[str, int]:
+    """Save again as if no rank wrote one of the tensors; return the error and what is loaded."""
+    model, optimizer, grid = sharded(world, "FULL_SHARD", CONFIG, seed=0)
+    sharded_step(model, optimizer, 0)
+    checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, record={"save": 1})
+    boxes, path = parts.Part.boxes, f"{key}/{name}"
+
+    def without(part: parts.Part, at: str, alike: Tensor) -> Any:
+        return (replace(box, writes=box.writes and at != path) for box in boxes(part, at, alike))
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CheckpointError) as error:
+        patch.setattr(parts.Part, "boxes", without)
+        checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid, record={"save": 2})
+    return str(error.value), checkpoint.load(folder, model=model, grid=grid)["save"]
+
+
+@pytest.mark.parametrize("key", ["model", "optimizer.exp_avg"])
+def test_a_tensor_that_a_rank_holds_and_no_rank_writes_stops_the_save_on_all_ranks(
+    pool: Any, tmp_path: Path, key: str
+) -> None:
+    name = "layers.1.mlp.experts.3.fc1.weight"
+    for error, loaded in pool(2).run(save_without, str(tmp_path), name, key):
+        assert f"{key}/{name} (8, 8) has 0 of its 64 elements in the index" in error
+        assert loaded == 1, "the former checkpoint must still be there"

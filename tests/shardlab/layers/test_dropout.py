@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
+from shardlab.experts.config import ExpertConfig
+from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.attention import Attention
 from shardlab.gpt.model import GPT, GPTConfig
+from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.dropout import Dropout, _torchs_own
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
+from shardlab.training.step import StepGradients
 
 CONFIG = GPTConfig(layers=2, hidden=16, heads=4, vocab=12, sequence=8, dropout=0.3)
 
@@ -101,6 +106,29 @@ def test_what_is_replicated_stays_equal_on_all_ranks_in_training(pool, sequence_
 def test_replicas_with_seeds_of_their_own_drop_differently(pool) -> None:
     first, second = (pool(2).run(steps, False, seed)[0]["loss"] for seed in (0, 1))
     assert first != second
+
+
+def first_loss(world: World, wrap: str, dropout_seed: int | None) -> float:
+    """The first loss of a tensor pair's model; every data rank has the same tokens."""
+    grid = Grid(world=world, tensor=min(2, world.size))
+    model = GPT(CONFIG, tensor=grid.tensor, dropout_seed=dropout_seed, device=world.device)
+    run_by: nn.Module = model
+    if wrap == "replicas":
+        StepGradients(model, grid)
+    else:
+        run_by = FSDP(model, grid.data, strategy=ShardingStrategy[wrap])
+    tokens = torch.arange(8, device=world.device).view(1, 8)
+    return float(model.loss(run_by(tokens), tokens).detach())
+
+
+@pytest.mark.parametrize("wrap", ["replicas", "FULL_SHARD", "NO_SHARD"])
+def test_data_ranks_drop_other_elements_unless_their_seeds_were_chosen(
+    pool: Any, wrap: str
+) -> None:
+    first, same, second, _ = pool(4).run(first_loss, wrap, None)  # two of the model, two replicas
+    assert first == same != second
+    assert first == pool(2).run(first_loss, wrap, None)[0], "the first is that of one replica"
+    assert len({*pool(4).run(first_loss, wrap, 0)}) == 1
 
 
 # ------------------------------------------------------------------ inside fused attention
@@ -213,6 +241,39 @@ def test_a_recomputation_that_cannot_know_its_mask_is_refused(pool) -> None:
     loss = model.loss(model(tokens), tokens)
     with pytest.raises(RuntimeError, match=r"layers\.1\..*preserve_rng_state=True"):
         loss.backward()
+
+
+def seeded_alike(way: str, in_flight: int, experts: ExpertConfig | None = None) -> list[Tensor]:
+    """Gradients of two micro-batches, before each of which torch's generator is seeded alike."""
+    dropout = 0.0 if experts else CONFIG.dropout
+    config = replace(CONFIG, dropout=dropout, experts=experts, bias=not experts)
+    model = checkpointed(GPT(config, tensor=Axis.alone()), way)
+    tokens = torch.arange(8).view(2, 1, 4)
+    losses: list[Tensor] = []
+    for i in (0, 1):
+        torch.manual_seed(0)
+        losses.append(model.loss(model(tokens[i]), tokens[i]))
+        if len(losses) == in_flight:
+            losses.pop(0).backward()
+    for loss in losses:
+        loss.backward()
+    return [p.grad for p in model.parameters() if p.grad is not None]
+
+
+BALANCED = ExpertConfig(count=2, top_k=1, ffn=8, pre_softmax=True, global_aux_loss=0.3)
+
+
+@pytest.mark.parametrize("way", ["reentrant", "not reentrant", "nested"])
+@pytest.mark.parametrize("experts", [None, BALANCED], ids=["dropout", "router"])
+def test_a_recomputation_of_one_of_two_forwards_from_one_seed_is_refused(
+    way: str, experts: ExpertConfig | None
+) -> None:
+    right = seeded_alike("saved", 1, experts)
+    found = seeded_alike(way, 1, experts)
+    assert all(torch.equal(a, b) for a, b in zip(found, right, strict=True))
+    with pytest.raises(RuntimeError, match=r"layers\.1\..* call torch\.manual_seed once"):
+        seeded_alike(way, 2, experts)
+    assert seeded_alike("saved", 2, experts), "without recomputation the seeds are no fault"
 
 
 def piped(world: World, way: str) -> list[Tensor]:

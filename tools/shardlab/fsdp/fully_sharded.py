@@ -32,6 +32,7 @@ from shardlab.fsdp.policies import BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.runtime import Runtime
 from shardlab.fsdp.unit import Unit
 from shardlab.fsdp.wrap import assign, build
+from shardlab.layers.dropout import number_replicas
 
 
 class FSDP(nn.Module):
@@ -81,6 +82,8 @@ class FSDP(nn.Module):
             for name, (m, slots) in assign(module, units).items()
         )
         self.module = module
+        shard, replica = axes
+        number_replicas(module, replica.rank * shard.size + shard.rank)
         self.runtime = Runtime(
             self.units, axes, strategy.reshards_after_forward, backward_prefetch, forward_prefetch
         )

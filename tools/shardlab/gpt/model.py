@@ -17,7 +17,7 @@ from shardlab.gpt.config import GPTConfig
 from shardlab.grid.rules import check_divides, check_pipeline, check_tensor
 from shardlab.layers import partial_gradients
 from shardlab.layers.cross_entropy import IGNORED, cross_entropy
-from shardlab.layers.dropout import Dropout
+from shardlab.layers.dropout import Dropout, dropouts_of
 from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.layers.init import Init
 from shardlab.layers.norm import LayerNorm
@@ -48,7 +48,8 @@ class GPT(CopyableModule):
         sequence_parallel: between the linears keep activations cut along S; no effect on an axis of
             one rank.
         seed: of the initial weights.
-        dropout_seed: of dropout masks; None for `seed`. Data-parallel ranks should differ in it.
+        dropout_seed: of dropout masks, one for each data rank; None for `seed` and the data rank,
+            which StepGradients and FSDP know (without them the ranks drop the same elements).
         stage: 0 … stages − 1.
         stages: of the pipeline; divides `config.layers`.
         device: of parameters.
@@ -87,7 +88,7 @@ class GPT(CopyableModule):
             )
         self.first, self.last = stage == 0, stage == stages - 1
         self._init = Init(seed, config.init_std, config.dtype, device)
-        dropout_seed = seed if dropout_seed is None else dropout_seed
+        own_seed, dropout_seed = dropout_seed, seed if dropout_seed is None else dropout_seed
         if self.first or (self.last and config.tie_embeddings):
             self.word_embedding = VocabParallelEmbedding(
                 config.vocab, config.hidden, axis=tensor, init=self._init,
@@ -108,6 +109,9 @@ class GPT(CopyableModule):
         )  # fmt: skip
         if self.last:
             self._make_head()
+        if own_seed is None:
+            for dropout in dropouts_of(self):
+                dropout.replica = 0
 
     @property
     def tied_weight(self) -> nn.Parameter | None:

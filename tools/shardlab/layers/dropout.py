@@ -6,8 +6,9 @@
   must draw its own mask, or the parts drop in step.
 
 So a mask comes from a generator keyed by (seed, place in the model, number of the mask), and by the
-tensor rank too where the activation is sharded. Data-parallel replicas should pass seeds that
-differ: they see other tokens. Megatron forks its CUDA RNG between two such states ("default" and
+tensor rank too where the activation is sharded. Data ranks see other tokens, and should drop other
+elements: where a model was given no seed for dropout, StepGradients and FSDP add the data rank to
+the key (`number_replicas`). Megatron forks its CUDA RNG between two such states ("default" and
 "model-parallel-rng" in megatron/core/tensor_parallel/random.py); there data-parallel replicas share
 their seeds unless `--data-parallel-random-init` is given.
 
@@ -50,6 +51,7 @@ class Dropout(nn.Module):
 
     Attributes:
         drawn: how many masks so far.
+        replica: number of the data rank, which joins the key; None where the caller chose the seed.
 
     Raises:
         ValueError: p is no such probability.
@@ -63,6 +65,7 @@ class Dropout(nn.Module):
             raise ValueError(f"dropout p = {p} of {name}: expected 0 <= p < 1")
         self.p = p
         self.drawn = 0
+        self.replica: int | None = None
         self._key = seed, name, axis.rank if sharded else "replicated"
         self._generator: torch.Generator | None = None
         self._numbers = Kept[int](name)
@@ -93,7 +96,7 @@ class Dropout(nn.Module):
         number = self._numbers(self._next)
         lent = _torchs_own(given[0].device)
         stood = lent.get_state()
-        lent.manual_seed(key(*self._key, number))
+        lent.manual_seed(self._seed(number))
         try:
             return kernel(*given, dropout_p=self.p)
         finally:
@@ -103,13 +106,29 @@ class Dropout(nn.Module):
     def _mask(self, x: Tensor) -> Tensor:
         if self._generator is None:
             self._generator = torch.Generator(x.device)
-        self._generator.manual_seed(key(*self._key, self._numbers(self._next)))
+        self._generator.manual_seed(self._seed(self._numbers(self._next)))
         keep = torch.empty_like(x).bernoulli_(1 - self.p, generator=self._generator)
         return keep.div_(1 - self.p)
+
+    def _seed(self, number: int) -> int:
+        """Return the generator's seed for a mask; the first data rank's is that of one process."""
+        return key(*self._key, *([f"replica {self.replica}"] if self.replica else []), number)
 
     def _next(self) -> int:
         self.drawn += 1
         return self.drawn - 1
+
+
+def dropouts_of(model: nn.Module) -> list[Dropout]:
+    """Return the dropouts in a model, in the model's order."""
+    return [module for module in model.modules() if isinstance(module, Dropout)]
+
+
+def number_replicas(model: nn.Module, rank: int) -> None:
+    """Let data rank `rank` draw masks of its own where the caller of the model chose no seed."""
+    for dropout in dropouts_of(model):
+        if dropout.replica is not None:
+            dropout.replica = rank
 
 
 def _torchs_own(device: torch.device) -> torch.Generator:

@@ -23,8 +23,9 @@ class Kept(Generic[Made]):
 
     torch's `checkpoint`, of either kind, sets torch's own generator back to where it stood. So each
     forward draws a label from that generator, and a forward inside backward, which is a
-    recomputation, takes what was made under its label. (Where two forwards that await their
-    backwards began from one state, seeded anew for each, the label is the later one's.)
+    recomputation, takes what was made under its label. A program that seeds the generator alike
+    before two forwards gives both one label. That does no harm where the first was recomputed
+    before the second ran; where it was not, a recomputation under this label is refused.
 
     Args:
         name: of the place in the model, for errors.
@@ -34,31 +35,53 @@ class Kept(Generic[Made]):
         """Keep nothing yet."""
         self._name = name
         self._made: dict[int, Made] = {}
+        self._recomputed: set[int] = set()  # labels whose latest forward has run again
+        self._ambiguous: set[int] = set()  # labels of several forwards that may yet run again
 
     def __call__(self, make: Callable[[], Made]) -> Made:
         """Return what `make` makes; in a recomputation, what it made in the forward.
 
         Raises:
-            RuntimeError: a recomputation of a forward that was not seen.
+            RuntimeError: a recomputation of a forward that was not seen, or of one of two forwards
+                that began from the same state of torch's generator.
         """
         label = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
         if inside_backward():
-            if label not in self._made:
-                raise RuntimeError(
-                    f"{self._name} is recomputed in backward and can't tell which of its forwards "
-                    "runs again: checkpoint with preserve_rng_state=True (torch's default), and "
-                    f"let at most {_LABELS} forwards await their backwards"
-                )
+            self._refuse_unknown(label)
+            self._recomputed.add(label)
             return self._made[label]
+        if label in self._made and label not in self._recomputed:
+            self._ambiguous.add(label)
+        self._recomputed.discard(label)
         self._made.pop(label, None)
         self._made[label] = made = make()
         if len(self._made) > _LABELS:
-            del self._made[next(iter(self._made))]
+            oldest = next(iter(self._made))
+            del self._made[oldest]
+            self._recomputed.discard(oldest)
+            self._ambiguous.discard(oldest)
         return made
 
     def clear(self) -> None:
         """Forget all: no forward awaits its backward."""
         self._made.clear()
+        self._recomputed.clear()
+        self._ambiguous.clear()
+
+    def _refuse_unknown(self, label: int) -> None:
+        if label in self._ambiguous:
+            raise RuntimeError(
+                f"{self._name} is recomputed in backward, and two of its forwards began from the "
+                "same state of torch's random numbers, so it can't tell which of the two runs "
+                "again: call torch.manual_seed once before training, or with another number "
+                "before each micro-batch"
+            )
+        if label not in self._made:
+            raise RuntimeError(
+                f"{self._name} is recomputed in backward and can't tell which of its forwards "
+                "runs again: checkpoint with preserve_rng_state=True (torch's default), and "
+                f"let at most {_LABELS} forwards await their backwards"
+            )
 
 
 class OnFailure:

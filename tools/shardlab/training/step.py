@@ -31,6 +31,7 @@ from shardlab.data_parallel.gradient_norm import clip, gradient_norm
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
+from shardlab.layers.dropout import number_replicas
 from shardlab.layers.sharding import copies_of
 
 
@@ -74,6 +75,7 @@ class StepGradients:
                     f"the model cuts sequences over {found} ranks and the grid over "
                     f"{grid.context.size}: build it with context=ContextParallel(grid.context)"
                 )
+            number_replicas(chunk, grid.data.rank)
         batch = grid.replicas
         if settings.get("reduction") == "sum":  # of means, of which context ranks have parts
             settings["reduction"], batch = "mean", grid.context

@@ -4,9 +4,11 @@
       index.json                       what there is, and which file has which piece of it
       shards-6b1f…/rank-00000.safetensors …
 
-Every rank writes the pieces that it alone holds, or is the first to hold. Then rank 0 puts the new
-index in the place of the old one, in a single rename: whoever is killed before leaves the old
-checkpoint whole, and after, the new one. A load reads from each file only the slices that it needs.
+Every rank writes the pieces that it alone holds, or is the first to hold, and says which tensors it
+holds at all. Rank 0 proves that the new index has each element of each of these tensors once. Then
+it puts the new index in the place of the old one, in a single rename: a job that is killed before
+leaves the old checkpoint whole, and after, the new one. A load reads from each file only the slices
+that it needs.
 
 No code runs on a load: the index is JSON, the shards are safetensors.
 
@@ -34,7 +36,7 @@ from shardlab.comm import Axis
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
-from shardlab.layers.dropout import Dropout
+from shardlab.layers.dropout import Dropout, dropouts_of
 from shardlab.together import together
 from shardlab.training.checkpoint import index as indexes
 from shardlab.training.checkpoint import shards
@@ -58,7 +60,7 @@ __all__ = ["CheckpointError", "load", "save"]
 
 Model: TypeAlias = Union[GPT, "FSDP"]
 Groups: TypeAlias = list[dict[str, Any]]  # an optimizer's settings
-Written: TypeAlias = tuple[dict[str, StoredTensor], Groups]  # by one rank
+Written: TypeAlias = tuple[dict[str, StoredTensor], Groups]  # what one rank holds, and wrote
 _FREE = {"dropout", "init_std", "dtype"}  # may differ on a load (each tensor's dtype may not)
 
 
@@ -80,8 +82,9 @@ def save(
             Dropout needs none: its masks are numbered, and the number is saved.
 
     Raises:
-        CheckpointError: on every rank, where one could not write, or the settings of an optimizer's
-            groups differ from rank to rank; an older checkpoint then stands.
+        CheckpointError: on every rank, if a rank could not write, if an element of a parameter or
+            of an optimizer's state that any rank holds was written by no rank or by two, or if the
+            settings of an optimizer's groups differ between ranks; the older checkpoint then stays.
     """
     root, chunks = Path(path), _listed(model)
     whole, device = _everybody(grid), next(chunks[0].parameters()).device
@@ -160,7 +163,7 @@ def _listed(model: Model | Sequence[Model]) -> list[Model]:
 
 
 def _dropouts(chunks: Sequence[Model]) -> list[Dropout]:
-    return [module for chunk in chunks for module in chunk.modules() if isinstance(module, Dropout)]
+    return [dropout for chunk in chunks for dropout in dropouts_of(chunk)]
 
 
 def _everybody(grid: Grid) -> Axis:

@@ -124,8 +124,8 @@ def check(name: str, entry: StoredTensor) -> None:
     found = sum(math.prod(piece.shape) for piece in entry.pieces)
     if found != math.prod(entry.shape):
         raise CheckpointError(
-            f"{name} {entry.shape} has {found} of its {math.prod(entry.shape)} elements: a rank's "
-            "shard is not in the index"
+            f"{name} {entry.shape} has {found} of its {math.prod(entry.shape)} elements in the "
+            "index: no rank wrote the others"
         )
 
 
@@ -138,10 +138,15 @@ def overlap(one: Box, other: Box) -> Box | None:
 
 
 def merge(parts: Iterable[Mapping[str, StoredTensor]]) -> dict[str, StoredTensor]:
-    """Join what each rank wrote into one table.
+    """Join the ranks' entries into one table, and prove that it holds all that any rank holds.
+
+    Args:
+        parts: of each rank, an entry for every tensor of which it holds a part; its pieces are
+            those that the rank wrote, and may be none.
 
     Raises:
-        CheckpointError: ranks disagree about a tensor, or leave a part of one to nobody.
+        CheckpointError: ranks disagree about a tensor's dtype or shape, or an element of a tensor
+            was written by no rank or by two.
     """
     whole: dict[str, StoredTensor] = {}
     for part in parts:

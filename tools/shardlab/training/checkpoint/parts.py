@@ -120,11 +120,12 @@ def boxes_of_run(
 def parts_of(chunk: GPT | FSDP, grid: Grid) -> Iterator[Part]:
     """Yield what this rank keeps of one of its pieces of the model."""
     gpt = gpt_of(chunk)
-    replicas = grid.replicas if isinstance(chunk, GPT) else chunk.replicate_axis
     for name, parameter, kept, run in _runs(chunk):
         elsewhere = name == "word_embedding.weight" and not gpt.first  # the first stage's, tied
-        of_expert = copies_of(parameter)  # None: not an expert's, whose axes are its own
-        copies, tensor = (of_expert, grid.expert_tensor) if of_expert else (replicas, grid.tensor)
+        of_expert = copies_of(parameter)
+        # FSDP cuts an expert over the ranks that held its copies; its replicas are those of a run.
+        copies = (of_expert or grid.replicas) if isinstance(chunk, GPT) else chunk.replicate_axis
+        tensor = grid.expert_tensor if of_expert else grid.tensor
         mine = copies.rank == 0 and not elsewhere
         first = mine and tensor.rank == 0
         writes = mine if sharding_of(parameter) is not None else first

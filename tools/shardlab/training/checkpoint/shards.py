@@ -19,7 +19,10 @@ INDEX = "index.json"
 
 
 def write(folder: Path, rank: int, held: Sequence[Held]) -> dict[str, StoredTensor]:
-    """Write this rank's pieces to a file in `folder`, to the disk; return what it holds.
+    """Write this rank's pieces to a file in `folder`, to the disk; return an entry for each tensor.
+
+    A tensor that this rank holds and other ranks write has an entry without pieces, so that
+    `index.merge` finds a tensor that no rank writes.
 
     Raises:
         OSError: the disk's word.
@@ -28,9 +31,11 @@ def write(folder: Path, rank: int, held: Sequence[Held]) -> dict[str, StoredTens
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, torch.Tensor] = {}
     entries: dict[str, StoredTensor] = {}
-    for box in (box for box in held if box.writes):
+    for box in held:
         dtype, shape = dtype_name(box.tensor.dtype), tuple(box.tensor.shape)
-        known = entries.get(box.name, StoredTensor(dtype, box.shape, ()))
+        known = entries.setdefault(box.name, StoredTensor(dtype, box.shape, ()))
+        if not box.writes:
+            continue
         key = f"{box.name}#{len(known.pieces)}" if known.pieces else ""
         piece = Piece(f"{folder.name}/{file.name}", box.offset, shape, key)
         entries[box.name] = StoredTensor(dtype, box.shape, (*known.pieces, piece))
