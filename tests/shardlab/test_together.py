@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from shardlab.comm import Axis, World
+from shardlab.comm import Axis, CollectiveError, World
 from shardlab.together import WORDS, together
 
 
@@ -22,6 +22,10 @@ RAISED = [
     OSError("why"),
     MemoryError(),
     ValueError("ñ" * WORDS),
+    RuntimeError("why"),
+    KeyError("why"),
+    AttributeError("why"),
+    TypeError("why"),
 ]
 
 
@@ -47,6 +51,7 @@ def test_whoever_fails_tells_all_the_same(pool: Any, failing: tuple[int, ...], w
     first, second = pool(2).run(of_all, failing)
     assert first == second
     words = ["why", "why", "why", "MemoryError", "ñ" * (WORDS // 2)]
+    words += ["RuntimeError: why", "KeyError: 'why'", "AttributeError: why", "TypeError: why"]
     assert first == [f"{who} could not do {n}: {word}" for n, word in enumerate(words)]
 
 
@@ -54,7 +59,8 @@ def test_ranks_that_do_not_fail_go_on(pool: Any) -> None:
     assert pool(2).run(of_all, ()) == [["went on"] * len(RAISED)] * 2
 
 
-def test_what_is_no_refusal_passes() -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, CollectiveError])
+def test_an_end_and_a_lost_rank_pass_at_once(error: type[BaseException]) -> None:
     alone = together(Axis.alone(), torch.device("cpu"), "do it", OddError)
-    with pytest.raises(KeyError), alone:
-        raise KeyError
+    with pytest.raises(error), alone:
+        raise error
