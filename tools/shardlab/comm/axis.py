@@ -8,7 +8,7 @@ one rank nothing is sent, and the input itself comes back.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -42,6 +42,7 @@ class Axis(PointToPoint):
         self.link = link
         self.rank = ranks.index(world.rank) if world else 0
         self._world = world
+        self._meetings = 0
         self._agreement = world.agreement if world and self.size > 1 else None
         self._wide = bool(world and world.wide_sums)
         self._link: Any = world.connect(ranks, link) if world and self.size > 1 else None
@@ -188,15 +189,54 @@ class Axis(PointToPoint):
                 f"the same: ranks {others} not what this one does, {said}"
             )
 
+    def meet(self, words: str) -> None:
+        """Wait at the ranks' store until all of them have come with the same words.
+
+        For what only some ranks may do: in a collective they would meet whatever comes next.
+
+        Args:
+            words: what this rank is about to do.
+
+        Raises:
+            CollectiveError: a rank came with other words, or did not come in time.
+        """
+        if self._world is None or self._world.backend == "fake" or self._agreement:
+            return  # no other rank is there, or each collective is compared before it is sent
+        self._meetings += 1
+        place = f"meet/{self._place}/{self._meetings}"
+        heard = self._world.witness.exchange(place, self.ranks, words, self._world.patience)
+        wrong = [rank for rank in self.ranks if heard.get(rank) != words]
+        if wrong:
+            who = "; ".join(f"rank {r}: {heard.get(r, 'went on as before')}" for r in wrong)
+            raise CollectiveError(
+                f"the ranks of {self._place} do different things: this one would {words} ({who})"
+            )
+
     def gather_small(self, x: Tensor, out: Tensor) -> None:
         """All-gather a few CPU numbers, unchecked and uncounted: what the check itself runs on."""
-        if self._world is None or self._world.backend == "fake":  # the others are not there
+        self.start_gather_small(x, out, prompt=True)()
+
+    def start_gather_small(
+        self, x: Tensor, out: Tensor, *, prompt: bool = False
+    ) -> Callable[[], None]:
+        """Start a `gather_small`; return what waits for it and fills `out`."""
+        if self._world is None or self._world.backend == "fake":  # no other rank is there
             out.view(self.size, -1).copy_(x)
-            return
+            return lambda: None
         with observed.muted():  # on the device that the link can reach
-            there, mine = out.to(self._link.device), x.to(self._link.device)
-            self._link.start_all_gather(mine, there, True).wait()
-            out.copy_(there)
+            gathered, local = out.to(self._link.device), x.to(self._link.device)
+            work = self._link.start_all_gather(local, gathered, prompt)
+
+        def finish() -> None:
+            try:
+                with observed.muted():
+                    work.wait()
+            except RuntimeError as error:
+                self._explain("all_gather", error)
+                raise
+            out.copy_(gathered)
+
+        return finish
 
 
 def _fitting(out: Tensor | None, x: Tensor, shape: Sequence[int]) -> Tensor:

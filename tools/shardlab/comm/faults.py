@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from shardlab.comm.host import Card, state_of
@@ -60,6 +60,13 @@ class Witness:
         with contextlib.suppress(RuntimeError):  # the store may have died with its host
             self._store.set(f"fault/{self._rank}", what)
 
+    def exchange(
+        self, place: str, ranks: Sequence[int], words: str, seconds: float
+    ) -> dict[int, str]:
+        """Leave words at a place of the store; return those of each rank that comes in time."""
+        self._store.set(f"{place}/{self._rank}", words)
+        return self._words(ranks, seconds, place)
+
     def explain(self, doing: str, members: Iterable[int], error: BaseException) -> CollectiveError:
         """Return the error to raise in place of `error`, which the backend gave for `doing`.
 
@@ -105,13 +112,13 @@ class Witness:
         key = f"place/{rank}"
         return Card.read(self._store.get(key)) if self._store.check([key]) else None
 
-    def _words(self, ranks: list[int], grace: float) -> dict[int, str]:
-        """Return what each rank wrote; waits for those that live and may still write."""
+    def _words(self, ranks: Sequence[int], grace: float, place: str = "fault") -> dict[int, str]:
+        """Return what each rank wrote at a place; waits for those that live and may still write."""
         end = time.monotonic() + grace
         words: dict[int, str] = {}
         while True:
             for rank in ranks:
-                key = f"fault/{rank}"
+                key = f"{place}/{rank}"
                 if rank not in words and self._store.check([key]):
                     words[rank] = self._store.get(key).decode()
             silent = [rank for rank in ranks if rank not in words]

@@ -5,8 +5,9 @@ guess and fetches nothing ahead. Where a later one leaves the order, fetching ah
 end, what was fetched in vain is released, a warning says so once, and the order just seen is what
 the next iteration is expected to repeat. A wrong guess costs time and one unit's memory, never a
 wrong value; but every rank must run the same order, since gathers are collectives: another rank's
-gather of another unit looks the same. So ranks compare the first order of all; a later change is
-warned of, and named where the world checks (`World.join(check=True)`).
+gather of another unit looks the same. So ranks compare the order of every training forward: the
+first at once, each later one by eight bytes that are sent at its end and read before the next
+forward, or before the step that its gradients are for.
 
 PyTorch: `_ExecOrderData` (fsdp/_exec_order_utils.py) keeps the first iteration's order for good;
 under TORCH_DISTRIBUTED_DEBUG=DETAIL it warns that another order may give wrong results or hang.
@@ -15,9 +16,14 @@ under TORCH_DISTRIBUTED_DEBUG=DETAIL it warns that another order may give wrong 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
-from shardlab.comm import Axis
+import torch
+from torch import Tensor
+
+from shardlab.comm import Axis, CollectiveError
 from shardlab.fsdp.unit import Unit
 
 
@@ -32,19 +38,38 @@ class ExecutionOrder:
     def __init__(self) -> None:
         self.expected: list[Unit] = []
         self.changes = 0
+        self._axes: Sequence[Axis] = ()
         self._seen: list[Unit] = []
         self._follows = False
+        self._comparisons: list[Callable[[], None]] = []  # that are under way
 
-    def begin(self) -> None:
-        """A forward of the whole model begins."""
+    def begin(self, axes: Sequence[Axis] = ()) -> None:
+        """A forward of the whole model, on the ranks of these axes, begins."""
+        self._axes = axes
         self._seen = []
         self._follows = bool(self.expected)
 
     def enter(self, unit: Unit) -> bool:
-        """Note that `unit` runs; return whether that is as expected so far."""
-        self._follows = self._follows and self.following() == [unit]
+        """Note that `unit` runs; return whether that is as expected so far.
+
+        Raises:
+            CollectiveError: this forward leaves the order here, and not on every rank alike.
+        """
+        if self._follows and self.following() != [unit]:
+            self._leave(f"run unit {unit.name or '(root)'} of FSDP")
         self._seen.append(unit)
         return self._follows
+
+    def _leave(self, doing: str) -> None:
+        """Leave the expected order, with every other rank."""
+        self._follows = False
+        for axis in self._axes:
+            axis.meet(doing)
+
+    def close(self) -> None:
+        """The forward ends here; if more was expected, every rank's does."""
+        if self.following():
+            self._leave("end the forward")
 
     def following(self) -> list[Unit]:
         """Return the next unit, if anything is expected."""
@@ -54,15 +79,17 @@ class ExecutionOrder:
         """A training forward of the whole model is over: it is what the next should look like.
 
         Args:
-            axes: whose ranks must have run the first one in the same order.
+            axes: whose ranks must have run it in the same order.
 
         Raises:
-            CollectiveError: they have not.
+            CollectiveError: it is the first, and they have not.
         """
         if not self.expected:
             for axis in axes:
                 axis.demand_same(f"run units in the order {_names(self._seen)}")
-        elif self.expected != self._seen:
+        else:
+            self._comparisons += [_start_comparison(axis, self._seen) for axis in axes]
+        if self.expected and self.expected != self._seen:
             if not self.changes:
                 warnings.warn(
                     "this forward ran its units in another order than the last: "
@@ -72,6 +99,40 @@ class ExecutionOrder:
                 )
             self.changes += 1
         self.expected = self._seen
+
+    def compare(self) -> None:
+        """Read what the ranks have told of their last training forward.
+
+        Raises:
+            CollectiveError: on every rank, if their orders differ: the gradients that followed mix
+                units, and no step may be taken with them.
+        """
+        comparisons, self._comparisons = self._comparisons, []
+        for comparison in comparisons:
+            comparison()
+
+
+def _start_comparison(axis: Axis, units: Sequence[Unit]) -> Callable[[], None]:
+    names = _names(units)
+    digest = torch.tensor([zlib.crc32(names.encode())])
+    digests = torch.empty(axis.size, dtype=digest.dtype)
+    return partial(
+        _finish_comparison, axis, axis.start_gather_small(digest, digests), digest, digests, names
+    )
+
+
+def _finish_comparison(
+    axis: Axis, wait: Callable[[], None], digest: Tensor, digests: Tensor, names: str
+) -> None:
+    wait()
+    differing = [r for r, d in zip(axis.ranks, digests.tolist(), strict=True) if d != int(digest)]
+    if differing:
+        raise CollectiveError(
+            f"ranks {differing} of the {axis.name} axis ran other units of FSDP in their last "
+            f"forward, or in another order, than rank {axis.ranks[axis.rank]}, which ran {names}: "
+            "its gradients mix units, so take no step with them. Run every unit on every rank, "
+            "with its output times 0 where it doesn't count, or train replicas (StepGradients)"
+        )
 
 
 def _names(units: Sequence[Unit]) -> str:

@@ -38,10 +38,13 @@ from shardlab.layers.dropout import number_replicas
 class FSDP(nn.Module):
     """Wraps a model; its forward is the model's.
 
-    Every rank uses the same parameters in a backward. A unit is reduced once all of its gradients
-    have come, one that leaves a parameter unused at the end: where that depends on the data, ranks
-    reduce in other orders, and units of one size are taken for each other. World.join(check=True)
-    refuses that.
+    Every rank runs the same units in the same order; ranks compare their orders, and raise if they
+    differ. Which of the units or parameters a rank's loss depends on may differ: a rank that uses
+    one less counts it as zero.
+
+    The norm of the whole model's gradients is `clip_grad_norm_` here. torch's functions that look
+    at all gradients see this rank's shards alone: `torch.nn.utils.clip_grad_norm_` clips by another
+    norm on each rank, and a GradScaler skips the step on some ranks only.
 
     Args:
         module: the model, with the same weights on every rank and already on its device; or one of
@@ -182,6 +185,7 @@ class FSDP(nn.Module):
                 "same gradients, each of which would count several times in the norm: give an axis "
                 "that goes over the ranks of one replica"
             )
+        self.runtime.order.compare()
         pieces = [piece for _, piece in self.local_parameters()]
         norm = gradient_norm(pieces, axis or self.shard_axis, tensor=tensor or Axis.alone("tensor"))
         clip([flat.shard_f for flat in self.flats], norm, max_norm)

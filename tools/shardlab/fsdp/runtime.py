@@ -85,6 +85,9 @@ class Runtime:
         self._running: dict[Unit, int] = {}  # how deep each runs at present
         self._left: list[Unit] = []  # in the order in which their forwards ended
         self._left_is_old = False
+        self._on_cpu = all(f.shard_f.device.type == "cpu" for unit in units for f in unit.flats)
+        held = {unit: {*unit.module.modules()} - {unit.module} for unit in units}
+        self._outer = {u for u in units if any(v.module in held[u] for v in units)}
         self._versions: dict[Unit, tuple[int, ...]] = {}  # of the shards that forward used
         self._watches: list[tuple[Unit, RemovableHandle]] = []  # inputs of units that hold frozen
         self._backward: BackwardPass | None = None
@@ -133,17 +136,19 @@ class Runtime:
         if not keeps and not self._running[unit]:
             self.gathers.release(unit)
         if unit is self.root:
+            self.order.close()
             self.gathers.release_ahead()
             if torch.is_grad_enabled():
                 self.order.end(self._axes)
 
     def _begin_forward(self) -> None:
+        self.order.compare()
         if self._backward is not None:
             self._recover()
         if self._left_is_old:
             self._left, self._left_is_old = [], False
         self._running = {}
-        self.order.begin()
+        self.order.begin(self._axes)
         held = (g.state is GradientState.HELD for unit in self.units for g in unit.gradients)
         if self.sync and not any(held):
             # What an earlier forward left full may be older than the shards: a fused optimizer
@@ -169,9 +174,14 @@ class Runtime:
     def _this_backward(self) -> BackwardPass:
         """Return the backward that runs, begun now if need be; autograd calls back at its end."""
         if self._backward is None:
+            if self._on_cpu:
+                # Sizes that differ would end the process, in gloo. On a GPU this would wait for the
+                # whole forward: there the next forward, or the norm, compares.
+                self.order.compare()
             Variable._execution_engine.queue_callback(self._end_backward)
             self._backward = BackwardPass(
-                units=self.units, left=self._left, watched=[unit for unit, _ in self._watches],
+                units=self.units, outer=self._outer, left=self._left,
+                watched=[unit for unit, _ in self._watches],
                 gathers=self.gathers, prefetch=self._backward_prefetch, sync=self.sync,
                 # As in PyTorch: what forward keeps, a backward without sync keeps for the next.
                 keeps=not self.sync and not self._reshards_after_forward,

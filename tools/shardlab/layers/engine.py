@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import torch
+from torch import Tensor
 from torch.autograd import Variable
+from torch.autograd.graph import get_gradient_edge
 
 Made = TypeVar("Made")
 
@@ -16,6 +18,12 @@ _LABELS = 1024  # kept: how many forwards of one place may await their backwards
 def inside_backward() -> bool:
     """Whether a backward runs in this thread; a forward inside it is a recomputation."""
     return bool(torch._C._current_graph_task_id() != -1)
+
+
+def will_run(leaf: Tensor) -> bool:
+    """Whether the backward that runs in this thread accumulates a gradient for `leaf`."""
+    accumulation = get_gradient_edge(leaf).node
+    return bool(torch._C._will_engine_execute_node(accumulation))
 
 
 class Kept(Generic[Made]):

@@ -75,7 +75,9 @@ class FlatGradient:
         self._arrived.clear()
 
     def start_reduce(self) -> None:
-        """Start to reduce; leaves that got no gradient count as zero."""
+        """Start to reduce; leaves that got no gradient count as zero, and so does a whole one."""
+        if self.state is GradientState.EMPTY:
+            self._begin()
         self._life.move("reduce")
         self._arrived.clear()
         assert self._buffer_F is not None

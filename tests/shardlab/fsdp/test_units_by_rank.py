@@ -1,0 +1,155 @@
+"""Ranks whose data decide which units and parameters they use: the same gradients, or an error.
+
+If `test_parameters_…` alone fails, look at the order of reductions and gathers (`backward.py`); if
+`test_ranks_…` fails, at the comparison of orders (`execution_order.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from shardlab.comm import CollectiveError, World
+from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
+from tests.shardlab.fsdp_models import gathered_gradients
+from tests.shardlab.its_device import on_its_device
+
+HIDDEN, STEPS = 6, 3
+
+
+class Mixture(nn.Module):
+    """Four units of one size, each a linear with two adapters; the input says what counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.experts = nn.ModuleList(Adapted() for _ in range(4))
+        self.head = nn.Linear(HIDDEN, HIDDEN)
+
+    def forward(self, x: Tensor, units: list[int], adapters: list[int], order: list[int]) -> Tensor:
+        """Run the units of `order`; the loss depends on `units` alone."""
+        for number in order:
+            y = self.experts[number](x, adapters)
+            x = x + (y if number in units else y.detach())
+        return self.head(x)
+
+
+class Adapted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(HIDDEN, HIDDEN)
+        self.adapters = nn.ModuleList(nn.Linear(HIDDEN, HIDDEN, bias=False) for _ in range(2))
+
+    def forward(self, x: Tensor, adapters: list[int]) -> Tensor:
+        """Return the linear's output, with that of the adapters in use."""
+        y: Tensor = self.linear(x).tanh()
+        for number in adapters:
+            y = y + self.adapters[number](y)
+        return y
+
+
+# What a rank's loss depends on, by step and rank: units, adapters.
+ALL, BOTH = [0, 1, 2, 3], [0, 1]
+USES = {
+    "adapters": [((ALL, [0]), (ALL, [1])), ((ALL, BOTH), (ALL, [])), ((ALL, []), (ALL, BOTH))],
+    "units": [((ALL, BOTH), ([0, 2], BOTH)), (([3], BOTH), ([0], BOTH)), (([], BOTH), (ALL, [1]))],
+}
+
+
+def batch(step: int, rank: int) -> Tensor:
+    generator = torch.Generator().manual_seed(10 * step + rank)
+    return torch.randn(3, HIDDEN, generator=generator, dtype=torch.float64)
+
+
+@on_its_device
+def trained(world: World, uses: str, strategy: str, prefetch: str | None) -> None:
+    wrapped, alone = Mixture().double(), Mixture().double()
+    model = FSDP(
+        wrapped, world.whole, units=wrapped.experts, strategy=ShardingStrategy[strategy],
+        backward_prefetch=BackwardPrefetch[prefetch] if prefetch else None,
+    )  # fmt: skip
+    for step in range(STEPS):
+        units, adapters = USES[uses][step][world.rank]
+        model(batch(step, world.rank), units, adapters, ALL).square().sum().backward()
+        alone.zero_grad()
+        for rank in range(world.size):
+            (alone(batch(step, rank), *USES[uses][step][rank], ALL).square().sum() / 2).backward()
+        found = gathered_gradients(model)
+        for name, parameter in alone.named_parameters():
+            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            torch.testing.assert_close(found[name], grad, rtol=1e-12, atol=1e-12, msg=name)
+        model.zero_grad()
+
+
+@pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
+@pytest.mark.parametrize("uses", USES)
+@pytest.mark.parametrize("prefetch", ["BACKWARD_PRE", "BACKWARD_POST", None])
+def test_parameters_that_some_ranks_do_not_use_count_as_zero_there(
+    pool: Any, uses: str, strategy: str, prefetch: str | None
+) -> None:
+    pool(2).run(trained, uses, strategy, prefetch)
+
+
+@on_its_device
+def mixed(world: World) -> None:
+    """In the second step rank 1 runs the units in another order."""
+    world = World(device=world.device, timeout=6.0)
+    wrapped = Mixture().double()
+    model = FSDP(wrapped, world.whole, units=wrapped.experts)
+    model(batch(0, world.rank), ALL, BOTH, ALL).square().sum().backward()
+    if world.rank == 0:
+        with contextlib.suppress(CollectiveError):  # under FULL_SHARD it waits for rank 1
+            model(batch(1, world.rank), ALL, BOTH, ALL)
+        return
+    with pytest.raises(CollectiveError, match=r"this one would .*rank 0: went on as before"):
+        model(batch(1, world.rank), ALL, BOTH, [1, 0, 2, 3])
+
+
+@on_its_device
+def diverged(world: World, strategy: str) -> None:
+    """All ranks leave the order at the same place, and part afterwards."""
+    wrapped = Mixture().double()
+    model = FSDP(wrapped, world.whole, units=wrapped.experts, strategy=ShardingStrategy[strategy])
+    model(batch(0, world.rank), ALL, BOTH, ALL).square().sum().backward()
+    y = model(batch(1, world.rank), ALL, BOTH, [3, 2, 1, 0] if world.rank else [3, 1, 2, 0])
+    with pytest.raises(CollectiveError, match="ran other units of FSDP in their last forward"):
+        y.square().sum().backward()
+
+
+@on_its_device
+def diverged_unseen(world: World, through: str) -> None:
+    """Where no backward tells, the next step does."""
+    wrapped = Mixture().double()
+    model = FSDP(wrapped, world.whole, units=wrapped.experts)
+    model(batch(0, world.rank), ALL, BOTH, ALL).square().sum().backward()
+    model(batch(1, world.rank), ALL, BOTH, [3, 2, 1, 0] if world.rank else [3, 1, 2, 0])
+    with pytest.raises(CollectiveError, match="ran other units of FSDP in their last forward"):
+        if through == "norm":
+            model.clip_grad_norm_(1.0)
+        else:
+            model(batch(2, world.rank), ALL, BOTH, ALL)
+
+
+@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
+def test_a_rank_that_leaves_the_order_alone_is_told_before_anything_mixes(pool: Any) -> None:
+    workers = pool(2)
+    workers.run(mixed)
+    workers.stop()  # their connections are broken
+
+
+@pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
+@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
+def test_ranks_that_part_after_a_common_change_are_told_before_gradients_mix(
+    pool: Any, strategy: str
+) -> None:
+    pool(2).run(diverged, strategy)
+
+
+@pytest.mark.parametrize("through", ["norm", "forward"])
+@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
+def test_ranks_that_run_other_units_are_told_before_the_next_step(pool: Any, through: str) -> None:
+    pool(2).run(diverged_unseen, through)
