@@ -1,23 +1,20 @@
 """A rank's part of lab 01's model: its pieces, and what completes their gradients.
 
-Either each data rank has a copy (`Copy`), or they share one (`Shards`, with --fsdp). Both give what
-a schedule runs (`modules`), what an optimizer steps on (`parameters`), and complete the gradients
-of a step (`finish`), clipped, with their norm.
+Either each data rank has a copy, or they share one (--fsdp). `TrainedStage` gives what a schedule
+runs, what an optimizer steps on, and what completes the gradients of a step, clipped.
 """
 
-import math
 from functools import partial
 from typing import Any
 
 import torch
 from settings import ORDERS, Settings
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from shardlab.comm import World
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
-from shardlab.layers import partial_gradients
 
 
 def grid_of(settings: Settings, world: World) -> Grid:
@@ -92,79 +89,55 @@ def _adapt(piece: GPT, settings: Settings) -> None:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
-class Copy:
-    """The stage, held whole by every data rank.
+class TrainedStage:
+    """What trains this rank's pieces: an optimizer's parameters, and the step's gradients.
+
+    Each data rank holds the stage whole, or with --fsdp they share one.
 
     Attributes:
-        modules: the pieces.
-        parameters: what an optimizer steps on: theirs, or fp32 masters of a model in bf16.
+        modules: what a schedule runs: the pieces, or the piece in FSDP.
+        parameters: what an optimizer steps on: the pieces' own, their fp32 masters where the model
+            is in bf16, or this rank's flat shards.
+        gradients: completes the gradients of a step, whichever way.
     """
 
-    def __init__(self, pieces: list[GPT], grid: Grid, settings: Settings) -> None:
-        """Hang the data-parallel hooks on the pieces; every rank calls this."""
+    def __init__(
+        self, pieces: list[GPT], grid: Grid, settings: Settings, device: torch.device
+    ) -> None:  # fmt: skip
+        """Wrap the pieces, or hang the data-parallel hooks on them; every rank calls this."""
         from shardlab.training.step import StepGradients
 
+        self._masters = settings.masters and not settings.fsdp
         self.modules: list[Any] = pieces
-        self.parameters = self._own = [p for piece in pieces for p in piece.parameters()]
-        # Every rank drew the same weights from the same seed; "verify" makes sure of it.
-        self._gradients = StepGradients(
-            pieces, grid, microbatches=settings.pieces, max_norm=settings.clip, start="verify",
-            main_grads=torch.float32 if settings.masters else None,
-        )  # fmt: skip
-        self._masters = settings.masters
-        if settings.masters:
+        own: dict[str, Any] = {}
+        if settings.fsdp:
+            self.modules = [_sharded(piece, grid, settings, device) for piece in pieces]
+        else:
+            # Every rank drew the same weights from the same seed; "verify" makes sure of it.
+            own = {"start": "verify", "main_grads": torch.float32 if self._masters else None}
+        self._weights = [p for module in self.modules for p in module.parameters()]
+        self.parameters: list[nn.Parameter] = self._weights
+        self.gradients = StepGradients(
+            self.modules, grid, microbatches=settings.pieces, max_norm=settings.clip, **own
+        )
+        if self._masters:
             from shardlab.training.masters import make_masters
 
-            self.parameters = make_masters(self._own)
+            self.parameters = make_masters(self._weights)
 
-    def serve(self, optimizer: Optimizer) -> None:
-        """Let the optimizer's steps reach the model."""
+    def attach_optimizer(self, optimizer: Optimizer) -> None:
+        """Let the optimizer's steps on masters reach the model."""
         if self._masters:
             from shardlab.training.masters import serve_masters
 
-            serve_masters(self._own, optimizer)
-
-    def finish(self) -> Tensor:
-        """Sum what is partial: over data, tensor (sequence parallelism), tied ends; clip."""
-        return self._gradients.finish()
-
-    def zero_grad(self) -> None:
-        """Forget this step's gradients."""
-        self._gradients.zero_grad()
+            serve_masters(self._weights, optimizer)
 
 
-class Shards:
-    """The model cut over the data ranks.
+def _sharded(piece: GPT, grid: Grid, settings: Settings, device: torch.device) -> nn.Module:
+    """Cut a piece on meta over the replicas; no rank ever has the whole."""
+    from shardlab.fsdp import FSDP
+    from shardlab.fsdp.mixed_precision import MixedPrecision
 
-    Attributes:
-        modules: the model in FSDP.
-        parameters: this rank's flat shards.
-    """
-
-    def __init__(self, model: GPT, grid: Grid, settings: Settings, device: torch.device) -> None:
-        """Draw this rank's part of a model on meta; every rank calls this."""
-        from shardlab.fsdp import FSDP
-        from shardlab.fsdp.mixed_precision import MixedPrecision
-
-        half = MixedPrecision(torch.bfloat16, torch.float32) if settings.masters else None
-        self._fsdp = FSDP(
-            model, grid.replicas, units=model.layers.values(), mixed_precision=half, device=device
-        )
-        self.modules: list[Any] = [self._fsdp]
-        self.parameters: list[nn.Parameter] = [*self._fsdp.parameters()]
-        self._tensor = grid.tensor
-        self._everybody = grid.axis("tensor", "context", "data")
-        self._clip = math.inf if settings.clip is None else settings.clip
-
-    def serve(self, optimizer: Optimizer) -> None:
-        """Nothing: the shards are the model."""
-
-    def finish(self) -> Tensor:
-        """Sum what is partial over tensor, since backward has summed over data; clip."""
-        pieces = [piece for _, piece in self._fsdp.local_parameters()]
-        partial_gradients.reduce(pieces, self._tensor)
-        return self._fsdp.clip_grad_norm_(self._clip, axis=self._everybody, tensor=self._tensor)
-
-    def zero_grad(self) -> None:
-        """Forget this step's gradients."""
-        self._fsdp.zero_grad()
+    half = MixedPrecision(torch.bfloat16, torch.float32) if settings.masters else None
+    units = piece.layers.values()
+    return FSDP(piece, grid.replicas, units=units, mixed_precision=half, device=device)

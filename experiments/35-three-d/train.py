@@ -28,7 +28,7 @@ try:
     from progress import in_turn, opening, show, show_held_out
     from rate import paced
     from settings import Settings
-    from stage import Copy, Shards, grid_of, pieces_of
+    from stage import TrainedStage, grid_of, pieces_of
     from text import EVALUATED, Share, source
     from torch import Tensor
 
@@ -58,13 +58,9 @@ class Trainer:
         self.grid = grid_of(settings, world)
         pieces = pieces_of(settings, self.grid, world.device)
         self.model, self.last = pieces[0], pieces[-1]
-        self.part: Copy | Shards = (
-            Shards(self.model, self.grid, settings, world.device)
-            if settings.fsdp
-            else Copy(pieces, self.grid, settings)
-        )
+        self.part = TrainedStage(pieces, self.grid, settings, world.device)
         self.optimizer = torch.optim.AdamW(self.part.parameters, lr=settings.lr)
-        self.part.serve(self.optimizer)
+        self.part.attach_optimizer(self.optimizer)
         self.rate = paced(self.optimizer, settings, 0)
         self.schedule = settings.actions
         self.reading = forward_only(settings.pp, settings.pieces, settings.chunks)
@@ -108,10 +104,11 @@ class Trainer:
         losses = self.run(self.schedule, self.text.share(number))
         # What is still partial is summed: over data, tensor (sequence parallelism) and tied ends.
         with observed.during("after backward"):
-            self.norm = self.part.finish()
-        self.optimizer.step()
+            self.norm = self.part.gradients.finish()
+        if self.norm.isfinite():  # the same on every rank
+            self.optimizer.step()
         self.rate.step()
-        self.part.zero_grad()
+        self.part.gradients.zero_grad()
         return self.mean(losses)
 
     def evaluate(self) -> Tensor | None:

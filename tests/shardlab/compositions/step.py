@@ -23,7 +23,6 @@ from shardlab.experts.layer import ExpertAxes
 from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
-from shardlab.layers import partial_gradients
 from shardlab.layers.cross_entropy import IGNORED, cross_entropy
 from shardlab.layers.matmul import fuse
 from shardlab.layers.sharding import Sharding, sharding_of
@@ -150,21 +149,9 @@ def _sharded(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
         FSDP(chunk, grid.replicas, units=chunk.layers.values(), strategy=strategy)
         for chunk in chunks
     ]
-    for router in (router for chunk in chunks for router in chunk.routers):
-        router.scale = 1 / case.microbatches
+    gradients = StepGradients(wrapped, grid, microbatches=case.microbatches, max_norm=HUGE)
     losses = _run(case, grid, chunks, wrapped)
-    pieces = [piece for one in wrapped for _, piece in one.local_parameters()]
-    partial_gradients.reduce(pieces, grid.tensor)
-    across = (
-        ("tensor", "pipeline")
-        if case.sharded == "NO_SHARD"
-        else ("tensor", "pipeline", "data", "context")
-    )
-    squares = [
-        one.clip_grad_norm_(HUGE, axis=grid.axis(*across), tensor=grid.tensor).square()
-        for one in wrapped
-    ]
-    found.norm = float(torch.stack(squares).sum().sqrt())
+    found.norm = float(gradients.finish())
     for flat in (flat for one in wrapped for flat in one.flats):
         if flat.shard_f.grad is not None:
             found.gradients |= gathered(flat, flat.shard_f.grad)

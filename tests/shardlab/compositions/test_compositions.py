@@ -117,6 +117,7 @@ def test_a_grid_that_cuts_sequences_refuses_what_does_not() -> None:
 def without_the_last_sum(world: World, case: Composition, right: Step) -> dict[str, float]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partial_gradients, "reduce", lambda *_, **__: None)
+        patch.setattr(partial_gradients, "refuse_unmarked", lambda *_, **__: None)
         return differences(world, case, right)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis
 from shardlab.experts import routing
@@ -186,3 +188,19 @@ def test_a_half_precision_model_is_routed_in_fp32() -> None:
     assert probs_TE.dtype == torch.float32
     exact_TE = torch.nn.functional.linear(x.float().flatten(0, 1), made.weight.float())
     assert torch.equal(chosen_TE, routing.choose(exact_TE, EIGHT)[1])
+
+
+@pytest.mark.parametrize("reentrant", [None, False, True])
+def test_a_forward_counts_for_the_bias_once_and_one_without_gradients_not_at_all(
+    reentrant: bool | None,
+) -> None:
+    biased = router(replace(EIGHT, scores="sigmoid", bias_rate=0.25))
+    x = random_like(16, 1, 8, seed=3).requires_grad_()
+    with torch.no_grad():
+        biased(x)
+    assert isinstance(biased._load_E, int)
+    checkpointed = partial(checkpoint, biased, use_reentrant=reentrant)
+    (biased(x) if reentrant is None else checkpointed(x))[0].sum().backward()
+    assert isinstance(biased._load_E, Tensor) and int(biased._load_E.sum()) == 16 * 3
+    biased.forget()  # a step that is given up
+    assert isinstance(biased._load_E, int)

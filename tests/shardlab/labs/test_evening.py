@@ -51,7 +51,8 @@ WORDS = {
         "gpt": "líneas de código del `gpt` que se hace con él",
     },
 }
-BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 3600}
+# 3,600 until the core refused ranks that run other units, and completed a step in FSDP.
+BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 4000}
 
 
 def lines_of_code(path: Path) -> int:

@@ -61,6 +61,11 @@ class Axis(PointToPoint):
         return self
 
     @property
+    def checks(self) -> bool:
+        """Whether the world compares what its ranks do (`World.join(check=True)`)."""
+        return self._agreement is not None
+
+    @property
     def group(self) -> Any:
         """torch's process group over these ranks, to hand to DDP, FSDP, DTensor or Megatron."""
         if self._world is None:

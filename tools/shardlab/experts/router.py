@@ -17,7 +17,7 @@ Dimensions: S sequence, B batch, H hidden, E experts, T = S·B; lower case: this
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from shardlab.comm import Axis
@@ -71,6 +71,7 @@ class Router(CopyableModule):
         self._load_E: Tensor | int = 0  # of the step so far: choices, on this rank
         self._loads: list[Tensor] = []  # for the loss over the whole batch: on all ranks
         self._means = Kept[Tensor](name)  # of it, as each forward saw it
+        self._gradients = Kept[bool](name)  # whether each forward made gradients
 
     def forward(self, x_sBH: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weights and the choice."""
@@ -82,13 +83,23 @@ class Router(CopyableModule):
             z = routing.z_loss(logits_TE) * (config.z_loss / self.parts.size)
             logits_TE = self._attached(logits_TE, z)
         probs_TE, chosen_TE = routing.choose(logits_TE, config, self.expert_bias, training=training)
-        if self.expert_bias is not None and training and not inside_backward():
+        if self.expert_bias is not None and training and self._trains_now():
             # Before rows are dropped, and places padded.
             self._load_E = self._load_E + chosen_TE.sum(0)
         probs_TE, chosen_TE = routing.drop(probs_TE, chosen_TE, config)
         if config.balanced and training:
             probs_TE = self._balanced(probs_TE, logits_TE, sequences=x_sBH.shape[1])
         return probs_TE, chosen_TE
+
+    @uncompiled
+    def _trains_now(self) -> bool:
+        """Whether this forward is the one of its micro-batch that counts.
+
+        A forward without gradients is an evaluation; or the first of two under torch's reentrant
+        checkpoint, of which the recomputation counts.
+        """
+        counted = self._gradients(torch.is_grad_enabled)
+        return counted != inside_backward()
 
     def _balanced(self, probs_TE: Tensor, logits_TE: Tensor, *, sequences: int) -> Tensor:
         """Attach the losses that pay for an uneven load."""
@@ -128,17 +139,28 @@ class Router(CopyableModule):
         return attached(x, loss, scale)
 
     @torch.no_grad()
-    def end_step(self) -> None:
-        """Move the bias towards experts with less than the mean load; begin to count anew.
+    def end_step(self) -> Tensor | None:
+        """Move the bias towards experts with less than the mean load; begin to count from zero.
 
         Every rank calls it after a step's last backward (Wang et al., "Auxiliary-Loss-Free Load
-        Balancing", algorithm 1; `get_updated_expert_bias` in Megatron's moe_utils.py).
+        Balancing", algorithm 1; `get_updated_expert_bias` in Megatron's moe_utils.py). Returns the
+        change [E], None where there is no bias: under FSDP, which holds the bias, the caller adds
+        it there (`StepGradients`).
         """
+        delta_E = None
         if self.expert_bias is not None and isinstance(self._load_E, Tensor):
             load_E = self.tokens.all_reduce(self._load_E).float()
-            self.expert_bias.add_((load_E.mean() - load_E).sign() * (self.config.bias_rate or 0.0))
+            delta_E = (load_E.mean() - load_E).sign() * (self.config.bias_rate or 0.0)
+            if isinstance(self.expert_bias, nn.Parameter):
+                self.expert_bias.add_(delta_E)
+        self.forget()
+        return delta_E
+
+    def forget(self) -> None:
+        """Forget the loads of the step so far, of one that is given up too."""
         self._load_E, self._loads = 0, []
         self._means.clear()
+        self._gradients.clear()
 
 
 def attached(x: Tensor, loss: Tensor, scale: float) -> Tensor:

@@ -60,6 +60,8 @@ class FSDP(nn.Module):
     Attributes:
         units: what it was cut into, the root first.
         runtime: what drives them.
+        tied: the flat parameter of a weight that another stage of a pipeline holds too, which
+            `module.tied_weight` names; None where there is none.
 
     Raises:
         ValueError: settings that don't fit together, units that are not in the model, a parameter
@@ -80,11 +82,15 @@ class FSDP(nn.Module):
         self.shard_axis, self.replicate_axis = strategy.axes(axis, replicate)
         self.precision = mixed_precision or MixedPrecision()
         axes = (self.shard_axis, self.replicate_axis)
+        tied = getattr(module, "tied_weight", None)
+        tied_name = next((n for n, p in module.named_parameters() if p is tied), None)
         self.units: tuple[Unit, ...] = tuple(
-            build(name, m, slots, axes=axes, precision=self.precision, device=device)
+            build(name, m, slots, axes=axes, precision=self.precision, device=device, tied=tied)
             for name, (m, slots) in assign(module, units).items()
         )
         self.module = module
+        holds_tied = (flat for flat in self.flats if tied_name in flat.layout.names)
+        self.tied: FlatParameter | None = next(holds_tied, None)
         shard, replica = axes
         number_replicas(module, replica.rank * shard.size + shard.rank)
         self.runtime = Runtime(

@@ -161,7 +161,8 @@ class Runtime:
         wanted = [output for output in tensors_of(outputs) if output.requires_grad]
         for output in wanted:
             before_backward_of(output, lambda _: self._this_backward().reach(unit, versions))
-        if not wanted and unit.gradients:
+        trains = any(gradient.flat.shard_f.requires_grad for gradient in unit.gradients)
+        if not wanted and trains:
             raise RuntimeError(
                 f"unit {unit.name or '(root)'} ran with gradients enabled and returned no tensor "
                 "that wants one, so its backward would go unnoticed: return tensors, in tuples, "

@@ -60,22 +60,26 @@ def assign(root: nn.Module, chosen: Iterable[nn.Module]) -> Assigned:
 def build(
     name: str, module: nn.Module, slots: list[Place], *,
     axes: tuple[Axis, Axis], precision: MixedPrecision, device: torch.device | None,
+    tied: nn.Parameter | None = None,
 ) -> Unit:  # fmt: skip
     """Cut the parameters in `slots` along the first of `axes`; return the unit they make.
 
+    `tied`, of which another stage holds a copy, lies alone, so that both stages cut it alike.
     The shards are registered on `module` as `flat_shard`, `flat_shard_1` … instead.
 
     Raises:
         ValueError: an expert has its copies on other ranks than `axes`.
     """
     shard_axis, replicate = axes
-    kinds: dict[tuple[torch.dtype, bool], dict[int, tuple[str, nn.Parameter]]] = {}
+    kinds: dict[tuple[torch.dtype, bool, bool], dict[int, tuple[str, nn.Parameter]]] = {}
     for slot in slots:
         p = slot.parameter
         _refuse_others(slot.name, p, axes)
-        kinds.setdefault((p.dtype, p.requires_grad), {}).setdefault(id(p), (slot.name, p))
+        kinds.setdefault((p.dtype, p.requires_grad, p is tied), {}).setdefault(
+            id(p), (slot.name, p)
+        )
     flats, gradients = [], []
-    for number, ((own, trains), named) in enumerate(kinds.items()):
+    for number, ((own, trains, _), named) in enumerate(kinds.items()):
         attribute = f"flat_shard_{number}" if number else "flat_shard"
         path = f"{name}.{attribute}" if name else attribute
         dtype = precision.param_dtype or own

@@ -12,12 +12,13 @@ Megatron marks `parameter.sequence_parallel` and finishes in
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
+from shardlab.layers.sharding import copies_of, sharding_of
 
 
 def mark(parameter: nn.Parameter) -> nn.Parameter:
@@ -70,3 +71,49 @@ def reduce(
             pieces = torch.split(flat, [gradient.numel() for gradient in gradients])
             for gradient, piece in zip(gradients, pieces, strict=True):
                 gradient.copy_(piece.view(gradient.shape))
+
+
+@torch.no_grad()
+def refuse_unmarked(
+    named: Sequence[tuple[str, nn.Parameter]], axis: Axis, *, attribute: str = "grad"
+) -> None:
+    """Refuse gradients that should be the same on every rank of `axis` and are not.
+
+    A parameter that isn't cut over the tensor axis has one gradient, the same on its ranks once
+    `reduce` has summed what is marked. Where it differs, some rank's is only a part. Compared are
+    each gradient's sum and norm in fp64, in one all-gather.
+
+    Args:
+        named: the parameters; those that are cut over the axis, or are experts, are passed over.
+        axis: the tensor axis.
+        attribute: where the gradient stands.
+
+    Raises:
+        ValueError: on every rank, with the names.
+    """
+    whole = [
+        (name, gradient)
+        for name, parameter in named
+        if sharding_of(parameter) is None and copies_of(parameter) is None
+        if (gradient := getattr(parameter, attribute, None)) is not None and gradient.numel()
+    ]
+    if not whole:
+        return
+    rows = torch.stack([torch.stack([g.double().sum(), g.double().norm()]) for _, g in whole]).cpu()
+    by_rank = rows.new_empty(axis.size, rows.numel())
+    axis.gather_small(rows.flatten(), by_rank.view(-1))
+    by_rank = by_rank.view(axis.size, *rows.shape)
+    apart = (by_rank - by_rank[:1]).abs().amax(0)  # [parameters, (sum, norm)]
+    largest = by_rank[..., 1].amax(0)
+    differing = []
+    for (name, gradient), off, norm in zip(whole, apart, largest, strict=True):
+        rounding = min(0.05, 1e4 * torch.finfo(gradient.dtype).eps) * norm
+        if off[1] > rounding or off[0] > rounding * gradient.numel() ** 0.5:
+            differing.append(name)
+    if differing:
+        raise ValueError(
+            f"{len(differing)} parameters that no rank cuts have other gradients on other ranks of "
+            f"the {axis.name} axis: {', '.join(differing[:6])}{', …' if differing[6:] else ''}. If "
+            "each rank has seen a part of the rows (sequence parallelism) or of the features (an "
+            "input of a column-parallel linear), mark the parameter: partial_gradients.mark(p)"
+        )

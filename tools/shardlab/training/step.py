@@ -15,6 +15,8 @@ from all ranks, and nobody else holds it. It is divided as all are, by the repli
 batch. And over tensor × pipeline its norm would not be counted, or counted twice: that is summed
 over the experts' own axes.
 
+In FSDP backward has done 1, and the rest is done on the shards (`sharded_gradients.py`).
+
 Megatron does 1 to 3 in `finalize_model_grads` (megatron/core/distributed) and 4 in its optimizer.
 """
 
@@ -28,94 +30,135 @@ from torch import Tensor, nn
 
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.data_parallel.gradient_norm import clip, gradient_norm
-from shardlab.gpt.model import GPT
+from shardlab.fsdp import FSDP
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.dropout import number_replicas
 from shardlab.layers.sharding import copies_of
+from shardlab.training.sharded_gradients import ShardedGradients
 
 
 class StepGradients:
-    """The gradients of this rank's part of a GPT; `finish` them after every step's backward.
+    """The gradients of this rank's part of a model; `finish` them after every step's backward.
+
+        step = StepGradients(model, grid, microbatches=4, max_norm=1.0)
+        …                                 # forward and backward of every micro-batch
+        norm = step.finish()              # on every rank
+        if norm.isfinite():               # the same answer on every rank
+            optimizer.step()
+        step.zero_grad()
+
+    A model is any module. Its parameters bear the marks of their layers (how each is cut, whether
+    its gradient is partial). What else it may have: `tied_weight`, a parameter of which another
+    stage holds a copy, with `first`, whether this is the stage that counts it; modules with
+    `end_step`, such as routers; and `context`, how it cuts sequences.
 
     Args:
-        chunks: this rank's stage; or its pieces, under an interleaved schedule.
+        parts: this rank's stage; or its pieces, under an interleaved schedule. Each a module that
+            every replica holds whole, or all of them in FSDP over `grid.replicas`.
         grid: tensor × context × pipeline × data.
         max_norm: clip to this norm; None to leave gradients as they are.
         microbatches: backward passes in a step; each loss divided by their number, by the caller.
-        settings: further arguments for DataParallel (reduction, main_grads, bucket sizes …).
+        reduction: "mean", "sum" or "tokens", as of DataParallel.
+        settings: of replicas, further arguments for DataParallel (main_grads, bucket sizes …).
 
     Attributes:
-        replicas: the DataParallel that reduces during backward.
+        replicas: the DataParallel that reduces during backward; None under FSDP.
         expert_replicas: the same for experts, where there are any.
 
     Raises:
-        ValueError: one copy of the tied embedding is frozen and the other trains; or the model's
-            experts lie on another grid, or it doesn't cut sequences as the grid does.
+        ValueError: one copy of the tied embedding is frozen and the other trains; the model's
+            experts lie on another grid, it doesn't cut sequences as the grid does; or some parts
+            are in FSDP and some are not.
     """
 
     def __init__(
-        self, chunks: GPT | Sequence[GPT], grid: Grid, *, max_norm: float | None = None,
-        microbatches: int = 1, **settings: Any,
+        self, parts: nn.Module | Sequence[nn.Module], grid: Grid, *, max_norm: float | None = None,
+        microbatches: int = 1, reduction: str = "mean", **settings: Any,
     ) -> None:  # fmt: skip
         """Hang the data-parallel hooks on the model; make the groups. Every rank calls this."""
-        chunks = [chunks] if isinstance(chunks, GPT) else chunks
-        named = [named for chunk in chunks for named in chunk.named_parameters()]
-        self._parameters: list[nn.Parameter] = [parameter for _, parameter in named]
-        self._tied = [c.tied_weight for c in chunks if c.tied_weight is not None]
-        self._copies = [c.tied_weight for c in chunks if c.tied_weight is not None and not c.first]
+        parts = [parts] if isinstance(parts, nn.Module) else list(parts)
+        sharded = [part for part in parts if isinstance(part, FSDP)]
+        if sharded and (settings or len(sharded) < len(parts)):
+            raise ValueError(
+                "wrap every part of the model in FSDP, or none; under FSDP "
+                f"{', '.join(settings) or 'settings of replicas'} can't be given"
+            )
+        models: list[Any] = [part.module if isinstance(part, FSDP) else part for part in parts]
         self._grid = grid
+        self._device = next(parameter.device for part in parts for parameter in part.parameters())
         self._max_norm = max_norm
+        self._checked = False
         self._whole_model = grid.axis("tensor", "pipeline")
-        self._refuse_half_frozen()
-        for chunk in chunks:
-            found = chunk.context.axis.size if chunk.context else 1
-            if found != grid.context.size:
-                raise ValueError(
-                    f"the model cuts sequences over {found} ranks and the grid over "
-                    f"{grid.context.size}: build it with context=ContextParallel(grid.context)"
-                )
-            number_replicas(chunk, grid.data.rank)
-        batch = grid.replicas
-        if settings.get("reduction") == "sum":  # of means, of which context ranks have parts
-            settings["reduction"], batch = "mean", grid.context
-        plain = [(name, p) for name, p in named if copies_of(p) is None]
-        settings |= {"backwards": microbatches, "batch": batch}
-        self.replicas = DataParallel(plain, grid.replicas, **settings)
-        self._routers = [router for chunk in chunks for router in chunk.routers]
-        self._dense = [parameter for _, parameter in plain]
+        for model in models:
+            _refuse_other_context(model, grid)
+        self._routers: list[Any] = [
+            module for model in models for module in model.modules() if hasattr(module, "end_step")
+        ]
+        for router in self._routers:
+            router.scale = "tokens" if reduction == "tokens" else 1 / microbatches
+        self.replicas: DataParallel | None = None
+        self._sharded = ShardedGradients(sharded, grid, reduction) if sharded else None
         self._experts: list[nn.Parameter] = []
-        if self._routers:
-            scale = "tokens" if settings.get("reduction") == "tokens" else 1 / microbatches
-            for router in self._routers:
-                router.scale = scale
-            experts = [(name, p) for name, p in named if copies_of(p) is not None]
+        if self._sharded:
+            self._tied = self._sharded.tied
+        else:
+            self._tied = [w for m in models if (w := getattr(m, "tied_weight", None)) is not None]
+            self._copies = [m.tied_weight for m in models if _holds_copy(m)]
+        self._refuse_half_frozen()
+        if not self._sharded:
+            self._join_replicas(models, microbatches, reduction, settings)
+
+    def _join_replicas(
+        self, models: Sequence[Any], microbatches: int, reduction: str, settings: dict[str, Any]
+    ) -> None:
+        """Reduce gradients over the replicas during backward, experts' over their copies."""
+        for model in models:
+            number_replicas(model, self._grid.data.rank)
+        named = [named for model in models for named in model.named_parameters()]
+        batch = self._grid.replicas
+        if reduction == "sum":  # of means, of which context ranks have parts
+            reduction, batch = "mean", self._grid.context
+        settings |= {"reduction": reduction, "backwards": microbatches, "batch": batch}
+        self._named = [(name, p) for name, p in named if copies_of(p) is None]
+        self.replicas = DataParallel(self._named, self._grid.replicas, **settings)
+        self._parameters: list[nn.Parameter] = [parameter for _, parameter in named]
+        self._dense = [parameter for _, parameter in self._named]
+        if experts := [(name, p) for name, p in named if copies_of(p) is not None]:
             self._join_experts(experts, settings)
 
     def _join_experts(self, named: Sequence[tuple[str, nn.Parameter]], settings: Any) -> None:
         """Reduce the experts' gradients over their copies."""
         self._experts = [parameter for _, parameter in named]
         self._all_experts = self._grid.axis("expert_tensor", "expert", "pipeline")
-        copies, found = self._grid.expert_data, copies_of(self._experts[0])
-        if found is not copies:
+        copies, model_copies = self._grid.expert_data, copies_of(self._experts[0])
+        if model_copies is not copies:
             raise ValueError(
-                f"the experts' copies are on {found}, and on this grid on {copies}: build the "
-                "model with experts=ExpertAxes.of(grid), of the same grid"
+                f"the experts' copies are on {model_copies}, and on this grid on {copies}: build "
+                "the model with experts=ExpertAxes.of(grid), of the same grid"
             )
         self.expert_replicas = DataParallel(named, copies, **settings)
 
     def zero_grad(self) -> None:
-        """Forget the last step's gradients; with main_grads, every step begins with this."""
-        self.replicas.zero_grad()
+        """Forget the last step's gradients and loads, also of a step that is given up half way.
+
+        With main_grads, every step begins with this.
+        """
+        if self._sharded:
+            self._sharded.zero_grad()
+        elif self.replicas:
+            self.replicas.zero_grad()
         if self._experts:
             self.expert_replicas.zero_grad()
+        for router in self._routers:
+            router.forget()
 
     def _refuse_half_frozen(self) -> None:
         """Refuse, on every rank of the model alike, copies of a weight that part ways."""
-        device = self._parameters[0].device
         trains = [copy.requires_grad for copy in self._tied]
-        mine = torch.tensor([[any(trains), not all(trains)]], dtype=torch.uint8, device=device)
-        if bool(self._whole_model.all_gather(mine).any(0).all()):
+        device = self._tied[0].device if self._tied else self._device
+        local = torch.tensor([[any(trains), not all(trains)]], dtype=torch.uint8, device=device)
+        if bool(self._whole_model.all_gather(local).any(0).all()):
             raise ValueError(
                 "one copy of the tied embedding is frozen and the other trains: set requires_grad "
                 "of GPT.tied_weight alike on the first and on the last stage"
@@ -129,22 +172,41 @@ class StepGradients:
                 stage; every stage's gradients are divided by their sum.
 
         Returns:
-            fp64, no dimensions, the same on every rank.
+            fp64, no dimensions, the same on every rank; not finite if a gradient isn't. Take no
+            optimizer step then.
 
         Raises:
             RuntimeError: a parameter got no gradient.
+            ValueError: gradients of a parameter that nothing marks differ over the tensor ranks.
+                This is looked for in the first step, and where the world checks in every one.
         """
+        norm = self._finish_shards(tokens) if self._sharded else self._finish_replicas(tokens)
+        for router in self._routers:
+            delta = router.end_step()
+            if delta is not None and self._sharded and not isinstance(router.expert_bias, Tensor):
+                self._sharded.add(router.expert_bias.name, delta)
+        return norm
+
+    def _finish_shards(self, tokens: int | Tensor | None) -> Tensor:
+        assert self._sharded
+        self._sharded.weigh(tokens)
+        self._sharded.sum_partial()
+        self._sum_tied("grad")
+        self._refuse_unmarked(self._sharded.pieces(), "grad")
+        norm = self._sharded.norm()
+        if self._max_norm is not None:
+            clip(self._sharded.shards, norm, self._max_norm)
+        return norm
+
+    def _finish_replicas(self, tokens: int | Tensor | None) -> Tensor:
+        assert self.replicas
         self.replicas.finish(tokens=tokens)
         if self._experts:
             self.expert_replicas.finish(tokens=tokens)
         where = self.replicas.attribute
         partial_gradients.reduce(self._parameters, self._grid.tensor, attribute=where)
-        tied = [g for w in self._tied if (g := getattr(w, where, None)) is not None]  # none: frozen
-        if tied and self._grid.embedding is not None:
-            for copy in tied[1:]:  # a rank that holds both ends of the model
-                tied[0].add_(copy)
-            self._grid.embedding.all_reduce(tied[0], out=tied[0])
-            torch._foreach_copy_(tied, tied[:1] * len(tied))
+        self._sum_tied(where)
+        self._refuse_unmarked(self._named, where)
         norm = gradient_norm(
             self._dense, self._whole_model, tensor=self._grid.tensor, copies=self._copies,
             attribute=where,
@@ -154,8 +216,36 @@ class StepGradients:
             norm = norm.hypot(
                 gradient_norm(self._experts, self._all_experts, tensor=tensor, attribute=where)
             )
-        for router in self._routers:
-            router.end_step()
         if self._max_norm is not None:
             clip(self._parameters, norm, self._max_norm, attribute=where)
         return norm
+
+    def _sum_tied(self, where: str) -> None:
+        """Sum a tied weight's gradients over the stages that hold it."""
+        tied = [g for w in self._tied if (g := getattr(w, where, None)) is not None]  # none: frozen
+        if tied and self._grid.embedding is not None:
+            for copy in tied[1:]:  # a rank that holds both ends of the model
+                tied[0].add_(copy)
+            self._grid.embedding.all_reduce(tied[0], out=tied[0])
+            torch._foreach_copy_(tied, tied[:1] * len(tied))
+
+    def _refuse_unmarked(self, named: Sequence[tuple[str, nn.Parameter]], where: str) -> None:
+        tensor = self._grid.tensor
+        if tensor.size > 1 and (tensor.checks or not self._checked):
+            partial_gradients.refuse_unmarked(named, tensor, attribute=where)
+        self._checked = True
+
+
+def _holds_copy(model: Any) -> bool:
+    """Whether a model holds a tied weight that another stage counts."""
+    return getattr(model, "tied_weight", None) is not None and not model.first
+
+
+def _refuse_other_context(model: Any, grid: Grid) -> None:
+    context = getattr(model, "context", None)
+    ranks = context.axis.size if context else 1
+    if ranks != grid.context.size:
+        raise ValueError(
+            f"the model cuts sequences over {ranks} ranks and the grid over "
+            f"{grid.context.size}: build it with context=ContextParallel(grid.context)"
+        )
