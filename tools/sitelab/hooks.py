@@ -23,20 +23,9 @@ from notelab.recall.cards import Card
 from sitelab import katex
 from sitelab.citations import cited, live_citations
 from sitelab.citations.cited import Cited
-from sitelab.drawing import formulas, inline_figures, long_cells, mermaid_scripts
-from sitelab.figures import shown
-from sitelab.figures.makers import MAKERS
-from sitelab.katex import Formulas
-from sitelab.pages import (
-    allowed_html,
-    edit_links,
-    gate,
-    plain_title,
-    recall_cards,
-    whole_numbers,
-    whole_options,
-    yours,
-)
+from sitelab.contents import Contents, Source
+from sitelab.drawing import formulas, mermaid_scripts
+from sitelab.pages import edit_links, gate, plain_title, recall_cards, yours
 from sitelab.pages.rendered import Renderings
 from sitelab.pages.repository_links import RepositoryLinks
 from sitelab.pages.site_pages import SitePages
@@ -48,11 +37,12 @@ from sitelab.theme.search_entries import SearchEntries
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 _links = RepositoryLinks()
 _citations: dict[Path, dict[str, Cited]] = {}
-_formulas = Formulas()
+_contents = Contents()
 _renderings = Renderings()
 _templates = CompiledTemplates()
 _search_entries = SearchEntries()
 _held: dict[str, str] = {}
+_marks: dict[str, str] = {}
 _cards: dict[Path, list[Card]] = {}
 _pages = SitePages()
 
@@ -163,23 +153,14 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     plain_title.make_plain(page)
     if gate.answers(page.file.src_uri, config):
         page.meta["search"] = {"exclude": True}
-    html = search_index.unsearched(gate.unsearched(allowed_html.cleaned(html)))
-    html = inline_figures.drawn(html, Path(config.docs_dir), language)
-    html, wrong = formulas.drawn(html, _formulas.draw, language=language)
-    for fault in wrong:
-        _log.warning(
-            "Doc file '%s' has a formula that can't be drawn: %s", page.file.src_uri, fault
-        )
-    html = long_cells.marked(whole_numbers.kept(html))
-    html = shown.drawn(html, MAKERS, language=language, url=page.url, root=_root(config))
-    html = whole_options.kept(imprint.in_english(html, page.file.src_uri))
-    place = Path(page.file.abs_src_path or "").resolve()
-    html = recall_cards.told(html, _cards.get(place, []))
-    if not (citations := _citations.get(place)):
-        return html
-    return live_citations.linked(
-        html, citations, language=language, url=page.url, site=Path(config.site_dir)
-    )
+    file, root = Path(page.file.abs_src_path or "").resolve(), _root(config).resolve()
+    source = Source(html, page.url, language, _citations.get(file, {}), _cards.get(file, []))
+    content = _contents.of(source, root)
+    for fault in content.faults:
+        _log.warning("%s", fault.at(file, root))
+    live_citations.write_cards(content.cards, language, Path(config.site_dir))
+    _marks[page.url] = content.mark
+    return imprint.in_english(content.html, page.file.src_uri)
 
 
 def on_page_context(
@@ -213,6 +194,7 @@ def _finish(skeleton: str, page: Page, config: MkDocsConfig) -> str:
     output = content_policy.stated(theme_faults.mended(output, language))
     base, own = (get_relative_url(root, page.url).rstrip("/") for root in (".", f"{language}/"))
     output = formulas.styled(output, base)
+    output = live_citations.hide_forged_cards(output, _marks[page.url])
     return output if language == "en" else search_index.rebase(output, base, own)
 
 

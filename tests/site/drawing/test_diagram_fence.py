@@ -17,7 +17,7 @@ from sitelab.pages import allowed_html
 )
 def test_markup_in_a_label_is_the_diagrams_not_the_pages(label: str) -> None:
     text = f'flowchart LR\n  A["{label}"]'
-    html = allowed_html.cleaned(fence(text, "mermaid", "mermaid", {}, Markdown()))
+    html = allowed_html.clean(fence(text, "mermaid", "mermaid", {}, Markdown()))
     inside = html.removeprefix('<div class="mermaid">').removesuffix("</div>")
     assert "<" not in inside
     assert unescape(inside).strip() == text
