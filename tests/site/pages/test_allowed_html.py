@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from sitelab.pages import allowed_html, plain_title
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -55,3 +62,15 @@ def test_a_title_is_text_however_it_came() -> None:
     assert plain_title.text("<script>") == "&lt;script&gt;"
     assert plain_title.text("&lt;script&gt;") == "&lt;script&gt;"
     assert plain_title.text(["<b>"]) == "[&#x27;&lt;b&gt;&#x27;]"
+
+
+def test_every_nh3_that_may_be_installed_escapes_markup_in_attributes() -> None:
+    """0.3.6 writes a title's &lt;img&gt; as <img>: seen on every version from 0.3.0 on."""
+    docs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (allowed,) = [SpecifierSet(entry[3:]) for entry in docs["docs"] if entry.startswith("nh3")]
+    for version in ("0.3.0", "0.3.6"):
+        assert version not in allowed
+    (locked,) = re.findall(r"^nh3==(\S+)", (ROOT / ".ci/lock/test.txt").read_text(), re.MULTILINE)
+    assert locked in allowed
+    html = '<p title="&lt;img src=x&gt;">a</p>'
+    assert allowed_html.clean(html) == html
