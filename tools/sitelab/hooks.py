@@ -4,13 +4,16 @@ Listed under `hooks:` in mkdocs.yml. mkdocs runs hooks after its plugins, in the
 """
 
 import logging
+from collections.abc import Callable
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
+from mkdocs.livereload import LiveReloadServer
 from mkdocs.plugins import CombinedEvent, event_priority
 from mkdocs.structure.files import Files
 from mkdocs.structure.nav import Navigation
@@ -30,8 +33,9 @@ from sitelab.pages.rendered import Renderings
 from sitelab.pages.repository_links import RepositoryLinks
 from sitelab.pages.site_pages import SitePages
 from sitelab.pages.workbook_pages import FOLDERS
-from sitelab.theme import content_policy, imprint, search_index, theme_faults
+from sitelab.theme import imprint, local_server, search_index, theme_faults
 from sitelab.theme.compiled_templates import CompiledTemplates
+from sitelab.theme.content_policy import ContentPolicy
 from sitelab.theme.search_entries import SearchEntries
 
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
@@ -95,6 +99,15 @@ def on_pre_build(config: MkDocsConfig) -> None:
 
 def _root(config: MkDocsConfig) -> Path:
     return Path(config.config_file_path).parent
+
+
+@cache
+def _policy_of(folders: tuple[str, ...]) -> ContentPolicy:
+    return ContentPolicy(folders)
+
+
+def _policy(config: MkDocsConfig) -> ContentPolicy:
+    return _policy_of(tuple(config.theme.dirs))
 
 
 def _asset(config: MkDocsConfig) -> str:
@@ -191,7 +204,7 @@ def _finish(skeleton: str, page: Page, config: MkDocsConfig) -> str:
     """
     output = mermaid_scripts.added(_held.pop(page.url), skeleton)
     language = str(config.theme["language"])
-    output = content_policy.stated(theme_faults.mended(output, language))
+    output = _policy(config).state(theme_faults.mended(output, language))
     base, own = (get_relative_url(root, page.url).rstrip("/") for root in (".", f"{language}/"))
     output = formulas.styled(output, base)
     output = live_citations.hide_forged_cards(output, _marks[page.url])
@@ -207,13 +220,21 @@ def on_post_build(config: MkDocsConfig) -> None:
     search_index.split(Path(config.site_dir), "es")
 
 
+def on_serve(
+    server: LiveReloadServer, config: MkDocsConfig, builder: Callable[[], None]
+) -> LiveReloadServer:
+    """Let the local server refuse other hosts' names."""
+    local_server.guard(server, config.dev_addr.host)
+    return server
+
+
 def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
     """Do the same for 404.html; leave out a sitemap that could name no address."""
     if template_name == "sitemap.xml" and not config.site_url:
         return ""
     if not template_name.endswith(".html"):
         return output
-    return content_policy.stated(theme_faults.mended(output, str(config.theme["language"])))
+    return _policy(config).state(theme_faults.mended(output, str(config.theme["language"])))
 
 
 def on_template_context(
