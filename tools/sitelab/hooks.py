@@ -4,13 +4,16 @@ Listed under `hooks:` in mkdocs.yml. mkdocs runs hooks after its plugins, in the
 """
 
 import logging
+from collections.abc import Callable
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
+from mkdocs.livereload import LiveReloadServer
 from mkdocs.plugins import CombinedEvent, event_priority
 from mkdocs.structure.files import Files
 from mkdocs.structure.nav import Navigation
@@ -23,36 +26,27 @@ from notelab.recall.cards import Card
 from sitelab import katex
 from sitelab.citations import cited, live_citations
 from sitelab.citations.cited import Cited
-from sitelab.drawing import formulas, inline_figures, long_cells, mermaid_scripts
-from sitelab.figures import shown
-from sitelab.figures.makers import MAKERS
-from sitelab.katex import Formulas
-from sitelab.pages import (
-    allowed_html,
-    edit_links,
-    gate,
-    plain_title,
-    recall_cards,
-    whole_numbers,
-    whole_options,
-    yours,
-)
+from sitelab.contents import Contents, Source
+from sitelab.drawing import formulas, mermaid_scripts
+from sitelab.pages import edit_links, gate, plain_title, recall_cards, yours
 from sitelab.pages.rendered import Renderings
 from sitelab.pages.repository_links import RepositoryLinks
 from sitelab.pages.site_pages import SitePages
 from sitelab.pages.workbook_pages import FOLDERS
-from sitelab.theme import content_policy, imprint, search_index, theme_faults
+from sitelab.theme import imprint, local_server, search_index, theme_faults
 from sitelab.theme.compiled_templates import CompiledTemplates
+from sitelab.theme.content_policy import ContentPolicy
 from sitelab.theme.search_entries import SearchEntries
 
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 _links = RepositoryLinks()
 _citations: dict[Path, dict[str, Cited]] = {}
-_formulas = Formulas()
+_contents = Contents()
 _renderings = Renderings()
 _templates = CompiledTemplates()
 _search_entries = SearchEntries()
 _held: dict[str, str] = {}
+_marks: dict[str, str] = {}
 _cards: dict[Path, list[Card]] = {}
 _pages = SitePages()
 
@@ -105,6 +99,15 @@ def on_pre_build(config: MkDocsConfig) -> None:
 
 def _root(config: MkDocsConfig) -> Path:
     return Path(config.config_file_path).parent
+
+
+@cache
+def _policy_of(folders: tuple[str, ...]) -> ContentPolicy:
+    return ContentPolicy(folders)
+
+
+def _policy(config: MkDocsConfig) -> ContentPolicy:
+    return _policy_of(tuple(config.theme.dirs))
 
 
 def _asset(config: MkDocsConfig) -> str:
@@ -163,23 +166,14 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     plain_title.make_plain(page)
     if gate.answers(page.file.src_uri, config):
         page.meta["search"] = {"exclude": True}
-    html = search_index.unsearched(gate.unsearched(allowed_html.cleaned(html)))
-    html = inline_figures.drawn(html, Path(config.docs_dir), language)
-    html, wrong = formulas.drawn(html, _formulas.draw, language=language)
-    for fault in wrong:
-        _log.warning(
-            "Doc file '%s' has a formula that can't be drawn: %s", page.file.src_uri, fault
-        )
-    html = long_cells.marked(whole_numbers.kept(html))
-    html = shown.drawn(html, MAKERS, language=language, url=page.url, root=_root(config))
-    html = whole_options.kept(imprint.in_english(html, page.file.src_uri))
-    place = Path(page.file.abs_src_path or "").resolve()
-    html = recall_cards.told(html, _cards.get(place, []))
-    if not (citations := _citations.get(place)):
-        return html
-    return live_citations.linked(
-        html, citations, language=language, url=page.url, site=Path(config.site_dir)
-    )
+    file, root = Path(page.file.abs_src_path or "").resolve(), _root(config).resolve()
+    source = Source(html, page.url, language, _citations.get(file, {}), _cards.get(file, []))
+    content = _contents.of(source, root)
+    for fault in content.faults:
+        _log.warning("%s", fault.at(file, root))
+    live_citations.write_cards(content.cards, language, Path(config.site_dir))
+    _marks[page.url] = content.mark
+    return imprint.in_english(content.html, page.file.src_uri)
 
 
 def on_page_context(
@@ -210,9 +204,10 @@ def _finish(skeleton: str, page: Page, config: MkDocsConfig) -> str:
     """
     output = mermaid_scripts.added(_held.pop(page.url), skeleton)
     language = str(config.theme["language"])
-    output = content_policy.stated(theme_faults.mended(output, language))
+    output = _policy(config).state(theme_faults.mended(output, language))
     base, own = (get_relative_url(root, page.url).rstrip("/") for root in (".", f"{language}/"))
     output = formulas.styled(output, base)
+    output = live_citations.hide_forged_cards(output, _marks[page.url])
     return output if language == "en" else search_index.rebase(output, base, own)
 
 
@@ -225,13 +220,21 @@ def on_post_build(config: MkDocsConfig) -> None:
     search_index.split(Path(config.site_dir), "es")
 
 
+def on_serve(
+    server: LiveReloadServer, config: MkDocsConfig, builder: Callable[[], None]
+) -> LiveReloadServer:
+    """Let the local server refuse other hosts' names."""
+    local_server.guard(server, config.dev_addr.host)
+    return server
+
+
 def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
     """Do the same for 404.html; leave out a sitemap that could name no address."""
     if template_name == "sitemap.xml" and not config.site_url:
         return ""
     if not template_name.endswith(".html"):
         return output
-    return content_policy.stated(theme_faults.mended(output, str(config.theme["language"])))
+    return _policy(config).state(theme_faults.mended(output, str(config.theme["language"])))
 
 
 def on_template_context(

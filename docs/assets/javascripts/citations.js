@@ -55,6 +55,7 @@
     card = document.createElement("span");
     card.className = "citation-card";
     card.id = "citation-card";
+    card.dataset.mark = link.dataset.mark || ""; // the page's style hides a card without its mark
     card.setAttribute("role", "dialog");
     card.setAttribute("aria-label", link.title);
     card.innerHTML = html; // made and escaped when the site was built

@@ -33,6 +33,9 @@
     edgeLabelBackground: "#303238", noteBkgColor: "#303238", mainBkg: "#1b222d",
     actorBkg: "#1b222d", clusterBkg: "#161c25", sectionBkgColor: "#232b38", altSectionBkgColor: "#161c25",
   };
+  const SVG = "http://www.w3.org/2000/svg";
+  const ACTS = "script, iframe, object, embed, form, input, button, select, textarea, link, meta, base, animate, set";
+  const LEADS = new Set(["href", "xlink:href", "src", "srcset", "action", "formaction", "ping", "target"]);
   const diagrams = [];
   let drawing = Promise.resolve();
 
@@ -90,13 +93,14 @@
   async function all() {
     const theme = document.body.dataset.mdColorScheme === "slate" ? "dark" : "neutral";
     for (const [number, { element, text, width }] of diagrams.entries()) {
-      window.mermaid.initialize(settings(theme, width));
       try {
+        window.mermaid.initialize(settings(theme, width));
         const { svg } = await window.mermaid.render(`diagram-${number}`, text);
-        element.innerHTML = svg; // made by mermaid, which escapes labels under "strict"
+        element.replaceChildren(pictureOnly(svg));
         keepLegible(element.querySelector("svg"));
         element.removeAttribute("data-error");
       } catch (error) {
+        window.mermaid.mermaidAPI.reset(); // or what this diagram set stays for the next ones
         const shown = document.createElement("pre");
         shown.textContent = `${error.message || error}\n\n${text}`;
         element.replaceChildren(shown);
@@ -105,6 +109,25 @@
     }
     document.documentElement.dataset.diagrams = theme; // all of them stand there, in its colours
     window.dispatchEvent(new Event("diagrams-drawn")); // for scrolling.js
+  }
+
+  /* A diagram is a picture: no statement or label of it leads anywhere, loads or runs. */
+  function pictureOnly(svg) {
+    const { content } = Object.assign(document.createElement("template"), { innerHTML: svg });
+    for (const element of content.querySelectorAll(ACTS)) element.remove();
+    for (const link of content.querySelectorAll("a")) {
+      const group = document.createElementNS(link.namespaceURI, link.namespaceURI === SVG ? "g" : "span");
+      for (const { name, value } of link.attributes) group.setAttribute(name, value);
+      group.replaceChildren(...link.childNodes);
+      link.replaceWith(group);
+    }
+    for (const element of content.querySelectorAll("*")) {
+      for (const { name, value } of [...element.attributes]) {
+        const leads = LEADS.has(name) && !value.startsWith("#");
+        if (leads || name.startsWith("on")) element.removeAttribute(name);
+      }
+    }
+    return content;
   }
 
   /* Shrinking ends where the smallest letter would no longer be read; from there on it scrolls. */
@@ -117,5 +140,6 @@
     svg.style.minWidth = `${Math.ceil(svg.viewBox.baseVal.width * scale)}px`;
   }
 
+  window.mermaid?.initialize({ startOnLoad: false }); // or it would draw by itself, before `begin`
   window.addEventListener("load", begin);
 })();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from pygments.lexers import PythonLexer
 from notelab.cited.outline import of_file
 from sitelab.citations import card, live_citations
 from sitelab.citations.cited import Cited, by_page, permalink, within
+from sitelab.pages.tree import parse
 
 REPOSITORY = Path(__file__).parents[3]
 CITED = Cited(
@@ -34,13 +36,12 @@ TEXT = "megatron/core/a.py:L2-L3"
 
 
 def link(html: str, cited: Cited, folder: Path, language: str = "en") -> str:
-    return live_citations.linked(
-        html,
-        {TEXT: cited},
-        language=language,
-        url="es/experiments/lab/note/",
-        site=folder,
+    page = parse(html)
+    cards = live_citations.link_citations(
+        page, {TEXT: cited}, language=language, url="es/experiments/lab/note/", mark="m"
     )
+    live_citations.write_cards(cards, language, folder)
+    return page.html()
 
 
 def test_a_citation_becomes_a_permalink_with_a_card(tmp_path: Path) -> None:
@@ -83,6 +84,53 @@ def test_a_card_stands_open_below_the_paragraph_that_asks_for_it(tmp_path: Path)
     unread = msgspec.structs.replace(CITED, text=None)
     html = link(f'<p class="with-card">So <code>{TEXT}</code>.</p>', unread, tmp_path)
     assert "citation-card" not in html
+
+
+@pytest.mark.parametrize("attribute", ["title", "aria-label", "alt"])
+def test_a_citation_in_an_attribute_stays_the_attributes_text(
+    attribute: str, tmp_path: Path
+) -> None:
+    # An nh3 before 0.3.7 writes the first form; a browser reads both alike.
+    for code in (f"<code>{TEXT}</code>", f"&lt;code&gt;{TEXT}&lt;/code&gt;"):
+        html = link(f'<p {attribute}="{code}">x</p>', CITED, tmp_path)
+        assert html == f'<p {attribute}="&lt;code&gt;{TEXT}&lt;/code&gt;">x</p>'
+
+
+def test_what_the_site_made_carries_a_mark_that_the_page_cannot_know(tmp_path: Path) -> None:
+    html = f'<p class="with-card"><code>{TEXT}</code></p>'
+    assert link(html, CITED, tmp_path).count('data-mark="m"') == 2
+    mark = live_citations.mark_of(html)
+    assert mark != live_citations.mark_of(html.replace("<p", f'<p data-mark="{mark}"'))
+    output = live_citations.hide_forged_cards("<head></head>", mark)
+    assert f':not([data-mark="{mark}"]){{display:none!important}}' in output
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [
+        ("if \u202e) x", "if ⟨U+202E⟩) x"),
+        ("\x1b[31mred", "⟨U+001B⟩[31mred"),
+        ("a\rb", "a⟨U+000D⟩b"),
+        ("a\u2028b\u200bc\u2066", "a⟨U+2028⟩b⟨U+200B⟩c⟨U+2066⟩"),
+        ("\ttab, ñ, → and 漢字", "\ttab, ñ, → and 漢字"),
+    ],
+)
+@pytest.mark.parametrize("path", ["a.py", "a.unknown"])
+def test_what_cannot_be_seen_is_written_out_in_a_card(path: str, line: str, seen: str) -> None:
+    hostile = msgspec.structs.replace(
+        CITED, path=path, symbol=line, release=line, text=("def f():", line, "    return 0", "")
+    )
+    html = unescape(re.sub("<[^>]*>", "", card.of(hostile, "en")))
+    assert html.count(seen) == 3
+    assert not re.search("[\x00-\x08\x0b-\x1f\u200b-\u200f\u2028-\u202e\u2066-\u2069]", html)
+    assert card.of(hostile, "en").count("data-line=") == 4
+
+
+def test_a_cited_line_of_a_megabyte_makes_a_small_card() -> None:
+    long = msgspec.structs.replace(CITED, text=("x = '" + "<" * 1_000_000 + "'", "y", "z"), first=1)
+    html = card.of(long, "en")
+    assert len(html) < 20_000
+    assert "… (+999,606)" in html
 
 
 def test_a_card_speaks_the_language_of_its_page(tmp_path: Path) -> None:

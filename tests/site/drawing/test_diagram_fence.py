@@ -17,17 +17,17 @@ from sitelab.pages import allowed_html
 )
 def test_markup_in_a_label_is_the_diagrams_not_the_pages(label: str) -> None:
     text = f'flowchart LR\n  A["{label}"]'
-    html = allowed_html.cleaned(fence(text, "mermaid", "mermaid", {}, Markdown()))
+    html = allowed_html.clean(fence(text, "mermaid", "mermaid", {}, Markdown()))
     inside = html.removeprefix('<div class="mermaid">').removesuffix("</div>")
     assert "<" not in inside
     assert unescape(inside).strip() == text
 
 
-def test_mermaid2_adds_its_scripts_to_the_page_and_changes_nothing_else() -> None:
+def test_mermaid2_adds_its_script_to_the_page_and_changes_nothing_else() -> None:
     page = '<body><p title="a&amp;b">&lt;<div class="mermaid">x</div></body></html>'
     assert mermaid_scripts.skeleton(page) == '<body><div class="mermaid"></div></body>'
     scripts = '<script src="m.js"></script><script>go()</script>'
     after = mermaid_scripts.added(page, f'<body><div class="mermaid"></div>{scripts}</body>')
-    assert after == page.replace("</body>", f"{scripts}</body>")
+    assert after == page.replace("</body>", '<script src="m.js"></script></body>')
     assert mermaid_scripts.skeleton("<body>mermaid</body>") == ""
     assert mermaid_scripts.added("<body>mermaid</body>", "") == "<body>mermaid</body>"

@@ -11,6 +11,7 @@ import pytest
 from sitelab import katex
 from sitelab.drawing import formulas
 from sitelab.katex import Drawn, Formulas
+from sitelab.pages.tree import parse
 
 
 @pytest.fixture(scope="module")
@@ -23,21 +24,27 @@ def marked(tex: str, tag: str = "span") -> str:
     return f'<{tag} class="arithmatex">{opening}{tex}{closing}</{tag}>'
 
 
+def drawn(html: str, engine: Formulas, language: str = "en") -> tuple[str, list[tuple[str, str]]]:
+    page = parse(html)
+    wrong = formulas.draw_formulas(page, engine.draw, language=language)
+    return page.html(), wrong
+
+
 def test_a_formula_is_drawn_for_eyes_and_for_a_screen_reader(engine: Formulas) -> None:
-    html, wrong = formulas.drawn(marked("a &lt; b"), engine.draw, language="en")
+    html, wrong = drawn(marked("a &lt; b"), engine)
     assert not wrong
     assert "<mo>&lt;</mo>" in html
     assert 'aria-hidden="true"' in html
 
 
 def test_a_formula_of_its_own_lines_is_displayed(engine: Formulas) -> None:
-    html, _ = formulas.drawn(marked("x", "div"), engine.draw, language="en")
+    html, _ = drawn(marked("x", "div"), engine)
     assert html.startswith('<div class="formula"')
     assert "katex-display" in html
 
 
 def test_what_ends_a_sentence_is_kept_with_the_formula_before_it(engine: Formulas) -> None:
-    html, _ = formulas.drawn(f"{marked('x')}, {marked('y')} and", engine.draw, language="en")
+    html, _ = drawn(f"{marked('x')}, {marked('y')} and", engine)
     _, kept, rest = re.split('<span class="formula-end">|(?<=,)</span> ', html)
     assert kept.endswith("</span>,")
     assert rest.startswith('<span class="formula"') and rest.endswith("</span> and")
@@ -47,7 +54,7 @@ def test_what_ends_a_sentence_is_kept_with_the_formula_before_it(engine: Formula
 def test_a_wrong_formula_shows_its_source_and_why(
     engine: Formulas, language: str, words: str
 ) -> None:
-    html, wrong = formulas.drawn(marked(r"\frac{&lt;b>"), engine.draw, language=language)
+    html, wrong = drawn(marked(r"\frac{&lt;b>"), engine, language)
     assert words in html
     assert "Unexpected end of input" in html
     assert r"\frac{&lt;b&gt;" in html
@@ -93,7 +100,9 @@ def test_formulas_are_drawn_once(engine: Formulas) -> None:
 
 def test_code_that_looks_like_a_formula_is_left_alone() -> None:
     html = "<pre><code>\\(x\\)</code></pre>"
-    assert formulas.drawn(html, lambda *_, **__: Drawn(error="no"), language="en") == (html, [])
+    page = parse(html)
+    assert formulas.draw_formulas(page, lambda *_, **__: Drawn(error="no"), language="en") == []
+    assert page.html() == html
 
 
 def test_the_vendored_katex_is_the_one_that_version_names() -> None:

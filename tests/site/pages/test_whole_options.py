@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sitelab.pages.whole_options import kept
+from sitelab.pages.whole_options import keep_options_whole
+from tests.site.parsed import changed
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from sitelab.pages.whole_options import kept
     ],
 )
 def test_each_option_of_a_line_of_code_is_kept_whole(code: str, whole: list[str]) -> None:
-    html = kept(f"<p><code>{code}</code></p>")
+    html = changed(f"<p><code>{code}</code></p>", keep_options_whole)
     assert html.count("<span") == len(whole)
     for option in whole:
         assert f'<span class="option">{option}</span>' in html
@@ -38,7 +39,7 @@ def test_each_option_of_a_line_of_code_is_kept_whole(code: str, whole: list[str]
     ],
 )
 def test_prose_and_blocks_stay_as_they_are(html: str) -> None:
-    assert kept(html) == html
+    assert changed(html, keep_options_whole) == html
 
 
 def test_so_is_each_in_a_block_of_commands_and_none_in_output() -> None:
@@ -48,7 +49,7 @@ def test_so_is_each_in_a_block_of_commands_and_none_in_output() -> None:
         "</code></pre></div>"
     )
     output = '<div class="language-text highlight"><pre><code>--pp</code></pre></div>'
-    html = kept(commands + output)
+    html = changed(commands + output, keep_options_whole)
     assert html.count('<span class="option">') == 2
     assert '</span><span class="option">--nproc-per-node</span><span class="o">' in html
     assert html.endswith(output)

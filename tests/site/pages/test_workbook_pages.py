@@ -34,13 +34,13 @@ def test_links_of_a_code_host_lead_to_the_same_page_in_the_site(page, link, expe
 
 def test_caches_local_results_and_links_elsewhere_are_no_pages(tmp_path: Path) -> None:
     lab = tmp_path / "experiments" / "lab"
-    for name in ("note.md", "results/local/run.json", "__pycache__/a.pyc", ".hidden.md", "a.toml"):
+    for name in ("note.md", "results/local/run.json", "__pycache__/a.pyc", ".hidden.md", "a.csv"):
         (lab / name).parent.mkdir(parents=True, exist_ok=True)
         (lab / name).write_text("x")
     (tmp_path / "secret.md").write_text("x")
     (lab / "link.md").symlink_to(tmp_path / "secret.md")
     assert sorted(workbook_pages.found(tmp_path)) == [
-        "experiments/lab/a.toml",
+        "experiments/lab/a.csv",
         "experiments/lab/note.md",
     ]
 
@@ -64,8 +64,8 @@ def test_a_readers_own_lab_in_one_language_does_not_stop_a_strict_build(tmp_path
     (own / "note.md").write_text("# Mine\n\nSee [the other](../01-scratch/note.md).\n")
     built = build(scratch, "--strict")
     assert built.returncode == 0, built.stderr
-    assert "experiments/my-reading is not in mkdocs.yml's nav" in built.stderr
-    assert (book / "site/experiments/my-reading/note/index.html").is_file()
+    assert "experiments/my-reading is not in mkdocs.yml's nav: left out" in built.stderr
+    assert not (book / "site/experiments/my-reading").exists()
     said = (book / "experiments/01-scratch/note.md").read_text("utf-8")
     shelf = Memo(scratch.root / "cache/memo").shelf(book)
     assert shelf.get("note", key_of(said))  # the next build reads no page that hasn't changed

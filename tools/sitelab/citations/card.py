@@ -15,6 +15,7 @@ from pygments.lexers.special import TextLexer
 from pygments.util import ClassNotFound
 
 from sitelab.citations.cited import AROUND, Cited
+from sitelab.citations.shown_text import shown_line, shown_text
 
 WORDS = {
     "en": {
@@ -64,21 +65,25 @@ def of(cited: Cited, language: str) -> str:
     """Return the card's HTML; `cited.text` must be there."""
     words = WORDS[language]
     lines = lines_of(cited, language)
-    symbol = f" {words['in']} <code>{escape(cited.symbol)}</code>" if cited.symbol else ""
-    release = f" ({escape(cited.release)})" if cited.release else ""
+    symbol = f" {words['in']} <code>{_text(cited.symbol)}</code>" if cited.symbol else ""
+    release = f" ({_text(cited.release)})" if cited.release else ""
     origin = words["origin"].format(
-        source=escape(cited.source), commit=f"<code>{escape(cited.commit[:12])}</code>{release}"
+        source=_text(cited.source), commit=f"<code>{escape(cited.commit[:12])}</code>{release}"
     )
-    licence = f", {words['licence'].format(escape(cited.licence))}" if cited.licence else ""
+    licence = f", {words['licence'].format(_text(cited.licence))}" if cited.licence else ""
     numbered = "".join(
         _line(number, line, cited=cited.first <= number <= cited.last)
         for number, line in _highlighted(cited).items()
     )
     return (
-        f'<p class="citation-place"><b>{escape(cited.path)}</b> · {lines}{symbol}</p>'
+        f'<p class="citation-place"><b>{_text(cited.path)}</b> · {lines}{symbol}</p>'
         f'<div class="highlight"><pre tabindex="0"><code>{numbered}</code></pre></div>'
         f'<p class="citation-origin">{origin}{licence}. {_links(cited.permalink, words)}</p>'
     )
+
+
+def _text(value: str) -> str:
+    return escape(shown_text(value))
 
 
 def _line(number: int, html: str, *, cited: bool) -> str:
@@ -105,7 +110,8 @@ def _highlighted(cited: Cited) -> dict[int, str]:
     """
     assert cited.text is not None
     begin, end = cited.within
-    lines = _lexed(cited.path, "\n".join(cited.text[begin - 1 : end]))
+    text = "\n".join(map(shown_line, cited.text[begin - 1 : end]))
+    lines = _lexed(cited.path, text)
     return {number: lines[number - begin] for number in shown(cited)}
 
 

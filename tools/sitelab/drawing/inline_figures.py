@@ -5,27 +5,42 @@ hold says `allowed_html`; these come later and from the repository alone: docs/a
 """
 
 import re
+from html import escape
 from pathlib import Path
 
+from markupsafe import Markup
+
+from sitelab.pages.tree import Element
+
 FOLDER = "assets/figures"
-_IMAGE = re.compile(rf'<img\b[^>]*\bsrc="[^"]*{FOLDER}/([\w-]+)(?:\.es)?\.svg"[^>]*>')
-_ALT = re.compile(r'\balt="([^"]*)"')
+_SOURCE = re.compile(rf".*{FOLDER}/([\w-]+)(?:\.es)?\.svg")
 
 
-def drawn(html: str, docs: Path, language: str) -> str:
-    """Return a page's HTML with its figures in it, named by what stood there for the picture.
+def embed_pictures(page: Element, docs: Path, language: str) -> list[str]:
+    """Put a page's figures into it; return the names of those that docs/assets/figures/ lacks.
+
+    Each is named by what stood there for the picture. One that is missing stays a picture.
 
     Args:
-        html: of the page's content.
+        page: the page's content.
         docs: the folder of the site's sources.
         language: of the page; a figure has a file for each, as a page does.
     """
+    missing: list[str] = []
 
-    def inlined(match: re.Match[str]) -> str:
+    def embed(image: Element) -> list[Element | str] | None:
+        match = image.tag == "img" and _SOURCE.fullmatch(image.attributes.get("src", ""))
+        if not match:
+            return None
         suffix = "" if language == "en" else f".{language}"
-        svg = (docs / FOLDER / f"{match[1]}{suffix}.svg").read_text("utf-8")
-        alt = _ALT.search(match[0])
-        name = f'role="img" aria-label="{alt[1] if alt else ""}" data-search-exclude="1"'
-        return svg.strip().replace("<svg", f"<svg {name}", 1)
+        file = docs / FOLDER / f"{match[1]}{suffix}.svg"
+        if not file.is_file():
+            missing.append(match[1])
+            return [image]
+        alt = escape(image.attributes.get("alt", ""))
+        name = f'role="img" aria-label="{alt}" data-search-exclude="1"'
+        svg = file.read_text("utf-8").strip().replace("<svg", f"<svg {name}", 1)
+        return [Markup(svg)]  # noqa: S704  (the repository's own)
 
-    return _IMAGE.sub(inlined, html)
+    page.replace(embed)
+    return missing

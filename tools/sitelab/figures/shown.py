@@ -1,7 +1,6 @@
 """A page's figures: found by their marks, replaced by a picture and what a script plays with."""
 
 import json
-import re
 import tomllib
 from collections.abc import Callable
 from functools import cache
@@ -10,10 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from mkdocs.utils import get_relative_url
 
+from sitelab.pages.tree import Element
+
 SCRIPTS = "assets/javascripts/figures"
-_MARK = re.compile(r'<div class="figure" id="figure-([a-z]+)">.*?</div>', re.DOTALL)
+_MARK = "figure-"
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).with_name("templates")),
@@ -55,26 +57,34 @@ def picture(figure: str, said: dict[str, str], **given: Any) -> str:
     return "".join(line.strip() for line in lines)
 
 
-def drawn(html: str, makers: dict[str, Maker], *, language: str, url: str, root: Path) -> str:
-    """Return a page's HTML with its figures in place of their marks.
+def embed_figures(
+    page: Element, makers: dict[str, Maker], *, language: str, url: str, root: Path
+) -> list[str]:
+    """Put a page's figures in the place of their marks; return the marks that name no figure.
 
     Args:
-        html: of the page's content.
+        page: the page's content.
         makers: by name, `makers.MAKERS`.
         language: of the page: "en" or "es".
         url: of the page, relative to the site's root.
         root: of the repository.
 
     """
+    unknown: list[str] = []
 
-    def replaced(match: re.Match[str]) -> str:
-        name = match[1]
+    def embed(mark: Element) -> list[Element | str] | None:
+        name = mark.attributes.get("id", "")
+        if mark.tag != "div" or mark.classes != ["figure"] or not name.startswith(_MARK):
+            return None
+        name = name.removeprefix(_MARK)
         if name not in makers:
-            return match[0]
+            unknown.append(name)
+            return None
         said = words(language)["controls"] | words(language)[name]
-        return _wrapped(name, makers[name](said, root), said, url)
+        return [Markup(_wrapped(name, makers[name](said, root), said, url))]  # noqa: S704
 
-    return _MARK.sub(replaced, html)
+    page.replace(embed)
+    return unknown
 
 
 def _wrapped(name: str, figure: Figure, said: dict[str, str], url: str) -> str:

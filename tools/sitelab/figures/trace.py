@@ -8,6 +8,8 @@ from markupsafe import Markup, escape
 
 from sitelab.figures import quantities
 from sitelab.figures.shown import Figure, picture
+from sitelab.pages.tree import Element
+from sitelab.pages.whole_options import keep_options_whole
 
 MEASURED = "docs/measured/step-trace.json"
 PHASES = {"forward": "f", "backward": "b", "update": "gradient"}
@@ -51,8 +53,9 @@ def _drawn(record: dict[str, Any], said: dict[str, str]) -> str:
     hidden = [both(rank["compute"], rank["collectives"]) / end for rank in ranks]
     rows.append((said["hidden"], [_told(one, end) for one in hidden]))
     told = record["provenance"] | {"step": quantities.time(end / 1e6)}
-    command = Markup("<code>{}</code>").format(record["command"])
-    made = escape(said["made"]).format(**told, command=command)
+    command = Element("", {}, [Element("code", {}, [record["command"]])])
+    keep_options_whole(command)
+    made = escape(said["made"]).format(**told, command=Markup(command.html()))  # noqa: S704
     return picture("trace", said, ranks=ranks, end=end, phases=PHASES, rows=rows, made=made)
 
 

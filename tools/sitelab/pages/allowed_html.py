@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 import nh3
 
+from sitelab.pages import allowed_classes
+
 TAGS = {
     *("a", "abbr", "b", "blockquote", "br", "caption", "cite", "code", "col", "colgroup", "dd"),
     *("del", "details", "dfn", "div", "dl", "dt", "em", "figcaption", "figure", "h1", "h2", "h3"),
@@ -35,17 +37,17 @@ STYLES = {"text-align"}
 SCHEMES = {"http", "https", "mailto"}
 
 
-def cleaned(html: str) -> str:
-    """Return `html` without any tag, attribute, style or address that isn't allowed.
+def clean(html: str) -> str:
+    """Return `html` without any tag, attribute, class, style or address that isn't allowed.
 
-    >>> cleaned('<p onclick="x()">a<script>b</script> <a href="javascript:c()">d</a></p>')
+    >>> clean('<p onclick="x()">a<script>b</script> <a href="javascript:c()">d</a></p>')
     '<p>a <a>d</a></p>'
     """
     return nh3.clean(
         html,
         tags=TAGS,
         attributes=ATTRIBUTES,
-        attribute_filter=_kept,
+        attribute_filter=_allow,
         generic_attribute_prefixes={"aria-"},
         filter_style_properties=STYLES,
         url_schemes=SCHEMES,
@@ -53,8 +55,10 @@ def cleaned(html: str) -> str:
     )
 
 
-def _kept(tag: str, attribute: str, value: str) -> str | None:
+def _allow(tag: str, attribute: str, value: str) -> str | None:
     """Return what stays of an attribute's value, None for nothing."""
+    if attribute == "class":
+        return allowed_classes.clean(value)
     if attribute in ("id", "name") and value.startswith("__"):
         # Material takes its configuration from the first element named __config, its switches
         # from others; lines of code are numbered so too.

@@ -6,7 +6,7 @@ page, its `<details class="answers">`.
 
 from mkdocs.config.defaults import MkDocsConfig
 
-_FOLDED = '<details class="answers"'
+from sitelab.pages.tree import Element
 
 
 def answers(uri: str, config: MkDocsConfig) -> bool:
@@ -14,10 +14,8 @@ def answers(uri: str, config: MkDocsConfig) -> bool:
     return bool(config.not_in_nav and config.not_in_nav.match_file(uri))
 
 
-def unsearched(html: str) -> str:
-    """Return a page's HTML with what is folded away as answers hidden from the search.
-
-    >>> unsearched('<details class="answers">')
-    '<details class="answers" data-search-exclude="1">'
-    """
-    return html.replace(_FOLDED, f'{_FOLDED} data-search-exclude="1"')
+def hide_answers_from_search(page: Element) -> None:
+    """Hide from the search what a page folds away as answers."""
+    for element in page.below():
+        if element.tag == "details" and element.classes[:1] == ["answers"]:
+            element.attributes["data-search-exclude"] = "1"

@@ -3,16 +3,13 @@
 `docs/assets/javascripts/recall.js` grades and remembers by these; without it a card just opens.
 """
 
-import re
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from notelab.book.finding_labs import labs_below
 from notelab.book.workbook import Bench
 from notelab.recall.cards import Card, of_labs
-
-_CARD = re.compile(r'<details class="question[ "]')
+from sitelab.pages.tree import Element
 
 
 def by_page(root: Path, languages: Sequence[str], bench: Bench) -> dict[Path, list[Card]]:
@@ -28,16 +25,13 @@ def by_page(root: Path, languages: Sequence[str], bench: Bench) -> dict[Path, li
     return found
 
 
-def told(html: str, cards: Sequence[Card]) -> str:
-    """Return a page's HTML, its cards told what they are; as it was where there are others."""
-    if len(_CARD.findall(html)) != len(cards):
-        return html
-    each = iter(cards)
-    return _CARD.sub(lambda match: match[0].replace("<details", _opened(next(each))), html)
-
-
-def _opened(card: Card) -> str:
-    said = {"recall": card.id, "evidence": card.evidence}
-    if card.number:
-        said |= {"value": str(card.number.value), "unit": card.number.unit}
-    return "<details" + "".join(f' data-{key}="{escape(value)}"' for key, value in said.items())
+def mark_cards(page: Element, cards: Sequence[Card]) -> None:
+    """Give each card of a page its name and evidence; none where their numbers differ."""
+    found = [e for e in page.below() if e.tag == "details" and e.classes[:1] == ["question"]]
+    if len(found) != len(cards):
+        return
+    for element, card in zip(found, cards, strict=True):
+        facts = {"data-recall": card.id, "data-evidence": card.evidence}
+        if card.number:
+            facts |= {"data-value": str(card.number.value), "data-unit": card.number.unit}
+        element.attributes = facts | element.attributes

@@ -1,18 +1,30 @@
 """A command's option stays on one line: a browser may break after each of its hyphens."""
 
 import re
+from collections.abc import Sequence
 
-_CODE = re.compile(r"(?<!</span>)(?<!<pre>)<code>([^<]*)</code>")  # no block of it
-_BLOCK = re.compile(r'<div class="language-bash highlight">.*?</div>', re.DOTALL)
-_TEXT = re.compile(r">([^<]+)<")
-_OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
+from sitelab.pages.tree import Element
 
-
-def kept(html: str) -> str:
-    """Return the page's HTML with each option in code font within a span that doesn't break."""
-    html = _CODE.sub(lambda code: f"<code>{_marked(code[1])}</code>", html)
-    return _BLOCK.sub(lambda block: _TEXT.sub(lambda text: f">{_marked(text[1])}<", block[0]), html)
+_BLOCK = ["language-bash", "highlight"]
+_OPTION = re.compile(r"((?<![\w-])--?[A-Za-z][\w-]*)")
 
 
-def _marked(text: str) -> str:
-    return _OPTION.sub(r'<span class="option">\g<0></span>', text)
+def keep_options_whole(page: Element) -> None:
+    """Put each option in code font into a span that doesn't break; blocks of output stay."""
+    for child in page.children:
+        if not isinstance(child, Element):
+            continue
+        line = child.tag == "code" and not child.attributes
+        if (line and child.plain_text()) or child.classes == _BLOCK:
+            child.replace_texts(_split, frozenset())
+        elif child.tag != "pre":
+            keep_options_whole(child)
+
+
+def _split(text: str) -> Sequence[Element | str]:
+    parts = _OPTION.split(text)
+    return [
+        Element("span", {"class": "option"}, [part]) if index % 2 else part
+        for index, part in enumerate(parts)
+        if part
+    ]

@@ -11,26 +11,29 @@ import json
 import re
 from pathlib import Path
 
+from sitelab.pages.tree import Element
+
 _API = re.compile(r"reference/api/\w+/(#?)")
 _FIRST = re.compile(r"<p>.*?</p>", re.DOTALL)
 _FILES = re.compile(r"shardlab\.\S+ <p>.*?</p>", re.DOTALL)
-_SOURCE = re.compile(
-    r'<div class="(?:mermaid|language-text highlight)"|<td(?= style="text-align:right")'
-)
-_UNSEARCHED = ' data-search-exclude="1"'
-_ROWS = re.compile(r"<tbody>(?:(?!</tbody>).)*?<a id=.*?</tbody>", re.DOTALL)
+_SOURCES = (["mermaid"], ["language-text", "highlight"])
 
 
-def unsearched(html: str) -> str:
-    """Return a page's HTML without its diagrams' source, what commands printed, and numbers.
+def hide_from_search(page: Element) -> None:
+    """Hide from the search a page's diagrams' source, what commands printed, and numbers.
 
-    Of a table whose numbers have addresses, as those of results do, no row is left.
-
-    >>> unsearched('<div class="mermaid">flowchart LR</div>')
-    '<div class="mermaid" data-search-exclude="1">flowchart LR</div>'
+    Of a table whose numbers have addresses, as those of results do, all rows are hidden.
     """
-    html = _ROWS.sub(lambda rows: rows[0].replace("<tbody>", f"<tbody{_UNSEARCHED}>", 1), html)
-    return _SOURCE.sub(rf"\g<0>{_UNSEARCHED}", html)
+    for element in page.below():
+        source = element.tag == "div" and element.classes in _SOURCES
+        number = element.tag == "td" and element.attributes.get("style") == "text-align:right"
+        rows = element.tag == "tbody" and any(_is_address(cell) for cell in element.below())
+        if source or number or rows:
+            element.attributes["data-search-exclude"] = "1"
+
+
+def _is_address(element: Element) -> bool:
+    return element.tag == "a" and "id" in element.attributes
 
 
 def split(site: Path, language: str) -> None:

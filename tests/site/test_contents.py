@@ -1,0 +1,36 @@
+"""What a page asks for and can't be shown ends in a line that names the page and the line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.notelab.scratch import Scratch
+from tests.site.scratch_site import build, furnish
+
+PAGE = """# Wrong
+
+![a picture](assets/figures/shardng.svg)
+
+<div class="figure" id="figure-memry">what it says</div>
+
+A formula: $\\frac{1$.
+"""
+
+
+def test_a_misspelt_figure_or_formula_is_named_by_page_and_line(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    docs = furnish(scratch) / "docs"
+    for name in ("wrong.md", "wrong.es.md"):
+        (docs / name).write_text(PAGE)
+    built = build(scratch, "--strict")
+    assert built.returncode == 1
+    assert "Traceback" not in built.stderr
+    for page in ("wrong.md", "wrong.es.md"):
+        for line, words in {
+            3: "has no figure shardng",
+            5: "no figure 'memry'",
+            7: "formula",
+        }.items():
+            at = f"docs/{page}:{line}: "
+            (said,) = [text for text in built.stderr.splitlines() if at in text]
+            assert words in said
