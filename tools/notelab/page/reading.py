@@ -3,20 +3,17 @@
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from notelab.page import admonition, embedded_html, front_matter, hidden, waiver
 from notelab.page.citation import Citation, Span
-from notelab.page.inline import (
-    Inline,
-    Places,
-    cited_by_link,
-    count_words,
-    not_in_code_font,
-    number_link,
-)
-from notelab.page.note import Cell, Diagram, Heading, Note, NumberLink, Seen
-from notelab.page.spelling import in_plain_text
+from notelab.page.inline import Inline, Places, cited_by_link, count_words, number_link, take
+from notelab.page.note import Cell, Diagram, FileLink, Heading, Mention, Note, NumberLink, Seen
+from notelab.page.scanner import Scanned, scan
 
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
 _DIAGRAM_ID = re.compile(r"^%%\s*id:\s*(\S+)\s*$")
@@ -46,9 +43,11 @@ def read(text: str) -> Note:
     parser.use(admonition.plugin)
     unread: list[Seen] = []
     parser.core.ruler.after("block", "unread", lambda state: _set_aside(state.tokens, unread))
+    _keep_footnotes(parser)
     blocks = parser.parse(body)
     walk = _Walk(blocks, body.split("\n"))
     walk.run()
+    walk.front_matter(lines[:taken])
     return Note(
         front=front,
         words=walk.words,
@@ -61,7 +60,21 @@ def read(text: str) -> Note:
         unread=unread,
         waivers=list(waiver.of_page(blocks, walk.lines)),
         hidden=hidden.found_in(text),
+        files=walk.files,
+        mentions=walk.mentions,
     )
+
+
+def _keep_footnotes(parser: "MarkdownIt") -> None:
+    """Read a footnote of one word, `[^1]: x`, as a paragraph: CommonMark takes it for a link's."""
+    rule = next(rule for rule in parser.block.ruler.__rules__ if rule.name == "reference")
+    reference = rule.fn
+
+    def read(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
+        at = state.bMarks[start] + state.tShift[start]
+        return not state.src.startswith("[^", at) and reference(state, start, end, silent)
+
+    parser.block.ruler.at("reference", read)
 
 
 def _set_aside(blocks: "list[Token]", unread: list[Seen]) -> None:
@@ -97,6 +110,8 @@ class _Walk:
         self.diagrams: list[Diagram] = []
         self.numbers: list[NumberLink] = []
         self.images: list[Seen] = []
+        self.files: list[FileLink] = []
+        self.mentions: list[Mention] = []
         self._choice: _OpenCell | None = None
         self._row: _OpenCell | None = None
 
@@ -154,7 +169,7 @@ class _Walk:
         gathered.run()
         self.images += gathered.images
         self.numbers += gathered.numbers
-        cell.citations += gathered.citations
+        self._take(gathered.scanned, cell)
         cell.names += gathered.names
         if in_heading:
             self.headings[-1].text = " ".join(gathered.prose.split())
@@ -188,15 +203,32 @@ class _Walk:
         row = (block.map[0] if block.map else 0) + 1
         for kind, offset in scanned.drawn:
             self.images.append(Seen(kind, _within(block.content, offset, row, len(kind))))
+        said = scan(scanned.text, lambda start, end: _block_span(block))
         for href, offset in scanned.links:
             place = _within(block.content, offset, row, 2)
             self.numbers += number_link("an HTML link", href, place)
-            cell.citations += cited_by_link(href, place)
+            take(cited_by_link(href, place), said)
         self._say(scanned.text)
-        for text, _ in in_plain_text(scanned.text):
-            cell.citations.append(not_in_code_font(text, _block_span(block)))
+        self._take(said, cell)
         if cell is not self._choice and cell is not self._row:
             self.other.append(cell.closed())
+
+    def front_matter(self, lines: list[str]) -> None:
+        """Take what the front matter cites: nothing around it says what the lines show."""
+        for row, line in enumerate(lines, start=1):
+            said = scan(line, lambda start, end, row=row: Span(row, start + 1, row, end + 1))
+            self.files += said.files
+            for at, one in enumerate(said.citations):
+                problem = "stands in the front matter, where nothing says what its lines show"
+                said.citations[at] = msgspec.structs.replace(one, problem=one.problem or problem)
+            if said.citations:
+                place = Span(row, 1, row, len(line) + 1)
+                self.other.append(Cell(place, "", 0, said.citations, [], ""))
+
+    def _take(self, scanned: Scanned, cell: "_OpenCell") -> None:
+        cell.citations += scanned.citations
+        self.files += scanned.files
+        self.mentions += scanned.mentions
 
     def _say(self, prose: str) -> None:
         """Count words that stand in no paragraph."""

@@ -82,6 +82,8 @@ class Judge:
         citation = case.citation
         if citation.problem:
             return Verdict([case.finding("N201", f"`{citation.text[:80]}` {citation.problem}")])
+        if citation.label:
+            return Verdict([_two_places(case)])
         if citation.last < citation.first:
             turned = written(citation.path, citation.last, citation.first)
             message = f"the range of `{citation.text}` runs backwards"
@@ -191,6 +193,16 @@ class Judge:
             help=f"read the lines at the pin, then write `{names[0]}:"
             f"{written(citation.path, citation.first, citation.last)}`",
         )
+
+
+def _two_places(case: Case) -> Finding:
+    citation = case.citation
+    return case.finding(
+        "N231",
+        "the link's label says another place than its target",
+        expected="one place: the target's in the label, or the label's in the target",
+        found=f"`{citation.label[:120]}` and `{citation.text[:200]}`",
+    )
 
 
 def _perhaps_another(case: Case, sole: CitedFile, unasked: list[CitedFile]) -> Finding:
