@@ -37,6 +37,7 @@ class Settling:
         lock: Lock | None,
         evidence: Evidence,
         resolver: Resolver,
+        *,
         library: "Library",
     ) -> None:
         """Ask nobody yet."""

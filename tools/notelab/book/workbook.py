@@ -102,7 +102,7 @@ def _settled(
 ) -> Workbook:
     evidence = Evidence(lab, pinned, lock, bench)
     resolver = Resolver(lab, pinned, lock, evidence)
-    settling = Settling(lab, pinned, lock, evidence, resolver, bench.library)
+    settling = Settling(lab, pinned, lock, evidence, resolver, library=bench.library)
     return Workbook(lab, settling.before(views), pinned, lock, evidence, resolver, settling)
 
 

@@ -25,7 +25,8 @@ _FILE = re.compile(
     r"|php|scala|m|mm|md|rst|toml|sh|txt|ya?ml|json|cfg|ini|cmake|ipynb))(?:\.html?)?(?=[#?&;]|$)"
 )
 _LINES = re.compile(
-    r"#(?:[Ll]|n|ln|lines?[-=]|cl-|LC|[\w.]+-)?\d|[?&;#](?:L\d|(?:l|ln|line(?:s|start)?)=\d)", re.I
+    r"#(?:[Ll]|n|ln|lines?[-=]|cl-|LC|[\w.]*\.\w+-)?\d|[?&;#](?:L\d|(?:l|ln|line(?:s|start)?)=\d)",
+    re.I,
 )
 _AFTER = ".,;:!?'*_"
 
@@ -42,7 +43,7 @@ def found_in(text: str) -> Iterator[tuple[str, int]]:
 def read(address: str, span: Span) -> Citation | FileLink:
     """Read an address that `found_in` found: the lines, or the whole file, that it leads to."""
     found = _PERMALINK.match(address)
-    if found is None:
+    if found is None or (not found["first"] and _has_lines(address)):
         said = "is a link to lines in a form that nothing here reads; cite `path:L<first>-L<last>`"
         return Citation(address, "", address, 0, 0, said, span)
     path, commit = unquote(found["path"]), found["commit"]
@@ -68,6 +69,11 @@ def _meant(address: str) -> bool:
     found = _PERMALINK.match(address)
     if found and (found["first"] or is_commit(found["commit"])):
         return True
+    return _has_lines(address)
+
+
+def _has_lines(address: str) -> bool:
+    """Tell whether an address, of whatever form, leads to lines of a program's file."""
     return bool(_LINES.search(address) and _FILE.search(address))
 
 

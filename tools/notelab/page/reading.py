@@ -1,6 +1,7 @@
 """Markdown in, `Note` out: what a page says, with the place of each thing in the file."""
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,7 +10,7 @@ from notelab.page import admonition, embedded_html, front_matter, hidden, waiver
 from notelab.page.citation import Citation, Span
 from notelab.page.inline import Inline, Places, cited_by_link, count_words, number_link, take
 from notelab.page.note import Cell, Diagram, FileLink, Heading, Mention, Note, NumberLink, Seen
-from notelab.page.scanner import Scanned, scan
+from notelab.page.scanner import MARKS, Scanned, scan
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -203,7 +204,7 @@ class _Walk:
         row = (block.map[0] if block.map else 0) + 1
         for kind, offset in scanned.drawn:
             self.images.append(Seen(kind, _within(block.content, offset, row, len(kind))))
-        said = scan(scanned.text, lambda start, end: _block_span(block))
+        said = scan(MARKS.sub(" ", scanned.text), lambda start, end: _block_span(block))
         for href, offset in scanned.links:
             place = _within(block.content, offset, row, 2)
             self.numbers += number_link("an HTML link", href, place)
@@ -216,7 +217,7 @@ class _Walk:
     def front_matter(self, lines: list[str]) -> None:
         """Take what the front matter cites: nothing around it says what the lines show."""
         for row, line in enumerate(lines, start=1):
-            said = scan(line, lambda start, end, row=row: Span(row, start + 1, row, end + 1))
+            said = scan(MARKS.sub(" ", line), partial(_in_row, row))
             self.files += said.files
             for at, one in enumerate(said.citations):
                 problem = "stands in the front matter, where nothing says what its lines show"
@@ -246,6 +247,10 @@ def _within(piece: str, offset: int, row: int, length: int) -> Span:
     row += piece.count("\n", 0, offset)
     column = offset - piece.rfind("\n", 0, offset)
     return Span(row, column, row, column + length)
+
+
+def _in_row(row: int, start: int, end: int) -> Span:
+    return Span(row, start + 1, row, end + 1)
 
 
 def _block_span(block: "Token") -> Span:

@@ -7,6 +7,7 @@ with lines after or before it, an address, or a code span that is one by itself.
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import msgspec
 
@@ -131,6 +132,11 @@ class _Scan:
             self.found += [(token.start, one) for one in token.cited]
             if token.cited:
                 self.taken.add(at)
+            elif token.kind == "code" and _cites_within(token.text):
+                said, place = token.text, self.place(token.start, token.end)
+                problem = "is not `path:L<first>-L<last>` alone"
+                self.found.append((token.start, Citation(said, "", said, 0, 0, problem, place)))
+                self.taken.add(at)
             elif token.kind == "address" and at not in inside:  # a link's target says the same
                 for address, offset in permalink.found_in(token.text):
                     start = token.start + offset
@@ -140,7 +146,7 @@ class _Scan:
     def _pairs(self) -> None:
         """Take each path with lines right after it, or before it, that stand outside one code."""
         seen = [at for at, token in enumerate(self.tokens) if token.kind not in ("link", "end")]
-        for one, two in zip(seen, seen[1:], strict=False):
+        for one, two in pairwise(seen):
             if one in self.taken or two in self.taken:
                 continue
             first, second = self.tokens[one], self.tokens[two]
@@ -223,8 +229,8 @@ class _Scan:
             if not near:
                 continue
             path = min(near, key=lambda pair: pair[0])[1]
-            meant = [one for held in cited.values() for one in held if one.first]
             first, last, _ = lines_of(token.text)
+            meant = [one for held in cited.values() for one in held if isinstance(one, Citation)]
             if any(one.first <= first and last <= one.last for one in meant):
                 continue  # of lines that are cited
             name = path.cited[0].path if path.cited else _PATH.match(path.text)
@@ -234,6 +240,13 @@ class _Scan:
                 )
                 name = name if isinstance(name, str) else name[0]
                 yield Mention(said, name, self.place(token.start, token.end))
+
+
+def _cites_within(code: str) -> bool:
+    """Tell whether a code span that is no citation holds a path with its lines among words."""
+    if not _has_lines(code) or "://" in code:
+        return False
+    return bool(scan(code, lambda start, end: Span(1, 1, 1, 1)).citations)
 
 
 def _gap(one: _Token, other: _Token) -> int:

@@ -8,7 +8,7 @@ from notelab.page.citation import LAST_LINE_EVER, Citation, Span, number, path_p
 DASH = "[-\u2013\u2014]"
 LINE_WORD = r"(?:[Ll]ines?|[Ll][ií]neas?|ll?\.|L)"
 # One line, or a first and a last one; a column after either is read over.
-RANGE = rf"L?\d+(?:C\d+)?(?:\s?{DASH}\s?L?\d+(?:C\d+)?)?"
+RANGE = rf"[Ll]?\d+(?:C\d+)?(?:\s?{DASH}\s?[Ll]?\d+(?:C\d+)?)?"
 FILE_ENDING = re.compile(
     r"\.(?:pyi?|pyx|cpp|cxx|cc?|cuh?|hp?p?|hh|rs|go|[jt]sx?|java|jl|md|rst|toml|sh|txt|ya?ml|json"
     r"|cfg|ini|cmake|ipynb)$"
@@ -86,9 +86,9 @@ def _first(code: str, range: re.Match[str]) -> str:
 def _match(code: str) -> re.Match[str] | None:
     code = _LONG_NUMBER.sub("9" * 9, _INVISIBLE.sub("", code[:_LONGEST] + code[_LONGEST:][-99:]))
     code = _bare(code)
-    if symbol := _SYMBOL.fullmatch(code):
-        lines = re.fullmatch(r"L\d+", symbol["symbol"])
-        return None if lines or "://" in code else symbol
+    symbol = _SYMBOL.fullmatch(code)
+    if symbol and "://" not in code and not re.fullmatch(r"L\d+", symbol["symbol"]):
+        return symbol
     found = _CITED.fullmatch(code) if code[-1:].isdigit() or code[-1:] == ")" else None
     return found if found and _is_meant(found, code) else None
 
@@ -108,7 +108,7 @@ def _is_meant(found: re.Match[str], code: str) -> bool:
         return False
     ending = FILE_ENDING.search(head) is not None
     named = ending or "/" in head or ("." in head and " " not in head)
-    if found["word"] or found["ranges"].startswith("L"):
+    if found["word"] or found["ranges"].startswith(("L", "l")):
         if mark.startswith(":"):
             return named or " " not in head
         return named and (ending or "/" in head)
