@@ -2,9 +2,12 @@
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
+
+import msgspec
 
 from notelab.cited.names import names_in
 from notelab.page import embedded_html, permalink
@@ -192,7 +195,7 @@ class Inline:
         code = child.content.strip()
         span = self.places.span(start, end)
         cited = [permalink.read(address, span) for address, _ in permalink.found_in(code)]
-        cited = cited or list(parse_all(code, span))
+        cited = cited or list(self._each_range(list(parse_all(code, span)), start))
         if cited:
             self._codes[self._length] = cited
             self.prose += " "
@@ -200,6 +203,15 @@ class Inline:
             self.names += names_in(code)
             self.prose += child.content
         self._add(f"{CODE}{MARKS.sub(' ', code)}{CODE_END}", start)
+
+    def _each_range(self, cited: list[Citation], at: int) -> Iterator[Citation]:
+        """Yield what a code span cites; each range after the first has a place of its own."""
+        for index, one in enumerate(cited):
+            found = self.places.content.find(one.text, at)
+            end = found + len(one.text)
+            placed = index and found >= 0
+            yield msgspec.structs.replace(one, span=self.places.span(found, end)) if placed else one
+            at = end if found >= 0 else at
 
     def _code_place(self, child: "Token") -> tuple[int, int]:
         """Find a code span's own place: the next run of its backticks that closes with its text."""

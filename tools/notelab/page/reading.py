@@ -1,10 +1,7 @@
 """Markdown in, `Note` out: what a page says, with the place of each thing in the file."""
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from notelab.page import admonition, embedded_html, front_matter, hidden, waiver
 from notelab.page.citation import Citation, Span
@@ -13,8 +10,6 @@ from notelab.page.note import Cell, Diagram, FileLink, Heading, Mention, Note, N
 from notelab.page.scanner import MARKS, Scanned, scan
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
 _DIAGRAM_ID = re.compile(r"^%%\s*id:\s*(\S+)\s*$")
@@ -41,19 +36,18 @@ def read(text: str) -> Note:
     # Blank lines in its place keep every row of the page the row of the file.
     body = "\n".join([""] * taken + lines[taken:])
     parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table")
-    parser.use(admonition.plugin)
+    parser.use(admonition.plugin).use(admonition.footnotes)
     unread: list[Seen] = []
     parser.core.ruler.after("block", "unread", lambda state: _set_aside(state.tokens, unread))
-    _keep_footnotes(parser)
     blocks = parser.parse(body)
     walk = _Walk(blocks, body.split("\n"))
     walk.run()
-    walk.front_matter(lines[:taken])
+    cited, files = front_matter.cited(lines[:taken])
     return Note(
         front=front,
         words=walk.words,
         choices=walk.choices,
-        other=walk.other,
+        other=walk.other + cited,
         headings=walk.headings,
         diagrams=walk.diagrams,
         numbers=walk.numbers,
@@ -61,21 +55,9 @@ def read(text: str) -> Note:
         unread=unread,
         waivers=list(waiver.of_page(blocks, walk.lines)),
         hidden=hidden.found_in(text),
-        files=walk.files,
+        files=walk.files + files,
         mentions=walk.mentions,
     )
-
-
-def _keep_footnotes(parser: "MarkdownIt") -> None:
-    """Read a footnote of one word, `[^1]: x`, as a paragraph: CommonMark takes it for a link's."""
-    rule = next(rule for rule in parser.block.ruler.__rules__ if rule.name == "reference")
-    reference = rule.fn
-
-    def read(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
-        at = state.bMarks[start] + state.tShift[start]
-        return not state.src.startswith("[^", at) and reference(state, start, end, silent)
-
-    parser.block.ruler.at("reference", read)
 
 
 def _set_aside(blocks: "list[Token]", unread: list[Seen]) -> None:
@@ -214,18 +196,6 @@ class _Walk:
         if cell is not self._choice and cell is not self._row:
             self.other.append(cell.closed())
 
-    def front_matter(self, lines: list[str]) -> None:
-        """Take what the front matter cites: nothing around it says what the lines show."""
-        for row, line in enumerate(lines, start=1):
-            said = scan(MARKS.sub(" ", line), partial(_in_row, row))
-            self.files += said.files
-            for at, one in enumerate(said.citations):
-                problem = "stands in the front matter, where nothing says what its lines show"
-                said.citations[at] = msgspec.structs.replace(one, problem=one.problem or problem)
-            if said.citations:
-                place = Span(row, 1, row, len(line) + 1)
-                self.other.append(Cell(place, "", 0, said.citations, [], ""))
-
     def _take(self, scanned: Scanned, cell: "_OpenCell") -> None:
         cell.citations += scanned.citations
         self.files += scanned.files
@@ -247,10 +217,6 @@ def _within(piece: str, offset: int, row: int, length: int) -> Span:
     row += piece.count("\n", 0, offset)
     column = offset - piece.rfind("\n", 0, offset)
     return Span(row, column, row, column + length)
-
-
-def _in_row(row: int, start: int, end: int) -> Span:
-    return Span(row, start + 1, row, end + 1)
 
 
 def _block_span(block: "Token") -> Span:

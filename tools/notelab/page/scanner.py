@@ -13,6 +13,7 @@ import msgspec
 
 from notelab.page import permalink
 from notelab.page.citation import Citation, Span
+from notelab.page.link_label import NOT_IN_CODE, is_same, same_lines, same_path
 from notelab.page.note import FileLink, Mention
 from notelab.page.spelling import DASH, FILE_ENDING, LINE_WORD, RANGE, lines_of
 
@@ -35,7 +36,6 @@ _BEFORE = re.compile(
 )
 _PATH = re.compile(r"[^\s:#,()]*[^\s:#,().]")
 _FAR = 120  # characters between a path and lines that may belong to it
-_NO_CITATION = "must stand in one code span, between backticks"
 
 
 class Scanned(msgspec.Struct):
@@ -163,7 +163,7 @@ class _Scan:
             if path is second:
                 said = f"{lines.text}{between}{path.text}"
             said = MARKS.sub("", said)
-            self.found.append((first.start, Citation(said, "", said, 0, 0, _NO_CITATION, span)))
+            self.found.append((first.start, Citation(said, "", said, 0, 0, NOT_IN_CODE, span)))
             self.taken |= {one, two}
 
     def _agree(self, label: _Label) -> None:
@@ -177,11 +177,11 @@ class _Scan:
         if isinstance(target, FileLink):
             self.found.append((start, target))
             for at, (place, one) in enumerate(self.found):
-                if isinstance(one, Citation) and one in said and not _same_path(one.path, target):
+                if isinstance(one, Citation) and one in said and not same_path(one.path, target):
                     changed = msgspec.structs.replace(one, label=target.text)
                     self.found[at] = place, changed
             return
-        other = [one.text for one in said if not self._is_same(one, target)]
+        other = [one.text for one in said if not is_same(one, target)]
         other = other or self._differs(label, target)
         self.found = [pair for pair in self.found if pair not in inside]
         self.found.append((start, msgspec.structs.replace(target, label=(other or [""])[0])))
@@ -193,28 +193,12 @@ class _Scan:
         tokens = [self.tokens[at] for at in inner if at not in self.taken]
         if target.problem:
             return []
-        wrong = [one.text for one in tokens if _is_lines(one) and not _same_lines(one.text, target)]
+        wrong = [one.text for one in tokens if _is_lines(one) and not same_lines(one.text, target)]
         whole = self.text[self.tokens[label.first].end : self.tokens[label.last].start]
         paths = [one for one in tokens if not _is_lines(one) and FILE_ENDING.search(one.text)]
         if len(paths) == 1 and MARKS.sub("", whole).strip() == paths[0].text:
-            wrong += [] if _same_path(paths[0].text, target) else [paths[0].text]
+            wrong += [] if same_path(paths[0].text, target) else [paths[0].text]
         return wrong
-
-    def _is_same(self, one: Citation, target: Citation) -> bool:
-        """Tell whether what a label cites, in code font or out of it, is the target's place."""
-        if one.problem == _NO_CITATION:
-            found = re.fullmatch(
-                rf"(?P<path>.*?)(?:[:#]|,? )(?P<lines>(?:{LINE_WORD} |L)?\d.*)", one.text
-            )
-            if found is None:
-                return False
-            return _same_path(found["path"], target) and _same_lines(found["lines"], target)
-        if one.repository:
-            return one.text == target.text
-        if not _same_path(one.path, target):
-            return False
-        lines = (one.first, one.last)
-        return bool(one.symbol) or _are(lines, target)
 
     def _mentions(self, citations: list[Citation]) -> Iterator[Mention]:
         """Yield each path with lines near by that no citation has taken."""
@@ -269,19 +253,3 @@ def _may_be_path(token: _Token) -> bool:
     if token.kind not in ("code", "path"):
         return False
     return bool(token.cited) or bool(re.search(r"\w[./]\w|\A[A-Z][a-z]+file\b", token.text))
-
-
-def _same_path(path: str, target: Citation | FileLink) -> bool:
-    """Tell whether a label's path is the target's, or the end of it."""
-    path = path.partition(":")[2] or path
-    return f"/{target.path}".endswith(f"/{path}")
-
-
-def _same_lines(text: str, target: Citation) -> bool:
-    first, last, _ = lines_of(text)
-    return _are((first, last), target)
-
-
-def _are(lines: tuple[int, int], target: Citation) -> bool:
-    """Tell whether lines are the target's, or only its first one."""
-    return lines in ((target.first, target.last), (target.first, target.first))
