@@ -13,7 +13,7 @@ from notelab.errors import shown
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
-from notelab.rules import constraints, languages, stop
+from notelab.rules import constraints, languages, stop, unjudged
 from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
@@ -22,11 +22,16 @@ from notelab.rules.waivers import Waivers
 
 
 def check_labs(
-    wanted: Mapping[Path, set[Path] | None], bench: Bench, *, unasked: bool = False
+    wanted: Mapping[Path, set[Path] | None],
+    bench: Bench,
+    *,
+    unasked: bool = False,
+    strict: bool = False,
 ) -> Report:
     """Prove several labs, of each all its pages or only some.
 
-    Nobody named those that are `unasked`: what one in progress lacks is then no finding.
+    Nobody named those that are `unasked`: what one in progress lacks is then no finding. What looks
+    like a citation and is not judged is counted, and is a finding where the check is `strict`.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
@@ -36,9 +41,16 @@ def check_labs(
         books = open_labs(wanted, bench)
         diagrams = _diagrams(books, bench)
         for book, only in zip(books, wanted.values(), strict=True):
-            report.add(_judged(book, bench, diagrams, whole=only is None, unasked=unasked))
+            one = _judged(book, bench, diagrams, whole=only is None, unasked=unasked)
+            report.add(one if strict else _counted(one))
     finally:  # what was worked out before an interrupt is worth keeping
         bench.memo.save()
+    return report
+
+
+def _counted(report: Report) -> Report:
+    """Take out of the findings what is only counted unless a check is strict."""
+    report.findings = [one for one in report.findings if one.code != unjudged.STRICT]
     return report
 
 
@@ -68,8 +80,10 @@ def _judged(
     waivers = Waivers(book.lab, book.views)
     left = list(waivers.sift(set(findings)))
     left += waivers.findings(whole=whole)
+    not_judged = Counter(one.filename for one in left if one.code == unjudged.STRICT)
     for note in tally.notes:
         note.waived = waivers.waived[note.filename]
+        note.unjudged = not_judged[note.filename]
     ordered = sorted(set(left), key=lambda finding: finding.order)
     to_do = [one for one in ordered if unasked and stop.is_to_do(book.lab, one)]
     return Report(
@@ -100,6 +114,7 @@ class _Rules:
         yield from diagram_findings(one, self._diagrams)
         yield from self.numbers.findings(one)
         yield from constraints.findings(one, self._pinned)
+        yield from unjudged.findings(self._book, one)
         if one.page.original is not None:
             yield from languages.findings(self._originals[one.page.original], one)
 
@@ -150,7 +165,7 @@ def _note_report(lab: str, one: View, verdicts: list[Verdict]) -> NoteReport:
     )
 
 
-_SUMS = ("citations", "proved", "locked", "diagrams", "by_wheel", "unstructured")
+_SUMS = ("citations", "proved", "locked", "diagrams", "by_wheel", "unstructured", "unjudged")
 
 
 def _lab_report(

@@ -89,6 +89,7 @@ cli.add_command(repin)
     show_default=True,
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print findings only, and no summary.")
+@click.option("--strict", is_flag=True, help="Fail on what looks like a citation, not judged.")
 @click.option("--watch", is_flag=True, help="Check again whenever a file is saved, until Ctrl-C.")
 @mirror_option
 @offline_option
@@ -97,6 +98,7 @@ def check(
     paths: tuple[Path, ...],
     output_format: str,
     quiet: bool,
+    strict: bool,
     watch: bool,
     mirrors: tuple[str, ...],
     offline: bool,
@@ -113,7 +115,7 @@ def check(
     def once() -> int:
         bench = open_bench(mirrors, *paths, offline=offline)
         wanted, strays = asked(list(paths), bench.lab, idle=quiet)
-        report = check_labs(wanted, bench, unasked=not paths)
+        report = check_labs(wanted, bench, unasked=not paths, strict=strict)
         for stray in strays if not quiet else []:
             say(f"note: {stray} is no page of a lab; not checked", aside=True)
         write(written(report, output_format, quiet=quiet))

@@ -17,6 +17,13 @@ def test_a_range_and_a_single_line_are_read() -> None:
     assert (two.first, two.last, two.problem) == (7, 7, "")
 
 
+@pytest.mark.parametrize("lines", ["12-15", "L12-15", "L12\u2013L15", "12 - 15", "L12C3-L15C9"])
+def test_lines_may_be_written_in_other_ways(lines: str) -> None:
+    for code in (f"a/b.py:{lines}", f"a/b.py#{lines}", f"a/b.py: {lines}"):
+        one = parse(code, HERE)
+        assert (one.path, one.first, one.last, one.problem) == ("a/b.py", 12, 15, "")
+
+
 def test_a_source_may_be_named_before_the_path() -> None:
     one = parse("megatron:README.md:L1-L2", HERE)
     assert (one.source, one.path, one.problem) == ("megatron", "README.md", "")
@@ -25,9 +32,6 @@ def test_a_source_may_be_named_before_the_path() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "a/b.py:12-15",
-        "a/b.py:L12-15",
-        "a/b.py:12",
         "a/b.py:L0",
         "a/b.py:L5-L0",
         "a/b.py:L012",
@@ -39,7 +43,6 @@ def test_a_source_may_be_named_before_the_path() -> None:
         "a//b.py:L1",
         "C:/b.py:L1",
         "a\\b.py:L1",
-        "a/b.py:L1\u2013L2",
         "a/b.py:L1-L1000000000",
         "a/b.py:L" + "9" * 5000,
     ],

@@ -138,6 +138,24 @@ def test_a_diagram_is_one_whatever_its_fence_says_beside(info: str) -> None:
 )
 def test_what_a_reader_takes_for_a_citation_is_judged_as_one(citation: str) -> None:
     found = reading.read(f"{citation}\n").citations
+    assert found and all(one.problem or one.first in (1, 3, 5, 10) for one in found)
+
+
+@pytest.mark.parametrize(
+    "citation",
+    [
+        "`a/b.py:L1-`",
+        "`a/b.py:L1..L3`",
+        "`a/b.py:L1\u200b`",
+        "`see a/b.py:L1-L2 there`",
+        "<code>a/b.py:L1</code>",
+        "<p>a/b.py:L1</p>",
+        "see a/b.py:L1-L2",
+        "\\`a/b.py:L1\\`",
+    ],
+)
+def test_a_slip_of_the_pen_is_no_other_citation(citation: str) -> None:
+    found = reading.read(f"{citation}\n").citations
     assert len(found) == 1
     assert found[0].problem
 

@@ -240,3 +240,27 @@ def test_what_cannot_be_carried_is_one_line_and_nothing_is_lost(
     assert said in ran.stderr and "Traceback" not in ran.stderr
     after = scratch.read("note.md"), scratch.read("up-sha.txt"), scratch.read("citations.lock")
     assert after == before
+
+
+@pytest.mark.parametrize(
+    ("form", "carried"),
+    [
+        ("`scaler.py:22-25`", "`pkg/scaler.py:L24-L27`"),
+        ("`pkg/scaler.py#L22-L25`", "`pkg/scaler.py:L24-L27`"),
+        ("`pkg/scaler.py:14-15, 22-25`", "`pkg/scaler.py:L16-L17, L24-L27`"),
+        ("`pkg/scaler.py#combine`", "`pkg/scaler.py#combine`"),
+    ],
+)
+def test_a_citation_in_another_form_is_carried_too(
+    scratch: Scratch, form: str, carried: str
+) -> None:
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, "`pkg/scaler.py:L22-L25`", f"{form} (`uses`)")
+    scratch.lock()
+    assert scratch.codes() == []
+    committed(scratch)
+    release(scratch, MOVED, "v2")
+    done = scratch.run("repin", "up", "v2", "--write", "--offline")
+    assert done.returncode == 0, done.stderr
+    assert f"{carried} (`uses`)" in scratch.read("note.md")
+    assert scratch.codes() == []

@@ -82,7 +82,8 @@ def test_a_gantt_that_is_drawn_as_written_is_none(
     ("range_", "code"),
     [
         ("L15-L14", "N202"),
-        ("14-15", "N201"),
+        ("L014-L15", "N201"),
+        ("14-99", "N205"),
         ("L14-L99", "N205"),
         ("L7-L25", "N207"),
         ("L19-L23", "N207"),

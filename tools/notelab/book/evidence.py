@@ -46,6 +46,7 @@ class CitedFile(msgspec.Struct):
     structure: Callable[[], Outline] | None = None
     runs: Callable[[], frozenset[int]] = frozenset  # of its tokens, for who looks for a paste
     near: list[str] = []
+    ends: list[str] = []  # paths of the tree that end in an absent one
     reasons: list[str] = []
     disputed: str = ""
     vouched: str = ""  # the sibling's lock that knew the file, where this lab's didn't
@@ -155,7 +156,7 @@ class Evidence:
         vouched = self._vouched.get((name, path)) if own is None else None
         known = own or (vouched.file if vouched else None)
         if isinstance(answer, Absent) and answer.definite:
-            return CitedFile(name, path, State.ABSENT, near=answer.near)
+            return CitedFile(name, path, State.ABSENT, near=answer.near, ends=answer.ends)
         if not isinstance(answer, Found):
             state = State.LACKING if isinstance(answer, Absent) else State.UNKNOWN
             made = CitedFile(name, path, state, reasons=answer.reasons)

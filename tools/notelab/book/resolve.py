@@ -17,6 +17,7 @@ from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
 from notelab.page.citation import Citation
+from notelab.page.note import FileLink
 from notelab.page.permalink import repository_of
 
 
@@ -63,7 +64,7 @@ class Resolver:
             return Resolved(names, asked, sole=there[0], unasked=unasked)
         return Resolved(names, asked, there[0] if there else None)
 
-    def of_repository(self, citation: Citation) -> list[str]:
+    def of_repository(self, citation: Citation | FileLink) -> list[str]:
         """Return the sources whose repository a permalink is of."""
         known = self._repositories.items()
         return [name for name, repository in known if repository == citation.repository]

@@ -8,6 +8,7 @@ import msgspec
 from notelab.book import view
 from notelab.book.evidence import Evidence
 from notelab.book.resolve import Resolver
+from notelab.book.settling import Settling, files_of
 from notelab.book.view import View
 from notelab.lab import lab as lab_file
 from notelab.lab import lock as lock_file
@@ -45,6 +46,7 @@ class Workbook(msgspec.Struct):
     lock: Lock | None
     evidence: Evidence
     resolver: Resolver
+    settling: Settling
 
 
 def open_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Workbook:
@@ -75,6 +77,7 @@ def open_labs(
         book.evidence.gather(of)
         # Pages are compared with every pinned file at hand for pasted source, cited there or not.
         book.evidence.gather(_locked(book), store_only=True)
+        book.views = book.settling.after(book.views)
     return books
 
 
@@ -91,17 +94,23 @@ def _read(folder: Path, bench: Bench, only: set[Path] | None) -> Workbook:
         name: pins.read(name, lab.pins_folder / source.pin) for name, source in lab.sources.items()
     }
     lock = lock_file.load(lab.folder / lock_file.LOCK_FILE)
+    return _settled(lab, views, pinned, lock, bench)
+
+
+def _settled(
+    lab: Lab, views: list[View], pinned: dict[str, pins.Pin], lock: Lock | None, bench: Bench
+) -> Workbook:
     evidence = Evidence(lab, pinned, lock, bench)
     resolver = Resolver(lab, pinned, lock, evidence)
-    return Workbook(lab, views, pinned, lock, evidence, resolver)
+    settling = Settling(lab, pinned, lock, evidence, resolver, library=bench.library)
+    return Workbook(lab, settling.before(views), pinned, lock, evidence, resolver, settling)
 
 
 def anew(book: Workbook, bench: Bench) -> Workbook:
     """Return a workbook with the evidence for what its lab, pins, pages and lock are now."""
-    evidence = Evidence(book.lab, book.pins, book.lock, bench)
-    resolver = Resolver(book.lab, book.pins, book.lock, evidence)
-    made = msgspec.structs.replace(book, evidence=evidence, resolver=resolver)
-    evidence.gather(_cited(made))
+    made = _settled(book.lab, book.views, book.pins, book.lock, bench)
+    made.evidence.gather(_cited(made))
+    made.views = made.settling.after(made.views)
     return made
 
 
@@ -111,8 +120,10 @@ def usable(citation: Citation) -> bool:
 
 
 def _cited(book: Workbook) -> Iterable[tuple[str, str]]:
-    views = (one.note for one in book.views if one.note)
-    return book.resolver.wanted(citation for note in views for citation in note.citations)
+    notes = [one.note for one in book.views if one.note]
+    links = (link for note in notes for link in note.files)
+    yield from book.resolver.wanted(citation for note in notes for citation in note.citations)
+    yield from files_of(links, book.pins, book.resolver)
 
 
 def _locked(book: Workbook) -> Iterable[tuple[str, str]]:

@@ -37,6 +37,18 @@ def plugin(parser: "MarkdownIt") -> None:
     )
 
 
+def footnotes(parser: "MarkdownIt") -> None:
+    """Teach a parser that `[^1]: x` is a paragraph: CommonMark takes it for a link's address."""
+    rule = next(rule for rule in parser.block.ruler.__rules__ if rule.name == "reference")
+    reference = rule.fn
+
+    def read(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
+        at = state.bMarks[start] + state.tShift[start]
+        return not state.src.startswith("[^", at) and reference(state, start, end, silent)
+
+    parser.block.ruler.at("reference", read)
+
+
 def _block(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
     at = state.bMarks[start] + state.tShift[start]
     opening = _OPENINGS.get(state.src[at : at + 3])

@@ -1,4 +1,4 @@
-"""The citation: a code span ``[source:]path:L<first>[-L<last>]``."""
+"""The citation: a code span ``[source:]path:L<first>[-L<last>]``, or another form of the same."""
 
 import re
 
@@ -17,7 +17,11 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Citation(msgspec.Struct, frozen=True, array_like=True):
-    """A citation as it stands in a note. `problem` says why it is malformed, or is empty."""
+    """A citation as it stands in a note. `problem` says why it is malformed, or is empty.
+
+    `first` and `last` are 0 until the lines of a `symbol` are looked up, and `path` is as written
+    until the tree of the source says which file it is (book/settling.py).
+    """
 
     text: str
     source: str
@@ -27,7 +31,11 @@ class Citation(msgspec.Struct, frozen=True, array_like=True):
     problem: str
     span: Span
     repository: str = ""  # of a permalink: its host and path there
-    commit: str = ""  # of a permalink: the commit, or the first digits of it
+    commit: str = ""  # of a permalink: the commit, the first digits of it, or a tag
+    tag: str = ""  # of a permalink whose commit was put in the place of a tag
+    symbol: str = ""  # in place of lines: `path#symbol`
+    relative: bool = False  # a link whose path runs from the page
+    label: str = ""  # of a link: the other place that its label cites
 
     @property
     def key(self) -> str:
@@ -63,8 +71,8 @@ def path_problem(path: str) -> str:
         return "must give its path from the cited repository's root, with forward slashes"
     if ".." in parts or "." in parts or "" in parts:
         return "must give a plain path, without `.`, `..` or empty parts"
-    if any(ord(ch) < 33 or ord(ch) == 127 for ch in path) or len(path) > 400:
+    if any(ord(ch) < 32 or ord(ch) == 127 for ch in path) or len(path) > 400:
         return "has a path that no source file has"
-    if re.search(r"[\"'`()]", path):
+    if path.strip("\"' `") != path or path.count("(") != path.count(")"):
         return "must give its path as it is, without quotes or brackets around it"
     return ""

@@ -1,9 +1,13 @@
 """Front matter: a title, and the commit table that says which versions were read."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from notelab.page.citation import Span
-from notelab.page.note import CommitPrefix, FrontMatter
+from notelab.page.note import Cell, CommitPrefix, FileLink, FrontMatter
+from notelab.page.scanner import MARKS, scan
 
 if TYPE_CHECKING:
     import yaml
@@ -46,6 +50,26 @@ def read(yaml_text: str, taken: int) -> FrontMatter:
     if not isinstance(root, yaml.MappingNode):
         return FrontMatter("has front matter that is not a table", whole)
     return _table(root, whole)
+
+
+def cited(lines: list[str]) -> tuple[list[Cell], list[FileLink]]:
+    """Return what the lines of front matter cite; nothing around it says what its lines show."""
+    problem = "stands in the front matter, where nothing says what its lines show"
+    cells: list[Cell] = []
+    files: list[FileLink] = []
+    for row, line in enumerate(lines, start=1):
+        found = scan(MARKS.sub(" ", line), partial(_in_row, row))
+        files += found.files
+        wrong = [
+            msgspec.structs.replace(one, problem=one.problem or problem) for one in found.citations
+        ]
+        if wrong:
+            cells.append(Cell(Span(row, 1, row, len(line) + 1), "", 0, wrong, [], ""))
+    return cells, files
+
+
+def _in_row(row: int, start: int, end: int) -> Span:
+    return Span(row, start + 1, row, end + 1)
 
 
 def _why(fault: Exception) -> str:

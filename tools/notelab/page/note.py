@@ -58,6 +58,24 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
     span: Span
 
 
+class FileLink(msgspec.Struct, frozen=True, array_like=True):
+    """A permalink to a whole file or folder: where it leads, and where it stands."""
+
+    text: str
+    repository: str
+    commit: str
+    path: str
+    span: Span
+
+
+class Mention(msgspec.Struct, frozen=True, array_like=True):
+    """A path with a line's number near by that is no citation; whether it is one, the tree says."""
+
+    text: str
+    path: str
+    span: Span
+
+
 class CommitPrefix(msgspec.Struct, frozen=True, array_like=True):
     """One row of the front matter's `commit` table."""
 
@@ -103,6 +121,8 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
     unread: list[Seen]
     waivers: list[Waiver]
     hidden: list[Seen]
+    files: list[FileLink] = []
+    mentions: list[Mention] = []
 
     @property
     def cells(self) -> list[Cell]:

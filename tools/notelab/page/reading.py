@@ -5,16 +5,9 @@ from typing import TYPE_CHECKING
 
 from notelab.page import admonition, embedded_html, front_matter, hidden, waiver
 from notelab.page.citation import Citation, Span
-from notelab.page.inline import (
-    Inline,
-    Places,
-    cited_by_link,
-    count_words,
-    not_in_code_font,
-    number_link,
-)
-from notelab.page.note import Cell, Diagram, Heading, Note, NumberLink, Seen
-from notelab.page.spelling import in_plain_text
+from notelab.page.inline import Inline, Places, cited_by_link, count_words, number_link, take
+from notelab.page.note import Cell, Diagram, FileLink, Heading, Mention, Note, NumberLink, Seen
+from notelab.page.scanner import MARKS, Scanned, scan
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -43,17 +36,18 @@ def read(text: str) -> Note:
     # Blank lines in its place keep every row of the page the row of the file.
     body = "\n".join([""] * taken + lines[taken:])
     parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table")
-    parser.use(admonition.plugin)
+    parser.use(admonition.plugin).use(admonition.footnotes)
     unread: list[Seen] = []
     parser.core.ruler.after("block", "unread", lambda state: _set_aside(state.tokens, unread))
     blocks = parser.parse(body)
     walk = _Walk(blocks, body.split("\n"))
     walk.run()
+    cited, files = front_matter.cited(lines[:taken])
     return Note(
         front=front,
         words=walk.words,
         choices=walk.choices,
-        other=walk.other,
+        other=walk.other + cited,
         headings=walk.headings,
         diagrams=walk.diagrams,
         numbers=walk.numbers,
@@ -61,6 +55,8 @@ def read(text: str) -> Note:
         unread=unread,
         waivers=list(waiver.of_page(blocks, walk.lines)),
         hidden=hidden.found_in(text),
+        files=walk.files + files,
+        mentions=walk.mentions,
     )
 
 
@@ -97,6 +93,8 @@ class _Walk:
         self.diagrams: list[Diagram] = []
         self.numbers: list[NumberLink] = []
         self.images: list[Seen] = []
+        self.files: list[FileLink] = []
+        self.mentions: list[Mention] = []
         self._choice: _OpenCell | None = None
         self._row: _OpenCell | None = None
 
@@ -154,7 +152,7 @@ class _Walk:
         gathered.run()
         self.images += gathered.images
         self.numbers += gathered.numbers
-        cell.citations += gathered.citations
+        self._take(gathered.scanned, cell)
         cell.names += gathered.names
         if in_heading:
             self.headings[-1].text = " ".join(gathered.prose.split())
@@ -188,15 +186,20 @@ class _Walk:
         row = (block.map[0] if block.map else 0) + 1
         for kind, offset in scanned.drawn:
             self.images.append(Seen(kind, _within(block.content, offset, row, len(kind))))
+        said = scan(MARKS.sub(" ", scanned.text), lambda start, end: _block_span(block))
         for href, offset in scanned.links:
             place = _within(block.content, offset, row, 2)
             self.numbers += number_link("an HTML link", href, place)
-            cell.citations += cited_by_link(href, place)
+            take(cited_by_link(href, place), said)
         self._say(scanned.text)
-        for text, _ in in_plain_text(scanned.text):
-            cell.citations.append(not_in_code_font(text, _block_span(block)))
+        self._take(said, cell)
         if cell is not self._choice and cell is not self._row:
             self.other.append(cell.closed())
+
+    def _take(self, scanned: Scanned, cell: "_OpenCell") -> None:
+        cell.citations += scanned.citations
+        self.files += scanned.files
+        self.mentions += scanned.mentions
 
     def _say(self, prose: str) -> None:
         """Count words that stand in no paragraph."""

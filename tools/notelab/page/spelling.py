@@ -1,102 +1,119 @@
-"""How a citation is spelled: what a reader would take for one, and what it says."""
+"""How a citation is spelled within one code span, and the words and forms of all citations."""
 
 import re
+from collections.abc import Iterator
 
 from notelab.page.citation import LAST_LINE_EVER, Citation, Span, number, path_problem
 
-# Broad on purpose: whatever a reader would take for a citation must be judged as one, well-formed
-# or not, so a slip of the pen is a finding and never plain text that nobody checks.
-_LOOKS_LIKE = re.compile(
-    r"^(?P<head>\S*[^\s:]):L?(?P<first>\d+)(?:\s*[-\u2013\u2014]\s*L?(?P<last>\d+))?$"
-)
-# Other ways to write one that a reader would follow, and that this grammar doesn't know.
-_LINES = r"(?:[Ll]ines?|[Ll][ií]neas?|ll?\.|L)"
-_LOOSE = re.compile(
-    r"(?<![\w./~\\-])[\w./~\\-]*+(?<=\w)\s?"
-    rf"(?:[:#]{{1,2}}\s?(?:[Ll]|{_LINES} )|[\s,(]+{_LINES} ?)\d"
-)
-_FILE_ENDING = re.compile(
+DASH = "[-\u2013\u2014]"
+LINE_WORD = r"(?:[Ll]ines?|[Ll][ií]neas?|ll?\.|L)"
+# One line, or a first and a last one; a column after either is read over.
+RANGE = rf"[Ll]?\d+(?:C\d+)?(?:\s?{DASH}\s?[Ll]?\d+(?:C\d+)?)?"
+FILE_ENDING = re.compile(
     r"\.(?:pyi?|pyx|cpp|cxx|cc?|cuh?|hp?p?|hh|rs|go|[jt]sx?|java|jl|md|rst|toml|sh|txt|ya?ml|json"
     r"|cfg|ini|cmake|ipynb)$"
 )
-_PATH_IN_CODE = re.compile(_FILE_ENDING.pattern + r"|/\w")
-_IN_PLAIN_TEXT = re.compile(
-    rf"(?<![\w./:#@-])(?P<path>(?=\w*[./\[])[\w./\[\]-]++)"
-    rf"(?P<lines>:L\d+|[:#]L?\d+|[\s,]*\(?(?:at |en la |en las )?{_LINES} ?\d+)"
-    r"(?:\s?[-\u2013\u2014]\s?L?\d+)?"
+_NEXT = r"\s*(?:,|;|&|\+|and\b|y\b)\s*"
+# Broad on purpose: whatever a reader would take for a citation is judged as one, well-formed or
+# not. A slip of the pen is then a finding and never plain text that nobody checks.
+_CITED = re.compile(
+    r"(?P<head>.*?[^\s:#,(])(?P<mark>\s?[:#]{1,2}\s?|[\s,(]+(?=[Ll]))"
+    rf"(?P<word>{LINE_WORD} )?(?P<ranges>{RANGE}(?:{_NEXT}{RANGE})*)\)?"
 )
-# What makes a citation of a code span that is a path: the lines right after it, or before.
-_LINES_AFTER = re.compile(
-    rf"[:#]L?\d+|[\s,]*\(?(?:at |on |in |en la |en las )?{_LINES} ?\d+", re.IGNORECASE
+_SYMBOL = re.compile(
+    r"(?P<head>\S+\.(?:pyi?|cpp|cxx|cc?|cuh?|hp?p?|hh|rs))#(?P<symbol>[^\W\d]\w*(?:(?:\.|::)\w+)*)"
 )
-_LINES_BEFORE = re.compile(
-    rf"\b{_LINES} \d+(?:\s?(?:[-\u2013\u2014]|to|and|a|y)\s?\d+)?"
-    r"\s(?:of|in|de|en|del)(?: file| archivo)?\s\Z"
-)
-_ADDRESS = re.compile(r"^[\w.-]*\.(?:\d+|com|org|net|io|dev|local)$")
+_EACH_RANGE = re.compile(RANGE)
+_DIGITS = re.compile(r"\d+")
+_COLUMN = re.compile(r"C\d+")
+_LONG_NUMBER = re.compile(r"\d{10,}")
+_ADDRESS = re.compile(r"[\w.-]*\.(?:\d+|com|org|net|io|dev|local)")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
-_STRICT_LINES = re.compile(r":L[1-9]\d*(?:-L[1-9]\d*)?$")
-_SOURCE = re.compile(r"^(?P<source>[A-Za-z][A-Za-z0-9_-]*):(?P<path>.+)$")
-_PATH_HINT = re.compile(r"[/.]")
+_IN_CODE = re.compile(r"[\[\](){}=,'\"]")
+_SOURCE = re.compile(r"(?P<source>[A-Za-z][A-Za-z0-9_-]*):(?P<path>.+)")
+_LONGEST = 1000
 
 
 def looks_like_citation(code: str) -> bool:
     """Tell whether a code span is meant as a citation (`layers.py:12-15` is, `x[1:2]` is not)."""
-    code = _INVISIBLE.sub("", code).strip(" ().,;'\"")
-    found = _LOOKS_LIKE.match(code)
-    if not found:
-        loose = _LOOSE.search(code[:1000])
-        return bool(loose and _PATH_IN_CODE.search(re.split(r"[\s:#,(]", loose[0])[0]))
-    head = found["head"]
-    if ":L" in code[len(head) :]:
-        return True
-    if _ADDRESS.match(head) or "://" in head:
-        return False
-    is_code = re.search(r"[\[\](){}=,'\"]", head) and not _FILE_ENDING.search(head)
-    return bool(_PATH_HINT.search(head)) and not is_code
-
-
-def in_plain_text(prose: str) -> list[tuple[str, int]]:
-    """Return what stands in plain text and reads as a citation, each with its offset."""
-    return [
-        (found[0], found.start())
-        for found in _IN_PLAIN_TEXT.finditer(prose)
-        if found["lines"].startswith(":L") or _FILE_ENDING.search(found["path"])
-    ]
-
-
-def split_in_two(before: str, code: str, after: str) -> str:
-    """Return the citation that a code span makes with the text around it, or ''.
-
-    >>> split_in_two("see ", "a/b.py", ":L15, where")
-    'a/b.py:L15'
-    """
-    if not _FILE_ENDING.search(code) or re.search(r"\s", code):
-        return ""
-    if lines := _LINES_AFTER.match(after):
-        return f"{code}{lines[0]}"
-    lines = _LINES_BEFORE.search(before[-80:])
-    return f"{lines[0]}{code}" if lines else ""
+    return _match(code) is not None
 
 
 def parse(code: str, span: Span) -> Citation:
-    """Read a code span for which `looks_like_citation` holds; never raises."""
-    found = _LOOKS_LIKE.match(code)
-    if not found:
-        return Citation(code, "", code, 0, 0, "is not `path:L<first>-L<last>`", span)
-    head = found["head"]
-    first, last = (number(found[group]) for group in ("first", "last"))
-    if found["last"] is None:
-        last = first
-    named = _SOURCE.match(head)
-    source, path = (named["source"], named["path"]) if named else ("", head)
-    problem = path_problem(path) or _line_problem(code, first, last)
-    return Citation(code, source, path, first, last, problem, span)
+    """Read a code span for which `looks_like_citation` holds: its first citation; never raises."""
+    return next(parse_all(code, span))
 
 
-def _line_problem(code: str, first: int, last: int) -> str:
+def parse_all(code: str, span: Span) -> Iterator[Citation]:
+    """Yield what a code span cites: nothing, one place, or several ranges of one file."""
+    found = _match(code)
+    if found is None:
+        return
+    named = _SOURCE.fullmatch(found["head"])
+    source, path = (named["source"], named["path"]) if named else ("", found["head"])
+    problem = path_problem(path)
+    if _INVISIBLE.search(code):
+        problem = "holds a character that nobody sees"
+    if found.re is _SYMBOL:
+        yield Citation(code, source, path, 0, 0, problem, span, symbol=found["symbol"])
+        return
+    for at, each in enumerate(_EACH_RANGE.finditer(found["ranges"])):
+        first, last, wrong = lines_of(each[0])
+        text = each[0] if at else code if each.end() == len(found["ranges"]) else _first(code, each)
+        yield Citation(text, source, path, first, last, problem or wrong, span)
+
+
+def lines_of(range: str) -> tuple[int, int, str]:
+    """Return the first and last line of a range as it is written, and what is wrong with it.
+
+    >>> lines_of("L4-L6"), lines_of("15")
+    ((4, 6, ''), (15, 15, ''))
+    """
+    digits = _DIGITS.findall(_COLUMN.sub("", range))
+    first, last = number(digits[0]), number(digits[-1])
+    if any(each.startswith("0") for each in digits):
+        return first, last, "must count its lines from 1, without a zero before the number"
     if max(first, last) > LAST_LINE_EVER:
-        return "names a line that no source file has"
-    if not _STRICT_LINES.search(code):
-        return "must end in `:L<first>-L<last>` or `:L<line>`, lines counted from 1"
-    return ""
+        return first, last, "names a line that no source file has"
+    return first, last, ""
+
+
+def _first(code: str, range: re.Match[str]) -> str:
+    """Return the code up to the end of its first range."""
+    return code[: code.find(range[0]) + len(range[0])]
+
+
+def _match(code: str) -> re.Match[str] | None:
+    code = _LONG_NUMBER.sub("9" * 9, _INVISIBLE.sub("", code[:_LONGEST] + code[_LONGEST:][-99:]))
+    code = _bare(code)
+    symbol = _SYMBOL.fullmatch(code)
+    if symbol and "://" not in code and not re.fullmatch(r"L\d+", symbol["symbol"]):
+        return symbol
+    found = _CITED.fullmatch(code) if code[-1:].isdigit() or code[-1:] == ")" else None
+    return found if found and _is_meant(found, code) else None
+
+
+def _bare(code: str) -> str:
+    """Return a code span without the quotes, brackets and full stop around a citation."""
+    code = code.strip(" .,;'\"\u201c\u201d\u2018\u2019")
+    for opening, closing in (("[[", "]]"), ("(", ")")):
+        if code.startswith(opening) and code.endswith(closing):
+            code = code.removeprefix(opening).removesuffix(closing)
+    return code
+
+
+def _is_meant(found: re.Match[str], code: str) -> bool:
+    head, mark = found["head"], found["mark"].strip()
+    if "://" in head:
+        return False
+    ending = FILE_ENDING.search(head) is not None
+    named = ending or "/" in head or ("." in head and " " not in head)
+    if found["word"] or found["ranges"].startswith(("L", "l")):
+        if mark.startswith(":"):
+            return named or " " not in head
+        return named and (ending or "/" in head)
+    if mark.startswith("#") or " " in head:
+        return ending
+    if _ADDRESS.fullmatch(head) or (_IN_CODE.search(head) and not ending):
+        return False
+    return mark.startswith(":") and named

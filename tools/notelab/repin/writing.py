@@ -77,14 +77,21 @@ def _page(one: view.View, journey: Journey, to: Mapping[Place, Place], book: Wor
 
 
 def _said(citation: Citation, new: Place, journey: Journey) -> str:
+    if citation.relative or (citation.symbol and new.path == citation.path):
+        return _FRAGMENT.sub(_fragment(new), citation.text)  # a symbol stays one, moved or not
+    if re.fullmatch(r"L?\d.*", citation.text) and new.path == citation.path:
+        return str(new).rpartition(":")[2]  # the second range of one code span
     if not citation.repository:
         prefix = f"{citation.source}:" if citation.source else ""
         return prefix + str(new)
     commit = journey.commit[: len(citation.commit)]
-    said = citation.text.replace(f"/{citation.commit}/", f"/{commit}/", 1)
-    said = said.replace(citation.path, new.path, 1)
+    said = citation.text.replace(f"/{citation.tag or citation.commit}/", f"/{commit}/", 1)
+    return _FRAGMENT.sub(_fragment(new), said.replace(citation.path, new.path, 1))
+
+
+def _fragment(new: Place) -> str:
     end = f"-L{new.end}" if new.end != new.start else ""
-    return _FRAGMENT.sub(f"#L{new.start}{end}", said)
+    return f"#L{new.start}{end}"
 
 
 def _generated(found: dict[Path, bytes], to: Mapping[Place, Place]) -> None:

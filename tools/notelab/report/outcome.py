@@ -8,7 +8,8 @@ from notelab.report.finding import Finding
 class NoteReport(msgspec.Struct):
     """What was counted and proved of one page; `max_words` and `min_choices` are 0 where no limit.
 
-    `cited_choices` are those of its choices that count towards the limit.
+    `cited_choices` are those of its choices that count towards the limit; `unjudged` is how often
+    it has text that looks like a citation and is not judged.
     """
 
     filename: str
@@ -22,6 +23,7 @@ class NoteReport(msgspec.Struct):
     diagrams: int
     by_wheel: int = 0
     unstructured: int = 0
+    unjudged: int = 0
     waived: int = 0
     cited_choices: int = 0
     min_choices: int = 0
@@ -64,6 +66,7 @@ class LabReport(msgspec.Struct):
     unread_for_paste: int
     by_wheel: int = 0
     unstructured: int = 0
+    unjudged: int = 0
     waived: int = 0
     in_progress: bool = False
     to_do: int = 0

@@ -148,15 +148,19 @@ def _limits(note: NoteReport) -> str:
 
 
 def _verdict(report: Report, paint: Painter) -> str:
-    fields = ("citations", "proved", "by_wheel", "unstructured", "locked", "diagrams", "waived")
-    sums = (sum(getattr(lab, field) for lab in report.labs) for field in fields)
-    citations, proved, by_wheel, unstructured, locked, diagrams, waived = sums
+    fields = (
+        *("citations", "proved", "by_wheel", "unstructured", "locked", "unjudged"),
+        "diagrams",
+    )
+    sums = (sum(getattr(lab, field) for lab in report.labs) for field in (*fields, "waived"))
+    citations, proved, by_wheel, unstructured, locked, unjudged, diagrams, waived = sums
     said = [
         _count(len(report.notes), "page"),
         f"{_count(citations, 'citation')}: {proved} proved"
         + (f" ({proved - by_wheel} by git, {by_wheel} on a wheel's word)" if by_wheel else ""),
         f"{unstructured} of them in files without a structure rule" if unstructured else "",
         f"{locked} checked against the lock only" if locked else "",
+        f"{unjudged} × looks like a citation, not judged" if unjudged else "",
         _count(diagrams, "diagram"),
         _count(len(report.findings), "finding"),
         f"{len(report.to_do)} to do" if report.to_do else "",

@@ -80,12 +80,8 @@ class Judge:
 
     def _verdict(self, case: Case) -> Verdict:
         citation = case.citation
-        if citation.problem:
-            return Verdict([case.finding("N201", f"`{citation.text[:80]}` {citation.problem}")])
-        if citation.last < citation.first:
-            turned = written(citation.path, citation.last, citation.first)
-            message = f"the range of `{citation.text}` runs backwards"
-            return Verdict([case.finding("N202", message, help=f"`{turned}`?")])
+        if malformed := _malformed(case):
+            return Verdict([malformed])
         if behind := self._behind(case):
             return behind
         file = self._resolve(case)
@@ -191,6 +187,30 @@ class Judge:
             help=f"read the lines at the pin, then write `{names[0]}:"
             f"{written(citation.path, citation.first, citation.last)}`",
         )
+
+
+def _malformed(case: Case) -> Finding | None:
+    """Say what is wrong with a citation as it is written, whatever its file holds."""
+    citation = case.citation
+    if citation.problem:
+        return case.finding("N201", f"`{citation.text[:80]}` {citation.problem}")
+    if citation.label:
+        return _two_places(case)
+    if citation.last < citation.first:
+        turned = written(citation.path, citation.last, citation.first)
+        message = f"the range of `{citation.text}` runs backwards"
+        return case.finding("N202", message, help=f"`{turned}`?")
+    return None
+
+
+def _two_places(case: Case) -> Finding:
+    citation = case.citation
+    return case.finding(
+        "N231",
+        "the link's label says another place than its target",
+        expected="one place: the target's in the label, or the label's in the target",
+        found=f"`{citation.label[:120]}` and `{citation.text[:200]}`",
+    )
 
 
 def _perhaps_another(case: Case, sole: CitedFile, unasked: list[CitedFile]) -> Finding:

@@ -37,6 +37,9 @@ RULES: dict[str, str] = {
     "N215": "weak-anchor",
     "N216": "foreign-permalink",
     "N217": "behind-the-pin",
+    "N230": "unjudged-citation",
+    "N231": "label-disagrees",
+    "N232": "absent-file",
     # N3xx: diagrams
     "N301": "diagram-missing",
     "N302": "diagram-broken",

@@ -53,7 +53,7 @@ def _citations(
     view: View, where: str, span: Span, original: Iterable[Cell], translation: Iterable[Cell]
 ) -> Iterator[Finding]:
     first, second = (
-        Counter([one.text for cell in cells for one in cell.citations])
+        Counter([one.text if one.problem else one.key for cell in cells for one in cell.citations])
         for cells in (original, translation)
     )
     if first != second:

@@ -65,12 +65,16 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """No such file: `definite` where a git tree at the pin says so, else a wheel lacks it."""
+    """No such file: `definite` where a git tree at the pin says so, else a wheel lacks it.
+
+    `ends` are the paths of that tree that end in this one.
+    """
 
     path: str
     definite: bool
     near: list[str] = []
     reasons: list[str] = []
+    ends: list[str] = []
 
 
 class Unreachable(msgspec.Struct, frozen=True):

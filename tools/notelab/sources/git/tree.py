@@ -55,8 +55,9 @@ def read(git: GitCommand, commit: str, paths: list[str], who: str) -> Answers:
     names: list[str] | None = None
     for path in paths:
         if path not in found:
-            names = _all_names(git, commit) if names is None else names
-            answers[path] = Absent(path, definite=True, near=nearest(path, names))
+            names = all_names(git, commit) if names is None else names
+            ends = [name for name in names if name.endswith(f"/{path}")]
+            answers[path] = Absent(path, definite=True, near=nearest(path, names), ends=ends)
             continue
         mode, blob = found[path]
         if mode in _REGULAR:
@@ -68,7 +69,8 @@ def read(git: GitCommand, commit: str, paths: list[str], who: str) -> Answers:
     return answers | {path: contents[blob] for path, blob in blobs.items()}
 
 
-def _all_names(git: GitCommand, commit: str) -> list[str]:
+def all_names(git: GitCommand, commit: str) -> list[str]:
+    """Return the path of every file that the commit has."""
     ran = git.run("ls-tree", "-r", "-z", "--full-tree", "--name-only", commit, timeout=300)
     return [name.decode("utf-8", "replace") for name in ran.out.split(b"\0") if name]
 

@@ -1,0 +1,345 @@
+"""Each form of a citation is read, or is a finding with the reason; the forms planted in a corpus.
+
+`READ` forms are proved as the place that they say. `REFUSED` forms are findings of the code that
+stands beside them, whatever else of the page is right.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from notelab.book.relock import relock
+from notelab.book.workbook import Bench, open_lab
+from notelab.check import check_labs
+from notelab.lab import lock as lock_file
+from notelab.memo import Memo
+from notelab.page.reading import read
+from notelab.report.finding import Finding
+from notelab.report.outcome import Report
+from notelab.sources.library import Library
+from notelab.sources.store import Store
+from tests.notelab.scratch import copied, git
+
+WORK = '''\
+"""Work."""
+
+
+def add_one(number):
+    total = number + 1
+    return total
+
+
+def add_two(number):
+    twice = number + 2
+    return twice
+'''
+LAB = '[lab]\ntitle = "Forms"\n\n[sources.s]\nurl = "https://example.org/o/s"\npin = "s-sha.txt"\n'
+FILES = {
+    "pkg/work.py": WORK,
+    "pkg/other.py": "other = 1\nanother = 2\n",
+    "app/(group)/page.tsx": "const page = 1;\nconst add_one = 2;\nadd_one;\nadd_one;\n",
+    "docs/it's here.md": "add_one\n",
+}
+BLOB = "https://example.org/o/s/blob/@SHA@"
+PERMALINK = f"{BLOB}/pkg"
+
+
+def _source(folder: Path) -> None:
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "one")
+    git(folder, "tag", "v1.0")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "two")
+    git(folder, "tag", "v2.0")
+    git(folder, "reset", "-q", "--hard", "v1.0")
+
+
+@dataclass
+class Lab:
+    """A lab of one note, and the repository that it cites."""
+
+    root: Path
+    source: Path
+    commit: str
+
+    @property
+    def folder(self) -> Path:
+        """The lab's folder, one below the repository's root."""
+        return self.root / "lab"
+
+    def bench(self, *, mirror: bool = True) -> Bench:
+        """A cache of its own and no network."""
+        mirrors = {"s": self.source} if mirror else {}
+        store = Store(self.source.parent / "cache")
+        library = Library(store=store, mirrors=mirrors, offline=True)
+        return Bench(Memo(None), library)
+
+    def write(self, text: str, front: str = "") -> None:
+        """Write the note."""
+        head = f"---\ntitle: Forms\ncommit:\n  s: {self.commit[:12]}\n{front}---\n\n# Forms\n\n"
+        body = f"{head}{text}\n".replace("@SHA@", self.commit)
+        (self.folder / "note.md").write_text(body, "utf-8")
+
+    def check(self, *, strict: bool = False, mirror: bool = True) -> Report:
+        """Lock the note, then check it."""
+        bench = self.bench(mirror=mirror)
+        if mirror:
+            made = relock(open_lab(self.folder, bench))
+            (self.folder / "citations.lock").write_text(lock_file.dump(made.lock))
+        return check_labs({self.folder: None}, bench, strict=strict)
+
+    def judge(self, form: str, *, strict: bool = False) -> Report:
+        """Check a note that holds a form in a sentence, or a footnote alone."""
+        before = "" if form.startswith("[^") else "The name `add_one` is shown by "
+        self.write(f"{before}{form}")
+        return self.check(strict=strict)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """Return a lab that cites another repository."""
+    copied(_source, tmp_path / "source")
+    commit = git(tmp_path / "source", "rev-parse", "v1.0")
+    made = Lab(tmp_path / "book", tmp_path / "source", commit)
+    (made.root / ".git").mkdir(parents=True)
+    made.folder.mkdir()
+    made.folder.joinpath("lab.toml").write_text(LAB + '\n[notes."note.md"]\nsources = ["s"]\n')
+    made.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
+    return made
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Lab:
+    """Return a lab that cites the repository that it is in."""
+    root = tmp_path / "book"
+    copied(_source, root)
+    commit = git(root, "rev-parse", "v1.0")
+    made = Lab(root, tmp_path / "none", commit)
+    made.folder.mkdir()
+    table = '[lab]\ntitle = "Own"\n\n[sources.s]\npath = "."\npin = "s-sha.txt"\n'
+    made.folder.joinpath("lab.toml").write_text(table + '\n[notes."note.md"]\nsources = ["s"]\n')
+    made.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
+    return made
+
+
+READ = [
+    ("`pkg/work.py:L4-L6`", "pkg/work.py:L4-L6"),
+    ("`pkg/work.py:4-6`", "pkg/work.py:L4-L6"),
+    ("`pkg/work.py#L4-L6`", "pkg/work.py:L4-L6"),
+    ("`pkg/work.py#L4-6`", "pkg/work.py:L4-L6"),
+    ("`pkg/work.py:4`", "pkg/work.py:L4"),
+    ("`pkg/work.py:L4`", "pkg/work.py:L4"),
+    ("`pkg/work.py:4–6`", "pkg/work.py:L4-L6"),
+    ("`pkg/work.py, lines 4-6`", "pkg/work.py:L4-L6"),
+    ("`pkg/work.py (line 4)`", "pkg/work.py:L4"),
+    ("`s:pkg/work.py:4-6`", "s:pkg/work.py:L4-L6"),
+    (f"[work.py:4-6]({PERMALINK}/work.py#L4-L6)", "s:pkg/work.py:L4-L6"),
+    (f"[`work.py:4`]({PERMALINK}/work.py#L4-L6)", "s:pkg/work.py:L4-L6"),
+    (f"[lines 4–6]({PERMALINK}/work.py#L4-L6)", "s:pkg/work.py:L4-L6"),
+    (f"[`pkg/work.py`]({PERMALINK}/work.py#L4-L6)", "s:pkg/work.py:L4-L6"),
+    ("https://example.org/o/s/blob/v1.0/pkg/work.py#L4-L6", "s:pkg/work.py:L4-L6"),
+    ("https://example.org/o/s/tree/@SHA@/pkg/work.py#L4-L6", "s:pkg/work.py:L4-L6"),
+    ("https://example.org/o/s/-/blob/@SHA@/pkg/work.py#L4-6", "s:pkg/work.py:L4-L6"),
+    ("https://example.org/o/s/src/@SHA@/pkg/work.py#lines-4:6", "s:pkg/work.py:L4-L6"),
+    ("https://example.org/o/s/src/commit/@SHA@/pkg/work.py#L4-L6", "s:pkg/work.py:L4-L6"),
+    (f"({BLOB}/app/(group)/page.tsx#L2-L4).", "s:app/(group)/page.tsx:L2-L4"),
+    ("`work.py:4-6`", "pkg/work.py:L4-L6"),
+    ("`pkg/work.py#add_one`", "pkg/work.py:L4-L6"),
+    ("`work.py#add_one`", "pkg/work.py:L4-L6"),
+    ("`app/(group)/page.tsx:L2-L4`", "app/(group)/page.tsx:L2-L4"),
+    ("`docs/it's here.md:L1`", "docs/it's here.md:L1"),
+    ("`\"pkg/work.py:L4-L6\"`", "pkg/work.py:L4-L6"),
+    ("[^1]: `pkg/work.py:L4-L6`, of `add_one`", "pkg/work.py:L4-L6"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "place"), READ)
+def test_an_honest_form_is_proved_as_the_place_that_it_says(
+    lab: Lab, form: str, place: str
+) -> None:
+    report = lab.judge(form, strict=True)
+    assert report.findings == []
+    assert [(note.citations, note.proved) for note in report.notes] == [(1, 1)]
+    lock = lock_file.load(lab.folder / "citations.lock")
+    assert lock and list(lock.citations["s"]) == [place]
+
+
+REFUSED = [
+    (f"[`pkg/work.py:L4-L6`]({PERMALINK}/other.py#L1-L2)", "N231", "another place"),
+    (f"[pkg/work.py:L4-L6]({PERMALINK}/work.py#L9-L11)", "N231", "another place"),
+    (f"[`work.py#L9-L11`]({PERMALINK}/work.py#L4-L6)", "N231", "another place"),
+    (f"[lines 9-11]({PERMALINK}/work.py#L4-L6)", "N231", "another place"),
+    (f"[L9](<{PERMALINK}/work.py#L4-L6>)", "N231", "another place"),
+    (f"[`other.py`]({PERMALINK}/work.py#L4-L6)", "N231", "another place"),
+    (f"[`pkg/work.py:L4-L6`]({PERMALINK}/other.py)", "N231", "another place"),
+    ("`pkg/work.py:1-3, 9000-9003`", "N205", "past the end"),
+    ("`pkg/work.py:4-6 and 9000`", "N205", "past the end"),
+    ("[[s:pkg/work.py#L9000]]", "N201", "one code span"),
+    ("`[[s:pkg/work.py#L9000]]`", "N205", "past the end"),
+    ("**pkg/work.py**:9000", "N201", "one code span"),
+    ("**`pkg/work.py`**:9000", "N201", "one code span"),
+    ("*pkg/work.py*, line 9000", "N201", "one code span"),
+    ("`pkg/work.py`, see line 9000", "N201", "one code span"),
+    ("`pkg/work.py`, véase la línea 9000", "N201", "one code span"),
+    ("`pkg/work.py` (from line 9000)", "N201", "one code span"),
+    ("L9000 of `pkg/work.py`", "N201", "one code span"),
+    ("lines 9000–9003 in the file `pkg/work.py`", "N201", "one code span"),
+    ("[`pkg/work.py`](https://example.com/):9000", "N201", "one code span"),
+    ('[it](https://example.com/ "pkg/work.py:9000")', "N201", "one code span"),
+    ("<p>pkg/work.py:9000</p>", "N201", "one code span"),
+    ("[^1]: `pkg/work.py:L9000`", "N205", "past the end"),
+    ("https://raw.example.org/o/s/@SHA@/pkg/work.py#L9000", "N201", "nothing here reads"),
+    ("https://example.org/o/s/raw/@SHA@/pkg/work.py#L9000", "N201", "nothing here reads"),
+    ("https://example.org/o/s/tree/@SHA@/pkg/work.py#L9000", "N205", "past the end"),
+    ("https://example.org/o/s/-/blob/@SHA@/pkg/work.py#L9000-9003", "N205", "past the end"),
+    ("https://gitlab.example.net/o/s/-/blob/@SHA@/pkg/work.py#L9000", "N216", "no source"),
+    ("https://example.org/o/s/src/@SHA@/pkg/work.py#lines-9000", "N205", "past the end"),
+    ("https://example.org/o/s/src/@SHA@/pkg/work.py#cl-9000", "N201", "nothing here reads"),
+    ("https://example.org/projects/O/repos/s/browse/pkg/work.py?at=@SHA@#9000", "N201", "nothing"),
+    ("https://example.org/o/s/src/branch/main/pkg/work.py#L9000", "N201", "`main`, which moves"),
+    ("https://codeberg.example.net/o/s/src/commit/@SHA@/pkg/work.py#L9000", "N216", "no source"),
+    ("https://sourcegraph.example.net/o/s@@SHA@/-/blob/pkg/work.py?L9000", "N201", "nothing"),
+    ("https://git.example.net/cgit/s.git/tree/pkg/work.py?id=@SHA@#n9000", "N201", "nothing"),
+    ("https://cs.example.net/s/+/main:pkg/work.py;l=9000", "N201", "nothing here reads"),
+    ("https://dev.example.net/o/_git/s?path=/pkg/work.py&line=9000", "N201", "nothing here reads"),
+    ("<https://git.example.net/cgit/s.git/tree/pkg/work.py#n9000>", "N201", "nothing here reads"),
+    ("[it](https://git.example.net/cgit/s.git/tree/pkg/work.py#n9000)", "N201", "nothing"),
+    ("`https://git.example.net/cgit/s.git/tree/pkg/work.py#n9000`", "N201", "nothing here reads"),
+    ("https://example.org/o/s/blob/v2.0/pkg/work.py#L4-L6", "N216", "another commit"),
+    ("https://example.org/o/s/blob/v9/pkg/work.py#L4-L6", "N201", "`v9`, which moves"),
+    (f"{PERMALINK}/gone.py", "N232", "`pkg/gone.py`, which `s` doesn't have"),
+    (f"[the file]({PERMALINK}/gone.py)", "N232", "`pkg/gone.py`"),
+    ("[code](../pkg/work.py#L4-L6)", "N201", "no pin holds"),
+    ("`pkg/work.py#add_three`", "N201", "no symbol"),
+    ("`rk.py:4-6`", "N203", "no source has"),
+    ("`docs/it's gone.md:L1`", "N203", "no source has"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "code", "said"), REFUSED)
+def test_a_form_that_nothing_resolves_is_a_finding(
+    lab: Lab, form: str, code: str, said: str
+) -> None:
+    findings = [one for one in lab.judge(form).findings if one.code == code]
+    assert findings and said in findings[0].message
+
+
+NO_CITATION = [
+    "version 4:6 of `pkg/work.py`",
+    "`pkg/work.py`, which has 11 lines",
+    f"[the file]({PERMALINK}/work.py)",
+    f"[`pkg/work.py`]({PERMALINK}/work.py)",
+    "https://example.org/o/s/tree/@SHA@/pkg",
+    "https://docs.example.org/guide.html#l12",
+    "https://example.org/o/s/issues/12#issuecomment-9000",
+    "[a page](https://example.org/handbook.md#section-2)",
+]
+
+
+@pytest.mark.parametrize("form", NO_CITATION)
+def test_what_is_no_citation_is_neither_judged_nor_counted(lab: Lab, form: str) -> None:
+    report = lab.judge(f"`pkg/work.py:L4-L6`. Also {form}", strict=True)
+    assert report.findings == []
+    assert [(note.citations, note.unjudged) for note in report.notes] == [(1, 0)]
+
+
+UNJUDGED = [
+    "`pkg/work.py` adds, as its line 9 says",
+    "what line 9 adds stands in `work.py`",
+    "pkg/work.py. What L9 of it adds",
+    "`pkg/work.py:L4-L6`; line 9 adds two",
+]
+
+
+@pytest.mark.parametrize("text", UNJUDGED)
+def test_a_known_path_with_lines_near_by_is_counted_and_strictly_refused(
+    lab: Lab, text: str
+) -> None:
+    said = f"`pkg/work.py:L4-L6` is `add_one`.\n\nAbout `add_one`: {text}."
+    lab.write(said)
+    counted, strict = lab.check(), lab.check(strict=True)
+    assert counted.findings == [] and [note.unjudged for note in counted.notes] == [1]
+    assert [one.code for one in strict.findings] == ["N230"]
+
+
+def test_a_path_that_no_tree_has_is_not_counted(lab: Lab) -> None:
+    report = lab.judge("`pkg/work.py:L4-L6`; `mine/run.py` prints it, on its line 9", strict=True)
+    assert report.findings == []
+
+
+def test_lines_of_a_citation_near_by_are_its_own(lab: Lab) -> None:
+    report = lab.judge("`pkg/work.py:L4-L6`, where line 5 adds", strict=True)
+    assert report.findings == []
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "read: https://example.org/o/s/blob/@SHA@/pkg/work.py#L4-L6\n",
+        "read: pkg/work.py:L4-L6\n",
+    ],
+)
+def test_a_citation_in_the_front_matter_is_refused(lab: Lab, front: str) -> None:
+    lab.write("`add_one` is `pkg/work.py:L4-L6`.", front)
+    assert [(one.code, one.span.row) for one in lab.check().findings] == [("N201", 5)]
+
+
+def test_a_file_in_the_front_matter_must_be_there(lab: Lab) -> None:
+    lab.write("`add_one` is `pkg/work.py:L4-L6`.", f"read: {PERMALINK}/gone.py\n")
+    assert [(one.code, one.span.row) for one in lab.check().findings] == [("N232", 5)]
+
+
+def test_a_link_from_the_page_is_read_where_the_source_is_the_repository(own: Lab) -> None:
+    report = own.judge("[code](../pkg/work.py#L4-L6)")
+    assert report.findings == []
+    assert [note.proved for note in report.notes] == [1]
+    assert {one.code for one in own.judge("[code](../pkg/work.py#L9-L9000)").findings} == {"N205"}
+    assert {one.code for one in own.judge("[`work.py:9`](../pkg/work.py#L4)").findings} == {"N231"}
+
+
+def test_the_end_of_two_paths_is_refused_with_both(lab: Lab) -> None:
+    (lab.source / "lib").mkdir()
+    (lab.source / "lib/work.py").write_text(WORK)
+    git(lab.source, "add", ".")
+    git(lab.source, "commit", "-q", "-m", "two of a name")
+    lab.commit = git(lab.source, "rev-parse", "HEAD")
+    lab.folder.joinpath("s-sha.txt").write_text(f"{lab.commit}\n")
+    found = lab.judge("`work.py:4-6`").findings
+    assert [one.code for one in found] == ["N201"]
+    assert "`lib/work.py`, `pkg/work.py`" in found[0].message
+
+
+def test_without_the_tree_the_lock_says_which_path_an_end_means(lab: Lab) -> None:
+    assert lab.judge("`work.py:4-6`").findings == []
+    without = lab.check(mirror=False)
+    assert without.findings == []
+    lab.write("The name `add_one` is shown by `work.py:9-11`")
+    assert "N213" in {one.code for one in lab.check(mirror=False).findings}
+
+
+def test_every_place_of_a_page_is_read_once_and_in_order() -> None:
+    text = f"`a/b.py:1-3, 9`, [c.py:4]({PERMALINK}/c.py#L4), d/e.py:5 and `f/g.py`, line 6"
+    found = read(f"---\ntitle: x\n---\n\n{text.replace('@SHA@', 'ab' * 20)}\n").citations
+    assert [(one.path, one.first) for one in found] == [
+        ("a/b.py", 1),
+        ("a/b.py", 9),
+        ("pkg/c.py", 4),
+        ("d/e.py:5", 0),
+        ("f/g.py, line 6", 0),
+    ]
+
+
+def first_of(report: Report, code: str) -> Finding:
+    """Return the first finding of a code."""
+    return next(one for one in report.findings if one.code == code)
+
+
+def test_a_finding_of_a_label_stands_at_the_link_and_says_both_places(lab: Lab) -> None:
+    found = first_of(lab.judge(f"[`work.py:L9-L11`]({PERMALINK}/work.py#L4-L6)"), "N231")
+    assert "`work.py:L9-L11`" in found.found and "#L4-L6" in found.found
+    line = (lab.folder / "note.md").read_text().split("\n")[found.span.row - 1]
+    assert line[found.span.column - 1 :].startswith("[`work.py")
