@@ -60,16 +60,16 @@ class Proof:
     identities: int = 0
     reported: int = 0  # all-reduces that stand beside an identity already
 
-    def holds(self, identity: str, expected: Tensor, *found: Tensor) -> None:
+    def holds(self, identity: str, expected: Tensor, *computed: Tensor) -> None:
         """Compare what each GPU found with what autograd says of the whole network.
 
         Raises:
             AssertionError: they differ by more than rounding; both are shown.
         """
         scale = max(1.0, expected.abs().max().item())
-        error = max((f - expected).abs().max().item() / scale for f in found)
+        error = max((f - expected).abs().max().item() / scale for f in computed)
         if not error <= 1e-12:
-            raise AssertionError(f"{identity}\nfound\n{found[0]}\nautograd says\n{expected}")
+            raise AssertionError(f"{identity}\nfound\n{computed[0]}\nautograd says\n{expected}")
         crossed = "all-reduce" if self.wire.all_reduces > self.reported else "nothing"
         self.identities, self.reported = self.identities + 1, self.wire.all_reduces
         print(f"  {identity:<34}{crossed:<14}{'exact' if error == 0 else f'to {error:.0e}'}")

@@ -69,12 +69,12 @@ def parsed(arguments: list[str] | None = None) -> Settings:
             help=text if default is None else f"{text} ({default})",
         )  # fmt: skip
     try:
-        known, unknown = parser.parse_known_args(arguments)
+        options, unknown = parser.parse_known_args(arguments)
     except argparse.ArgumentError as error:
         raise ValueError(str(error)) from None
     if unknown:
         raise ValueError(f"unknown: {' '.join(unknown)}; --help lists the options")
-    return Settings(**vars(known))
+    return Settings(**vars(options))
 
 
 def refused(error: Exception) -> int:

@@ -22,8 +22,8 @@ def demand_fit(run: Settings, world_size: int) -> None:
         "tp", "cp", "pp", "dp", "ep", "batch", "steps", "every", "pieces", "evaluate",
         "sequence", "layers", "hidden", "heads",
     ):  # fmt: skip
-        if (given := getattr(run, name)) is not None and given < 1:
-            raise ValueError(f"{name} is {given}; choose 1 or more")
+        if (number := getattr(run, name)) is not None and number < 1:
+            raise ValueError(f"{name} is {number}; choose 1 or more")
     if (ranks := run.tp * run.cp * run.pp * run.dp) != world_size:
         cut = f" x --cp {run.cp}" if run.cp > 1 else ""
         raise ValueError(

@@ -58,19 +58,19 @@ class Grammar:
         follows[0] = False
         places = torch.arange(length + 1)[:, None]
         begins = places.where(~follows, 0).cummax(0).values  # of what each word is faithful to
-        said = _after(successor, strays.gather(0, begins), places - begins)
-        text_BS = in_use[said.t()]
+        continuation = _after(successor, strays.gather(0, begins), places - begins)
+        text_BS = in_use[continuation.t()]
         return text_BS[:, :-1].contiguous(), text_BS[:, 1:].contiguous()
 
 
 def _after(successor: Tensor, words: Tensor, steps: Tensor) -> Tensor:
     """Return who comes so many steps after each of the words: no loop over a sentence."""
     cycles: list[list[int]] = []
-    left = set(range(len(successor)))
-    while left:
-        word, cycle = min(left), []
-        while word in left:
-            left.remove(word)
+    remaining = set(range(len(successor)))
+    while remaining:
+        word, cycle = min(remaining), []
+        while word in remaining:
+            remaining.remove(word)
             cycle.append(word)
             word = int(successor[word])
         cycles.append(cycle)

@@ -30,22 +30,24 @@ def check(settings: Settings) -> None:
 def bounds(trainer: Trainer) -> tuple[int, int]:
     """Load what there is to go on from; return the first step to train, and the one not to."""
     settings = trainer.settings
-    own = settings.save if settings.resume and left(trainer) else None
-    if folder := settings.load or own:
+    resumed_folder = settings.save if settings.resume and checkpoint_exists(trainer) else None
+    if folder := settings.load or resumed_folder:
         trainer.load(folder)
     begin = trainer.first_step
     return begin, max(begin, settings.steps) if settings.resume else begin + settings.steps
 
 
-def left(trainer: Trainer) -> bool:
+def checkpoint_exists(trainer: Trainer) -> bool:
     """Whether an earlier start of this run has left a checkpoint.
 
     Rank 0 looks, for all: a shared disk may show other ranks an older state.
     """
     from shardlab.training.checkpoint.shards import INDEX
 
-    there = torch.tensor([(Path(trainer.settings.save or "") / INDEX).is_file()], dtype=torch.int32)
-    return bool(trainer.world.whole.broadcast(there.to(trainer.world.device)).item())
+    present = torch.tensor(
+        [(Path(trainer.settings.save or "") / INDEX).is_file()], dtype=torch.int32
+    )
+    return bool(trainer.world.whole.broadcast(present.to(trainer.world.device)).item())
 
 
 def demand_places(trainer: Trainer) -> None:
@@ -59,10 +61,10 @@ def demand_places(trainer: Trainer) -> None:
     settings, world = trainer.settings, trainer.world
     if not (settings.save or settings.losses):
         return
-    mine = [Path(settings.save)] if settings.save else []
+    folders = [Path(settings.save)] if settings.save else []
     if settings.losses and world.rank == world.size - 1:
-        mine.append(Path(settings.losses).absolute().parent)
-    unable = torch.tensor([sum(not _writable(folder) for folder in mine)], device=world.device)
+        folders.append(Path(settings.losses).absolute().parent)
+    unable = torch.tensor([sum(not _writable(folder) for folder in folders)], device=world.device)
     if world.whole.all_reduce(unable).item():
         places = " or ".join(place for place in (settings.save, settings.losses) if place)
         raise Refused(f"a rank can't write to {places}: choose another place; nothing is trained")

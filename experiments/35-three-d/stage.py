@@ -79,8 +79,8 @@ def _adapt(piece: GPT, settings: Settings) -> None:
 
         # Into main_grad linears can add what they make at once. FSDP has buffers of its own, and
         # zb-h1 makes the weights' gradients after backward.
-        own = settings.fsdp or settings.schedule == "zb-h1"
-        fuse(piece, gradient_accumulation=settings.masters and not own)
+        separate_buffers = settings.fsdp or settings.schedule == "zb-h1"
+        fuse(piece, gradient_accumulation=settings.masters and not separate_buffers)
     if settings.recompute:
         from torch.utils.checkpoint import checkpoint
 
@@ -109,16 +109,23 @@ class TrainedStage:
 
         self._masters = settings.masters and not settings.fsdp
         self.modules: list[Any] = pieces
-        own: dict[str, Any] = {}
+        replica_settings: dict[str, Any] = {}
         if settings.fsdp:
             self.modules = [_sharded(piece, grid, settings, device) for piece in pieces]
         else:
             # Every rank drew the same weights from the same seed; "verify" makes sure of it.
-            own = {"start": "verify", "main_grads": torch.float32 if self._masters else None}
+            replica_settings = {
+                "start": "verify",
+                "main_grads": torch.float32 if self._masters else None,
+            }
         self._weights = [p for module in self.modules for p in module.parameters()]
         self.parameters: list[nn.Parameter] = self._weights
         self.gradients = StepGradients(
-            self.modules, grid, microbatches=settings.pieces, max_norm=settings.clip, **own
+            self.modules,
+            grid,
+            microbatches=settings.pieces,
+            max_norm=settings.clip,
+            **replica_settings,
         )
         if self._masters:
             from shardlab.training.masters import make_masters

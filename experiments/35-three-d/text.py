@@ -97,17 +97,19 @@ def source(settings: Settings, world: World, grid: Grid) -> Drawn | Read:
 
         def loader(samples: int | None, begin: float, stop: float) -> Loader:
             recipe = Recipe(sequence=settings.sequence, samples=samples, seed=settings.seed)
-            found = builder.samples(corpus, recipe, (begin, stop))
-            return Loader(found, settings.batch, data=grid.data, pipeline=grid.pipeline)
+            chosen_samples = builder.samples(corpus, recipe, (begin, stop))
+            return Loader(chosen_samples, settings.batch, data=grid.data, pipeline=grid.pipeline)
 
-        kept = 1 - HELD_OUT if settings.evaluate else 1.0
-        trained = loader(None, 0.0, kept)
-        held_out = loader(EVALUATED * settings.batch, kept, 1.0) if settings.evaluate else None
+        train_share = 1 - HELD_OUT if settings.evaluate else 1.0
+        trained = loader(None, 0.0, train_share)
+        held_out = (
+            loader(EVALUATED * settings.batch, train_share, 1.0) if settings.evaluate else None
+        )
     except ValueError as error:
         raise Refused(str(error)) from error
-    if (most := int(corpus.tokens.max())) >= settings.vocabulary:
+    if (largest := int(corpus.tokens.max())) >= settings.vocabulary:
         raise Refused(
-            f"{settings.data} holds token {most}, and --vocabulary is {settings.vocabulary}: "
-            f"choose {most + 1} or more"
+            f"{settings.data} holds token {largest}, and --vocabulary is {settings.vocabulary}: "
+            f"choose {largest + 1} or more"
         )
     return Read(trained, held_out, settings.data)

@@ -51,8 +51,8 @@ def trace(settings: Settings, world: World, folder: Path) -> None:
         trainer.step(number)
     records = [recorded(trainer, WARM_UP + number) for number in range(settings.steps)]
     folder.mkdir(parents=True, exist_ok=True)
-    least, kept = min(records, key=lambda one: one[0])  # the same on every rank
-    kept.export_chrome_trace(str(folder / f"rank-{world.rank}.json"))
+    least, fastest = min(records, key=lambda record: record[0])  # the same on every rank
+    fastest.export_chrome_trace(str(folder / f"rank-{world.rank}.json"))
     if world.rank == 0:
         each = ", ".join(f"{1000 * seconds:.1f}" for seconds, _ in records)
         print(f"milliseconds a step, as recorded: {each}; kept: {1000 * least:.1f}")

@@ -76,12 +76,14 @@ class Trainer:
         """
         pieces = self.settings.pieces
         words, following = (
-            [None] * pieces if x_BS is None else self.own(x_BS).to(self.world.device).chunk(pieces)
+            [None] * pieces
+            if x_BS is None
+            else self.context_shard(x_BS).to(self.world.device).chunk(pieces)
             for x_BS in share
         )
         return list(zip(words, following, strict=True))
 
-    def own(self, x_BS: Tensor) -> Tensor:
+    def context_shard(self, x_BS: Tensor) -> Tensor:
         """Return this rank's words of whole sequences."""
         return self.model.context.own(x_BS) if self.model.context else x_BS
 

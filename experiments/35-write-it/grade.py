@@ -50,7 +50,12 @@ def at_rank(rank: int, part: str, folder: str, meeting: str, pipe: Connection) -
     from grading.rank import graded
 
     pipe.send(
-        ("ended", graded(rank, part, Path(folder), meeting, lambda *one: pipe.send(("sent", one))))
+        (
+            "ended",
+            graded(
+                rank, part, Path(folder), meeting, lambda *message: pipe.send(("sent", message))
+            ),
+        )
     )
     pipe.recv()  # a rank that left would break others' collectives; so it stays until it is ended
 
@@ -62,28 +67,28 @@ def grade(part: str, folder: Path = HERE) -> str:
     heard, pipes, ranks = [Heard(rank) for rank in range(RANKS)], [], []
     with tempfile.TemporaryDirectory() as meeting:
         for rank in range(RANKS):
-            ours, theirs = context.Pipe()
-            given = (rank, part, str(folder), f"{meeting}/store", theirs)
-            ranks.append(context.Process(target=at_rank, args=given, daemon=True))
+            ours, child_end = context.Pipe()
+            arguments = (rank, part, str(folder), f"{meeting}/store", child_end)
+            ranks.append(context.Process(target=at_rank, args=arguments, daemon=True))
             ranks[-1].start()
-            theirs.close()
+            child_end.close()
             pipes.append(ours)
         try:
-            while not (said := verdict(heard)):
+            while not (judgement := verdict(heard)):
                 if not listen(heard, pipes, ranks):
                     return late(heard)
         finally:
             for process in ranks:
                 process.kill()
                 process.join()
-    return said
+    return judgement
 
 
 def listen(heard: list[Heard], pipes: list[Any], ranks: list[Any]) -> bool:
     """Hear what ranks have to say next; False: none says anything."""
-    waiting = [pipe for pipe, one in zip(pipes, heard, strict=True) if not one.ended]
+    waiting = [pipe for pipe, rank in zip(pipes, heard, strict=True) if not rank.ended]
     ready = wait(waiting, PATIENCE)
-    for pipe, one, process in zip(pipes, heard, ranks, strict=True):
+    for pipe, rank, process in zip(pipes, heard, ranks, strict=True):
         if pipe in ready:
             try:
                 kind, what = pipe.recv()
@@ -94,9 +99,9 @@ def listen(heard: list[Heard], pipes: list[Any], ranks: list[Any]) -> bool:
                     ("died", f"its process ended, with exit code {process.exitcode}"),
                 )
             if kind == "sent":
-                one.sent.append(what)
+                rank.sent.append(what)
             else:
-                one.ended = what
+                rank.ended = what
     return bool(ready)
 
 
@@ -104,17 +109,17 @@ def verdict(heard: list[Heard]) -> str:
     """Return what is to be said, once nothing that is still to come can change it; else ""."""
     if parted := differ(*heard):
         return parted
-    if not (ended := [one for one in heard if one.ended]):
+    if not (ended := [rank for rank in heard if rank.ended]):
         return ""
     # Who ended after the fewest collectives is the cause: the other waits for it, or will.
     order = ("died", "missing", "wrong", "raised", "right")
-    first = min(ended, key=lambda one: (len(one.sent), order.index(one.ended[0]), one.rank))
-    other = heard[1 - first.rank]
-    waits = len(other.sent) > len(first.sent)
-    return told(first, other) if waits or other.ended else ""
+    first = min(ended, key=lambda rank: (len(rank.sent), order.index(rank.ended[0]), rank.rank))
+    second = heard[1 - first.rank]
+    waits = len(second.sent) > len(first.sent)
+    return explain(first, second) if waits or second.ended else ""
 
 
-def told(first: Heard, other: Heard) -> str:
+def explain(first: Heard, second: Heard) -> str:
     """Say how it ended, once it is known which rank is the cause."""
     assert first.ended
     kind, words = first.ended
@@ -122,22 +127,23 @@ def told(first: Heard, other: Heard) -> str:
         return f"still to be written: {words}"
     if kind != "right":
         return f"on rank {first.rank}, {words}"
-    if len(other.sent) > len(first.sent):
+    if len(second.sent) > len(first.sent):
+        entered = name(second.sent, len(first.sent))
         return (
-            f"rank {other.rank} enters {name(other.sent, len(first.sent))}, and rank {first.rank} "
-            "has finished without it: the one would wait for ever. Every rank must enter every "
-            "collective; look for an `if` that one of them doesn't take."
+            f"rank {second.rank} enters {entered}, and rank {first.rank} has finished without it: "
+            "the one would wait for ever. Every rank must enter every collective; look for an `if` "
+            "that one of them doesn't take."
         )
     return "right"
 
 
-def differ(one: Heard, other: Heard) -> str:
+def differ(first: Heard, second: Heard) -> str:
     """Say where two ranks entered different collectives; "": nowhere so far."""
-    for at, (left, right) in enumerate(zip(one.sent, other.sent, strict=False)):
-        if left != right:
+    for at, (sent_first, right) in enumerate(zip(first.sent, second.sent, strict=False)):
+        if sent_first != right:
             return (
-                f"rank {one.rank} enters {name(one.sent, at)}, and rank {other.rank} "
-                f"{name(other.sent, at)}: neither would get what it waits for. Every rank must "
+                f"rank {first.rank} enters {name(first.sent, at)}, and rank {second.rank} "
+                f"{name(second.sent, at)}: neither would get what it waits for. Every rank must "
                 "enter the same collectives, as large, in the same order."
             )
     return ""
@@ -151,10 +157,10 @@ def name(sent: list[tuple[str, int]], at: int) -> str:
 
 def late(heard: list[Heard]) -> str:
     """Say who was not heard from."""
-    one = next(one for one in heard if not one.ended)
-    last = f"entered {name(one.sent, -1)}" if one.sent else "sent nothing"
+    rank = next(rank for rank in heard if not rank.ended)
+    last = f"entered {name(rank.sent, -1)}" if rank.sent else "sent nothing"
     return (
-        f"rank {one.rank} has not answered for {PATIENCE:.0f} s; so far it has {last}. Is there a "
+        f"rank {rank.rank} has not answered for {PATIENCE:.0f} s; so far it has {last}. Is there a "
         "loop that doesn't end, or does it wait for something that isn't a collective?"
     )
 
@@ -166,11 +172,11 @@ def main() -> int:
     parts = parser.parse_args().parts or PARTS
     if unknown := sorted({*parts} - {*PARTS}):
         parser.error(f"no part is called {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    said = {}
+    verdicts = {}
     for part in parts:
-        said[part] = grade(part)
-        print(f"{part}: {said[part]}", flush=True)
-    return 0 if set(said.values()) == {"right"} else 1
+        verdicts[part] = grade(part)
+        print(f"{part}: {verdicts[part]}", flush=True)
+    return 0 if set(verdicts.values()) == {"right"} else 1
 
 
 if __name__ == "__main__":

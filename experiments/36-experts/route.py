@@ -130,7 +130,7 @@ class Step:
         WAYS[self.settings.finish](self.layer, self.grid)
         true = dict(alone.named_parameters())
         return {
-            name: beside(parameter.grad, true[name].grad)
+            name: relative_error(parameter.grad, true[name].grad)
             for name, parameter in self.layer.named_parameters()
         }
 
@@ -144,11 +144,11 @@ def skewed(settings: Settings, axes: ExpertAxes) -> ExpertLayer:
     return layer
 
 
-def beside(found: Tensor | None, true: Tensor | None) -> tuple[float, float]:
+def relative_error(computed: Tensor | None, true: Tensor | None) -> tuple[float, float]:
     """Return the relative error and the relative length of a gradient."""
-    assert found is not None and true is not None
+    assert computed is not None and true is not None
     length = true.norm().clamp(min=1e-12)
-    return ((found - true).norm() / length).item(), (found.norm() / length).item()
+    return ((computed - true).norm() / length).item(), (computed.norm() / length).item()
 
 
 # ---------------------------------------------------------------------- what is printed
@@ -173,10 +173,10 @@ def traffic(step: Step) -> str:
             f"{int(group[:, place].sum()):7}  {int(out) * kib:7.1f} KiB  {int(back) * kib:7.1f} KiB"
         )
     load = step.chosen_gE.sum(0)
-    asked = settings.top_k * settings.tokens * len(step.chosen_gE)
+    assignments = settings.top_k * settings.tokens * len(step.chosen_gE)
     lines.append(
         f"busiest expert: {load.max() / load.float().mean():.2f} x the mean; "
-        f"{int(load.sum())} rows, of {asked} chosen"
+        f"{int(load.sum())} rows, of {assignments} chosen"
     )
     return "\n".join(lines)
 
@@ -189,8 +189,8 @@ def gradients(off_by: dict[str, tuple[float, float]]) -> str:
             (value for name, value in off_by.items() if name.startswith(part)),
             key=lambda value: value[0],
         )
-        said = "equal" if error < 1e-4 else f"off by {error:.2g}, {length:.2g} x as long"
-        lines.append(f"  {part:8} {said}")
+        comparison = "equal" if error < 1e-4 else f"off by {error:.2g}, {length:.2g} x as long"
+        lines.append(f"  {part:8} {comparison}")
     return "\n".join(lines)
 
 
@@ -232,13 +232,13 @@ def main() -> int:
     torch.set_num_threads(1)
     with World.join(backend="gloo") as world:
         try:
-            said = report(settings, world)
+            lines = report(settings, world)
         except ValueError as error:  # sizes that don't divide; the message says which do
             if world.rank == 0:
                 print(f"route.py: error: {error}", file=sys.stderr)
             return 2
         if world.rank == 0:
-            print(said)
+            print(lines)
     return 0
 
 

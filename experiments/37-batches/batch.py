@@ -50,7 +50,7 @@ class Settings:
     pp: int = 2
 
 
-def made(settings: Settings) -> Samples | Blend:
+def make_samples(settings: Settings) -> Samples | Blend:
     """Make the samples, as every rank does for itself."""
     corpora = [Corpus(prefix) for prefix in settings.prefixes]
     recipe = Recipe(sequence=settings.sequence, samples=settings.samples)
@@ -97,8 +97,10 @@ def traced(samples: Samples, sample: int) -> Iterator[str]:
 def mixed(blend: Blend, begin: int) -> Iterator[str]:
     """Say what a blend has taken from which corpus, and what it takes next."""
     for count in (begin, len(blend)):
-        taken = [int((blend.corpora[:count] == corpus).sum()) for corpus in range(len(blend.parts))]
-        parts = [f"{part} of {len(of)}" for part, of in zip(taken, blend.parts, strict=True)]
+        counts = [
+            int((blend.corpora[:count] == corpus).sum()) for corpus in range(len(blend.parts))
+        ]
+        parts = [f"{part} of {len(of)}" for part, of in zip(counts, blend.parts, strict=True)]
         yield f"after {count} samples: {', '.join(parts)}"
     yield f"next from: {' '.join(map(str, blend.corpora[begin : begin + 16].tolist()))}"
 
@@ -110,7 +112,7 @@ def report(settings: Settings) -> str:
             raise DataError(f"--{name} is {getattr(settings, name)}: choose 1 or more")
     if settings.weights and len(settings.prefixes) == 1:
         raise DataError("--weights are of several corpora, and there is one: leave them")
-    samples, begin = made(settings), settings.step * settings.batch
+    samples, begin = make_samples(settings), settings.step * settings.batch
     if settings.batch % settings.dp:
         raise DataError(f"{settings.dp} data ranks do not divide a batch of {settings.batch}")
     if not 0 <= begin <= len(samples) - settings.batch:

@@ -49,9 +49,9 @@ def places(corpus: Corpus) -> Iterator[Case]:
         index = indices(corpus.lengths, range(len(corpus)), Recipe(sequence=sequence))
         sizes, right = corpus.lengths[index.documents], index.places
         if helpers:
-            own = np.arange(len(sizes), dtype=np.int32)
+            numbers = np.arange(len(sizes), dtype=np.int32)
             tokens = int(sizes.sum())
-            right = helpers.build_sample_idx(sizes, own, sequence, 1, tokens, True, 1)
+            right = helpers.build_sample_idx(sizes, numbers, sequence, 1, tokens, True, 1)
         yield f"sequence {sequence}", (sizes.tolist(), sequence), [*map(tuple, right.tolist())]
 
 
@@ -66,11 +66,11 @@ class Numbers(Samples):
 def share(corpus: Corpus) -> Iterator[Case]:
     """What the loader of each data rank reads."""
     recipe = Recipe(sequence=1)
-    made = Builder().samples(corpus, recipe)
+    samples = Builder().samples(corpus, recipe)
     for ranks, step in product((1, 2, 4), (0, 5)):
         for rank in range(ranks):
             axis: Any = SimpleNamespace(size=ranks, rank=rank)  # all that a loader asks of one
-            tokens, _ = Loader(Numbers(corpus, made.index, recipe), 8, data=axis).read(8 * step)
+            tokens, _ = Loader(Numbers(corpus, samples.index, recipe), 8, data=axis).read(8 * step)
             assert tokens is not None
             right = tokens[:, 0].tolist()
             yield f"step {step}, rank {rank} of {ranks}", (step, 8, ranks, rank), right
@@ -95,25 +95,25 @@ PARTS: dict[str, Callable[[Corpus], Iterator[Case]]] = {
 
 def judged(function: Callable[..., Any], cases: Iterator[Case]) -> str:
     """Return what is said of a function: right, or where its first wrong answer is."""
-    for words, given, right in cases:
+    for words, arguments, right in cases:
         try:
-            found = function(*given)
+            answer = function(*arguments)
         except NotImplementedError:
             return "not written yet"
         except Exception as error:  # the learner's own: it is shown, not raised
             return f"{words}: {type(error).__name__}: {error}"
-        if (fault := differs(list(found), right)) is not None:
+        if (fault := differs(list(answer), right)) is not None:
             return f"{words}: {fault}"
     return "right"
 
 
-def differs(found: list[Any], right: list[Any]) -> str | None:
+def differs(answer: list[Any], right: list[Any]) -> str | None:
     """Say where two lists part; None: nowhere."""
-    for at, (one, other) in enumerate(zip(found, right, strict=False)):
-        if one != other:
-            return f"at {at} yours is {one}, and {other} is right"
-    if len(found) != len(right):
-        return f"yours has {len(found)}, and {len(right)} is right"
+    for at, (value, expected) in enumerate(zip(answer, right, strict=False)):
+        if value != expected:
+            return f"at {at} yours is {value}, and {expected} is right"
+    if len(answer) != len(right):
+        return f"yours has {len(answer)}, and {len(right)} is right"
     return None
 
 
@@ -127,13 +127,13 @@ def main() -> int:
     if len(sys.argv) != 2:
         sys.exit("check.py: error: give the prefix of a corpus: check.py PREFIX")
     try:
-        said = report(mine, Corpus(sys.argv[1]))
+        lines = report(mine, Corpus(sys.argv[1]))
     except DataError as error:
         sys.exit(f"check.py: error: {error}")
     print(f"beside shardlab{' and Megatron’s C++' if helpers else ''}")
-    for name, words in said.items():
+    for name, words in lines.items():
         print(f"  {name:8} {words}")
-    return 0 if set(said.values()) == {"right"} else 1
+    return 0 if set(lines.values()) == {"right"} else 1
 
 
 if __name__ == "__main__":

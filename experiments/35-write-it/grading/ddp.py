@@ -49,18 +49,18 @@ def ddp(rank: int, steps: int) -> Iterator[tuple[Gradients, Gradients]]:
 def replicas(code: ModuleType, rank: int, watch: Watch) -> None:
     """Compare two steps: the same gradients, in the messages asked for, while backward runs."""
     oracle = [*ddp(rank, steps=2)]
-    mine = frozen()
+    trained = frozen()
     with watch:
-        wrapped = code.Replicas(mine, bucket_bytes=BUCKET)
+        wrapped = code.Replicas(trained, bucket_bytes=BUCKET)
     sends("Replicas.__init__", watch, [], "The copies are the same already.")
-    for step, (own, means) in enumerate(oracle):
+    for step, (local, means) in enumerate(oracle):
         with watch:
-            gradients(mine, mine, data(step, rank))
+            gradients(trained, trained, data(step, rank))
             before = len(watch.entries)
             wrapped.finish()
         for name, mean in means.items():
-            same(f"step {step}, gradient of {name}", mine.get_parameter(name).grad, mean, {
-                "It is this rank's own: its bucket was not sent, or not copied back.": own[name],
+            same(f"step {step}, gradient of {name}", trained.get_parameter(name).grad, mean, {
+                "It is this rank's own: its bucket was not sent, or not copied back.": local[name],
                 "That is the sum: a mean is divided by the ranks.": RANKS * mean,
                 "That is half the mean: it is divided twice.": mean / RANKS,
             })  # fmt: skip

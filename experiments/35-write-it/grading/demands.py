@@ -24,29 +24,29 @@ def drawn(seed: int, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).double()
 
 
-def equal(one: Tensor, other: Tensor) -> bool:
+def equal(x: Tensor, y: Tensor) -> bool:
     """Whether two tensors are the same but for rounding."""
-    return one.shape == other.shape and torch.allclose(one, other, rtol=1e-9, atol=1e-12)
+    return x.shape == y.shape and torch.allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
-def same(what: str, mine: Tensor | None, right: Tensor, faults: Mapping[str, Tensor]) -> None:
+def same(what: str, computed: Tensor | None, right: Tensor, faults: Mapping[str, Tensor]) -> None:
     """Demand a tensor; `faults` are what the usual mistakes make of it, by what is said of them."""
-    if not isinstance(mine, Tensor):
+    if not isinstance(computed, Tensor):
         raise WrongError(
-            f"{what}: expected a tensor, found {mine}. No way leads back to it: was something "
+            f"{what}: expected a tensor, found {computed}. No way leads back to it: was something "
             "computed outside autograd (no_grad, detach, .data), or not returned?"
         )
-    mine = mine.detach()
-    if equal(mine, right):
+    computed = computed.detach()
+    if equal(computed, right):
         return
-    cause = next((f" {name}" for name, wrong in faults.items() if equal(mine, wrong)), "")
-    if mine.shape != right.shape:
-        shapes = f"expected shape {list(right.shape)}, found {list(mine.shape)}"
+    cause = next((f" {name}" for name, wrong in faults.items() if equal(computed, wrong)), "")
+    if computed.shape != right.shape:
+        shapes = f"expected shape {list(right.shape)}, found {list(computed.shape)}"
         raise WrongError(f"{what}: {shapes}.{cause}")
-    if mine.dtype != right.dtype:
-        raise WrongError(f"{what}: expected {right.dtype}, found {mine.dtype}.{cause}")
-    off, times = (mine - right).abs().max().item(), (mine.norm() / right.norm()).item()
-    exactly = "exactly " if equal(mine, right * round(times, 2)) else ""
+    if computed.dtype != right.dtype:
+        raise WrongError(f"{what}: expected {right.dtype}, found {computed.dtype}.{cause}")
+    off, times = (computed - right).abs().max().item(), (computed.norm() / right.norm()).item()
+    exactly = "exactly " if equal(computed, right * round(times, 2)) else ""
     cause = cause or " That is none of the usual mistakes: compare the two, number by number."
     raise WrongError(f"{what}: off by up to {off:.2g}, {exactly}{times:.2f} x as long.{cause}")
 
@@ -61,11 +61,11 @@ def leads_back(what: str, out: Tensor) -> None:
 
 def sends(what: str, watch: Watch, right: Sent, cause: str) -> None:
     """Demand that just this was sent, since the last time; then forget it."""
-    found = [(entry.op, entry.payload) for entry in watch.entries]
+    sent = [(entry.op, entry.payload) for entry in watch.entries]
     watch.entries.clear()
-    if found != [*right]:
+    if sent != [*right]:
         raise WrongError(
-            f"{what}: expected {words(right)} on the wire, found {words(found)}. {cause}"
+            f"{what}: expected {words(right)} on the wire, found {words(sent)}. {cause}"
         )
 
 

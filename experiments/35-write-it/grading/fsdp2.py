@@ -36,18 +36,18 @@ class Step(NamedTuple):
 
 def fsdp2(rank: int, steps: int) -> Iterator[Step]:
     """Train by SGD."""
-    theirs = fully_shard(model(), reshard_after_forward=True)
+    reference = fully_shard(model(), reshard_after_forward=True)
     for step in range(steps):
-        theirs.zero_grad()
+        reference.zero_grad()
         x = drawn(60 + RANKS * step + rank, 4, 3)
-        out = theirs(x)
+        out = reference(x)
         loss_of(out).backward()
-        grads = [p.grad.full_tensor() for p in theirs.parameters()]
+        grads = [p.grad.full_tensor() for p in reference.parameters()]
         with torch.no_grad():
             torch._foreach_add_(
-                [*theirs.parameters()], [p.grad for p in theirs.parameters()], alpha=-RATE
+                [*reference.parameters()], [p.grad for p in reference.parameters()], alpha=-RATE
             )
-        weights = [p.full_tensor() for p in theirs.parameters()]
+        weights = [p.full_tensor() for p in reference.parameters()]
         yield Step(step, x, out.detach(), flat(grads)[rank], flat(weights)[rank])
 
 
@@ -58,54 +58,54 @@ def unit(code: ModuleType, rank: int, watch: Watch) -> None:
     right = flat([*module.parameters()])[rank].clone()
     watch.remember(module.parameters())
     with watch:
-        mine = code.Unit(module)
+        learner_unit = code.Unit(module)
     del module
-    cut(mine, right, watch)
+    cut(learner_unit, right, watch)
     for step in oracle:
-        forward_and_back(mine, step, watch)
+        forward_and_back(learner_unit, step, watch)
         with torch.no_grad():
-            mine.shard -= RATE * mine.shard.grad
-        same(f"step {step.number}, the shard after SGD", mine.shard, step.weights, {})
+            learner_unit.shard -= RATE * learner_unit.shard.grad
+        same(f"step {step.number}, the shard after SGD", learner_unit.shard, step.weights, {})
 
 
-def cut(mine: Any, right: Tensor, watch: Watch) -> None:
+def cut(learner_unit: Any, right: Tensor, watch: Watch) -> None:
     """Check what a rank holds before the first step: its piece, and nothing else."""
-    same("the shard", mine.shard, right, {})
-    if not (mine.shard.is_leaf and mine.shard.requires_grad):
+    same("the shard", learner_unit.shard, right, {})
+    if not (learner_unit.shard.is_leaf and learner_unit.shard.requires_grad):
         raise WrongError("the shard: no optimizer would take it; make it an nn.Parameter.")
-    behind = mine.shard.untyped_storage().nbytes()
+    behind = learner_unit.shard.untyped_storage().nbytes()
     if behind > right.nbytes:
         raise WrongError(
             f"the shard has {right.nbytes} B, and the memory that it looks into {behind}: a chunk "
             "is a view, and holds all of what it was cut from. clone() it."
         )
-    if held := watch.held([mine.shard]):
+    if stored := watch.stored_bytes([learner_unit.shard]):
         raise WrongError(
-            f"Unit.__init__ leaves {held} B held beside the shard's {right.nbytes}: the module's "
+            f"Unit.__init__ leaves {stored} B held beside the shard's {right.nbytes}: the module's "
             "own parameters (module.to('meta') takes them), or the flat tensor of them all."
         )
     sends("Unit.__init__", watch, [], "Every rank has the same module, and takes its piece of it.")
 
 
-def forward_and_back(mine: Any, step: Step, watch: Watch) -> None:
+def forward_and_back(learner_unit: Any, step: Step, watch: Watch) -> None:
     """Check what comes out, what is sent, and what is held in between and afterwards."""
     when, x, gathered = f"step {step.number}", step.x, step.grad.nbytes * RANKS
-    mine.shard.grad = None
+    learner_unit.shard.grad = None
     with watch:
-        out = mine.forward(x)
+        out = learner_unit.forward(x)
     same(f"{when}, the output", out, step.out, {})
     leads_back(f"{when}, the output", out)
     sends(f"{when}, forward", watch, [("all_gather", gathered)], "All parameters, at once.")
     watch.settle()
-    if (held := watch.held([x, mine.shard]) - activations(x)) > 0:
+    if (stored := watch.stored_bytes([x, learner_unit.shard]) - activations(x)) > 0:
         raise WrongError(
-            f"{when}: after forward {held} B more are held than in a module that nobody shards, "
+            f"{when}: after forward {stored} B more are held than in a module that nobody shards, "
             f"and {gathered} were gathered. Autograd saved weights, each a view of all of it: save "
             "what finds them again (saved_tensors_hooks), and gather once more in backward."
         )
     with watch:
         loss_of(out).backward()
-    same(f"{when}, the shard's gradient", mine.shard.grad, step.grad, {
+    same(f"{when}, the shard's gradient", learner_unit.shard.grad, step.grad, {
         "That is the sum: a mean is divided by the ranks.": RANKS * step.grad,
         "That is half the mean: it is divided twice.": step.grad / RANKS,
     })  # fmt: skip
@@ -114,8 +114,8 @@ def forward_and_back(mine: Any, step: Step, watch: Watch) -> None:
     ))  # fmt: skip
     del out
     watch.settle()
-    if held := watch.held([x, mine.shard, mine.shard.grad]):
-        raise WrongError(f"{when}: after backward {held} B are still held, of what was gathered.")
+    if stored := watch.stored_bytes([x, learner_unit.shard, learner_unit.shard.grad]):
+        raise WrongError(f"{when}: after backward {stored} B are still held, of what was gathered.")
 
 
 def activations(x: Tensor) -> int:
@@ -123,6 +123,6 @@ def activations(x: Tensor) -> int:
     module = model()
     with (watch := Watch()):
         out = module(x)
-    held = watch.held([x, *module.parameters()])
+    stored = watch.stored_bytes([x, *module.parameters()])
     del out  # up to here it held them
-    return held
+    return stored

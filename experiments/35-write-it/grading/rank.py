@@ -67,8 +67,8 @@ def where(raised: BaseException, folder: Path) -> str:
         if frames
         else ""
     )
-    said = str(raised).partition("\nException raised from")[0].strip()
-    return f"{at}{type(raised).__name__}: {said}"
+    message = str(raised).partition("\nException raised from")[0].strip()
+    return f"{at}{type(raised).__name__}: {message}"
 
 
 def written(folder: Path, name: str) -> ModuleType:

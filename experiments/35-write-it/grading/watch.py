@@ -50,13 +50,13 @@ class Watch(Ledger):
                 storage = tensor.untyped_storage()
                 self._seen.setdefault(storage._cdata, StorageWeakRef(storage))
 
-    def held(self, but: Iterable[Tensor | None] = ()) -> int:
+    def stored_bytes(self, but: Iterable[Tensor | None] = ()) -> int:
         """Return the bytes of what was made while this watched and that somebody still holds."""
         gc.collect()
-        known = {tensor.untyped_storage()._cdata for tensor in but if tensor is not None}
-        asked = [ref.cdata for at, ref in self._seen.items() if at not in known]
-        found = [torch.UntypedStorage._new_with_weak_ptr(cdata) for cdata in asked]
-        return sum(storage.nbytes() for storage in found if storage is not None)
+        excluded = {tensor.untyped_storage()._cdata for tensor in but if tensor is not None}
+        addresses = [ref.cdata for at, ref in self._seen.items() if at not in excluded]
+        storages = [torch.UntypedStorage._new_with_weak_ptr(cdata) for cdata in addresses]
+        return sum(storage.nbytes() for storage in storages if storage is not None)
 
     def settle(self) -> None:
         """Wait until gloo, too, has let go of what was sent.

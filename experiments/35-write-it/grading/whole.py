@@ -26,14 +26,14 @@ def linears(code: ModuleType, rank: int, watch: Watch) -> None:
 def mirror(name: str, function: Any, sums: tuple[bool, bool], rank: int, watch: Watch) -> None:
     """One direction sums, the other hands on; neither changes what it is given."""
     x, dy = (torch.stack([drawn(seed + r, 4, 3).T for r in range(RANKS)]) for seed in (10, 20))
-    leaf, given = turned(x[rank]).requires_grad_(), turned(dy[rank])
+    leaf, output_gradient = turned(x[rank]).requires_grad_(), turned(dy[rank])
     entering = leaf * 1  # in place a leaf would refuse, this takes
     with watch:
-        left = function.apply(entering)
-    way(f"{name}.forward", (entering, left), (x[rank], x.sum(0)), sums[0], watch)
+        output = function.apply(entering)
+    way(f"{name}.forward", (entering, output), (x[rank], x.sum(0)), sums[0], watch)
     with watch:
-        (back,) = torch.autograd.grad(left, entering, given)
-    way(f"{name}.backward", (given, back), (dy[rank], dy.sum(0)), sums[1], watch)
+        (back,) = torch.autograd.grad(output, entering, output_gradient)
+    way(f"{name}.backward", (output_gradient, back), (dy[rank], dy.sum(0)), sums[1], watch)
 
 
 def turned(x: Tensor) -> Tensor:
@@ -49,18 +49,18 @@ def way(
     watch: Watch,
 ) -> None:
     """One direction: what came out, what became of what was given, and what was sent."""
-    (given, out), (own, total) = through, right
-    same(name, out, total if sums else own, {
+    (inputs, out), (local, total) = through, right
+    same(name, out, total if sums else local, {
         "It comes out as it went in: no all-reduce, or one of a copy that is then forgotten, as "
-        ".contiguous() makes where it must.": own,
+        ".contiguous() makes where it must.": local,
         "That is the sum over ranks: here each rank has its due already.": total,
         "That is the mean: here the ranks' parts are added.": total / RANKS,
     })  # fmt: skip
-    same(f"what {name} was given, afterwards", given, own, {
+    same(f"what {name} was given, afterwards", inputs, local, {
         "The all-reduce works in place: clone first, for others may hold it too.": total,
     })  # fmt: skip
     once = "One all-reduce does it." if sums else "Each rank has its due already."
-    sends(name, watch, [("all_reduce", own.nbytes)] * sums, once)
+    sends(name, watch, [("all_reduce", local.nbytes)] * sums, once)
 
 
 # Along which dimension a rank has its part of x, weight, bias and output; None: it has the whole.
@@ -83,11 +83,11 @@ def layer(name: str, function: Callable[..., Tensor], rank: int, watch: Watch) -
     dy = drawn(33, *all_of_it.shape)
     all_of_it.backward(dy)
     y, dy = all_of_it.detach(), part(dy, cut, rank)
-    mine = [part(t.detach(), dim, rank).clone() for t, dim in zip(whole, cuts, strict=True)]
-    x, w, b = mine
+    parts = [part(t.detach(), dim, rank).clone() for t, dim in zip(whole, cuts, strict=True)]
+    x, w, b = parts
     right = part(y, cut, rank)
     with watch:
-        out = function(*(leaf.requires_grad_() for leaf in mine))
+        out = function(*(leaf.requires_grad_() for leaf in parts))
     same(f"{name}'s output", out, right, {
         "This is each rank's own product: the sum over ranks is missing (G).": fn.linear(x, w, b),
         "The bias is in it once a rank: add it after the sum.": right + (RANKS - 1) * b,
@@ -99,7 +99,7 @@ def layer(name: str, function: Callable[..., Tensor], rank: int, watch: Watch) -
     with watch:
         out.backward(dy)
     partial = dy @ w.detach()
-    for what, leaf, of, dim in zip(("x", "weight", "bias"), mine, whole, cuts, strict=True):
+    for what, leaf, of, dim in zip(("x", "weight", "bias"), parts, whole, cuts, strict=True):
         assert of.grad is not None
         grad = part(of.grad, dim, rank)
         same(f"{name}: gradient of its {what}", leaf.grad, grad, {
