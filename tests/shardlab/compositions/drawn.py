@@ -92,7 +92,8 @@ class Composition:
     def prepared(self, model: GPT) -> GPT:
         """Freeze, and recompute, what is to be."""
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(not name.startswith(FROZEN[self.frozen]))
+            if name.startswith(FROZEN[self.frozen]):  # a router's bias is frozen from the first
+                parameter.requires_grad_(False)
         if self.recompute != "nothing":
             again = partial(checkpoint, use_reentrant=self.recompute == "reentrant")
             for block in model.layers.values():
