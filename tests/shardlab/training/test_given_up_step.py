@@ -14,11 +14,13 @@ from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.fsdp import FSDP
 from shardlab.gpt.model import GPTConfig
 from shardlab.grid.grid import Grid
+from shardlab.layers.init import Init
 from shardlab.training.step import StepGradients
 
 EXPERTS = ExpertConfig(
     count=4, top_k=2, ffn=8, scores="sigmoid", bias_rate=0.1, global_aux_loss=0.5
 )
+INIT = Init(0, 0.3, torch.float64)
 CONFIG = GPTConfig(
     layers=2, hidden=8, heads=2, vocab=8, sequence=8, bias=False, experts=EXPERTS,
     dtype=torch.float64,
@@ -31,7 +33,8 @@ class Shared(nn.Module):
     def __init__(self, axes: ExpertAxes) -> None:
         super().__init__()
         self.layers = nn.ModuleList(
-            ExpertLayer(CONFIG, f"layers.{i}", axis=Axis.alone(), axes=axes) for i in range(2)
+            ExpertLayer(CONFIG, f"layers.{i}", axis=Axis.alone(), axes=axes, init=INIT)
+            for i in range(2)
         )
         self.layers[1].router = self.layers[0].router
         self.raises = False
