@@ -66,7 +66,10 @@ def _played(case: Composition, loads: Loads) -> Step:
         for router in model.routers:
             router.scale = "tokens" if case.reduction == "tokens" else each
         _pack(case, model, rank)
-        for tokens, targets in _microbatches(case, rank):
+        for number, (tokens, targets) in enumerate(_microbatches(case, rank)):
+            if case.reduction == "tokens":
+                for router in model.routers:
+                    router.counted = _counted(case, rank)[number], _counted(case)[number]
             loss = _loss(case, model, Axis.alone())(model(tokens), targets) * each
             loss.backward()
             found.loss += loss.item() / over
@@ -123,10 +126,12 @@ def _replicated(case: Composition, grid: Grid, chunks: list[GPT]) -> Step:
     if case.experts:
         gradients.expert_replicas.zero_grad()
     found, mine = Step(), _microbatches(case, grid.data.rank, chunks[0])
+    each = [int((targets != IGNORED).sum()) for _, targets in mine]
+    counted = sum(each)
+    if case.reduction == "tokens":
+        gradients.begin(tokens=each)
     losses = _run(case, grid, chunks, chunks)
-    counted = sum(int((targets != IGNORED).sum()) for _, targets in mine)
-    tokens = counted if case.reduction == "tokens" else None
-    found.norm = float(gradients.finish(tokens=tokens))
+    found.norm = float(gradients.finish())
     attribute = gradients.replicas.attribute
     for chunk in chunks:
         for name, parameter in chunk.named_parameters():
@@ -180,6 +185,13 @@ def _microbatches(case: Composition, rank: int, model: GPT | None = None) -> lis
     own = model.context.own if model and model.context else lambda x: x
     mine = [own(x.chunk(case.data)[rank]).chunk(case.microbatches) for x in case.batch()]
     return list(zip(*mine, strict=True))
+
+
+def _counted(case: Composition, rank: int | None = None) -> list[int]:
+    """How many targets count in each micro-batch, of one data rank or of all."""
+    ranks = range(case.data) if rank is None else [rank]
+    each = [[int((y != IGNORED).sum()) for _, y in _microbatches(case, r)] for r in ranks]
+    return [sum(column) for column in zip(*each, strict=True)]
 
 
 def _pack(case: Composition, model: GPT, rank: int) -> None:

@@ -118,7 +118,7 @@ class ExpertLayer(CopyableModule):
         init: how parameters start.
         context: the axis that cuts sequences, as Attention does; x is this rank's part.
 
-    Shapes: x [S, B, H] -> [S, B, H], or [s, B, H] both.
+    Shapes: x [S, B, H], padding [S, B] -> [S, B, H], or [s, B, H], [s, B] -> [s, B, H].
 
     Raises:
         ValueError: the ranks can't share the experts equally, or a tensor axis without sequence
@@ -155,12 +155,12 @@ class ExpertLayer(CopyableModule):
             if sequence_parallel:
                 partial_gradients.mark(self.shared_gate)
 
-    def forward(self, x_sBH: Tensor) -> Tensor:
-        """Return the sum of what a token's experts make of it."""
+    def forward(self, x_sBH: Tensor, padding_sB: Tensor | None = None) -> Tensor:
+        """Return the sum of what a token's experts make of it; no expert sees a padding token."""
         beside_sBH = 0 if self.shared is None else self.shared(x_sBH)
         if self.shared_gate is not None:
             beside_sBH = beside_sBH * sigmoid(linear(x_sBH, self.shared_gate))
-        probs_TE, chosen_TE = self.router(x_sBH)
+        probs_TE, chosen_TE = self.router(x_sBH, padding_sB)
         x_TH, joint, copies = x_sBH.flatten(0, 1), self.axes.joint, self.axes.expert_tensor.size
         gather = self.config.dispatch == "all-gather"
         if gather:

@@ -9,12 +9,17 @@ gradient, as Megatron's `MoEAuxLossAutoScaler` does. What is trained is then
 
     mean over micro-batches and data ranks of (loss + auxiliary losses)
 
-whatever the grid; each tensor or context rank adds the part of its own rows.
+whatever the grid; each tensor or context rank adds the part of its own rows. Where losses are sums
+over tokens, each micro-batch's auxiliary losses weigh as much as its tokens that count:
+
+    sum of (loss + counted tokens · auxiliary losses) / counted tokens of all micro-batches
 
 Dimensions: S sequence, B batch, H hidden, E experts, T = S·B; lower case: this rank's share.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +34,9 @@ from shardlab.layers.engine import Kept, inside_backward
 from shardlab.layers.init import Init
 from shardlab.layers.ops import uncompiled
 from shardlab.layers.sharding import CopyableModule
+
+Count = Tensor | float
+Counts = tuple[Count, Count]  # of a micro-batch, and of all replicas' micro-batches
 
 
 class Router(CopyableModule):
@@ -46,8 +54,13 @@ class Router(CopyableModule):
         expert_bias: what steers the choice; frozen, and moved by `end_step`.
         scale: what a micro-batch's loss is multiplied by before its backward, or "tokens" where it
             is a sum over tokens; auxiliary losses get the same.
+        counted: with "tokens", how many tokens count in the next micro-batch: of the ranks that
+            share its sequences, and of all replicas (`StepGradients.begin` sets it). None: all
+            that aren't padding.
+        weights: by how many tokens each auxiliary loss of this step was weighed, where `counted`
+            is None.
 
-    Shapes: x [s, B, H] -> weights [T, E], chosen [T, E].
+    Shapes: x [s, B, H], padding [s, B] -> weights [T, E], chosen [T, E].
     """
 
     def __init__(
@@ -59,6 +72,8 @@ class Router(CopyableModule):
         self.config, count = config.experts, config.experts.count
         self.parts, self.tokens, self._contexts = parts, tokens, parts.size // axis.size
         self.scale: float | str = 1.0
+        self.counted: Counts | None = None
+        self.weights: list[Count] = []
         self.weight = init.replicated(f"{name}.weight", (count, config.hidden))
         self.bias = init.constant(0.0, count) if config.bias else None
         if axis.size > 1:
@@ -69,27 +84,56 @@ class Router(CopyableModule):
             self.expert_bias = replace(init, dtype=torch.float32).constant(0.0, count)
             self.expert_bias.requires_grad_(False)
         self._load_E: Tensor | int = 0  # of the step so far: choices, on this rank
-        self._loads: list[Tensor] = []  # for the loss over the whole batch: on all ranks
+        # For the loss over the whole batch: of all ranks, and whether the forward made gradients.
+        self._loads: list[tuple[Tensor, bool]] = []
         self._means = Kept[Tensor](name)  # of it, as each forward saw it
         self._gradients = Kept[bool](name)  # whether each forward made gradients
+        self._counts = Kept[Counts](name)  # what was `counted` at each forward
 
-    def forward(self, x_sBH: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the weights and the choice."""
+    def forward(self, x_sBH: Tensor, padding_sB: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the weights and the choice; where `padding_sB` is true, 0 and no expert."""
         config, training = self.config, self.training
         wide = torch.promote_types(x_sBH.dtype, torch.float32)
         bias = None if self.bias is None else self.bias.to(wide)
         logits_TE = linear(x_sBH.to(wide), self.weight.to(wide), bias).flatten(0, 1)
-        if config.z_loss and training:
-            z = routing.z_loss(logits_TE) * (config.z_loss / self.parts.size)
-            logits_TE = self._attached(logits_TE, z)
-        probs_TE, chosen_TE = routing.choose(logits_TE, config, self.expert_bias, training=training)
+        routed_T = None if padding_sB is None else ~padding_sB.flatten()
+        scales: Counts = (1.0, 1.0)
+        if training and (config.z_loss or config.balanced):
+            tokens = self._count(logits_TE, routed_T)
+            scales = self._scales(tokens, routed_T)
+            if config.z_loss:
+                routed_TE = logits_TE if routed_T is None else logits_TE[routed_T]
+                z = routing.z_loss(routed_TE) * (config.z_loss * (len(routed_TE) / max(tokens, 1)))
+                logits_TE = self._attached(logits_TE, z, scales, 0)
+        probs_TE, chosen_TE = self._choose(logits_TE, routed_T)
         if self.expert_bias is not None and training and self._trains_now():
             # Before rows are dropped, and places padded.
             self._load_E = self._load_E + chosen_TE.sum(0)
         probs_TE, chosen_TE = routing.drop(probs_TE, chosen_TE, config)
         if config.balanced and training:
-            probs_TE = self._balanced(probs_TE, logits_TE, sequences=x_sBH.shape[1])
+            scores = routing.balance_scores(logits_TE, config)
+            if routed_T is not None:
+                scores = scores[0] * routed_T.unsqueeze(1), scores[1] & routed_T.unsqueeze(1)
+            probs_TE = self._balanced(probs_TE, scores, scales, sequences=x_sBH.shape[1])
         return probs_TE, chosen_TE
+
+    def _count(self, logits_TE: Tensor, routed_T: Tensor | None) -> Count:
+        """Return how many tokens are routed on the ranks that share the sequences."""
+        if routed_T is None:
+            return len(logits_TE) * self.parts.size
+        return self.parts.all_reduce(routed_T.sum(dtype=torch.float64).reshape(1))[0]
+
+    def _choose(self, logits_TE: Tensor, routed_T: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Choose for the rows that are routed; the other rows have no expert."""
+        logits_RE = logits_TE if routed_T is None else logits_TE[routed_T]
+        probs_RE, chosen_RE = routing.choose(
+            logits_RE, self.config, self.expert_bias, training=self.training
+        )
+        if routed_T is None:
+            return probs_RE, chosen_RE
+        chosen_TE = torch.zeros_like(logits_TE, dtype=torch.bool)
+        chosen_TE[routed_T] = chosen_RE
+        return torch.zeros_like(logits_TE).index_put((routed_T,), probs_RE), chosen_TE
 
     @uncompiled
     def _trains_now(self) -> bool:
@@ -101,21 +145,20 @@ class Router(CopyableModule):
         counted = self._gradients(torch.is_grad_enabled)
         return counted != inside_backward()
 
-    def _balanced(self, probs_TE: Tensor, logits_TE: Tensor, *, sequences: int) -> Tensor:
+    def _balanced(
+        self, probs_TE: Tensor, scores: tuple[Tensor, Tensor], scales: Counts, *, sequences: int
+    ) -> Tensor:  # fmt: skip
         """Attach the losses that pay for an uneven load."""
         config, count = self.config, self.config.count
-        scores_TE, chosen_TE = routing.balance_scores(logits_TE, config)
-        # Each rank has its part of one loss, and gradients are then averaged over data ranks.
-        whole = config.global_aux_loss * (self.tokens.size // self.parts.size)
-        for weight, apart, over_all in (
-            (config.aux_loss, 1, self.parts.all_reduce),
-            (config.sequence_aux_loss, sequences, self.parts.all_reduce),
-            (whole, 1, self._mean_of_step),
+        for weight, apart, over_all, which in (
+            (config.aux_loss, 1, self.parts.all_reduce, 0),
+            (config.sequence_aux_loss, sequences, self.parts.all_reduce, 0),
+            (config.global_aux_loss, 1, self._mean_of_step, 1),
         ):
             if weight:
-                by_E, chosen_E = (x.reshape(-1, apart * count) for x in (scores_TE, chosen_TE))
+                by_E, chosen_E = (x.reshape(-1, apart * count) for x in scores)
                 loss = routing.load_loss(by_E, over_all(chosen_E.sum(0)), config)
-                probs_TE = self._attached(probs_TE, loss * weight / apart)
+                probs_TE = self._attached(probs_TE, loss * weight / apart, scales, which)
         return probs_TE
 
     @uncompiled
@@ -123,20 +166,48 @@ class Router(CopyableModule):
         """Return the mean load over all ranks and the micro-batches so far.
 
         A recomputation adds nothing, and gets what its forward got: under a pipeline others have
-        been forward since.
+        been forward since. An evaluation without gradients counts for no later forward that makes
+        them; under torch's reentrant checkpoint, no forward makes them.
         """
 
         def mean() -> Tensor:
-            self._loads.append(self.tokens.all_reduce(load_E).float())
-            return torch.stack(self._loads).mean(0)
+            makes = torch.is_grad_enabled()
+            self._loads.append((self.tokens.all_reduce(load_E).float(), makes))
+            return torch.stack([load_E for load_E, made in self._loads if made or not makes]).mean(
+                0
+            )
 
         return self._means(mean)
 
-    def _attached(self, x: Tensor, loss: Tensor) -> Tensor:
-        # Context ranks' parts are averaged, as replicas' gradients are; tensor ranks' are summed.
-        scale = self.scale
-        scale = len(x) * self.parts.size if isinstance(scale, str) else scale * self._contexts
-        return attached(x, loss, scale)
+    @uncompiled
+    def _scales(self, tokens: Count, routed_T: Tensor | None) -> Counts:
+        """Return what backward multiplies auxiliary losses by.
+
+        Args:
+            tokens: that are routed on the ranks that share the sequences.
+            routed_T: this rank's rows that are routed; None for all.
+
+        Returns:
+            for the losses over a micro-batch, and for the one over the whole batch, of which each
+            data rank has a part.
+        """
+        replicas = self.tokens.size // self.parts.size
+        if not isinstance(self.scale, str):
+            # Context ranks' parts are averaged, as replicas' gradients; tensor ranks' are summed.
+            return self.scale * self._contexts, self.scale * self._contexts * replicas
+        if self.counted is not None:
+            counted = self.counted
+            return self._counts(lambda: counted)
+        if routed_T is None:
+            return tokens, tokens * replicas
+        local = routed_T.sum(dtype=torch.float64).reshape(1)
+        return tokens, self.tokens.all_reduce(local)[0]
+
+    def _attached(self, x: Tensor, loss: Tensor, scales: Counts, which: int) -> Tensor:
+        note = None
+        if isinstance(self.scale, str) and self.counted is None:
+            note = partial(self.weights.append, scales[0])
+        return attached(x, loss, scales[which], note)
 
     @torch.no_grad()
     def end_step(self) -> Tensor | None:
@@ -159,14 +230,20 @@ class Router(CopyableModule):
     def forget(self) -> None:
         """Forget the loads of the step so far, of one that is given up too."""
         self._load_E, self._loads = 0, []
+        self.weights.clear()
+        self._counts.clear()
         self._means.clear()
         self._gradients.clear()
 
 
-def attached(x: Tensor, loss: Tensor, scale: float) -> Tensor:
-    """Hand on `x`; backward through it also sends `loss` a gradient, which is `scale`."""
+def attached(
+    x: Tensor, loss: Tensor, scale: Count, note: Callable[[], None] | None = None
+) -> Tensor:  # fmt: skip
+    """Hand on `x`; backward through it also sends `loss` a gradient, `scale`, and calls `note`."""
 
     def backward(grad: Tensor) -> tuple[Tensor, Tensor]:
-        return grad, grad.new_full((), scale)
+        if note is not None:
+            note()
+        return grad, torch.as_tensor(scale, dtype=loss.dtype, device=loss.device)
 
     return through(lambda x, _: (x.view_as(x),), backward, x, loss)[0]

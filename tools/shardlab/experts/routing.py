@@ -109,13 +109,15 @@ def load_loss(scores_TE: Tensor, load_E: Tensor, config: ExpertConfig) -> Tensor
     Args:
         scores_TE: of this rank's tokens.
         load_E: choices that fell on each expert, over all tokens that make up the loss; longer
-            than E where each sequence counts for itself.
+            than E where each sequence counts for itself, by its own number of tokens.
         config: count, top_k.
     """
     count, k = config.count, config.top_k
-    tokens = (load_E.sum(dtype=torch.float64) / k * count / load_E.numel()).clamp(min=1)
-    factor = count / (k * tokens * tokens)
-    return (scores_TE.sum(0) * load_E).sum() * factor.to(scores_TE.dtype)
+    load_BE = load_E.view(-1, count)
+    tokens_B = (load_BE.sum(1, dtype=torch.float64) / k).clamp(min=1)
+    factor_B = count / (k * tokens_B * tokens_B)
+    products_B = (scores_TE.sum(0).view_as(load_BE) * load_BE).sum(1)
+    return (products_B * factor_B.to(scores_TE.dtype)).sum()
 
 
 def z_loss(logits_TE: Tensor) -> Tensor:

@@ -61,6 +61,7 @@ class Block(nn.Module):
             "sequence_parallel": sequence_parallel,
             "init": init,
         }
+        self.has_experts = config.experts is not None
         if config.experts:
             from shardlab.experts.layer import ExpertLayer
 
@@ -76,8 +77,11 @@ class Block(nn.Module):
             for i in (1, 2)
         )  # fmt: skip
 
-    def forward(self, x_sBH: Tensor, documents_BS: Tensor | None = None) -> Tensor:
-        """Return the block's output."""
+    def forward(
+        self, x_sBH: Tensor, documents_BS: Tensor | None = None, padding_sB: Tensor | None = None
+    ) -> Tensor:
+        """Return the block's output; experts see no token where `padding_sB` is true."""
+        padding = (padding_sB,) if self.has_experts and padding_sB is not None else ()
         x_sBH = x_sBH + self.dropout1(self.attention(self.norm1(x_sBH), documents_BS))
-        x_sBH = x_sBH + self.dropout2(self.mlp(self.norm2(x_sBH)))
+        x_sBH = x_sBH + self.dropout2(self.mlp(self.norm2(x_sBH), *padding))
         return x_sBH  # noqa: RET504  (two lines alike)

@@ -129,21 +129,29 @@ class GPT(CopyableModule):
         blocks: list[Any] = list(self.layers.values())
         return [block.mlp.router for block in blocks] if self.config.experts else []
 
-    def forward(self, x: Tensor, documents_BS: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, documents_BS: Tensor | None = None, padding_BS: Tensor | None = None
+    ) -> Tensor:
         """Run this stage.
 
         Args:
             x: tokens [B, S] on the first stage, hidden states [s, B, H] on the others.
             documents_BS: of packed sequences, which document each token belongs to, of *whole*
                 sequences also under a context axis; a token sees its own document alone.
+            padding_BS: true where this rank's tokens are padding, on every stage; no router counts
+                them or sends them to an expert. Their targets should be −100.
 
         Returns:
             logits [S, B, v] on the last stage (this rank's words), hidden states elsewhere.
 
         """
         x_sBH = self.embed(x) if self.first else x
+        masks: tuple[Tensor | None, ...] = () if documents_BS is None else (documents_BS,)
+        if padding_BS is not None:
+            begin = self.tensor.rank * len(x_sBH) if self.sequence_parallel else 0
+            masks = documents_BS, padding_BS.t().narrow(0, begin, len(x_sBH))
         for block in self.layers.values():
-            x_sBH = block(x_sBH) if documents_BS is None else block(x_sBH, documents_BS)
+            x_sBH = block(x_sBH, *masks)
         if not self.last:
             return x_sBH
         logits_SBv: Tensor = self.head(self.final_norm(x_sBH))

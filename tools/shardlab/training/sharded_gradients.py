@@ -84,7 +84,8 @@ class ShardedGradients:
         if tokens is not None:
             device = gradients[0].device
             count = torch.as_tensor([tokens], dtype=torch.float64, device=device)
-            factor = self._grid.replicas.size / self._grid.replicas.all_reduce(count)[0]
+            total = self._grid.replicas.all_reduce(count)[0]
+            factor = self._grid.replicas.size / total.where(total != 0, 1)  # of no token: 0
         torch._foreach_mul_(gradients, factor)
 
     def sum_partial(self) -> None:

@@ -35,6 +35,7 @@ from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
 from shardlab.layers.dropout import number_replicas
 from shardlab.layers.sharding import copies_of
+from shardlab.training.counted_tokens import CountedTokens
 from shardlab.training.sharded_gradients import ShardedGradients
 
 
@@ -97,6 +98,9 @@ class StepGradients:
         ]
         for router in self._routers:
             router.scale = "tokens" if reduction == "tokens" else 1 / microbatches
+        self._counted: CountedTokens | None = None
+        if reduction == "tokens":
+            self._counted = CountedTokens(models, grid, microbatches, self._device)
         self.replicas: DataParallel | None = None
         self._sharded = ShardedGradients(sharded, grid, reduction) if sharded else None
         self._experts: list[nn.Parameter] = []
@@ -150,8 +154,26 @@ class StepGradients:
             self.replicas.zero_grad()
         if self._experts:
             self.expert_replicas.zero_grad()
+        if self._counted:
+            self._counted.forget()
         for router in self._routers:
             router.forget()
+
+    def begin(self, *, tokens: Sequence[int] | Tensor) -> None:
+        """Under reduction="tokens", say before the first forward how many tokens count.
+
+        Routers weigh their auxiliary losses by them, and `finish` divides by their sum. Only a
+        model with routers needs it, where some targets don't count.
+
+        Args:
+            tokens: the counted tokens of each of this rank's micro-batches, on every stage.
+
+        Raises:
+            ValueError: the reduction is another, or there isn't one number for each micro-batch.
+        """
+        if self._counted is None:
+            raise ValueError('begin(tokens=…) goes with reduction="tokens"')
+        self._counted.begin(tokens)
 
     def _refuse_half_frozen(self) -> None:
         """Refuse, on every rank of the model alike, copies of a weight that part ways."""
@@ -169,7 +191,8 @@ class StepGradients:
 
         Args:
             tokens: under reduction="tokens", those in this rank's share of the batch, on every
-                stage; every stage's gradients are divided by their sum.
+                stage; every stage's gradients are divided by their sum. `begin` has them if it
+                was called.
 
         Returns:
             fp64, no dimensions, the same on every rank; not finite if a gradient isn't. Take no
@@ -178,13 +201,18 @@ class StepGradients:
         Raises:
             RuntimeError: a parameter got no gradient.
             ValueError: gradients of a parameter that nothing marks differ over the tensor ranks.
-                This is looked for in the first step, and where the world checks in every one.
+                This is looked for in the first step, and where the world checks in every one. Or
+                routers weighed their losses by other tokens than `tokens`.
         """
+        if self._counted:
+            tokens = self._counted.total(tokens)
         norm = self._finish_shards(tokens) if self._sharded else self._finish_replicas(tokens)
         for router in self._routers:
             delta = router.end_step()
             if delta is not None and self._sharded and not isinstance(router.expert_bias, Tensor):
                 self._sharded.add(router.expert_bias.name, delta)
+        if self._counted:
+            self._counted.forget()
         return norm
 
     def _finish_shards(self, tokens: int | Tensor | None) -> Tensor:
