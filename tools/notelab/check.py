@@ -12,7 +12,7 @@ from notelab.book.workbook import Bench, Workbook, open_labs
 from notelab.errors import shown
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.finding import Finding
-from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
+from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
 from notelab.rules import constraints, languages, stop, unjudged
 from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import findings as diagram_findings
@@ -126,6 +126,7 @@ class _Tally(msgspec.Struct):
     notes: list[NoteReport] = []
     used: Counter[Use] = msgspec.field(default_factory=Counter)
     lock_only: Counter[str] = msgspec.field(default_factory=Counter)
+    unstructured: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     sound: set[str] = set()
 
     def count(self, one: View, verdicts: list[Verdict]) -> None:
@@ -137,10 +138,13 @@ class _Tally(msgspec.Struct):
             self.used.update([(v.source, v.key, one.page.key) for v in verdicts if v.source])
             if not any(verdict.findings for verdict in verdicts):
                 self.sound.add(one.page.key)
-        if any(verdict.locked for verdict in verdicts):
+        if any(verdict.locked or verdict.unstructured for verdict in verdicts):
             for citation, verdict in zip(one.note.citations, verdicts, strict=True):
-                if verdict.locked and not verdict.findings:
+                sound = not verdict.findings
+                if verdict.locked and sound:
                     self.lock_only[f"{verdict.source}:{citation.path}"] += 1
+                if verdict.unstructured and sound:
+                    self.unstructured[verdict.source, citation.path] += 1
 
 
 def _note_report(lab: str, one: View, verdicts: list[Verdict]) -> NoteReport:
@@ -178,6 +182,7 @@ def _lab_report(
         sources=[_source_report(book, name, gathered) for name in book.pins],
         notes=len(notes),
         lock_only=dict(sorted(tally.lock_only.items())),
+        unparsed=_unparsed(book, tally.unstructured),
         unread_for_paste=sum(file.state is State.LOCKED for file in gathered),
         waived=waived,
         in_progress=book.lab.file.lab.in_progress,
@@ -185,6 +190,16 @@ def _lab_report(
         compares=whole and book.lab.compares,
         **{field: sum(getattr(note, field) for note in notes) for field in _SUMS},
     )
+
+
+def _unparsed(book: Workbook, cited: Counter[tuple[str, str]]) -> dict[str, Unparsed]:
+    """Return, of the files whose citations no structure rule judged, those that could have one."""
+    found = {}
+    for (source, path), citations in sorted(cited.items()):
+        file = book.evidence.file(source, path)
+        if file and file.outline and file.outline.unread:
+            found[f"{source}:{path}"] = Unparsed(file.outline.unread, citations)
+    return found
 
 
 def _source_report(book: Workbook, name: str, gathered: list[CitedFile]) -> SourceReport:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.cited.outline import of_file, split_lines
+from notelab.cited.outline import of_file
+from notelab.lines import split_lines
 from notelab.repin.candidates import runs
 from notelab.repin.hunks import Map, maps
 from notelab.repin.version import Cited, Version

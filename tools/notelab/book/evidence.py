@@ -14,6 +14,7 @@ from notelab.code_version import code_version
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
+from notelab.lines import split_lines
 from notelab.memo import key_of, remembered
 from notelab.page import tokens
 from notelab.sources.answers import Absent, Found, Source, Unreachable, Wanted, Wheel
@@ -175,7 +176,7 @@ class Evidence:
             proof=_stronger(known, answer),
             provider=answer.provider,
             vouched=vouched.by if vouched else "",
-            lines=outline.split_lines(answer.data),
+            lines=split_lines(answer.data),
             structure=lambda: self._memo.once(
                 "outline", f"{path} {answer.blob}", lambda: self._outline(path, answer)
             ),

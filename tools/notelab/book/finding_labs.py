@@ -9,6 +9,7 @@ from notelab.errors import NotelabError, did_you_mean, shown
 from notelab.lab import lab as lab_file
 from notelab.lab import pages as lab_pages
 from notelab.lab.lab import LAB_FILE, Lab, repository_root
+from notelab.lines import split_lines
 from notelab.page import results_page
 
 _NOT_OURS = {"node_modules", "site-packages", "__pycache__"}
@@ -190,7 +191,7 @@ def labs_below(root: Path) -> list[Path]:
 def _ignored(root: Path) -> set[str]:
     """Return the folders that .gitignore names, without a wildcard: a built site holds labs too."""
     try:
-        lines = (root / ".gitignore").read_text("utf-8", "replace").splitlines()
+        lines = split_lines((root / ".gitignore").read_text("utf-8", "replace"))
     except OSError:
         return set()
     names = {line.strip().strip("/") for line in lines if not line.startswith(("#", "!"))}

@@ -4,12 +4,17 @@ Computed once and kept by blob id. A file in a language that has no reader here 
 reader can't parse) has only lines, and the names on them.
 """
 
+import sys
+from codecs import BOM_UTF8
+
 import msgspec
 
+from notelab.cited.decoding import PYTHON, UndecodedError, as_utf8, text_of
 from notelab.cited.names import is_anchor, names_in
 from notelab.cited.structure import CLASS, FUNCTION, Rows, Structure, Symbol
+from notelab.lines import split_lines
 
-__all__ = ["CLASS", "FUNCTION", "Outline", "Symbol", "is_anchor", "of_file", "split_lines"]
+__all__ = ["CLASS", "FUNCTION", "Outline", "Symbol", "is_anchor", "of_file"]
 
 
 class Outline(msgspec.Struct, frozen=True, array_like=True):
@@ -17,7 +22,8 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
     from line 1 on: one string a line is read back from the cache far faster than a list.
 
     `structured` says whether the file's language was read; without, only lines and names are known.
-    `groups` are described in cited/structure.py.
+    `groups` are described in cited/structure.py. `unread` says why a file has no structure although
+    its language is one that is read here.
     """
 
     lines: int
@@ -28,6 +34,7 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
     statements: list[Rows]
     groups: list[list[Rows]]
     names: list[str]
+    unread: str = ""
 
     def names_between(self, first: int, last: int) -> set[str]:
         """Return the names that stand in the lines, inclusive."""
@@ -39,19 +46,18 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
         return min(holding, key=lambda one: one.last - one.first, default=None)
 
 
-def split_lines(data: bytes) -> list[bytes]:
-    """Split a file into its lines as git and an editor count them."""
-    lines = data.split(b"\n")
-    return lines[:-1] if lines[-1] == b"" else lines
-
-
 def of_file(path: str, data: bytes) -> Outline:
     """Return the outline of a file's bytes; never raises."""
-    lines = [line.decode("utf-8", "replace") for line in split_lines(data)]
+    unread = ""
+    try:
+        text = text_of(path, data)
+    except UndecodedError as fault:
+        text, unread = as_utf8(data), str(fault)
+    lines = split_lines(text)
+    made = unread or _structure(path, data, text, lines)
     names = [" ".join(dict.fromkeys(filter(is_anchor, names_in(line)))) for line in lines]
-    made = _structure(path, data, lines)
-    if made is None:
-        return Outline(len(lines), False, [], [], [], [], [], names)
+    if isinstance(made, str):
+        return Outline(len(lines), False, [], [], [], [], [], names, made)
     return Outline(
         len(lines),
         True,
@@ -64,14 +70,22 @@ def of_file(path: str, data: bytes) -> Outline:
     )
 
 
-def _structure(path: str, data: bytes, lines: list[str]) -> Structure | None:
-    if path.endswith((".py", ".pyi")):
+def _structure(path: str, data: bytes, text: str, lines: list[str]) -> Structure | str:
+    """Return a file's structure, else why it has none: '' where nobody here knows its language."""
+    if path.endswith(PYTHON):
         from notelab.cited import python
 
+        version = ".".join(map(str, sys.version_info[:2]))
         try:
-            return python.structure(data.decode("utf-8"), lines)
-        except UnicodeDecodeError:
-            return None
+            return python.structure(text, lines)
+        except SyntaxError as fault:
+            line = f"line {fault.lineno} of it" if fault.lineno else "it"
+            return f"Python {version} can't parse {line} ({fault.msg})"
+        except (ValueError, LookupError, RecursionError, MemoryError) as fault:
+            return f"Python {version} can't parse it ({type(fault).__name__})"
     from notelab.cited import grammars
 
-    return grammars.structure(path, data, lines) if grammars.knows(path) else None
+    if not grammars.knows(path):
+        return ""
+    bare = data.removeprefix(BOM_UTF8)
+    return grammars.structure(path, bare, lines) or "its grammar is not installed, or can't cope"

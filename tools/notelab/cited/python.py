@@ -8,33 +8,52 @@ import warnings
 from collections.abc import Iterator
 
 from notelab.cited.structure import CLASS, FUNCTION, Structure, Symbol
+from notelab.lines import places_of_rows
 
 Place = tuple[int, int, int, int]
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Inner = (ast.stmt, ast.excepthandler, ast.match_case)
+_LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
-def structure(text: str, lines: list[str]) -> Structure | None:
-    """Return the structure of Python text, or None for what this interpreter can't parse."""
-    tree = parsed(text)
-    if tree is None:
-        return None
-    try:
-        reading = _Reading(lines, _comments(tree, lines))
-        reading.body(tree, "", -1)
-    except (ValueError, LookupError, RecursionError, MemoryError):
-        return None
+def structure(text: str, lines: list[str]) -> Structure:
+    """Return the structure of Python text; `lines` are its lines.
+
+    Raises:
+        SyntaxError: this interpreter can't parse the text.
+        ValueError, LookupError, RecursionError, MemoryError: so it is with the text's structure.
+    """
+    tree = _parse(text)
+    reading = _Reading(lines, _comments(tree, lines))
+    reading.body(tree, "", -1)
     return reading.made
 
 
 def parsed(text: str) -> ast.Module | None:
     """Return the tree of Python text, or None for what this interpreter can't parse."""
+    try:
+        return _parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _parse(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            return ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+        tree = ast.parse(text)
+    if _LONE_RETURN.search(text):
+        _renumber(tree, places_of_rows(text))
+    return tree
+
+
+def _renumber(tree: ast.Module, places: list[tuple[int, int]]) -> None:
+    """Convert the rows and columns of a tree to those of lines that end in a line feed."""
+    for node in ast.walk(tree):
+        for row, column in (("lineno", "col_offset"), ("end_lineno", "end_col_offset")):
+            if at := getattr(node, row, None):
+                line, before = places[at - 1]
+                setattr(node, row, line)
+                setattr(node, column, getattr(node, column) + before)
 
 
 def _comments(tree: ast.AST, lines: list[str]) -> set[int]:
@@ -133,8 +152,11 @@ class _Reading:
 
     def _colon(self, row: int, offset: int) -> int:
         """Return the row of the first colon from a place on, where no expression follows it."""
-        while ":" not in self.made.parted(row, offset)[1].partition("#")[0]:
-            row, offset = row + 1, 0
+        rows = range(row, len(self.made.lines) + 1)
+        starts = (offset if one == row else 0 for one in rows)
+        for one, start in zip(rows, starts, strict=True):
+            if ":" in self.made.parted(one, start)[1].partition("#")[0]:
+                return one
         return row
 
     def _other_branches(

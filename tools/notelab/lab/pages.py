@@ -13,6 +13,7 @@ from notelab.lab.lab_file import ExpectedDiagram, NoteTable
 
 MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
 MISSING = "is missing"
+_LONE_RETURN = "Markdown begins a line there, git and code hosts don't; end lines by a line feed"
 _MOSTLY = 16 * 1024  # to make room for the most takes longer than to read
 
 
@@ -120,7 +121,10 @@ def read(path: Path) -> Text:
     except UnicodeDecodeError as fault:
         row = data[: fault.start].count(b"\n") + 1
         return Text("", f"is not UTF-8: byte 0x{data[fault.start]:02x} in line {row}")
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\r\n", "\n")
+    if "\r" in text:
+        row = text.partition("\r")[0].count("\n") + 1
+        return Text("", f"has a lone carriage return in line {row}: {_LONE_RETURN}")
     if not text.strip():
         return Text("", "is empty")
     return Text(text)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from notelab.errors import shown
+from notelab.lines import split_lines
 
 _SHA = re.compile(r"[0-9a-f]{40}")
 
@@ -38,7 +39,7 @@ def read(source: str, path: Path) -> Pin:
     text = data.decode("utf-8", "replace")
     commit = text.rstrip("\r\n")
     if not _SHA.fullmatch(commit):
-        said = commit.splitlines()[0][:60] if commit.strip() else "nothing"
+        said = split_lines(commit.strip())[0][:60] if commit.strip() else "nothing"
         digits = f" ({len(commit)} characters)" if commit.strip() else ""
         return Pin(
             source,

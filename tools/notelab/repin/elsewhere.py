@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
+from notelab.lines import split_lines
 from notelab.repin.version import Cited, Version, own_name
 from notelab.sources.git.command import GitCommand
 
@@ -97,7 +98,7 @@ def _definers(clone: GitCommand, commit: str) -> dict[str, set[str]] | None:
     if ran.status > 1:
         return None
     found: dict[str, set[str]] = {}
-    for row in ran.out.decode("utf-8", "replace").splitlines():
+    for row in split_lines(ran.out.decode("utf-8", "replace")):
         where, _, said = row.partition("\0")
         if where.endswith(_ENDINGS):
             found.setdefault(said.rpartition(" ")[2], set()).add(where.partition(":")[2])

@@ -46,12 +46,23 @@ class SourceReport(msgspec.Struct):
     vouched: dict[str, int] = {}
 
 
+class Unparsed(msgspec.Struct):
+    """A cited file without structure rules, in a language that has them: why, and how often cited.
+
+    `citations` counts those that were proved, so by their lines and names alone.
+    """
+
+    reason: str
+    citations: int
+
+
 class LabReport(msgspec.Struct):
     """What was proved of one lab.
 
     `lock_only` says, for each file whose text was not at hand, how many citations of it were
     checked against the lock alone. Of those proved, `by_wheel` are of files that a wheel alone says
-    the commit holds, and `unstructured` of files in which no rule knows a statement.
+    the commit holds, and `unstructured` of files in which no rule knows a statement; `unparsed` are
+    those of such files whose language has rules, but which can't be parsed here.
     """
 
     title: str
@@ -73,6 +84,7 @@ class LabReport(msgspec.Struct):
     compares: bool = (
         False  # checked whole, it has a solution to be compared with that isn't its own
     )
+    unparsed: dict[str, Unparsed] = {}
 
 
 class Report(msgspec.Struct):

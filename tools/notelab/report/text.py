@@ -73,12 +73,25 @@ def _lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list[str]:
         lines += ["", *_table(notes, paint)]
     if lab.lock_only:
         lines += ["", *_lock_only(lab, paint)]
+    if lab.unparsed:
+        lines += ["", *_unparsed(lab, paint)]
     if lab.unread_for_paste:
         unread = _count(lab.unread_for_paste, "file")
         lines.append(
             paint("dim", f"  pasted source was not looked for in {unread}, whose text nobody had")
         )
     lines.append("")
+    return lines
+
+
+def _unparsed(lab: LabReport, paint: Painter) -> list[str]:
+    lines = ["  without structure rules, since these files can't be parsed here:"]
+    files = list(lab.unparsed.items())
+    for name, file in files[:10]:
+        cited = f"    {name}  {_count(file.citations, 'citation')}: {file.reason}"
+        lines.append(paint("dim", plain(cited)))
+    if len(files) > 10:
+        lines.append(paint("dim", f"    and {_count(len(files) - 10, 'file')} more"))
     return lines
 
 

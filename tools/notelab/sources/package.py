@@ -7,6 +7,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Iterator
 from hashlib import sha256
 
+from notelab.lines import split_lines
 from notelab.sources.answers import Absent, Answers, Offered, Proof, Refused, Source, Wanted
 from notelab.sources.near import nearest
 
@@ -25,7 +26,7 @@ class Package:
     def __init__(self, who: str, record: str) -> None:
         """Take how a reason names it, and its RECORD."""
         self.who = who
-        rows = csv.reader(record.splitlines())
+        rows = csv.reader(split_lines(record))
         self.names = {row[0]: row[1] for row in rows if len(row) >= 2}
 
     def in_order(self, names: Iterable[str]) -> list[str]:

@@ -10,6 +10,7 @@ from tempfile import TemporaryFile
 
 import msgspec
 
+from notelab.lines import split_lines
 from notelab.sources.answers import SourceError
 
 # What a repository's own configuration could make git run, switched off for every command.
@@ -60,7 +61,7 @@ class Ran(msgspec.Struct, frozen=True):
 
     def why(self) -> str:
         """Return what git complained of, in one line."""
-        lines = [line.strip() for line in self.error.splitlines() if line.strip()]
+        lines = [line.strip() for line in split_lines(self.error) if line.strip()]
         telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
         return (telling or lines or [f"git ended with status {self.status}"])[-1][:200]
 

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 
 from filelock import FileLock
 
+from notelab.lines import split_lines
 from notelab.sources.answers import (
     Answers,
     Refused,
@@ -116,7 +117,7 @@ class Remote:
             ran = git.run("ls-remote", "--", "origin", *patterns, timeout=120)
         if ran.status:
             raise SourceError(f"{host_of(url)} can't be asked: {ran.why()}")
-        lines = [line.partition("\t") for line in ran.out.decode("utf-8", "replace").splitlines()]
+        lines = [line.partition("\t") for line in split_lines(ran.out.decode("utf-8", "replace"))]
         return [(name, identity) for identity, _, name in lines if is_commit(identity)]
 
     def peeled(self, url: str, identity: str) -> str:

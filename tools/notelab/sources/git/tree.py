@@ -2,6 +2,7 @@
 
 import io
 
+from notelab.lines import split_lines
 from notelab.sources.answers import MAX_FILE_BYTES, Absent, Answers, Offered, Refused
 from notelab.sources.blob import blob_id
 from notelab.sources.git.command import GitCommand, Ran
@@ -99,7 +100,7 @@ def sizes_of(git: GitCommand, blobs: set[str]) -> tuple[dict[str, int], Ran]:
     """Return how long each blob is that the repository has, and how git ended."""
     asked = "".join(f"{blob}\n" for blob in sorted(blobs)).encode()
     ran = git.run("cat-file", "--batch-check", stdin=asked, timeout=300)
-    lines = (line.split() for line in ran.out.decode("ascii", "replace").splitlines())
+    lines = (line.split() for line in split_lines(ran.out.decode("ascii", "replace")))
     return {one[0]: int(one[2]) for one in lines if len(one) == 3 and one[1] == "blob"}, ran
 
 

@@ -9,6 +9,8 @@ from shutil import which
 
 import msgspec
 
+from notelab.lines import split_lines
+
 _SECONDS = 60
 _LINE = re.compile(r"^(?P<section>:env:|[^.=]*)\.(?P<key>[^=]+)=(?P<value>.*)$")
 _SECTIONS = ("global", "install")  # the later one wins, and the environment over both
@@ -82,7 +84,7 @@ def _told_by_pip() -> tuple[dict[str, dict[str, str]], str]:
 
 def _parsed(listing: str) -> dict[str, dict[str, str]]:
     told: dict[str, dict[str, str]] = {}
-    for line in listing.splitlines():
+    for line in split_lines(listing):
         match = _LINE.match(line)
         if match:
             told.setdefault(match["section"], {})[match["key"]] = _unquoted(match["value"])

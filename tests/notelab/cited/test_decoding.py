@@ -1,0 +1,74 @@
+"""A cited Python file is read as its mark and its declaration say; what can't be read is said."""
+
+import sys
+
+import pytest
+
+from notelab.cited import outline
+from tests.notelab.scratch import Scratch, git
+
+LATIN = "# -*- coding: latin-1 -*-\ndef año(niño=1,\n        uno=2):\n    return niño\n"
+NEWER = "def combine(left, right):\n    total = left right\n    return total\n"
+VERSION = ".".join(map(str, sys.version_info[:2]))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xef\xbb\xbf" + LATIN.replace("latin-1", "utf-8").encode(),
+        LATIN.encode("latin-1"),
+        LATIN.replace("latin-1", "cp1252").encode("cp1252"),
+    ],
+    ids=["mark", "latin-1", "cp1252"],
+)
+def test_a_mark_or_another_declared_encoding_leaves_structure_and_names(data: bytes) -> None:
+    made = outline.of_file("a.py", data)
+    assert (made.structured, made.unread) == (True, "")
+    assert [(one.name, one.line, one.last) for one in made.symbols] == [("año", 2, 4)]
+    assert made.names_between(4, 4) == {"niño"}
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"# coding: nonsense\nx = 1\n", "unknown encoding"),
+        (b"# coding: punycode\nx = 1\n", "punycode, which is not read"),
+        (b"# coding: unicode_escape\nx = '\\n'\n", "unicode_escape, which is not read"),
+        (b"# coding: ascii\n\nx = '\xc3\xb1'\n", "not in the encoding that it declares"),
+        (b"\n\nx = '\xf1'\n", "not in the encoding"),
+        (b"def broken(:\n", f"Python {VERSION} can't parse line 1"),
+        (b"x = 1\0\n", f"Python {VERSION} can't parse"),
+        (b"x = " + b"(" * 5000 + b")" * 5000 + b"\n", f"Python {VERSION} can't parse"),
+    ],
+)
+def test_why_a_python_file_has_no_structure_is_said(data: bytes, why: str) -> None:
+    made = outline.of_file("a.py", data)
+    assert not made.structured
+    assert why in made.unread
+    assert made.lines == data.count(b"\n")
+
+
+def test_a_language_without_rules_needs_no_reason() -> None:
+    assert outline.of_file("a.md", b"words\n").unread == ""
+
+
+def test_the_summary_names_a_file_that_this_python_cannot_parse(scratch: Scratch) -> None:
+    (scratch.upstream / "pkg/scaler.py").write_text(NEWER)
+    git(scratch.upstream, "commit", "-q", "-a", "-m", "newer")
+    commit = git(scratch.upstream, "rev-parse", "HEAD")
+    scratch.write("up-sha.txt", f"{commit}\n")
+    for name in ("note.md", "note.es.md"):
+        scratch.replace(name, scratch.commit[:12], commit[:12])
+        scratch.replace(name, "pkg/scaler.py:L14-L15", "pkg/scaler.py:L2-L3")
+        scratch.replace(name, "pkg/scaler.py:L22-L25", "pkg/scaler.py:L1-L1")
+        scratch.replace(name, "`uses`", "`total`")
+    scratch.lock()
+    for _ in range(2):  # worked out, then out of the cache
+        (lab,) = scratch.check().labs
+        (file,) = lab.unparsed.items()
+        assert file[0] == "up:pkg/scaler.py"
+        assert (lab.unstructured, file[1].citations) == (4, 4)
+        assert f"Python {VERSION} can't parse line 2" in file[1].reason
+    done = scratch.run("check")
+    assert done.returncode == 0, done.stdout
+    assert f"up:pkg/scaler.py  4 citations: Python {VERSION} can't parse line 2" in done.stdout

@@ -1,0 +1,41 @@
+"""What a line is, for the whole checker: text up to a line feed, as git and code hosts number it.
+
+Nothing else ends a line. A carriage return, a form feed and U+2028 are characters of their line,
+although Python's tokenizer and `str.splitlines` begin a line after some of them. What another
+parser counts in rows of its own is converted here before a rule sees it.
+"""
+
+import re
+from typing import AnyStr
+
+_ROW_END = re.compile(r"\r\n|\r|\n")
+
+
+def split_lines(text: AnyStr) -> list[AnyStr]:
+    """Return the lines of a text or of a file's bytes, each without its line feed.
+
+    >>> split_lines("a\\rb\\nc\\x0c"), split_lines(b"")
+    (['a\\rb', 'c\\x0c'], [])
+    """
+    feed = "\n" if isinstance(text, str) else b"\n"
+    lines = text.split(feed)
+    return lines if lines[-1] else lines[:-1]
+
+
+def places_of_rows(text: str) -> list[tuple[int, int]]:
+    """Return where each row of Python's tokenizer begins: its line, and bytes of UTF-8 before it.
+
+    Python begins a row after a lone carriage return too, so one line may hold several rows.
+
+    >>> places_of_rows("a\\rb\\r\\nc")
+    [(1, 0), (1, 2), (2, 0)]
+    """
+    places, line, offset, at = [(1, 0)], 1, 0, 0
+    for end in _ROW_END.finditer(text):
+        if end[0] == "\r":
+            offset += len(text[at : end.end()].encode("utf-8", "surrogatepass"))
+        else:
+            line, offset = line + 1, 0
+        at = end.end()
+        places.append((line, offset))
+    return places
