@@ -80,8 +80,9 @@ def save(
             Dropout needs none: its masks are numbered, and the number is saved.
 
     Raises:
-        CheckpointError: on every rank, where one could not write, or the settings of an optimizer's
-            groups differ from rank to rank; an older checkpoint then stands.
+        CheckpointError: on every rank, where one could not write, rank 0 does not see what another
+            rank wrote, or the settings of an optimizer's groups differ from rank to rank; an older
+            checkpoint then stays valid.
     """
     root, chunks = Path(path), _listed(model)
     whole, device = _everybody(grid), next(chunks[0].parameters()).device
@@ -102,6 +103,7 @@ def save(
         if whole.rank == 0:
             _one_for_all([theirs for _, theirs in written], whole)
             tensors = indexes.merge(tensors for tensors, _ in written)
+            shards.demand_files(root, tensors)
             config = _plain(gpt_of(chunks[0]).config)
             index = Index(indexes.FORMAT, config, groups, noted, tensors, masks)
             shards.commit(root, msgspec.json.format(msgspec.json.encode(index), indent=1))
