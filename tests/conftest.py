@@ -58,11 +58,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report = yield
-    expected = item.get_closest_marker("may_skip")
-    if report.skipped and os.environ.get("SHARDBOOK_EXPECT_NO_SKIPS") and not expected:
+    if not item.get_closest_marker("may_skip"):
+        refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """Refuse a module's skip as a whole too: what it holds has never been collected."""
+    report = yield
+    refuse_skip(report)
+    return report
+
+
+def refuse_skip(report: Any) -> None:
+    """Turn a skip into a failure where CI expects none."""
+    if report.skipped and os.environ.get("SHARDBOOK_EXPECT_NO_SKIPS"):
         report.outcome = "failed"
         report.longrepr = f"skipped where no skip is expected: {report.longrepr}"
-    return report
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import resuming
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -19,11 +20,14 @@ def opening(trainer: Trainer) -> str:
     link = world.backend if settings.link == "torch" else settings.link
     cut = f" x context {settings.cp} ({settings.cp_kind})" if settings.cp > 1 else ""
     pieces = f"{settings.pieces} micro-batch{'es' if settings.pieces > 1 else ''}"
+    start = ""
+    if settings.resume or settings.load:
+        start = f"\n{resuming.origin(settings, trainer.first_step)}"
     return (
         f"tensor {settings.tp}{cut} x pipeline {settings.pp} x data {settings.dp} = "
         f"{world.size} ranks on {world.device.type} over {link}; {settings.schedule}, {pieces}, "
         f"{settings.dtype}\n"
-        f"{settings.layers} layers of {settings.hidden}; {trainer.text.said}"
+        f"{settings.layers} layers of {settings.hidden}; {trainer.text.said}{start}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ import torch
 if TYPE_CHECKING:
     from settings import Settings
     from train import Trainer
+
+    from shardlab.comm import World
 
 
 def check(settings: Settings) -> None:
@@ -50,8 +53,21 @@ def checkpoint_exists(trainer: Trainer) -> bool:
     return bool(trainer.world.whole.broadcast(present.to(trainer.world.device)).item())
 
 
+def origin(settings: Settings, first_step: int) -> str:
+    """Return the line that says which checkpoint a run goes on from, or that it begins."""
+    if settings.load:
+        return f"load: goes on from the checkpoint in {settings.load}, after its step {first_step}"
+    if not first_step:
+        return f"resume: there is no checkpoint in {settings.save}, so training begins with step 1"
+    done = "" if first_step < settings.steps else "; all steps are trained already"
+    return (
+        f"resume: goes on from the checkpoint in {settings.save}, "
+        f"after step {first_step} of {settings.steps}{done}"
+    )
+
+
 def demand_places(trainer: Trainer) -> None:
-    """Refuse, before the first step, places that what the run leaves can't be written to.
+    """Refuse, before the first step, places that can't be written to or that ranks don't share.
 
     Raises:
         Refused: on every rank alike.
@@ -68,6 +84,37 @@ def demand_places(trainer: Trainer) -> None:
     if world.whole.all_reduce(unable).item():
         places = " or ".join(place for place in (settings.save, settings.losses) if place)
         raise Refused(f"a rank can't write to {places}: choose another place; nothing is trained")
+    if settings.save and (blind := _ranks_elsewhere(Path(settings.save), world)):
+        ranks = f"rank {blind[0]} does" if len(blind) == 1 else f"ranks {_listed(blind)} do"
+        raise Refused(
+            f"{ranks} not find what rank 0 wrote to {settings.save}: that folder is another one on "
+            "their node; choose a folder that all nodes share; nothing is trained"
+        )
+
+
+def _ranks_elsewhere(folder: Path, world: World) -> list[int]:
+    """Return the ranks that don't find a file which rank 0 writes to `folder` for a moment."""
+    from fit import Refused
+
+    from shardlab.together import together
+
+    token = torch.tensor([secrets.randbits(62)], device=world.device)
+    name = folder / f".rank-0-was-here-{int(world.whole.broadcast(token)):016x}"
+    try:
+        with together(world.whole, world.device, f"write to {folder}", Refused):
+            if world.rank == 0:
+                name.touch()
+        missing = torch.tensor([int(not name.is_file())], device=world.device)
+        flags = world.whole.all_gather(missing).tolist()
+    finally:
+        if world.rank == 0:
+            name.unlink(missing_ok=True)
+    return [rank for rank, flag in enumerate(flags) if flag]
+
+
+def _listed(ranks: list[int]) -> str:
+    shown = [str(rank) for rank in ranks[:8]]
+    return ", ".join(shown) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
 
 
 def _writable(folder: Path) -> bool:

@@ -175,9 +175,9 @@ def train(settings: Settings, world: World) -> list[float]:
     from shardlab.proofs.ledger import Ledger  # a step needs no proof: it watches the last
 
     trainer = Trainer(settings, world)
+    resuming.demand_places(trainer)
     begin, end = resuming.bounds(trainer)
     trainer.text.demand(end)
-    resuming.demand_places(trainer)
     if trainer.reports:
         print(opening(trainer), flush=True)
     ledger, losses, seconds = Ledger(), [], []

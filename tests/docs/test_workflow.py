@@ -39,8 +39,3 @@ def test_what_it_runs_names_the_file_and_the_line_of_a_finding(tmp_path: Path) -
     cited = ("experiments/01-scratch/note.md", "10")
     assert cited in places
     assert "L15-L17" in scratch.read("note.md").splitlines()[int(cited[1]) - 1]
-
-
-def test_the_release_it_names_is_the_one_that_the_readme_names() -> None:
-    [release] = set(re.findall(r"@(v\d+\.\d+\.\d+)", FILE.read_text("utf-8")))
-    assert f"rev: {release}\n" in (ROOT / "README.md").read_text("utf-8")

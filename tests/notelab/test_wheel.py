@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import sysconfig
-import tomllib
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -142,11 +141,3 @@ def test_an_adopter_starts_the_workbooks_reading_lab_anywhere(
     for name in ("megatron-sha.txt", "pytorch-sha.txt"):
         assert (mine / name).read_bytes() == (finished / name).read_bytes()
     assert "N105" in run(adopted / "shardbook", "check", mine).stdout
-
-
-def test_the_version_is_one_and_a_rev_and_a_changelog_entry_name_it() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert project["version"] == __version__
-    entries = re.findall(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
-    assert entries[0] == __version__ and entries[-1] == "0.1.0"
-    assert f"rev: v{__version__}\n" in (ROOT / "README.md").read_text("utf-8")

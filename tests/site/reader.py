@@ -8,6 +8,7 @@ from typing import Any
 PATIENCE = (
     120  # seconds: a page takes one or two, on a machine that has other work several times that
 )
+TELEPHONE = 480  # px: as wide as the widest of them
 _KEPT: dict[tuple[Any, str], Any] = {}  # contexts, by browser and settings
 
 
@@ -19,7 +20,8 @@ class Reader:
 
     Args:
         first_visit: the browser was never on this site.
-        viewport: what the page is as wide and as high as, in px.
+        viewport: what the page is as wide and as high as, in px. One as narrow as a telephone is
+            emulated as one: it is touched, and shows a page that is wider than it zoomed out.
         settings: of playwright's browser context.
     """
 
@@ -32,6 +34,9 @@ class Reader:
         viewport: dict[str, int] | None = None,
         **settings: Any,
     ) -> None:
+        if viewport and viewport["width"] <= TELEPHONE:
+            settings |= {"is_mobile": True, "has_touch": True}
+        self._is_mobile = bool(settings.get("is_mobile"))
         key = (browser, json.dumps(settings, sort_keys=True))
         self._context = _KEPT.get(key)
         if first_visit or not self._context:
@@ -80,6 +85,11 @@ class Reader:
         self.close()
         self.wrong.clear()
         self._open()
+
+    def resize(self, width: int, height: int) -> None:
+        """Change the window's size; only a telephone's may become as narrow as one."""
+        assert self._is_mobile or width > TELEPHONE, "a telephone is emulated with is_mobile"
+        self.page.set_viewport_size({"width": width, "height": height})
 
     def read(self, place: str) -> Any:
         self.page.goto(self.served + place, wait_until="load")

@@ -33,8 +33,6 @@ def narrow(browser: Any, served: str) -> Iterator[Reader]:
         browser,
         served,
         viewport={"width": 390, "height": 844},
-        has_touch=True,
-        is_mobile=True,
     )
     yield reader
     reader.close()

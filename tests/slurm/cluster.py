@@ -86,8 +86,20 @@ class Cluster:
         self._start("slurmctld", "-D")
         for node in NODES:
             (folder / f"spool-{node}").mkdir()
-            self._start("slurmd", "-D", "-N", node)
+            self._start("unshare", "--mount", "sh", "-c", self._on_disk_of(node))
         self.until(lambda: said("sinfo", "--noheader", "--format=%T").split() == ["idle"])
+
+    def _on_disk_of(self, node: str) -> str:
+        """Return the command of a node's daemon, for which `disk` is a folder that it alone has."""
+        disk = self._folder / f"disk-{node}"
+        disk.mkdir()
+        self.disk.mkdir(exist_ok=True)
+        return f"mount --bind '{disk}' '{self.disk}' && exec slurmd -D -N {node}"
+
+    @property
+    def disk(self) -> Path:
+        """A path that leads to another folder on each node."""
+        return self._folder / "disk"
 
     def _start(self, *command: str) -> None:
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

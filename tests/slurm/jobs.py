@@ -25,7 +25,7 @@ def main() -> None:
     waits = Waiting(cluster, folder / "waits")
     print(json.dumps({
         "killed": killed(cluster, folder / "killed"), "late": waits.late(),
-        "hopeless": hopeless(cluster, folder / "hopeless"),
+        "hopeless": hopeless(cluster, folder / "hopeless"), "unshared": unshared(cluster),
     }))  # fmt: skip
 
 
@@ -73,6 +73,16 @@ def hopeless(cluster: Cluster, folder: Path) -> dict[str, Any]:
     folder.mkdir()
     (folder / "index.json").write_text("an older checkpoint", "utf-8")
     job = cluster.submit(TORCHRUN, "--no-python", "false", CHECKPOINT=str(folder))
+    return {"job": cluster.until_over(job), "log": cluster.log(job)}
+
+
+def unshared(cluster: Cluster) -> dict[str, Any]:
+    """A run whose checkpoint's folder is another one on each node."""
+    options = [f"--{name}={value}" for name, value in RUN.items()]
+    job = cluster.submit(
+        TORCHRUN, "experiments/35-three-d/train.py", "--tp=2", "--pp=2", "--cpu", *options,
+        CHECKPOINT=str(cluster.disk / "checkpoint"),
+    )  # fmt: skip
     return {"job": cluster.until_over(job), "log": cluster.log(job)}
 
 

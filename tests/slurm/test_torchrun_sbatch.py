@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,23 @@ def test_a_job_that_fails_before_it_saves_fails_for_good(seen: dict[str, Any]) -
     hopeless = seen["hopeless"]
     assert (hopeless["job"]["JobState"], hopeless["job"]["Restarts"]) == ("FAILED", "0")
     assert "queued again" not in hopeless["log"]
+
+
+def test_a_checkpoint_folder_that_the_nodes_do_not_share_fails_before_the_first_step(
+    seen: dict[str, Any],
+) -> None:
+    unshared = seen["unshared"]
+    assert (unshared["job"]["JobState"], unshared["job"]["Restarts"]) == ("FAILED", "0")
+    assert "ranks 2, 3 do not find what rank 0 wrote to" in unshared["log"]
+    assert "step    1/8" not in unshared["log"]
+
+
+def test_a_job_says_that_it_begins_and_later_what_it_goes_on_from(seen: dict[str, Any]) -> None:
+    killed = seen["killed"]
+    assert "so training begins with step 1" in killed["before"]
+    assert re.search(
+        r"resume: goes on from the checkpoint in .*, after step 4 of 8", killed["after"]
+    )
 
 
 def test_no_daemon_outlives_the_jobs(seen: dict[str, Any]) -> None:

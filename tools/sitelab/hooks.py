@@ -5,7 +5,6 @@ Listed under `hooks:` in mkdocs.yml. mkdocs runs hooks after its plugins, in the
 
 import logging
 from collections.abc import Callable
-from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from sitelab.pages.rendered import Renderings
 from sitelab.pages.repository_links import RepositoryLinks
 from sitelab.pages.site_pages import SitePages
 from sitelab.pages.workbook_pages import FOLDERS
-from sitelab.theme import imprint, local_server, search_index, theme_faults
+from sitelab.theme import imprint, local_server, missing_page, search_index, theme_faults
 from sitelab.theme.compiled_templates import CompiledTemplates
 from sitelab.theme.content_policy import ContentPolicy
 from sitelab.theme.search_entries import SearchEntries
@@ -229,20 +228,7 @@ def on_serve(
 
 
 def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
-    """Do the same for 404.html; leave out a sitemap that could name no address."""
-    if template_name == "sitemap.xml" and not config.site_url:
-        return ""
-    if not template_name.endswith(".html"):
-        return output
-    return _policy(config).state(theme_faults.mended(output, str(config.theme["language"])))
-
-
-def on_template_context(
-    context: dict[str, Any], template_name: str, config: MkDocsConfig
-) -> dict[str, Any]:
-    """Let the language selector of 404.html lead home, not to the page that was built last."""
-    plugin: Any = config.plugins["i18n"]
-    extra: Any = config.extra
-    extra.alternate = deepcopy(plugin.extra_alternate)
-    config.copyright = None  # 404.html stands anywhere: it has no way to say where the changelog is
-    return context
+    """Write a 404.html that works anywhere; leave out a sitemap that could name no address."""
+    if template_name == missing_page.NAME:
+        return missing_page.page()
+    return "" if template_name == "sitemap.xml" and not config.site_url else output

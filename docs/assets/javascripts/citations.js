@@ -6,6 +6,9 @@
   "use strict";
 
   const DELAY = 150; // milliseconds: a pointer that only passes opens nothing
+  const MARGIN = 12; // pixels between a card and the window's edges
+  const GAP = 4; // pixels between a card and its link
+  const LEAST = 96; // pixels of height that a card has in the lowest of windows
   const kept = new Map();
   let card = null;
   let owner = null;
@@ -59,6 +62,7 @@
     card.setAttribute("role", "dialog");
     card.setAttribute("aria-label", link.title);
     card.innerHTML = html; // made and escaped when the site was built
+    card.style.cssText = MEASURED; // else it would widen the page until it is placed
     link.after(card);
     offerCopies(card);
     link.setAttribute("aria-expanded", "true");
@@ -72,14 +76,46 @@
     for (const button of within.querySelectorAll("[data-copy]")) button.hidden = false;
   }
 
+  // A card that is being measured takes no place on the page: a telephone shows a page that has
+  // become wider in a larger window, whose height is not the one that the reader looks at.
+  const MEASURED = "position: fixed; left: 0; top: 0; visibility: hidden";
+  const EMPTY = "left: 0; top: 0; width: 0; height: 0; padding: 0; border: 0";
+
+  // The part of the page that can be seen, also when it is enlarged by two fingers.
+  function visible() {
+    const view = window.visualViewport;
+    const header = document.querySelector(".md-header");
+    const covered = header ? header.getBoundingClientRect().bottom : 0;
+    return {
+      left: view.offsetLeft + MARGIN,
+      right: view.offsetLeft + view.width - MARGIN,
+      top: Math.max(view.offsetTop, covered) + MARGIN,
+      bottom: view.offsetTop + view.height - MARGIN,
+    };
+  }
+
+  // Below the link, or above it where there is more room; never larger than that room.
   function place(link) {
+    const view = visible();
     const at = link.getClientRects()[0] || link.getBoundingClientRect();
-    const frame = (card.offsetParent || document.documentElement).getBoundingClientRect();
-    const below = window.innerHeight - at.bottom;
-    const over = below < card.offsetHeight + 16 && at.top > below;
-    const left = Math.max(12, Math.min(at.left, document.documentElement.clientWidth - card.offsetWidth - 12));
-    card.style.left = `${left - frame.left}px`;
-    card.style.top = `${(over ? at.top - card.offsetHeight - 4 : at.bottom + 4) - frame.top}px`;
+    const below = view.bottom - at.bottom - GAP;
+    const above = at.top - GAP - view.top;
+    const maxWidth = `${view.right - view.left}px`;
+    card.style.cssText = MEASURED;
+    card.style.maxWidth = maxWidth;
+    const over = below < card.offsetHeight && above > below;
+    card.style.maxHeight = `min(26rem, 70vh, ${Math.max(LEAST, over ? above : below)}px)`;
+    const maxHeight = card.style.maxHeight;
+    const { offsetWidth: width, offsetHeight: height } = card;
+    card.style.cssText = EMPTY;
+    const origin = card.getBoundingClientRect(); // where 0, 0 of its frame is
+    const left = Math.max(view.left, Math.min(at.left, view.right - width));
+    const beside = over ? at.top - GAP - height : at.bottom + GAP;
+    const top = Math.max(view.top, Math.min(beside, view.bottom - height));
+    card.style.cssText = "";
+    Object.assign(card.style, {
+      maxWidth, maxHeight, left: `${left - origin.left}px`, top: `${top - origin.top}px`,
+    });
   }
 
   function later(action) {
@@ -126,6 +162,9 @@
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && card) close(true);
+  });
+  window.addEventListener("resize", () => {
+    if (card) place(owner);
   });
   offerCopies(document); // the card that stands open on a page
 })();

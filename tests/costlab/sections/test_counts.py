@@ -208,7 +208,6 @@ def test_interleaving_halves_the_waits_and_megatrons_outer_stages_send_more_than
 
 
 @pytest.mark.skipif(not DATASETS, reason="megatron-core's wheel has no C++ here")
-@pytest.mark.may_skip
 def test_megatrons_ranks_build_on_one_disk_and_not_on_two_nor_on_a_full_one() -> None:
     for disk, done, apart in (("one-disk", 2, 0), ("two-disks", 1, 0), ("full-disk", 0, 1)):
         assert value(f"datasets-megatron.{disk}.ranks-done") == done

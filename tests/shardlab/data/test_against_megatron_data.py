@@ -35,8 +35,6 @@ from tests.shardlab.data.megatron_data import (
 )
 from tests.shardlab.properties import steady
 
-pytestmark = pytest.mark.may_skip  # where the wheel has no helpers_cpp
-
 sequences = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 documents = st.lists(sequences, min_size=1, max_size=6)
 

@@ -80,7 +80,6 @@ def test_a_sample_reads_the_tokens_that_the_page_says(tmp_path: Path) -> None:
         assert f"  {' '.join(read)}" in line
 
 
-@pytest.mark.may_skip  # where the wheel has no helpers_cpp
 def test_megatron_makes_the_same_example(tmp_path: Path) -> None:
     from tests.shardlab.data import megatron_data as theirs
 

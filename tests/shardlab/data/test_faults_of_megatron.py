@@ -36,7 +36,6 @@ from tests.shardlab.data.megatron_data import (
     written,
 )
 
-pytestmark = pytest.mark.may_skip  # where the wheel has no helpers_cpp
 MENDED = "megatron-core has mended this: say so where it is told"
 
 CLOSED = """

@@ -122,7 +122,6 @@ def test_a_wrong_answer_is_named_where_it_is_first_wrong(corpora: Path) -> None:
     assert told["blended"] == "weights [3.0, 1.0]: ZeroDivisionError: division by zero"
 
 
-@pytest.mark.may_skip  # where the wheel has no helpers_cpp
 def test_megatron_opens_the_three_that_are_refused(corpora: Path) -> None:
     from tests.shardlab.data.megatron_data import IndexedDataset
 

@@ -348,6 +348,23 @@ def test_a_save_that_fails_on_one_rank_leaves_the_old_checkpoint(
     assert len(list(written.glob("shards-*"))) == 1, "the next save sweeps it away"
 
 
+def scattered(world: World, folders: list[str]) -> str:
+    """Save where the folder's name leads each rank to a folder of its own node."""
+    try:
+        saved(world, folders[world.rank], (2, 1), CONFIG, "adamw")
+    except checkpoint.CheckpointError as error:
+        return str(error)
+    return "saved"
+
+
+def test_no_index_is_written_of_files_that_rank_0_does_not_see(pool: Any, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("first", "second")]
+    for words in pool(2).run(scattered, [str(folder) for folder in folders]):
+        assert "rank 0 could not write the index: 1 of 2 shards are not in" in words
+        assert "choose a folder that all ranks share" in words
+    assert not [folder for folder in folders if (folder / "index.json").exists()]
+
+
 def killed(folder: str, before: str) -> None:
     """Save over a checkpoint in a process of its own, which dies at a call of shards.`before`."""
     import torch.distributed as dist

@@ -52,7 +52,7 @@ def test_no_words_of_a_diagram_lie_over_others(
 @pytest.fixture
 def pocket(browser: Any, served: str) -> Any:
     """A window that is made narrow while one looks, narrower than any telephone of today."""
-    reader = Reader(browser, served, viewport={"width": 1440, "height": 900})
+    reader = Reader(browser, served, viewport={"width": 1440, "height": 900}, is_mobile=True)
     yield reader
     reader.close()
 
@@ -62,7 +62,7 @@ def test_in_a_window_made_narrow_a_diagram_is_drawn_anew_and_scrolls_before_it_i
 ) -> None:
     page = pocket.read(SYNTHESIS)
     pocket.drawn()
-    page.set_viewport_size({"width": 240, "height": 600})
+    pocket.resize(240, 600)
     pocket.until(
         """() => {
           const [flowchart, gantt] = document.querySelectorAll("div.mermaid svg");

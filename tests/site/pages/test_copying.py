@@ -9,10 +9,12 @@ import pytest
 
 from tests.site.reader import Reader
 
+ALLOWED = ["clipboard-read", "clipboard-write"]
+
 
 @pytest.fixture
 def copying(browser: Any, served: str) -> Iterator[Reader]:
-    reader = Reader(browser, served, permissions=["clipboard-read", "clipboard-write"])
+    reader = Reader(browser, served, permissions=ALLOWED)
     yield reader
     reader.close()
 
@@ -38,9 +40,9 @@ def test_a_copied_block_is_its_commands_and_output_has_no_button(
 
 
 @pytest.mark.ci
-def test_a_long_command_is_read_whole_and_copied_as_one_line(copying: Reader) -> None:
-    page = copying.read("labs/01-three-d/")
-    page.set_viewport_size({"width": 390, "height": 844})
+def test_a_long_command_is_read_whole_and_copied_as_one_line(browser: Any, served: str) -> None:
+    telephone = Reader(browser, served, viewport={"width": 390, "height": 844}, permissions=ALLOWED)
+    page = telephone.read("labs/01-three-d/")
     beyond = "all => all.filter(code => code.scrollWidth > code.clientWidth).length"
     commands = page.locator(".language-bash code")
     assert commands.count() > 3
@@ -50,3 +52,4 @@ def test_a_long_command_is_read_whole_and_copied_as_one_line(copying: Reader) ->
     block.locator("button").click()
     copied = page.evaluate("navigator.clipboard.readText()").split("\n")
     assert [line.split()[0] for line in copied] == ["torchrun"] * 3
+    telephone.close()

@@ -98,7 +98,7 @@ def test_a_page_is_quiet_drawn_accessible_and_fits_telephone_and_desk(
     reader.wrong.clear()
     page = reader.page
     for width, height in SIZES.items():
-        page.set_viewport_size({"width": width, "height": height})
+        reader.resize(width, height)
         page.emulate_media(color_scheme="light")
         if width == min(SIZES) or place.diagrams:  # or they would be drawn anew while one looks
             reader.read(place.address).add_style_tag(content=AT_ONCE)
@@ -130,7 +130,7 @@ def test_what_stands_around_the_content_is_readable_too(
     reader: Reader, axe: str, address: str, scheme: str
 ) -> None:
     for width, height in SIZES.items():
-        reader.page.set_viewport_size({"width": width, "height": height})
+        reader.resize(width, height)
         page = reader.read(address)
         page.evaluate(axe)
         reader.painted(scheme)

@@ -15,13 +15,10 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pytest
 import torch.distributed as dist
 
 from shardlab.comm import World
 from tests.shardlab.compositions.room import room, shown
-
-pytestmark = pytest.mark.may_skip  # where the wheel has no helpers_cpp
 
 
 def megatron() -> ModuleType:

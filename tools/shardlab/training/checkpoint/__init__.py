@@ -82,9 +82,10 @@ def save(
             Dropout needs none: its masks are numbered, and the number is saved.
 
     Raises:
-        CheckpointError: on every rank, if a rank could not write, if an element of a parameter or
-            of an optimizer's state that any rank holds was written by no rank or by two, or if the
-            settings of an optimizer's groups differ between ranks; the older checkpoint then stays.
+        CheckpointError: on every rank, if a rank could not write, if rank 0 does not see what another
+            rank wrote, if an element of a parameter or of an optimizer's state that any rank holds
+            was written by no rank or by two, or if the settings of an optimizer's groups differ
+            between ranks; the older checkpoint then stays.
     """
     root, chunks = Path(path), _listed(model)
     whole, device = _everybody(grid), next(chunks[0].parameters()).device
@@ -105,6 +106,7 @@ def save(
         if whole.rank == 0:
             _one_for_all([theirs for _, theirs in written], whole)
             tensors = indexes.merge(tensors for tensors, _ in written)
+            shards.demand_files(root, tensors)
             config = _plain(gpt_of(chunks[0]).config)
             index = Index(indexes.FORMAT, config, groups, noted, tensors, masks)
             shards.commit(root, msgspec.json.format(msgspec.json.encode(index), indent=1))

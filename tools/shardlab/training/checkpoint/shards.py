@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,21 @@ def write(folder: Path, rank: int, held: Sequence[Held]) -> dict[str, StoredTens
     settle(file)
     settle(folder)
     return entries
+
+
+def demand_files(root: Path, tensors: Mapping[str, StoredTensor]) -> None:
+    """Refuse to commit an index of files that are not in this folder.
+
+    Raises:
+        CheckpointError: names a missing file.
+    """
+    files = {piece.file for tensor in tensors.values() for piece in tensor.pieces}
+    if missing := sorted(file for file in files if not (root / file).is_file()):
+        raise CheckpointError(
+            f"{len(missing)} of {len(files)} shards are not in {root}, {missing[0]} for example: "
+            "their ranks wrote them to a folder of another node; choose a folder that all ranks "
+            "share"
+        )
 
 
 def settle(path: Path) -> None:

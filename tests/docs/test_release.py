@@ -1,0 +1,81 @@
+"""The version: every place that states it, the changelog's headings and the commit to install."""
+
+import re
+import subprocess
+import tomllib
+from dataclasses import dataclass
+
+import pytest
+from packaging.version import Version
+
+from notelab import __version__
+from tests.docs.page import ROOT
+
+COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A version's heading in the changelog, and the commits that the lines below it begin with."""
+
+    heading: str
+    commit: str | None
+
+
+def sections() -> list[Section]:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    _, *parts = re.split(r"^## ", text, flags=re.M)
+    result = []
+    for part in parts:
+        named = re.match(r"(\S+)[^\n]*\n\n(?:Commit `([0-9a-f]{40})`\.\n)?", part)
+        assert named, part[:80]
+        result.append(Section(named[1], named[2]))
+    return result
+
+
+def committed(commit: str, path: str) -> str | None:
+    """Return a file of a commit; None where this clone's history doesn't reach back to it."""
+    shown = subprocess.run(
+        ["git", "show", f"{commit}:{path}"], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    return shown.stdout if shown.returncode == 0 else None
+
+
+def test_the_package_and_its_module_have_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["version"] == __version__
+
+
+def test_the_newest_heading_is_unreleased_exactly_while_the_version_is_under_development() -> None:
+    newest, *earlier = sections()
+    assert newest.heading == ("Unreleased" if Version(__version__).is_devrelease else __version__)
+    assert newest.commit is None  # a commit cannot name itself
+    numbers = [Version(section.heading) for section in earlier]
+    assert [Version(__version__), *numbers] == sorted({Version(__version__), *numbers})[::-1]
+    assert str(numbers[-1]) == "0.1.0"
+
+
+def test_every_earlier_version_names_its_commit_which_has_that_version() -> None:
+    for section in sections()[1:]:
+        assert section.commit, section
+        module = committed(section.commit, "tools/notelab/__init__.py")
+        if module is None:
+            shallow = subprocess.run(
+                ["git", "rev-parse", "--is-shallow-repository"],
+                cwd=ROOT, check=False, capture_output=True, text=True,
+            )  # fmt: skip
+            assert shallow.stdout != "false\n", f"{section} is no commit of this repository"
+            continue
+        assert f'__version__ = "{section.heading}"\n' in module, section
+
+
+@pytest.mark.parametrize("file", ["README.md", ".github/workflows/shardbook-check.yml"])
+def test_what_a_reader_installs_is_the_newest_released_version(file: str) -> None:
+    text = (ROOT / file).read_text("utf-8")
+    newest = sections()[1]
+    assert set(COMMIT.findall(text)) == {newest.commit}
+    assert set(re.findall(r"rev: (\S+)|SHARDBOOK@([^\s\"]+)", text)) <= {
+        (newest.commit, ""), ("", newest.commit)
+    }  # fmt: skip
+    assert set(re.findall(r"version (\d+\.\d+\.\d+\S*)", text)) <= {newest.heading}
+    assert not re.search(r"\bv\d+\.\d+\.\d+\b", text), "no version has a tag"
