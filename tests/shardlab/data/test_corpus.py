@@ -54,7 +54,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "no whole header": (lambda index: index[:20], "has 20 bytes; a header alone takes 34"),
     "another file": (begins(head(magic=b"TOTALLY\0\0")), "begins with b'TOTALLY"),
     "another version": (begins(head(version=2)), "has version 2; version 1 is read"),
-    "unknown dtype": (begins(head(code=9)), "has dtype code 9; those known are 1 to 8"),
+    "unknown dtype": (begins(head(code=11)), "has dtype code 11; those known are 1 to 10"),
     "no sequences": (begins(head(count=0)), "says 0 sequences"),
     "sequences that aren't there": (begins(head(count=2**60)), "says 1152921504606846976 seq"),
     "cut short": (lambda index: index[:-1], "take 106 bytes .* and has 105"),

@@ -9,9 +9,9 @@ from typing import Any
 import click
 import numpy as np
 
-from shardlab.data.corpus import CHUNK, Corpus, DataError, demand
+from shardlab.data.corpus import Corpus, DataError, demand
 from shardlab.data.text.encoding import by_name
-from shardlab.data.text.prepare import Job, prepare
+from shardlab.data.text.prepare import Job, Tally, prepare
 
 COUNT = click.IntRange(min=1)
 
@@ -37,17 +37,41 @@ def main() -> None:
 @click.argument("files", nargs=-1, required=True)
 @click.option("--tokenizer", default="bytes", help="a tokenizer.json; bytes unless given")
 @click.option("--end", help="the token of a tokenizer.json that ends each document")
-@click.option("--field", default="text", help="of a .jsonl's lines, that with the text")
+@click.option("--field", default="text", help="of JSON lines, the field with the text")
 @click.option("--lines", is_flag=True, help="each line of a text file is a document")
+@click.option("--skip-bad", is_flag=True, help="leave faulty lines out, and count them")
 @click.option("--processes", type=COUNT, default=os.cpu_count, help="that encode side by side")
 def build(prefix: str, files: tuple[str, ...], processes: int, **about: Any) -> None:
-    """Make the corpus PREFIX of FILES; after a kill, the same command goes on where it was."""
+    """Make the corpus PREFIX of FILES; after a kill, the same command goes on where it was.
+
+    FILES hold JSON lines (one object a line, as Megatron reads them) or text; their content says
+    which, not their name.
+    """
     job = Job(files, prefix, **about)
-    total = sum(piece.end - piece.begin for piece in job.pieces())
+    total, tallies = sum(piece.end - piece.begin for piece in job.pieces()), list[Tally]()
     with click.progressbar(length=total, label="encoding", file=sys.stderr) as bar:
-        for count in prepare(job, processes):
-            bar.update(count)
+        for tally in prepare(job, processes):
+            tallies.append(tally)
+            bar.update(tally.size)
     click.echo(described(Corpus(prefix)))
+    report(job, tallies)
+
+
+def report(job: Job, tallies: list[Tally]) -> None:
+    """Say on standard error what was left out, and whether documents are joined."""
+    documents, empty, bad = (
+        sum(getattr(tally, name) for tally in tallies) for name in ("documents", "empty", "bad")
+    )
+    for fault in (fault for tally in tallies for fault in tally.faults):
+        click.echo(f"left out: {fault}", err=True)
+    if bad or empty:
+        click.echo(f"left out: {bad:,} faulty, {empty:,} without text", err=True)
+    if job.tokenizer != "bytes" and job.end is None and documents - empty > 1:
+        click.echo(
+            "warning: no token ends a document, so samples join documents without a mark: give "
+            "the tokenizer's end token as --end",
+            err=True,
+        )
 
 
 @main.command()
@@ -76,15 +100,7 @@ def inspect(prefix: str, document: int, tokens: int, tokenizer: str | None) -> N
 def verify(prefix: str, vocabulary: int | None) -> None:
     """Check that a pair is whole and its own, and its tokens those of a vocabulary."""
     corpus = Corpus(prefix)
-    for at in range(0, len(corpus.tokens), CHUNK):
-        part = corpus.tokens[at : at + CHUNK]
-        right = (part >= 0) & (part < (vocabulary or np.inf))  # of which no NaN is
-        if not right.all():
-            place = int(right.argmin())
-            raise DataError(
-                f"{prefix}: token {at + place} is {part[place]}, which a vocabulary of "
-                f"{vocabulary or 'any size'} doesn't hold: it was made with another tokenizer"
-            )
+    corpus.check(vocabulary or 0)
     click.echo(f"whole: {described(corpus)}")
 
 

@@ -17,10 +17,12 @@ does, in the same double precision.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
+from shardlab.data import cache
 from shardlab.data.corpus import Array, demand
 from shardlab.data.samples import SampleError, Samples
 
@@ -79,24 +81,50 @@ class Blend:
     Args:
         parts: each corpus's samples.
         corpora, samples: for each sample of the blend, its part and its place there.
+        remake: returns both again in a process that unpickles the blend; without it, the pickle
+            holds them.
 
     Raises:
         DataError: a part has fewer samples than the blend asks of it.
     """
 
-    def __init__(self, parts: Sequence[Samples], corpora: Array, samples: Array) -> None:
-        self.parts, self.extra = parts, parts[0].extra
-        self.corpora, self.samples = corpora, samples
+    def __init__(
+        self, parts: Sequence[Samples], corpora: Array, samples: Array,
+        remake: Callable[[], Sequence[Array]] | None = None,
+    ) -> None:  # fmt: skip
+        self.parts, self.extra, self.sequence = parts, parts[0].extra, parts[0].sequence
+        self.corpora, self.samples, self._remake = corpora, samples, remake
         for part, asked in zip(parts, np.bincount(corpora, minlength=len(parts)), strict=True):
             has = f"{part.corpus.prefix}, which has {len(part)}"
             demand(asked <= len(part), f"the blend asks {asked} samples of {has}: build more")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the parts, and how the order is made."""
+        if self._remake is None:
+            return Blend, (self.parts, self.corpora, self.samples)
+        return _unpickle, (self.parts, self._remake)
+
     def __len__(self) -> int:
         """Return the number of samples."""
         return len(self.corpora)
+
+    @property
+    def content(self) -> str:
+        """A hash of the corpora's lengths."""
+        return " ".join(part.content for part in self.parts)
+
+    def key(self, consumed: int) -> str:
+        """Return a hash of what the first `consumed` samples are, and of the parts."""
+        order = (rows[:consumed] for rows in (self.corpora, self.samples))
+        return cache.key(np.concatenate([*order]), *(part.key(consumed) for part in self.parts))
 
     def __getitem__(self, sample: int) -> Array:
         """Return a sample's tokens [S (+ 1)], as its part has them."""
         if not 0 <= sample < len(self):
             raise SampleError(f"sample {sample} of a blend that has 0 to {len(self) - 1}")
         return self.parts[int(self.corpora[sample])][self.samples.item(sample)]
+
+
+def _unpickle(parts: Sequence[Samples], remake: Callable[[], Sequence[Array]]) -> Blend:
+    corpora, samples = remake()
+    return Blend(parts, corpora, samples, remake)

@@ -10,8 +10,8 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -23,6 +23,7 @@ from shardlab.data.samples import Indices, Recipe, Samples, indices
 from shardlab.together import together
 
 Part = tuple[float, float]
+Make = Callable[[], Sequence[Array]]
 SURPLUS = 0.005  # how many more samples a corpus of a blend has than its weight asks for
 
 
@@ -67,8 +68,10 @@ class Builder:
         if not 0 <= begin <= end < len(corpus) + 0.5:  # shares may add up to more by a last bit
             raise DataError(f"a part is {part}: give (begin, end), 0 to 1, in order")
         chosen = range(round(begin), round(end))
-        made = self._shared(indices, corpus.lengths, chosen, recipe)
-        return Samples(corpus, Indices(*made), recipe)
+        made, remake = self._shared(
+            partial(_checked, corpus, chosen, recipe), corpus.lengths, chosen, recipe
+        )
+        return Samples(corpus, Indices(*made), recipe, remake)
 
     def blend(
         self, corpora: Sequence[Corpus], recipe: Recipe, part: Part = (0.0, 1.0), *,
@@ -99,15 +102,27 @@ class Builder:
             more = [replace(recipe, samples=math.ceil(count * (1 + SURPLUS))) for count in asked]
             made = [self.samples(*each, part) for each in zip(corpora, more, strict=True)]
             share, size = shares(share.tolist()), sum(asked)  # twice, as there: the last bit tells
-        return Blend(made, *self._shared(greedy, share, size))
+        (order, samples), remake = self._shared(partial(greedy, share, size), share, size)
+        return Blend(made, order, samples, remake)
 
-    def _shared(self, make: Callable[..., Sequence[Array]], *given: Any) -> Sequence[Array]:
-        """Return what is made of what is given; out of the cache, where there is one."""
+    def _shared(self, make: Make, array: Array, *about: object) -> tuple[Sequence[Array], Make]:
+        """Return what is made, and what makes it again in a process that unpickles it.
+
+        Args:
+            make: makes it, where there is no cache or nothing in it.
+            array, about: what it is made of, and is found by in the cache.
+        """
         if self._cache is None:
-            return make(*given)
-        path = self._cache / cache.key(*given)
+            return make(), make
+        path = self._cache.absolute() / cache.key(array, *about)
         with together(self._ranks, self._device, "make the samples", DataError):
             if self._disk.rank == 0:
-                cache.keep(path, make, *given)
+                cache.keep(path, make)
         with together(self._ranks, self._device, "read the samples", DataError):
-            return cache.load(path)
+            return cache.load(path), partial(cache.load, path)
+
+
+def _checked(corpus: Corpus, sequences: range, recipe: Recipe) -> Indices:
+    """Return the indices of a corpus, whose own index is checked whole first."""
+    corpus.check()
+    return indices(corpus.lengths, sequences, recipe)

@@ -13,6 +13,7 @@ make them takes 1 to 4.
 
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -34,8 +35,8 @@ def key(array: Array, *about: object) -> str:
     return found.hexdigest()[:32]
 
 
-def keep(path: Path, make: Callable[..., Sequence[Array]], *given: object) -> None:
-    """Make the arrays of what is given and put them into the file, unless it is there.
+def keep(path: Path, make: Callable[[], Sequence[Array]]) -> None:
+    """Make the arrays and put them into the file, unless it is there.
 
     It begins with the checksum of the rest, and the arrays' dtypes and shapes.
 
@@ -44,16 +45,16 @@ def keep(path: Path, make: Callable[..., Sequence[Array]], *given: object) -> No
     """
     if path.is_file():
         return
-    arrays, crc = make(*given), 0
+    arrays, crc = make(), 0
     about = json.dumps([(array.dtype.str, array.shape) for array in arrays]).encode()
     parts = [memoryview(about.ljust(HEAD - SUM)), *(array.data for array in arrays)]
     for part in parts:
         crc = zlib.crc32(part, crc)
     draft = path.with_suffix(".draft")
-    with told(f"cannot keep indices in {path.parent}", "make room, name another cache, or none"):
+    with told(f"cannot keep indices in {path.parent}", "name another folder as cache, or None"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.touch()
-        with draft.open("r+b") as file:
+        # One call makes the draft or opens it: another job may rename it at any moment.
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o666), "wb") as file:
             file.writelines([b"%08x" % crc, *parts])
         with suppress(FileNotFoundError):  # another job was faster
             draft.replace(path)
@@ -65,7 +66,7 @@ def load(path: Path) -> list[Array]:
     Raises:
         DataError: the file is not to be seen from here, or damaged.
     """
-    data = mapped(path, "give a cache on a disk that all ranks share, or `disk`, those that do")
+    data, _ = mapped(path, "give a cache on a disk that all ranks share, or `disk`, those that do")
     right = b"%08x" % zlib.crc32(data[SUM:])
     demand(data[:SUM] == right, f"{path} is damaged: remove it, and it is made anew")
     found, at = list[Array](), HEAD

@@ -3,6 +3,9 @@
 Dimensions: B samples of a rank's share, S tokens of a sample.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -44,7 +47,7 @@ class Loader:
         """Return (tokens, labels) [B, S] of the batch that comes after `consumed` samples.
 
         Where a last sample is padded, tokens are 0 and labels IGNORED.
-        To resume is to ask for what comes after those consumed, with this batch size or another.
+        To resume is to ask for what comes after those that `resume` returns.
 
         Raises:
             DataError: fewer samples are left than a batch takes.
@@ -58,3 +61,29 @@ class Loader:
         none = text == PAD
         tokens = text.masked_fill(none, 0)[:, :-1] if self._first else None
         return tokens, text.masked_fill(none, IGNORED)[:, 1:] if self._last else None
+
+    def state(self, consumed: int) -> dict[str, Any]:
+        """Return what a checkpoint must hold, in plain values, after `consumed` samples."""
+        samples = self.samples
+        return {
+            "consumed": consumed, "sequence": samples.sequence, "corpora": samples.content,
+            "order": samples.key(consumed),
+        }  # fmt: skip
+
+    def resume(self, state: Mapping[str, Any]) -> int:
+        """Return how many samples a state says were consumed; a batch size may be another one.
+
+        Raises:
+            DataError: these samples are not those of the state, or come in another order.
+        """
+        consumed = int(state["consumed"])
+        present = self.state(consumed)
+        reasons = {
+            "sequence": f"the sequence length is {present['sequence']}, not {state['sequence']}",
+            "corpora": "the corpora are others, or in another order",
+            "order": "the weights, seed, split or number of samples are others",
+        }
+        for name, reason in reasons.items():
+            again = f"{consumed} samples were read, and samples after them would repeat their text"
+            demand(present[name] == state[name], f"{again}: {reason}; choose as before")
+        return consumed

@@ -8,11 +8,14 @@ the places come from running sums.
 Dimensions: B samples, S tokens of a sample (one more where labels are read off the same text).
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from shardlab.data import cache
 from shardlab.data.corpus import Array, Corpus, DataError, demand
 
 PAD = -1  # fills up a last sample that is kept
@@ -105,19 +108,30 @@ class Samples:
         corpus: where the tokens are.
         index: of the same.
         recipe: what they were made by.
+        remake: returns the index again in a process that unpickles the samples. Unless it is given,
+            the pickle holds the index.
 
     Attributes:
+        sequence: tokens of a sample.
         extra: 1 where a sample has one token more, its last label; else 0.
 
     Raises:
         DataError: the corpus is of floats.
     """
 
-    def __init__(self, corpus: Corpus, index: Indices, recipe: Recipe) -> None:
-        held = corpus.tokens.dtype
-        demand(held.kind != "f", f"{corpus.prefix} holds {held}; samples are of integers alone")
+    def __init__(
+        self, corpus: Corpus, index: Indices, recipe: Recipe,
+        remake: Callable[[], Sequence[Array]] | None = None,
+    ) -> None:  # fmt: skip
+        dtype = corpus.tokens.dtype
+        demand(dtype.kind != "f", f"{corpus.prefix} holds {dtype}; samples are of integers alone")
         self.corpus, self.index, self.extra = corpus, index, int(recipe.extra)
-        self._width = recipe.sequence + self.extra
+        self._recipe, self._remake = recipe, remake or partial(Indices, *index)
+        self.sequence, self._signed = recipe.sequence, dtype.kind == "i"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle paths and the recipe: the corpus is opened again, the index read or made again."""
+        return _unpickle, (type(self), self.corpus, self._remake, self._recipe)
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -128,22 +142,44 @@ class Samples:
 
         Raises:
             SampleError: there are not so many samples.
+            DataError: the corpus is damaged there, or has a negative token.
         """
         corpus, index, last = self.corpus, self.index, len(self) - 1
         if not 0 <= sample <= last:
             raise SampleError(f"sample {sample} of {corpus.prefix}: it has 0 to {last}, build more")
         place = index.order.item(sample)
         (first, offset), (last, end) = index.places[place : place + 2].tolist()
-        documents = index.documents[first : last + 1].tolist()
-        counts = [*map(corpus.lengths.item, documents)]
-        counts[-1] = end + self.extra
         # One row, written piece by piece: to join views of the corpus takes a fifth longer.
-        row, at = np.empty(self._width, np.int64), 0
-        tokens, size = corpus.tokens, corpus.tokens.itemsize
-        for pointer, count in zip(map(corpus.pointers.item, documents), counts, strict=True):
-            begin = pointer // size
+        row, at, tokens = np.empty(self.sequence + self.extra, np.int64), 0, corpus.tokens
+        spans = [*map(corpus.span, index.documents[first : last + 1].tolist())]
+        spans[-1] = spans[-1][0], end + self.extra
+        for begin, count in spans:
             row[at : at + count - offset] = tokens[begin + offset : begin + count]
             at, offset = at + count - offset, 0
-        if at < len(row):
-            row[at:] = PAD
+        if self._signed and row[:at].min() < 0:  # a token of -1 would pass for padding
+            bad = f"sample {sample} of {corpus.prefix} has token {row[:at].min()}"
+            raise DataError(f"{bad}: tokens are 0 or more; write the corpus anew")
+        row[at:] = PAD
         return row
+
+    def key(self, consumed: int) -> str:
+        """Return a hash of what is read, and in which order; the same for any number `consumed`."""
+        return self._key
+
+    @cached_property
+    def content(self) -> str:
+        """A hash of the corpus's lengths: the same for other samples of the same corpus."""
+        return cache.key(self.corpus.lengths)
+
+    @cached_property
+    def _key(self) -> str:
+        index = self.index
+        return cache.key(
+            index.order, *map(cache.key, (index.places, index.documents)), self.content
+        )
+
+
+def _unpickle(
+    kind: type[Samples], corpus: Corpus, remake: Callable[[], Sequence[Array]], recipe: Recipe
+) -> Samples:
+    return kind(corpus, Indices(*remake()), recipe, remake)

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from shardlab.data.corpus import DTYPES, HEAD, MAGIC, Array, Corpus, DataError, demand, told
 
 CACHED = 1 << 16  # tokens that stay in a core's cache while they are checked, converted and written
-OLDER = "an older corpus there is as it was: make room, or choose another prefix"
+OLDER = "choose another prefix; an older corpus there is as it was"
 
 
 class Writer:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import multiprocessing
 import os
 import signal
@@ -17,7 +20,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from shardlab.data.__main__ import main
+from shardlab.data.__main__ import main, report
 from shardlab.data.corpus import Corpus, DataError
 from shardlab.data.text import prepare
 from shardlab.data.text.encoding import Bytes, by_name
@@ -32,7 +35,7 @@ def command(*words: Any) -> Result:
 
 
 def expected(texts: list[str]) -> list[list[int]]:
-    return [[*text.encode(), 256] for text in texts]
+    return [[*text.encode(), 256] for text in texts if text]
 
 
 def documents(prefix: Path) -> list[list[int]]:
@@ -57,7 +60,8 @@ def test_a_corpus_does_not_depend_on_where_its_text_was_cut(
     job.folder.mkdir()
     made = [prepare.encode(part, job.folder) for part in reversed(pieces)]
     with Writer(job.prefix, np.uint16) as writer:
-        prepare.join(writer, reversed(made))
+        prepare.join(writer, job.folder, reversed(made))
+    assert sum(tally.empty for tally in made) == 9
     assert documents(tmp_path / "corpus") == expected(TEXTS * 9)
 
 
@@ -67,7 +71,8 @@ def test_files_lines_and_jsonl_become_documents_in_order(lines: Path, tmp_path: 
     done = command("build", tmp_path / "c", text, lines, "--processes", 2)
     assert done.exit_code == 0, done.output
     assert documents(tmp_path / "c") == expected(["first\n\nsecond", *TEXTS * 9])
-    assert "46 documents, 46 sequences" in done.output
+    assert "46 documents, 37 sequences" in done.output
+    assert "left out: 0 faulty, 9 without text" in done.output
     command("build", tmp_path / "d", text, "--lines", "--processes", 1)
     assert documents(tmp_path / "d") == expected(["first", "second"])
 
@@ -190,15 +195,16 @@ def test_when_the_command_is_killed_its_processes_end_too(lines: Path, tmp_path:
 
 
 BAD: dict[str, tuple[bytes, str]] = {
-    "no JSON": (b'{"text": "a"}\n{"text": ', "the line at byte 14 is no JSON object with a text"),
-    "no object": (b"[1]\n", "the line at byte 0 is no JSON object"),
-    "another field": (b'{"body": "a"}', "in 'text'; --field names another"),
-    "no text": (b'{"text": 3}', "the line at byte 0 is no JSON object with a text in 'text'"),
-    "half a character": (b'{"text": "\\ud800"}', "no JSON object with a text in 'text'"),
-    "too deep": (b"[" * 200_000, "the line at byte 0 is no JSON object"),
-    "no UTF-8": (b'{"text": "\xff"}', "byte 10 is no UTF-8: convert the file to UTF-8 first"),
+    "no JSON": (b'{"text": "a"}\n{"text": ', "bad.jsonl: line 2: Expecting value at column 10"),
+    "no object": (b"[1]\n", "line 1: [1] is no JSON object"),
+    "another field": (b'{"body": "a"}', "no field 'text', but 'body': --field names another"),
+    "no text": (b'{"text": 3}', "line 1: 'text' is 3, not a string"),
+    "half a character": (b'{"text": "\\ud800"}', "surrogates not allowed"),
+    "too deep": (b"[" * 200_000, "line 1: its JSON is nested too deeply"),
+    "no UTF-8": (b'{"text": "\xff"}', "can't decode byte 0xff in position 10: invalid start byte"),
     "nothing": (b"", "no text in"),
     "blank": (b"\n\n", "nothing was added"),
+    "only empty texts": (b'{"text": ""}', "nothing was added"),
 }
 
 
@@ -300,3 +306,178 @@ def test_tokenizers_that_are_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="bytes end each document with 256"):
         by_name("bytes", "<end>")
     assert Bytes().encode("é").tolist() == [195, 169, 256]
+
+
+# ------------------------------------------------------------------ what a file holds
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.ndjson", "a.jsonl", "a.JSON", "a.txt", "a", "a.md"])
+def test_json_lines_are_told_by_their_content_whatever_the_file_is_called(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b'\xef\xbb\xbf\n{"text": "a"}\r\n{"text": "b"}\n')
+    command("build", tmp_path / "c", tmp_path / name, "--processes", 1)
+    assert documents(tmp_path / "c") == expected(["a", "b"])
+
+
+def test_a_first_line_that_is_faulty_does_not_make_text_of_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text('{"text": "a\n{"text": "b"}\n', "utf-8")
+    done = command("build", tmp_path / "c", tmp_path / "a.txt", "--processes", 1)
+    assert f"Error: {tmp_path}/a.txt: line 1: Invalid control character at column" in done.output
+
+
+@pytest.mark.parametrize("text", ["{", "{x}\n", "int f() {}\n{}", "[1]", "\n", "say {}", '"a"'])
+def test_text_that_only_looks_like_json_is_text(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.txt").write_text(text, "utf-8")
+    command("build", tmp_path / "c", tmp_path / "a.txt", "--processes", 1)
+    assert documents(tmp_path / "c") == expected([text])
+
+
+def test_json_over_several_lines_is_refused_and_not_taken_for_text(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([{"text": "a"}], indent=1), "utf-8")
+    done = command("build", tmp_path / "c", tmp_path / "a.json", "--processes", 1)
+    assert done.exit_code == 1
+    assert "a.json: line 1: Expecting value at column 1; " in done.output
+
+
+COMPRESSED = {
+    "gzip": (gzip.compress(b"text"), "give what `gunzip -k {}` makes of it"),
+    "Zstandard": (b"\x28\xb5\x2f\xfd rest", "`zstd -d {}`"),
+    "zip": (b"PK\x03\x04 rest", "`unzip {}`"),
+    "Parquet": (b"PAR1 rest", "pandas.read_parquet('{}').to_json("),
+    "xz": (lzma.compress(b"text"), "`unxz -k {}`"),
+    "bzip2": (bz2.compress(b"text"), "`bunzip2 -k {}`"),
+    "UTF-16": ("text".encode("utf-16"), "`iconv -f UTF-16 -t UTF-8 {} > FILE`"),
+    "tar": (b"name".ljust(257, b"\0") + b"ustar\0", "`tar -xf {}`"),
+}
+
+
+@pytest.mark.parametrize("kind", COMPRESSED)
+@pytest.mark.parametrize("ending", ["jsonl", "txt"])
+def test_files_that_are_no_text_are_refused_by_what_they_hold(
+    tmp_path: Path, kind: str, ending: str
+) -> None:
+    content, advice = COMPRESSED[kind]
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(content)
+    done = command("build", tmp_path / "c", path, "--skip-bad", "--processes", 1)
+    assert done.exit_code == 1
+    assert f"Error: {path} is a {kind} file, not text: give what" in done.output
+    assert advice.format(path) in done.output
+    assert {each.name for each in tmp_path.iterdir()} == {path.name}
+
+
+# ------------------------------------------------------------------ faulty lines, empty texts
+
+ODD = [
+    b'{"text": "first"}\n', b"\n", b'{"text": ""}\n', b'{"text": "with \\u0000 nul"}\n',
+    b'{"text": "two"} {"text": "objects"}\n', b'{"text": null}\n', b'["a list"]\n',
+    b'{"other": "field"}\n', b'{"data": {"text": "nested"}}\n', b'{"text": "half a li\n',
+    b'{"text": "\xff\xfe not utf-8"}\r\n', b'{"text": "last, no newline"}',
+]  # fmt: skip
+REASONS = {
+    5: "Extra data at column 17",
+    6: "'text' is null, not a string",
+    7: '["a list"] is no JSON object',
+    8: "no field 'text', but 'other': --field names another",
+    9: "no field 'text', but 'data': --field names another",
+    10: "Invalid control character at column 20",
+    11: "'utf-8' codec can't decode byte 0xff in position 10: invalid start byte",
+}
+
+
+@pytest.mark.parametrize("piece", [1, 37, 100, 8 << 20])
+def test_each_faulty_line_is_named_with_its_reason_wherever_the_text_is_cut(
+    tmp_path: Path, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "odd.jsonl").write_bytes(b"".join(ODD))
+    monkeypatch.setattr(prepare, "PIECE", piece)
+    job = prepare.Job((f"{tmp_path}/odd.jsonl",), f"{tmp_path}/c", skip_bad=True)
+    job.folder.mkdir()
+    tallies = [prepare.encode(part, job.folder) for part in job.pieces()]
+    assert [fault for tally in tallies for fault in tally.faults] == [
+        f"{tmp_path}/odd.jsonl: line {number}: {reason}" for number, reason in REASONS.items()
+    ]
+    with Writer(job.prefix, np.uint16) as writer:
+        prepare.join(writer, job.folder, tallies)
+    assert documents(tmp_path / "c") == expected(["first", "with \0 nul", "last, no newline"])
+    assert Corpus(tmp_path / "c").documents.tolist() == [0, 1, 1, 2, 3]
+    again = [prepare.encode(part, job.folder) for part in job.pieces()]  # after a kill
+    assert again == tallies
+
+
+def test_faulty_lines_end_the_command_or_are_left_out_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "odd.jsonl").write_bytes(b"".join(ODD))
+    words = ("build", tmp_path / "c", tmp_path / "odd.jsonl", "--processes", 1)
+    refused = command(*words)
+    assert refused.exit_code == 1
+    [line] = [line for line in refused.output.splitlines() if line.startswith("Error: ")]
+    assert all(f"line {number}: {reason}" in line for number, reason in REASONS.items())
+    assert line.endswith(": correct them, or leave them out by --skip-bad")
+    assert not (tmp_path / "c.idx").exists()
+    done = command(*words, "--skip-bad")
+    assert done.exit_code == 0
+    assert done.output.count("left out: ") == len(REASONS) + 1
+    assert "left out: 7 faulty, 1 without text" in done.output
+
+
+def test_of_many_faulty_lines_the_first_are_named_and_all_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n' + "x\n" * 5000, "utf-8")
+    words = ("build", tmp_path / "c", tmp_path / "a.jsonl", "--processes", 1)
+    assert "; 4990 more: correct them" in command(*words).output
+    done = command(*words, "--skip-bad").output
+    assert "line 2: Expecting value at column 1" in done
+    assert "left out: 5,000 faulty, 0 without text" in done
+    assert len(done) < 3000
+
+
+def test_a_file_that_is_no_utf_8_is_left_out_too(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"caf\xe9")
+    (tmp_path / "b.txt").write_bytes(b"b")
+    words = ("build", tmp_path / "c", tmp_path / "a.txt", tmp_path / "b.txt", "--processes", 1)
+    assert "a.txt: 'utf-8' codec can't decode byte 0xe9 in position 3" in command(*words).output
+    assert "left out: 1 faulty, 0 without text" in command(*words, "--skip-bad").output
+    assert documents(tmp_path / "c") == expected(["b"])
+
+
+def test_an_empty_file_is_counted_and_is_a_document_without_a_sequence(tmp_path: Path) -> None:
+    for name, text in (("a", ""), ("b", "b"), ("c", "\ufeff")):
+        (tmp_path / f"{name}.txt").write_text(text, "utf-8")
+    done = command("build", tmp_path / "x", *sorted(tmp_path.glob("*.txt")), "--processes", 1)
+    assert "3 documents, 1 sequences" in done.output
+    assert "left out: 0 faulty, 2 without text" in done.output
+    assert Corpus(tmp_path / "x").documents.tolist() == [0, 0, 1, 1]
+    shown = command("inspect", tmp_path / "x", "--document", 2).output
+    assert shown.splitlines()[1].startswith("document 2: 0 tokens")
+
+
+class Words:
+    """Stands in for a tokenizer.json, whose package is optional: a token a word, and the end."""
+
+    dtype = np.dtype(np.uint16)
+
+    def __init__(self, end: str | None) -> None:
+        self.end = [] if end is None else [0]
+
+    def encode(self, text: str) -> Any:
+        words = [len(word) for word in text.split()]
+        return np.array([*words, *self.end] if words else [], np.int64)
+
+
+@pytest.mark.parametrize(
+    ("texts", "end", "warned"),
+    [(["a", "b"], None, True), (["a", "b"], "<end>", False), (["a", ""], None, False)],
+)
+def test_documents_that_no_token_ends_are_warned_of(
+    texts: list[str], end: str | None, warned: bool
+) -> None:
+    job = prepare.Job(("a",), "c", tokenizer="tokenizer.json", end=end)
+    tally, encoder = prepare.Tally(documents=len(texts)), Words(end)
+    tally.empty = sum(not len(encoder.encode(text)) for text in texts)
+    with patch("click.echo") as echo:
+        report(job, [tally])
+    said = "".join(call.args[0] for call in echo.call_args_list)
+    assert ("warning: no token ends a document" in said) == warned
+    with patch("click.echo") as echo:
+        report(prepare.Job(("a",), "c"), [tally])
+    assert "warning" not in "".join(call.args[0] for call in echo.call_args_list)

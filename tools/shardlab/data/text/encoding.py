@@ -24,8 +24,9 @@ class Bytes:
     dtype: np.dtype[Any] = np.dtype(np.uint16)
 
     def encode(self, text: str) -> Array:
-        """Return the bytes, and the end."""
-        return np.append(np.frombuffer(text.encode(), np.uint8), np.uint16(256))
+        """Return the bytes, and the end; nothing of a text that is empty."""
+        content = np.frombuffer(text.encode(), np.uint8)
+        return np.append(content, np.uint16(256)) if len(content) else content
 
     def decode(self, tokens: list[int]) -> str:
         """Return text for the eyes: an end of a document, and what is no byte, is shown as ␄."""
@@ -59,16 +60,18 @@ class FromFile:
             self._tokenizer: Any = tokenizers.Tokenizer.from_file(path)
         except Exception as error:  # tokenizers raises nothing narrower, of a missing file too
             raise DataError(f"{path} is no tokenizer: {error}; give a model's, or bytes") from None
-        last = max(self._tokenizer.get_vocab().values(), default=0)  # numbers may have gaps
-        self.dtype = np.dtype(np.uint16 if last < 1 << 16 else np.int32)
+        known = self._tokenizer.get_vocab()
+        last = max(known.values(), default=0)  # numbers may have gaps
+        # Megatron's `DType.optimal_dtype` asks for fewer than 65,500 tokens.
+        small = len(known) < 65_500 and last < 1 << 16
+        self.dtype = np.dtype(np.uint16 if small else np.int32)
         self._end = [] if end is None else [self._tokenizer.token_to_id(end)]
-        known = None not in self._end
-        demand(known, f"{path} has no token {end!r}: give one of its own as --end")
+        demand(None not in self._end, f"{path} has no token {end!r}: give one of its own as --end")
 
     def encode(self, text: str) -> Array:
-        """Return the tokens, and the end."""
+        """Return the tokens, and the end; nothing of a text without tokens."""
         ids = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return np.array([*ids, *self._end], np.int64)
+        return np.array([*ids, *self._end] if ids else [], np.int64)
 
     def decode(self, tokens: list[int]) -> str:
         """Return the text, with its special tokens."""

@@ -1,0 +1,80 @@
+"""What a spawned worker is given, and what a resumed run reads: the same samples, or a refusal."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shardlab.data.build import Builder
+from shardlab.data.corpus import Corpus, DataError
+from shardlab.data.loader import Loader
+from shardlab.data.samples import Recipe, Samples
+from shardlab.data.writer import Writer
+
+RECIPE = Recipe(sequence=8, samples=500, seed=1)
+
+
+def write(prefix: Path, tokens: int = 40_000) -> Path:
+    with Writer(prefix, np.uint16) as writer:
+        for begin in range(0, tokens, 100):
+            writer.add(np.arange(begin, begin + 100) % 1000)
+    return prefix
+
+
+def samples(prefix: Path, cache: Path, recipe: Recipe = RECIPE) -> Samples:
+    return Builder(cache).samples(Corpus(prefix), recipe)
+
+
+def test_pickles_hold_paths_and_open_the_same_samples(tmp_path: Path) -> None:
+    made = samples(write(tmp_path / "a"), tmp_path / "cache")
+    content = pickle.dumps(made)
+    assert len(content) < 2000 < (tmp_path / "a.bin").stat().st_size
+    again = pickle.loads(content)
+    assert all((again[i] == made[i]).all() for i in range(len(made)))
+
+
+def test_a_corpus_that_changed_since_it_was_pickled_is_refused(tmp_path: Path) -> None:
+    content = pickle.dumps(Corpus(write(tmp_path / "a")))
+    write(tmp_path / "a", tokens=50_000)
+    with pytest.raises(DataError, match="has changed since it was pickled"):
+        pickle.loads(content)
+
+
+def built(prefix: Path, cache: Path) -> int:
+    return len(samples(prefix, cache))
+
+
+def test_jobs_that_start_on_one_cold_cache_all_get_their_indices(tmp_path: Path) -> None:
+    prefix = write(tmp_path / "a")
+    with ProcessPoolExecutor(6, get_context("spawn")) as jobs:
+        counts = [*jobs.map(built, [prefix] * 12, [tmp_path / "cache"] * 12)]
+    assert len({*counts}) == 1
+
+
+@pytest.mark.parametrize(
+    ("recipe", "why"),
+    [
+        (Recipe(sequence=16, samples=500, seed=1), "the sequence length is 16, not 8"),
+        (Recipe(sequence=8, samples=500, seed=2), "the weights, seed, split or number"),
+    ],
+)
+def test_a_run_goes_on_with_the_samples_that_it_began_with(
+    tmp_path: Path, recipe: Recipe, why: str
+) -> None:
+    prefix = write(tmp_path / "a")
+    state = Loader(samples(prefix, tmp_path / "cache"), batch=4).state(consumed=100)
+    assert Loader(samples(prefix, tmp_path / "cache"), batch=2).resume(state) == 100
+    with pytest.raises(DataError, match=why):
+        Loader(samples(prefix, tmp_path / "cache", recipe), batch=4).resume(state)
+
+
+def test_a_negative_token_is_no_padding(tmp_path: Path) -> None:
+    with Writer(tmp_path / "a", np.int32) as writer:
+        writer.add(np.array([1, 2, -1, 4] * 20))
+    with pytest.raises(DataError, match="has token -1: tokens are 0 or more"):
+        samples(tmp_path / "a", tmp_path / "cache", Recipe(sequence=8, samples=4))[0]
