@@ -82,10 +82,10 @@ def save(
             Dropout needs none: its masks are numbered, and the number is saved.
 
     Raises:
-        CheckpointError: on every rank, if a rank could not write, if rank 0 does not see what another
-            rank wrote, if an element of a parameter or of an optimizer's state that any rank holds
-            was written by no rank or by two, or if the settings of an optimizer's groups differ
-            between ranks; the older checkpoint then stays.
+        CheckpointError: on every rank, if a rank could not write, if rank 0 does not see what
+            another rank wrote, if an element of a parameter or of an optimizer's state that any
+            rank holds was written by no rank or by two, or if the settings of an optimizer's groups
+            differ between ranks; the older checkpoint then stays.
     """
     root, chunks = Path(path), _listed(model)
     whole, device = _everybody(grid), next(chunks[0].parameters()).device
