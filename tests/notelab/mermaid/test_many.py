@@ -1,20 +1,67 @@
 """Many diagrams are parsed by several processes, which say of each what one alone says."""
 
 import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 import pytest
 
 from notelab.memo import Shelf
 from notelab.mermaid import diagrams, many
+from notelab.mermaid import engine as engine_module
 from notelab.mermaid.diagrams import Diagrams
+from notelab.mermaid.engine_thread import EngineThread
 from notelab.mermaid.parsed import Parsed
 from tests.notelab.mermaid.diagram_corpus import BROKEN, VALID
+from tests.notelab.scratch import Scratch
 
 TEXTS = [text for text, *_ in (*VALID.values(), *BROKEN.values())]
 
 
-def _die(texts: list[str]) -> None:
+# Counting the working days of nine million takes mermaid longer than a diagram may.
+SLOW = "gantt\n dateFormat YYYY-MM-DD\n excludes weekends\n section a\n t{}: 2000-01-01, 9999999d\n"
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="processes are read in /proc")
+
+
+def _die(pipe: Connection) -> None:
     os._exit(1)
+
+
+def _until(happened: Callable[[], bool], seconds: float) -> bool:
+    """Wait for an event, so many seconds at most."""
+    end = time.monotonic() + seconds
+    while not (now := happened()) and time.monotonic() < end:
+        threading.Event().wait(0.02)
+    return now
+
+
+def _processor_seconds(pid: int) -> float:
+    """Return the seconds of a processor that a process has used; 0 for one that is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return 0.0 if fields[0] == "Z" else int(fields[11]) / os.sysconf("SC_CLK_TCK")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    except OSError:
+        return []
 
 
 def silent(what: str, done: int, of: int) -> None:
@@ -41,7 +88,7 @@ def test_few_diagrams_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_process_that_dies_leaves_its_diagrams_to_whoever_asks_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(many, "_parse", _die)
+    monkeypatch.setattr(many, "serve", _die)
     shared = Diagrams(Shelf(None))
     shared.ahead(TEXTS, silent)
     assert shared.parse(TEXTS[0]) is not None
@@ -63,8 +110,69 @@ def test_very_many_are_parsed_also_where_one_costs_twice_as_much(
     monkeypatch: pytest.MonkeyPatch, each: float, stops: bool
 ) -> None:
     settled = Parsed(ok=True)
-    batches = ([(f"{at}-{n}", settled, each) for n in range(100)] for at in range(20))
-    monkeypatch.setattr(many, "parse", lambda texts: batches)
+    answers = ((str(at), settled, each) for at in range(2000))
+    monkeypatch.setattr(many, "parse", lambda texts: answers)
     told: list[int] = []
     Diagrams(Shelf(None)).ahead([*map(str, range(2000))], lambda _, done, of: told.append(done))
     assert (told[-1] < 2000) is stops
+
+
+def test_sixty_slow_diagrams_end_at_the_budget() -> None:
+    done: list[int] = []
+    shared = Diagrams(Shelf(None))
+    texts = [SLOW.format(number) for number in range(diagrams.WORTH_IT)]
+    shared.ahead(texts, lambda _, parsed, of: done.append(parsed))
+    # Each takes two seconds of the four that a run has, and brings a quarter more.
+    assert 1 <= len(done) <= 4
+    assert shared.parse(texts[-1]) is None or shared.parse(texts[0]) is None
+    assert "mend the slow ones" in shared.missing
+
+
+def test_ctrl_c_does_not_wait_for_a_slow_diagram(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "SECONDS", 8.0)
+    engine = EngineThread()
+    engine.parse("flowchart TD\n a-->b\n")
+    began = time.process_time()
+
+    def interrupt() -> None:
+        assert _until(lambda: time.process_time() - began > 0.5, 60), "it parses"
+        os.kill(os.getpid(), signal.SIGINT)
+
+    helper = threading.Thread(target=interrupt)
+    helper.start()
+    with pytest.raises(KeyboardInterrupt):
+        engine.parse(SLOW.format(0))
+    assert engine._answers.empty(), "the diagram is still being parsed"
+    helper.join()
+
+
+@linux_only
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_check_that_is_ended_leaves_no_process(scratch: Scratch, number: signal.Signals) -> None:
+    blocks = (f"```mermaid\n{SLOW.format(at)}```\n" for at in range(diagrams.WORTH_IT + 20))
+    scratch.write("note.md", scratch.read("note.md") + "\n" + "\n".join(blocks))
+    check = subprocess.Popen(
+        [sys.executable, "-m", "notelab", "check", "--offline"],
+        cwd=scratch.book,
+        env={**os.environ, "SHARDBOOK_CACHE": str(scratch.root / "cache")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    started: list[int] = []
+
+    def parses() -> bool:
+        started[:] = _children(check.pid)
+        return any(_processor_seconds(pid) > 1.5 for pid in started)
+
+    try:
+        assert _until(parses, 240), "the check began to parse its diagrams"
+        check.send_signal(number)
+        # Two seconds are promised; the bound leaves a factor of four to a slow machine.
+        assert _until(lambda: check.poll() is not None, 8), "the check itself ended"
+        left = lambda: [pid for pid in started if _is_alive(pid)]  # noqa: E731
+        assert _until(lambda: not left(), 8), f"{left()} of {started} are alive"
+    finally:
+        for pid in (check.pid, *started):
+            if _is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        check.wait()

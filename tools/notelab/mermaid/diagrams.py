@@ -1,7 +1,7 @@
 """The diagrams of a run: each text parsed once and for all, and all of them in bounded time."""
 
-import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,7 +11,7 @@ from notelab.mermaid import fingerprint
 from notelab.mermaid.parsed import EngineMissing, Parsed
 
 if TYPE_CHECKING:
-    from notelab.mermaid.engine import Engine
+    from notelab.mermaid.engine_thread import EngineThread
 
 # What a run may spend on diagrams that it parses for the first time: so many seconds of a
 # processor, a little more for each diagram, and altogether a minute, or where there are very many
@@ -28,7 +28,7 @@ class Diagrams:
     def __init__(self, shelf: Shelf) -> None:
         """Start no engine yet: most checks find every diagram in the content cache."""
         self._shelf = shelf
-        self._engine: Engine | None = None
+        self._engine: EngineThread | None = None
         self._spent = 0.0
         self._known: dict[str, Parsed] = {}
         self.missing = ""
@@ -40,15 +40,13 @@ class Diagrams:
             return
         from notelab.mermaid import many
 
-        done = 0
-        for some in many.parse(new):
-            for text, parsed, seconds in some:
+        with closing(many.parse(new)) as answers:
+            for done, (text, parsed, seconds) in enumerate(answers, start=1):
                 self._spent += seconds
                 self._remember(text, parsed)
-            done += len(some)
-            progress("diagrams parsed", done, len(new))
-            if self._is_spent():
-                break
+                progress("diagrams parsed", done, len(new))
+                if self._is_spent():
+                    break
 
     def parse(self, text: str) -> Parsed | None:
         """Parse one diagram; None where no script engine can be had (`missing` says why)."""
@@ -59,13 +57,12 @@ class Diagrams:
             self.missing = f"this run has spent {self._spent:.0f} s on diagrams; mend the slow ones"
         if self.missing:
             return None
-        from notelab.mermaid.engine import Engine
+        from notelab.mermaid.engine_thread import EngineThread
 
         try:
-            self._engine = self._engine or Engine()
-            began = time.process_time()
-            parsed = self._engine.parse(text)
-            self._spent += time.process_time() - began
+            self._engine = self._engine or EngineThread()
+            parsed, seconds = self._engine.parse(text)
+            self._spent += seconds
         except EngineMissing as fault:
             self.missing = f"{fault}" + (f"; {fault.hint}" if fault.hint else "")
             return None
