@@ -19,6 +19,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.docs.page import ROOT
+from tests.limits import LIMIT
 
 ROOMS = ("notelab", "sitelab", "shardlab", "costlab")
 # What a learner opens, and what it was called before the rooms.
@@ -81,7 +82,7 @@ def run(clone: Path, *command: str) -> str:
     there = os.pathsep.join([str(clone / "tools"), str(clone / "experiments" / "35-three-d")])
     return subprocess.run(
         [sys.executable, *command], env={**os.environ, "PYTHONPATH": there}, cwd=clone,
-        check=True, capture_output=True, text=True, timeout=300,
+        check=True, capture_output=True, text=True, timeout=LIMIT,
     ).stdout  # fmt: skip
 
 

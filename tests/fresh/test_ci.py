@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import LIMIT
+
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ROOT / ".ci/pythons"
-LIMIT = 300  # seconds for a command that takes two on an idle machine
 FREE = "def test_nothing() -> None:\n    pass\n"
 SKIPS = {
     "a module that skips itself": 'pytest.skip("no oracle", allow_module_level=True)',

@@ -18,6 +18,7 @@ from notelab.memo import Memo
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
+from tests.limits import LIMIT
 
 
 def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Report:
@@ -246,6 +247,6 @@ class Scratch:
             capture_output=True,
             text=True,
             encoding="utf-8",
-            timeout=60,
+            timeout=LIMIT,
             check=False,
         )

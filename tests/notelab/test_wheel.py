@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from notelab import __version__
+from tests.limits import LIMIT
 from tests.notelab.faults import ROOT
 from tests.notelab.scratch import Scratch
 
@@ -29,7 +30,7 @@ def run(*command: object, **environment: str) -> "subprocess.CompletedProcess[st
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.run(
         [str(word) for word in command], env={**kept, **environment}, check=False,
-        capture_output=True, text=True, encoding="utf-8", timeout=240,
+        capture_output=True, text=True, encoding="utf-8", timeout=LIMIT,
     )  # fmt: skip
 
 
@@ -38,7 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
-        cwd=ROOT, check=False, capture_output=True, text=True, timeout=240,
+        cwd=ROOT, check=False, capture_output=True, text=True, timeout=LIMIT,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     [built] = folder.glob("*.whl")
@@ -49,7 +50,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def adopted(wheel: Path) -> Path:
     """A fresh environment's `bin`, with the wheel and what it depends on, lent from this one."""
     venv = wheel.parent / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, timeout=240)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, timeout=LIMIT)
     python = venv / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", python)
     done = run(*pip, "install", "--quiet", "--no-deps", "--no-index", wheel)

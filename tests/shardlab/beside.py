@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.limits import LIMIT
 from tests.shardlab.pool import take_turns
 
 Work = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -46,7 +47,7 @@ class Beside:
         self._process.start()
         theirs.close()
 
-    def result(self, work: Work, timeout: float = 200.0) -> Any:
+    def result(self, work: Work, timeout: float = LIMIT) -> Any:
         """Return what a work returned, once it is done.
 
         Raises:

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-START = 120.0  # seconds for the workers to come up: they import torch
+from tests.limits import LIMIT
 
 
 def preload() -> None:
@@ -47,7 +47,7 @@ class Pool:
         self._workers: list[Any] = []
         self._pipes: list[Any] = []
 
-    def run(self, body: Callable[..., Any], *args: Any, timeout: float = 60.0) -> list[Any]:
+    def run(self, body: Callable[..., Any], *args: Any, timeout: float = LIMIT) -> list[Any]:
         """Run `body(world, *args)` on every rank; return what each returned, in rank order.
 
         Raises:
@@ -109,7 +109,7 @@ class Pool:
             theirs.close()
             self._workers.append(worker)
             self._pipes.append(ours)
-        answers = self._answers(START)
+        answers = self._answers(LIMIT)
         wrong = [what for kind, what in answers if kind != "returned"]
         if wrong:
             self.stop()
@@ -148,7 +148,7 @@ def _work(pipe: Any, store: str, rank: int, size: int, device: str) -> None:
             store=dist.TCPStore("127.0.0.1", store, size, is_master=False),
             rank=rank,
             size=size,
-            timeout=30.0,
+            timeout=LIMIT / 2,  # so that a rank says what it waits for before the pool gives up
             link="torch" if enough or size <= 4 else "fast-gloo",  # made for crowded cores
         )
         pipe.send(("returned", b""))

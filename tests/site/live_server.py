@@ -14,10 +14,10 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from tests.free_port import free_port
+from tests.limits import LIMIT
 
 REPOSITORY = Path(__file__).parents[2]
 NOTE = "experiments/35-reading-notes/megatron-tp-layers"
-PATIENCE = 300  # seconds; a build takes a tenth of it
 
 
 def copied(folder: Path) -> Path:
@@ -59,12 +59,12 @@ def live(book: Path, only: str = "en") -> Iterator[str]:
             yield f"http://127.0.0.1:{port}/"
         finally:
             server.terminate()
-            server.communicate(timeout=PATIENCE)
+            server.communicate(timeout=LIMIT)
 
 
 def get(address: str) -> str:
     """Return what is served there."""
-    with urlopen(address, timeout=PATIENCE) as answer:
+    with urlopen(address, timeout=LIMIT) as answer:
         return str(answer.read().decode())
 
 

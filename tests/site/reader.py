@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-PATIENCE = (
-    120  # seconds: a page takes one or two, on a machine that has other work several times that
-)
+from tests.limits import LIMIT
+
 TELEPHONE = 480  # px: as wide as the widest of them
 _KEPT: dict[tuple[Any, str], Any] = {}  # contexts, by browser and settings
 
@@ -41,7 +40,7 @@ class Reader:
         self._context = _KEPT.get(key)
         if first_visit or not self._context:
             self._context = browser.new_context(**settings)
-            self._context.set_default_timeout(1000 * PATIENCE)
+            self._context.set_default_timeout(1000 * LIMIT)
             if not first_visit:
                 _KEPT[key] = self._context
         self._own = first_visit
@@ -96,11 +95,11 @@ class Reader:
         return self.page
 
     def until(self, predicate: str, argument: Any = None) -> None:
-        """Wait until a function in the page is true, for at most PATIENCE seconds.
+        """Wait until a function in the page is true, for at most LIMIT seconds.
 
         Playwright's own `wait_for_function` evaluates within the page, whose policy forbids it.
         """
-        for _ in range(20 * PATIENCE):
+        for _ in range(20 * LIMIT):
             if self.page.evaluate(predicate, argument):
                 return
             self.page.wait_for_timeout(50)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch
 
 REPOSITORY = Path(__file__).parents[2]
@@ -54,6 +55,6 @@ def build(scratch: Scratch, *options: str) -> subprocess.CompletedProcess[str]:
         env=environment(scratch),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=LIMIT,
         check=False,
     )

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sitelab.theme.local_server import is_local
+from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch
 from tests.site.live_server import live
 from tests.site.reader import Reader
@@ -40,7 +41,7 @@ def test_this_machine_is_known_by_number_as_localhost_or_as_was_asked(
 
 def status(address: str, host: str, path: str) -> int:
     """What the server answers a request whose Host header is `host`."""
-    connection = HTTPConnection(urlsplit(address).netloc, timeout=60)
+    connection = HTTPConnection(urlsplit(address).netloc, timeout=LIMIT)
     connection.request("GET", path, headers={"Host": host})
     answer = connection.getresponse()
     body = answer.read()

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.costlab.network.namespaces import inside
+from tests.limits import LIMIT
 
 NODES = ("one", "two")
 ADDRESSES = ("10.79.0.1", "10.79.0.2")
-PATIENCE = 240  # seconds for an event; on a quiet machine the longest takes a tenth
 OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 # No accounts, no signatures, no cgroups: one user, one host. The nodes have more cores than any
 # job asks for, so none waits for another.
@@ -125,7 +125,7 @@ class Cluster:
         Raises:
             TimeoutError: it didn't come; with what everybody had said.
         """
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + LIMIT
         while not event():
             if time.monotonic() > end:
                 logs = sorted(self._folder.glob("*.log"))
@@ -163,6 +163,6 @@ def said(*command: str, **environment: str) -> str:
     """Run a command; return what it says: nothing where it fails, as while a daemon comes up."""
     done = subprocess.run(
         command, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=False,
-        timeout=PATIENCE,
+        timeout=LIMIT,
     )  # fmt: skip
     return done.stdout

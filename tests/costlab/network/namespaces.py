@@ -16,6 +16,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from tests.limits import LIMIT
+
 MTU = 9000  # jumbo frames
 # Ethernet 14, IPv4 20, TCP 20 and its timestamps 12.
 HEADERS = 66
@@ -37,7 +39,9 @@ def refusal() -> str:
     if missing:
         return f"no {' and no '.join(missing)} here (Debian's packages util-linux and iproute2)"
     probe = [sys.executable, "-c", "from tests.costlab.network.namespaces import Wire; Wire(2)"]
-    answer = subprocess.run(inside(probe), capture_output=True, text=True, timeout=30, check=False)
+    answer = subprocess.run(
+        inside(probe), capture_output=True, text=True, timeout=LIMIT, check=False
+    )
     said = answer.stderr.strip().splitlines()
     return f"namespaces are refused here: {said[-1] if said else '?'}" if answer.returncode else ""
 
@@ -113,7 +117,7 @@ class Wire:
 
 
 def _run(*command: str) -> str:
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
     if answer.returncode:
         raise RuntimeError(f"{' '.join(command)}: {answer.stderr.strip()}")
     return answer.stdout

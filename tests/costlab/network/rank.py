@@ -23,6 +23,7 @@ from costlab.record.settings import Settings
 from costlab.sections.collectives import carrier, collectives
 from costlab.sections.collectives.operation import ITEM, OPERATIONS, elements
 from shardlab.comm import World
+from tests.limits import LIMIT
 
 CALLS = 3
 
@@ -47,7 +48,7 @@ def main() -> None:
         elif order["do"] == "join":
             os.environ["GLOO_SOCKET_IFNAME"] = order["link"]  # read whenever a group is made
             store = dist.TCPStore(order["address"], order["port"], ranks, rank == 0)  # type: ignore[attr-defined]
-            world = World.join(backend="gloo", store=store, rank=rank, size=ranks, timeout=30)
+            world = World.join(backend="gloo", store=store, rank=rank, size=ranks, timeout=LIMIT)
         elif world is not None:
             answer = _obey(order, world)
         print(json.dumps(answer), flush=True)

@@ -17,6 +17,7 @@ import time
 from collections import deque
 
 from tests.costlab.network.namespaces import Wire
+from tests.limits import LIMIT
 
 _TUNSETIFF = 0x400454CA  # linux/if_tun.h
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
@@ -45,7 +46,7 @@ class Relay(threading.Thread):
             fcntl.ioctl(end, _TUNSETIFF, flags)
             # Open here, and moved to the node with its other end still ours.
             move = ["ip", "link", "set", name, "netns", f"node{node}", "name", "slow"]
-            subprocess.run(move, check=True, timeout=20)
+            subprocess.run(move, check=True, timeout=LIMIT)
             wire.plug(node, "slow")
             self._ends[bytes(map(int, wire.address(node, "slow").split(".")))] = end
 

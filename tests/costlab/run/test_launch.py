@@ -17,6 +17,7 @@ from costlab.run import launch
 from costlab.run.launch import LaunchError
 from shardlab.comm import World
 from shardlab.comm.host import state_of
+from tests.limits import LIMIT
 
 
 def count(name: str, value: float) -> Metric:
@@ -65,7 +66,7 @@ FAULTS = {
 }
 
 
-def broken(profile: str, *, timeout: float = 30.0) -> tuple[list[str], str]:
+def broken(profile: str, *, timeout: float = LIMIT) -> tuple[list[str], str]:
     metrics = launch.run(breaks, Settings(profile=profile), ranks=2, timeout=timeout)
     seen: list[str] = []
     with pytest.raises(LaunchError) as fault:

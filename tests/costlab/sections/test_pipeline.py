@@ -67,7 +67,7 @@ def beside(world: World) -> list[Metric]:
 
 @pytest.mark.ci
 def test_torchs_and_megatrons_pipelines_run_the_same_step(pool: Any) -> None:
-    found = {metric.id: metric for metric in pool(2).run(beside, timeout=120)[0]}
+    found = {metric.id: metric for metric in pool(2).run(beside)[0]}
     assert {
         f"pipeline.ratio.shardlab.{name}.gloo" for name in ("torch-pipelining", "megatron-core")
     } < set(found)

@@ -15,6 +15,7 @@ from costlab.sections.fully_sharded import overlap, timeline
 from costlab.sections.fully_sharded.timeline import Span
 from costlab.sections.fully_sharded.watched_axis import WatchedAxis
 from shardlab.comm import World
+from tests.limits import LIMIT
 
 
 def recorded(world: World) -> list[Span]:
@@ -98,7 +99,7 @@ def landed(world: World) -> list[str]:
     waits: list[bool] = []
     axis = WatchedAxis(world, lambda kind, *_: kind, waits.append)
     pending = axis.start("all_gather", torch.ones(4))
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + LIMIT
     while not axis.flights and time.monotonic() < give_up:
         pass
     assert axis.flights and not waits

@@ -16,6 +16,7 @@ from shardlab.comm import World
 from sitelab.figures.trace import both
 from tests.docs.page import ROOT
 from tests.docs.trace.record import MEASURED, step
+from tests.limits import LIMIT
 from tests.shardlab.labs.lab_pages import TRAIN, script
 
 
@@ -100,7 +101,7 @@ def test_a_learner_records_a_step_of_two_ranks(tmp_path: Path) -> None:
     sizes = ["--tp", "2", "--cpu", "--steps", "1", "--layers", "1", "--sequence", "16"]
     subprocess.run(
         [*ranks, str(lab), str(tmp_path), *sizes],
-        env=os.environ | {"PYTHONPATH": there}, check=True, capture_output=True, timeout=240,
+        env=os.environ | {"PYTHONPATH": there}, check=True, capture_output=True, timeout=LIMIT,
     )  # fmt: skip
     for rank in step(tmp_path):
         assert [what for *_, what in rank["collectives"]].count("all_reduce") == 7

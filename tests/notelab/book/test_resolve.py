@@ -14,6 +14,7 @@ from notelab.memo import Memo
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
+from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch, check_lab, git
 
 BARE = "pkg/scaler.py:L22-L25"
@@ -159,7 +160,7 @@ def test_the_site_shows_no_card_of_a_file_that_may_be_another(two: Two) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=LIMIT,
     )
     assert done.stdout.strip() == str([(f"other:{BARE}", "other")])
 

@@ -7,6 +7,7 @@ import textwrap
 import pytest
 
 from notelab.cited import fitting, outline
+from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch, git
 
 CUDA = textwrap.dedent(
@@ -216,7 +217,7 @@ def test_python_alone_loads_no_grammar() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=LIMIT,
     )
     assert done.stdout.strip() == "[]"
 

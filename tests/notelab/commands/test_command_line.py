@@ -14,6 +14,7 @@ from notelab.cli import cli
 from notelab.report.outcome import LabReport, NoteReport, Report
 from notelab.report.text import write
 from notelab.rules.codes import RULES
+from tests.limits import LIMIT
 from tests.notelab.faults import ROOT
 from tests.notelab.scratch import Scratch, git
 
@@ -256,7 +257,7 @@ def test_an_interrupt_is_one_line_and_exit_2(scratch: Scratch, tmp_path: Path) -
         env={**os.environ, "SHARDBOOK_CACHE": str(tmp_path / "c")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT,
         check=False,
     )
     assert (done.returncode, "error: interrupted" in done.stderr) == (2, True)
@@ -269,7 +270,7 @@ def test_a_folder_that_is_gone_is_what_cannot_be_read(scratch: Scratch) -> None:
     gone.mkdir()
     run = f"rmdir {gone} && {sys.executable} -m notelab check"
     done = subprocess.run(
-        ["sh", "-c", run], cwd=gone, capture_output=True, text=True, timeout=60, check=False
+        ["sh", "-c", run], cwd=gone, capture_output=True, text=True, timeout=LIMIT, check=False
     )
     assert done.returncode == 2
     assert "error: the folder that you stand in cannot be read" in done.stderr
@@ -293,7 +294,7 @@ def test_two_checks_at_once_agree(scratch: Scratch) -> None:
         )
         for _ in range(4)
     ]
-    outputs = [process.communicate(timeout=120) for process in running]
+    outputs = [process.communicate(timeout=LIMIT) for process in running]
     assert [process.returncode for process in running] == [0] * 4, outputs
     # Whoever comes second may find the file in the store; what was proved is the same.
     assert {out.strip().rpartition("\n")[2] for out, _ in outputs} == {

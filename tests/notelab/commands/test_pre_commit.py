@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import LIMIT
 from tests.notelab.faults import ROOT
 from tests.notelab.scratch import Scratch, git
 
@@ -36,7 +37,7 @@ def run(scratch: Scratch, *command: str) -> "subprocess.CompletedProcess[str]":
         env=environment(scratch),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=LIMIT,
         check=False,
     )
 

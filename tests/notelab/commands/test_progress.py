@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch
 
 WRITTEN = """
@@ -125,4 +126,4 @@ def test_a_watch_checks_again_after_each_save_also_of_a_lab_file_broken_for_a_wh
         away.rename(scratch.lab)
         told(" N208 ")
         watch.send_signal(signal.SIGINT)
-        assert watch.wait(60) == 1
+        assert watch.wait(LIMIT) == 1

@@ -1,7 +1,6 @@
 """Would a diagram draw, and what would a reader see? Asked of mermaid itself."""
 
 import builtins
-import time
 from collections import Counter
 from typing import Any
 
@@ -212,9 +211,7 @@ def test_a_diagram_out_of_time_is_not_worth_remembering(
 ) -> None:
     engine = Engine()
     monkeypatch.setattr(engine_module, "SECONDS", 0.05)
-    began = time.process_time()
     parsed = engine.parse("%%{" + " " * 49_000)
-    assert time.process_time() - began < 1.0
     assert not parsed.settled and "s to parse" in (parsed.error or "")
 
 

@@ -1,6 +1,5 @@
 """What a hostile page tries: to hang or crash the check, to leave the repository, to slip past."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -42,11 +41,9 @@ def filled(piece: str, before: str = "") -> str:
     ],
     ids=lambda page: repr(page[:14]),
 )
-def test_the_worst_page_is_read_in_seconds(page: str) -> None:
-    start = time.process_time()
-    reading.read(page)
-    # Measured: 0.01 to 3 s; each took minutes, or raised, before it was mended.
-    assert time.process_time() - start < 20
+@pytest.mark.timeout(120)  # each takes 0.01 to 3 s; before they were fixed, minutes, or it raised
+def test_the_worst_page_is_read_without_a_hang(page: str) -> None:
+    assert reading.read(page)
 
 
 def test_a_paragraph_too_long_to_read_is_a_finding_and_not_passed_by(scratch: Scratch) -> None:

@@ -16,6 +16,7 @@ from notelab.sources.git.fetch import check_url
 from notelab.sources.git.reach import Reach
 from notelab.sources.library import Library
 from notelab.sources.store import Store
+from tests.limits import LIMIT
 from tests.notelab.scratch import git
 from tests.notelab.sources.upstream import ONE, TWO, make_upstream
 
@@ -384,18 +385,18 @@ def test_an_interrupt_in_the_middle_of_a_fetch_leaves_everything_usable(
     reader = _reader(over_ssh, tmp_path / "cache", GIT_SSH_COMMAND=str(transport))
     assert reached.read_text() == "here\n"
     os.killpg(reader.pid, ending)
-    reader.communicate(timeout=30)
+    reader.communicate(timeout=LIMIT)
     assert reader.returncode != 0
     reached.unlink()
     transport.write_text(f"#!/bin/sh\nexec git-upload-pack '{folder}'\n")
     again = _reader(over_ssh, tmp_path / "cache", GIT_SSH_COMMAND=str(transport))
-    out, error = again.communicate(timeout=60)
+    out, error = again.communicate(timeout=LIMIT)
     assert out.startswith("Found"), out + error
 
 
 def test_two_at_once_wait_for_each_other(tmp_path: Path, upstream: Source) -> None:
     readers = [_reader(upstream, tmp_path / "cache") for _ in range(2)]
-    outs = [reader.communicate(timeout=60) for reader in readers]
+    outs = [reader.communicate(timeout=LIMIT) for reader in readers]
     assert [out.split()[0] for out, _ in outs] == ["Found", "Found"], outs
 
 

@@ -22,13 +22,13 @@ import torch.distributed as dist
 
 from shardlab.comm import Axis, CollectiveError, World
 from shardlab.links.shared_memory import region
+from tests.limits import LIMIT
 
 SIZE, VICTIM = 3, 1
 TIMEOUT = 3.0  # seconds: what a rank may take to give up on one that says nothing, and say why
-SLACK = 12.0  # seconds: for some forty processes on two cores, and pages that come from a disk
-# A death or an exception is noticed at once, not when the collective's own time is over. That may
-# be long here, as it is in real runs, so that the one can't be taken for the other.
-LONG_TIMEOUT, AT_ONCE = 60.0, 30.0  # seconds
+# A death or an exception is noticed at once, not when the collective's own time is over. That is
+# longer here than the test waits, so that a rank which waits for it has nothing to say.
+LONG_TIMEOUT = 4.0 * LIMIT  # seconds
 LINKS = ("torch", "fast-gloo", "shared-memory")
 LARGE = 1 << 20  # elements
 
@@ -67,7 +67,7 @@ def meet_its_end(what: str) -> None:
         raise ValueError("bad batch 17")
     if what in ("dies", "stops"):
         os.kill(os.getpid(), signal.SIGKILL if what == "dies" else signal.SIGSTOP)
-    time.sleep(600)
+    time.sleep(4 * LIMIT)
 
 
 def call(axis: Axis, name: str) -> None:
@@ -95,13 +95,12 @@ def member(pipe: Any, store: str, rank: int, case: Case) -> None:
         axis.all_reduce(torch.ones(LARGE))
         if rank == VICTIM:
             meet_its_end(case.what)
-        begin = time.monotonic()
         try:
             call(axis, case.call)
         except BaseException as error:
-            pipe.send((type(error).__name__, str(error), time.monotonic() - begin))
+            pipe.send((type(error).__name__, str(error)))
             raise
-        pipe.send(("nothing", "", 0.0))
+        pipe.send(("nothing", ""))
 
 
 class End(NamedTuple):
@@ -109,7 +108,6 @@ class End(NamedTuple):
 
     kind: str
     text: str
-    seconds: float
 
 
 class Run:
@@ -130,7 +128,7 @@ class Run:
     def ready(self) -> None:
         """Return once all ranks are about to meet their end."""
         for pipe in self.pipes:
-            assert pipe.poll(100), self.case
+            assert pipe.poll(LIMIT), self.case
             assert pipe.recv() == "ready", self.case
 
     def go(self) -> None:
@@ -142,7 +140,7 @@ class Run:
         """Return how the survivors ended."""
         found = []
         for pipe in self.pipes[:VICTIM] + self.pipes[VICTIM + 1 :]:
-            late = End("late", "says nothing", self.case.timeout)
+            late = End("late", "says nothing")
             with contextlib.suppress(EOFError):
                 if pipe.poll(max(0.0, deadline - time.monotonic())):
                     late = End(*pipe.recv())
@@ -169,7 +167,7 @@ def every_end() -> dict[Case, list[End]]:
                 run.ready()
             for run in runs:
                 run.go()
-            deadline = time.monotonic() + AT_ONCE + TIMEOUT + SLACK
+            deadline = time.monotonic() + LIMIT
             found = {run.case: run.ends(deadline) for run in runs}
         finally:
             left = [name for run in runs for name in run.stop()]
@@ -188,7 +186,6 @@ def test_every_other_rank_names_the_rank_and_the_collective_in_time(
         assert end.kind == "CollectiveError", end
         assert f"{where} on the tensor axis [0, 1, 2] did not finish" in end.text
         assert WORDS[case.what] in end.text
-        assert end.seconds < min(AT_ONCE, case.timeout + SLACK), end
 
 
 # ---------------------------------------------------------------------- tensors that differ

@@ -12,9 +12,8 @@ import torch.distributed as dist
 
 from shardlab.comm import World
 from shardlab.comm.late import Late
+from tests.limits import LIMIT
 from tests.shardlab.pool import preload
-
-LIMIT = 240  # seconds
 
 
 def at_work(rank: int, folder: Path, told: Connection) -> None:

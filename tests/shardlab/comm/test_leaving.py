@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import LIMIT
+
 RANK = """
 import os, sys, torch
 import torch.distributed as dist
@@ -43,6 +45,6 @@ def test_who_left_has_no_thread_that_could_outlive_the_interpreter(
         )
         for rank in range(2)
     ]
-    said = [rank.communicate(timeout=240)[0].strip() for rank in ranks]
+    said = [rank.communicate(timeout=LIMIT)[0].strip() for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
     assert said == ["", ""]

@@ -22,6 +22,7 @@ from shardlab.data.samples import PAD, Recipe, Samples
 from shardlab.data.writer import Writer
 from shardlab.grid.grid import Grid
 from shardlab.layers.cross_entropy import IGNORED
+from tests.limits import LIMIT
 
 RECIPE = Recipe(sequence=4, samples=30)
 
@@ -95,7 +96,7 @@ def test_all_ranks_learn_why_the_builder_of_another_disk_failed(pool: Any, corpu
 
 def _dying(rank: int, store: str, prefix: str, folder: str, said: Any) -> None:
     shared = torch.distributed.FileStore(store, 2)
-    world = World.join(backend="gloo", store=shared, rank=rank, size=2, timeout=20.0)
+    world = World.join(backend="gloo", store=shared, rank=rank, size=2, timeout=LIMIT)
     if rank == 0:
         cache.keep = lambda *_: os._exit(1)
     try:
@@ -115,7 +116,7 @@ def test_who_waits_for_a_builder_that_dies_is_told_within_the_limit(
     for rank in ranks:
         rank.start()
     for rank in ranks:
-        rank.join(240)
+        rank.join(LIMIT)
     assert [rank.exitcode for rank in ranks] == [1, 0]
     assert "all_gather" in said.get()
 
@@ -226,7 +227,7 @@ def test_after_a_builder_was_killed_the_next_one_is_right(
         folder, begun = tmp_path / f"kept{kill}", context.Event()
         builder = context.Process(target=_build, args=(corpus.prefix, str(folder), begun))
         builder.start()
-        assert begun.wait(60)
+        assert begun.wait(LIMIT)
         builder.join(draw.uniform(0, 0.03))
         builder.kill()
         builder.join()

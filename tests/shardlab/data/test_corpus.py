@@ -18,6 +18,7 @@ import pytest
 from shardlab.data.corpus import HEAD, Corpus, DataError
 from shardlab.data.writer import Writer
 from tests.docs.page import ROOT
+from tests.limits import LIMIT
 
 LENGTHS = [3, 0, 5, 2]
 
@@ -145,7 +146,7 @@ def test_ten_gigabytes_take_no_memory_of_ones_own(tmp_path: Path) -> None:
         file.truncate(each * count * 2)
     kib = subprocess.run(
         [sys.executable, "-c", MEMORY, tmp_path / "large"], check=True, capture_output=True,
-        text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
+        text=True, timeout=LIMIT, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
     ).stdout  # fmt: skip
     assert int(kib) < 64 * 1024  # the indices of 1.2 million samples, and what makes them
 
@@ -336,7 +337,7 @@ with Writer(sys.argv[1], np.uint16) as writer:
 def test_a_full_disk_leaves_the_older_corpus(prefix: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FULL, prefix], check=False, capture_output=True, text=True,
-        timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
+        timeout=LIMIT, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
     )  # fmt: skip
     assert "cannot write" in done.stderr.splitlines()[-1]
     assert Corpus(prefix).tokens.tolist() == [*range(10)]
@@ -383,7 +384,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_corpus_or_says_that_none_is_ther
         begun = context.Event()
         writer = context.Process(target=_write, args=(str(prefix), begun))
         writer.start()
-        assert begun.wait(60)
+        assert begun.wait(LIMIT)
         writer.join(draw.uniform(0, 0.02))
         writer.kill()
         writer.join()

@@ -24,6 +24,7 @@ from shardlab.data.corpus import Corpus, DataError
 from shardlab.data.samples import Recipe, indices
 from shardlab.data.writer import Writer
 from tests.docs.page import ROOT
+from tests.limits import LIMIT
 from tests.shardlab.data.megatron_data import (
     BlendedDataset,
     BlendedMegatronDatasetBuilder,
@@ -53,7 +54,7 @@ def test_tokens_outlive_their_corpus(tmp_path: Path) -> None:
     prefix = written(tmp_path / "a", [5000, 9])
     ours = subprocess.run(
         [sys.executable, "-c", CLOSED, prefix],
-        capture_output=True, text=True, check=False, timeout=300,
+        capture_output=True, text=True, check=False, timeout=LIMIT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
     )  # fmt: skip
     assert ours.stdout.strip() == str(Corpus(prefix)[0].sum()), ours.stderr

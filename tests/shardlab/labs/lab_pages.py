@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
+from tests.limits import LIMIT
+
 ROOT = Path(__file__).resolve().parents[3]
 LANGUAGES = ("en", "es")
 FFN = ROOT / "experiments" / "35-ffn-by-hand" / "ffn.py"
@@ -38,7 +40,7 @@ def run(path: Path, *arguments: str, ranks: int = 0, **environment: str) -> str:
         check=False,  # below, with what was printed
         text=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=LIMIT,
         env={**os.environ, "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1", **environment},
     )
     assert done.returncode == 0, done.stdout + done.stderr

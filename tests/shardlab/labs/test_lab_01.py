@@ -124,7 +124,7 @@ def test_the_losses_of_any_grid_are_those_of_plain_torch_on_one_device(
     pool: Pools, ranks: int
 ) -> None:
     cases, wrong = cases_of(ranks), []
-    for rank, results in enumerate(pool(ranks).run(runs_of, cases, timeout=240)):
+    for rank, results in enumerate(pool(ranks).run(runs_of, cases)):
         for case, found in zip(cases, results, strict=True):
             expected = plain_losses(case.get("layers", SMALL["layers"]))
             assert expected[-1] < expected[0] - 0.005  # it moves: equal losses mean equal training
@@ -151,7 +151,7 @@ def test_a_corpus_trains_alike_on_any_grid(pool: Pools, corpus: str, ranks: int)
     ]
     [[expected]] = pool(1).run(runs_of, [{"data": corpus, "layers": 2, "steps": 4}])
     assert expected[-1] < expected[0] - 0.005
-    for results in pool(ranks).run(runs_of, cases, timeout=240):
+    for results in pool(ranks).run(runs_of, cases):
         for found in results:
             assert not found or off_by(found, expected) <= 1e-12
 

@@ -31,7 +31,7 @@ def reports(world: World, cases: list[dict[str, Any]]) -> list[str]:
 
 def told(pool: Pools, cases: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
     """What rank 0 says of each case, in paragraphs."""
-    first = pool(4).run(reports, list(cases.values()), timeout=240)[0]
+    first = pool(4).run(reports, list(cases.values()))[0]
     return {name: text.split("\n\n") for name, text in zip(cases, first, strict=True)}
 
 

@@ -16,9 +16,10 @@ from torch import Tensor
 from shardlab.comm import World
 from shardlab.links.fast_gloo import FastGlooLink, relay
 from shardlab.proofs.ledger import Ledger
+from tests.limits import LIMIT
 from tests.shardlab.links.test_exchange import DTYPES, drawn, joined
 
-PATIENCE = timedelta(seconds=30)
+PATIENCE = timedelta(seconds=LIMIT)
 
 
 def values(world: World, dtypes: list[torch.dtype], counts: list[int]) -> None:

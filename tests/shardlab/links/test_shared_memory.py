@@ -22,6 +22,7 @@ from shardlab.comm import CollectiveError, World
 from shardlab.comm.host import Card
 from shardlab.comm.pending import PeerLostError
 from shardlab.links.shared_memory import SharedMemoryLink, patience, region
+from tests.limits import LIMIT
 
 SLOT = 4096  # bytes: one page
 DTYPES = (
@@ -31,7 +32,7 @@ DTYPES = (
 
 
 def link_of(
-    world: World, *, slot: int = SLOT, timeout: float = 20.0, beside=None, where: str = "test"
+    world: World, *, slot: int = SLOT, timeout: float = LIMIT, beside=None, where: str = "test"
 ) -> SharedMemoryLink:
     return SharedMemoryLink(
         dist.PrefixStore(where, world._store), range(world.size), world.rank,
@@ -181,7 +182,7 @@ class Interrupted:
     def check(self, keys: list[str]) -> bool:
         if keys[0].startswith("open/") and not self._first:
             self._first = self._store.get(self._change)
-            end = time.monotonic() + 10
+            end = time.monotonic() + LIMIT
             while self._store.get(self._change) == self._first and time.monotonic() < end:
                 time.sleep(1e-3)
         return self._store.check(keys)
@@ -192,7 +193,7 @@ def test_a_rank_may_be_in_the_next_meeting_while_another_is_late_in_this_one() -
 
     def meet(me: int, store) -> None:
         for _ in range(2):
-            seen.append(region.Region.meet(store, [0, 1], me, SLOT, timeout=5))
+            seen.append(region.Region.meet(store, [0, 1], me, SLOT, timeout=LIMIT))
 
     late = threading.Thread(target=meet, args=(1, Interrupted(store, "file")))
     late.start()
@@ -269,7 +270,7 @@ def test_a_wait_on_one_link_moves_the_messages_of_another(pool) -> None:
 
 
 def mismatch(world: World, what: str) -> str:
-    link, one = link_of(world, timeout=5), world.rank == 1
+    link, one = link_of(world), world.rank == 1
     x = torch.ones(6 if what == "length" and one else 4)
     if what == "dtype" and one:
         x = x.double()
@@ -364,7 +365,7 @@ def unopened(world: World) -> str:
 
 
 def test_others_learn_that_the_first_rank_cannot_open_its_own_file(pool) -> None:
-    _, other = pool(2).run(unopened, timeout=20)
+    _, other = pool(2).run(unopened)
     assert "rank 0 could not open the shared memory: [Errno 13] Permission denied" in other
 
 
@@ -441,7 +442,7 @@ def wait_for_a_ring(mine: patience.Bells, theirs: patience.Bells) -> None:
         return came.is_set()
 
     def peer() -> None:
-        if sleeps.wait(60):
+        if sleeps.wait(LIMIT):
             came.set()
             theirs.ring(0)
 

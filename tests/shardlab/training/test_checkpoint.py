@@ -23,6 +23,7 @@ from shardlab.layers.sharding import whole
 from shardlab.training import checkpoint
 from shardlab.training.checkpoint import CheckpointError
 from shardlab.training.checkpoint.index import Piece, StoredTensor, check, merge, overlap
+from tests.limits import LIMIT
 
 CONFIG = GPTConfig(layers=4, hidden=8, heads=4, kv_heads=4, ffn=8, vocab=10, sequence=4)
 DROPPING = replace(CONFIG, dropout=0.5)
@@ -385,7 +386,7 @@ def test_a_killed_save_leaves_a_checkpoint_that_loads(
         target=killed, args=(str(written), before)
     )
     worker.start()
-    worker.join(60)
+    worker.join(LIMIT)
     assert worker.exitcode == 9
     generators = before != "sweep"  # after the commit it is the new checkpoint, which has none
     assert pool(1).run(attempt, str(written), (1, 1), CONFIG, "adamw", generators) == ["loaded"]

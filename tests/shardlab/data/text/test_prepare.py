@@ -26,6 +26,7 @@ from shardlab.data.text import prepare
 from shardlab.data.text.encoding import Bytes, by_name
 from shardlab.data.writer import Writer
 from tests.docs.page import ROOT
+from tests.limits import LIMIT
 
 TEXTS = ["one", "", "señal\nwith a line", "four " * 50, "␄ five"]
 
@@ -187,7 +188,7 @@ for _ in prepare.prepare(prepare.Job((sys.argv[1],), sys.argv[2]), 2):
 def test_when_the_command_is_killed_its_processes_end_too(lines: Path, tmp_path: Path) -> None:
     killed = subprocess.run(  # returns when the last of them has closed its end of the pipe
         [sys.executable, "-c", KILLED, lines, tmp_path / "c"], check=False, capture_output=True,
-        timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
+        timeout=LIMIT, env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
     )  # fmt: skip
     assert killed.returncode == -signal.SIGKILL
     assert command("build", tmp_path / "c", lines, "--processes", 1).exit_code == 0
