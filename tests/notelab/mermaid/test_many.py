@@ -18,6 +18,7 @@ from notelab.mermaid import engine as engine_module
 from notelab.mermaid.diagrams import Diagrams
 from notelab.mermaid.engine_thread import EngineThread
 from notelab.mermaid.parsed import Parsed
+from tests.limits import LIMIT
 from tests.notelab.mermaid.diagram_corpus import BROKEN, VALID
 from tests.notelab.scratch import Scratch
 
@@ -135,7 +136,8 @@ def test_ctrl_c_does_not_wait_for_a_slow_diagram(monkeypatch: pytest.MonkeyPatch
     began = time.process_time()
 
     def interrupt() -> None:
-        assert _until(lambda: time.process_time() - began > 0.5, 60), "it parses"
+        parses = _until(lambda: time.process_time() - began > 0.5, LIMIT)
+        assert parses
         os.kill(os.getpid(), signal.SIGINT)
 
     helper = threading.Thread(target=interrupt)
@@ -165,12 +167,12 @@ def test_a_check_that_is_ended_leaves_no_process(scratch: Scratch, number: signa
         return any(_processor_seconds(pid) > 1.5 for pid in started)
 
     try:
-        assert _until(parses, 240), "the check began to parse its diagrams"
+        assert _until(parses, LIMIT), "the check began to parse its diagrams"
         check.send_signal(number)
         # Two seconds are promised; the bound leaves a factor of four to a slow machine.
-        assert _until(lambda: check.poll() is not None, 8), "the check itself ended"
+        assert _until(lambda: check.poll() is not None, LIMIT), "the check itself ended"
         left = lambda: [pid for pid in started if _is_alive(pid)]  # noqa: E731
-        assert _until(lambda: not left(), 8), f"{left()} of {started} are alive"
+        assert _until(lambda: not left(), LIMIT), f"{left()} of {started} are alive"
     finally:
         for pid in (check.pid, *started):
             if _is_alive(pid):
