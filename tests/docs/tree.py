@@ -65,6 +65,7 @@ FILES = {
     "*.LICENSE": "The bundle's own licence.",
     "*.NOTICES": "What others' packages the bundle holds, and their licences.",
     "*.min.*": "Vendored, as it was published.",
+    "missing_page.html": "The 404.html of the site, whole.",
     "VERSION": "The bundle's version, and its script's SHA-256.",
     "citations.lock": "What each citation's lines are, by hash.",
     "lab.toml": "When the lab is done, and what it reads, as data.",

@@ -6,7 +6,7 @@ import pytest
 
 from notelab.check import check_labs
 from notelab.memo import Shelf
-from notelab.mermaid import diagrams
+from notelab.mermaid import diagrams, engine_thread
 from notelab.mermaid.diagrams import Diagrams
 from notelab.mermaid.engine import Engine
 from notelab.mermaid.parsed import Parsed
@@ -34,7 +34,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(diagrams, "time", made)
+    monkeypatch.setattr(engine_thread, "time", made)
     monkeypatch.setattr(Engine, "__init__", lambda engine: None)
     monkeypatch.setattr(Engine, "parse", made.parse)
     return made

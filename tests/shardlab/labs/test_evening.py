@@ -52,7 +52,7 @@ WORDS = {
     },
 }
 # 3,600 until the core refused ranks that run other units, and completed a step in FSDP.
-BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 4000}
+BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 4100}
 
 
 def lines_of_code(path: Path) -> int:
