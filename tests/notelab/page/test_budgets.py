@@ -6,7 +6,7 @@ import pytest
 
 from notelab.check import check_labs
 from notelab.memo import Shelf
-from notelab.mermaid import diagrams, engine_thread
+from notelab.mermaid import engine_thread
 from notelab.mermaid.diagrams import Diagrams
 from notelab.mermaid.engine import Engine
 from notelab.mermaid.parsed import Parsed

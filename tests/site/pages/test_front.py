@@ -68,7 +68,7 @@ def test_two_doors_four_rooms_and_the_way_on(
     assert not page.locator(".md-sidebar:visible").count()  # no menu but the tabs
     doors = [link.evaluate("a => a.href") for link in page.locator(".md-button").all()]
     here = served + language
-    assert doors == [f"{here}labs/00-ffn-by-hand/", f"{here}theory/01-collectives/"]
+    assert doors == [f"{here}theory/01-collectives/", f"{here}labs/00-ffn-by-hand/"]
     assert all(height >= 34 for height in page.locator(".path li").evaluate_all(HEIGHTS))
     card = page.locator(".with-card + .citation-card--open")
     assert card.locator(".citation-line:not(.citation-around)").count() == 4
