@@ -145,9 +145,9 @@ class Inline:
                 link = None
         self.opening_bold = self._bold_at_the_start()
         scanned = scan("".join(self._flat), self._span, self._codes, self._targets)
-        self.scanned.citations += scanned.citations
-        self.scanned.files += scanned.files
-        self.scanned.mentions += scanned.mentions
+        scanned.citations = self.scanned.citations + scanned.citations
+        scanned.files = self.scanned.files + scanned.files
+        self.scanned = scanned
 
     def _add(self, piece: str, at: int) -> None:
         """Add to the text for the scanner what stands at an offset of the content."""
@@ -202,7 +202,7 @@ class Inline:
         else:
             self.names += names_in(code)
             self.prose += child.content
-        self._add(f"{CODE}{MARKS.sub(' ', code)}{CODE_END}", start)
+        self._add(f"{CODE}{'' if cited else MARKS.sub(' ', code)}{CODE_END}", start)
 
     def _each_range(self, cited: list[Citation], at: int) -> Iterator[Citation]:
         """Yield what a code span cites; each range after the first has a place of its own."""

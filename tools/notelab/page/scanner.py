@@ -29,6 +29,7 @@ _TOKEN = re.compile(
     rf"|(?P<attached>[:#]L?\d+{_TO})"
     rf"|(?<![\w/.-])(?P<lines>(?:{LINE_WORD} |L){RANGE}{_TO})"
 )
+_MAY_HAVE_LINES = re.compile(r"[:#][Ll]?\d|[Ll](?:ines?|[ií]neas?|l?\.)? ?\d")
 _WORDS = r"(?:(?:see|at|on|in|from|around|about|near|véase|ver|en|la|las|el|desde|the|its?)\s)*"
 _AFTER = re.compile(rf"[\s,;({CODE_END}{LINK_END}\u2013\u2014-]*{_WORDS}", re.IGNORECASE)
 _BEFORE = re.compile(
@@ -71,18 +72,16 @@ def scan(
     """Scan a paragraph's text.
 
     Args:
-        text: with code spans and links between marks.
+        text: with code spans and links between marks; a code span that cites is empty.
         place: the place in the page of a stretch of the text.
         codes: what each code span cites by itself, by where its mark stands in the text.
         links: what the target of each link cites, in the order of their closing marks.
     """
-    if not links and not codes and "://" not in text and not _has_lines(text):
-        return Scanned()
-    return _Scan(text, place, codes or {}, links or []).run()
-
-
-def _has_lines(text: str) -> bool:
-    return any(char in text for char in "./[") and re.search(r"\d", text) is not None
+    if any(links or ()) or "://" in text or _MAY_HAVE_LINES.search(text):
+        return _Scan(text, place, codes or {}, links or []).run()
+    alone = [one for cited in (codes or {}).values() for one in cited]
+    files = [one for one in alone if isinstance(one, FileLink)]
+    return Scanned([one for one in alone if isinstance(one, Citation)], files)
 
 
 class _Scan:
@@ -217,18 +216,19 @@ class _Scan:
             meant = [one for held in cited.values() for one in held if isinstance(one, Citation)]
             if any(one.first <= first and last <= one.last for one in meant):
                 continue  # of lines that are cited
-            name = path.cited[0].path if path.cited else _PATH.match(path.text)
-            if name:
-                said = MARKS.sub(
-                    "", self.text[min(path.start, token.start) : max(path.end, token.end)]
-                )
-                name = name if isinstance(name, str) else name[0]
-                yield Mention(said, name, self.place(token.start, token.end))
+            said = self.text[min(path.start, token.start) : max(path.end, token.end)]
+            if path.cited:
+                said, name = f"{path.cited[0].text} … {token.text}", path.cited[0].path
+            elif found := _PATH.match(path.text):
+                name = found[0]
+            else:
+                continue
+            yield Mention(MARKS.sub("", said), name, self.place(token.start, token.end))
 
 
 def _cites_within(code: str) -> bool:
     """Tell whether a code span that is no citation holds a path with its lines among words."""
-    if not _has_lines(code) or "://" in code:
+    if "://" in code or not _MAY_HAVE_LINES.search(code):
         return False
     return bool(scan(code, lambda start, end: Span(1, 1, 1, 1)).citations)
 
