@@ -32,12 +32,38 @@ def plain(text: str) -> str:
     return text if text.isprintable() else "".join(ch if ch.isprintable() else " " for ch in text)
 
 
+def escaped(json: str) -> str:
+    r"""Escape, in JSON text, each control or invisible character that JSON itself lets stand.
+
+    >>> escaped('{"a": "\u202eb"}')
+    '{"a": "\\u202eb"}'
+    """
+    lines = json.split("\n")
+    return "\n".join(line if line.isprintable() else _escaped(line) for line in lines)
+
+
+def _escaped(line: str) -> str:
+    pieces = []
+    for ch in line:
+        units = ch.encode("utf-16-be", "surrogatepass").hex()
+        codes = [f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)]
+        pieces.append(ch if ch.isprintable() else "".join(codes))
+    return "".join(pieces)
+
+
 def shown(path: Path) -> str:
-    """Return a path as findings name it: POSIX, relative to the working directory if it can be."""
+    """Return a path as findings name it: POSIX, relative to the working directory if it can be.
+
+    Bytes of a name that are not UTF-8 are replaced, since no report could hold them.
+    """
     here, place = os.getcwd(), str(path)  # noqa: PTH109 (Path is slow, and asked for each page)
     if os.sep == "/" and here != "/" and place.startswith(f"{here}/"):
-        return place[len(here) + 1 :]
+        return _valid(place[len(here) + 1 :])
     try:
-        return Path(os.path.relpath(path)).as_posix()
+        return _valid(Path(os.path.relpath(path)).as_posix())
     except ValueError:  # another drive
-        return path.as_posix()
+        return _valid(path.as_posix())
+
+
+def _valid(name: str) -> str:
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "replace")

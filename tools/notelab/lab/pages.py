@@ -15,6 +15,7 @@ from notelab.regular_files import kind_of, read_regular
 MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
 MISSING = "is missing"
 _OUTSIDE = "is reached by a symbolic link that leads out of the repository; not followed"
+_NO_NAME = "has a name that is not UTF-8; neither a lock nor a report can hold it"
 _LONE_RETURN = "Markdown begins a line there, git and code hosts don't; end lines by a line feed"
 
 
@@ -56,13 +57,13 @@ def of_lab(lab: Lab) -> list[Page]:
         table = lab.file.notes.get(name, NoteTable())
         key = posixpath.normpath(name) if "/" in name else name
         originals[lab.places[name]] = (key, table, expected, True)
-    inside, outside = _globbed(lab)
+    inside, unread = _globbed(lab)
     for path in inside:
         originals.setdefault(path, (_key(lab, path), NoteTable(), None, False))
     first = lab.languages[0]
     found = [
-        Page(path, _key(lab, path), first, None, NoteTable(), None, listed=False, problem=_OUTSIDE)
-        for path in outside
+        Page(path, _key(lab, path), first, None, NoteTable(), None, listed=False, problem=problem)
+        for path, problem in unread.items()
     ]
     for path, (key, table, expected, listed) in originals.items():
         for language in lab.languages:
@@ -81,10 +82,14 @@ def _key(lab: Lab, path: Path) -> str:
     return Path(os.path.relpath(path, lab.folder)).as_posix()
 
 
-def _globbed(lab: Lab) -> tuple[list[Path], list[Path]]:
-    """Return the pages that the lab's globs match, and those whose link leaves the repository."""
+def _is_utf8(name: str) -> bool:
+    return name.isascii() or os.fsencode(name).decode("utf-8", "replace") == name
+
+
+def _globbed(lab: Lab) -> tuple[list[Path], dict[Path, str]]:
+    """Return the pages that the lab's globs match, and why others that they match aren't read."""
     found: dict[Path, None] = {}
-    outside: dict[Path, None] = {}
+    unread: dict[Path, str] = {}
     endings = tuple(f".{language}.md" for language in lab.languages[1:])
     for glob in lab.file.lab.pages:
         base, pattern = lab.folder, glob
@@ -99,11 +104,13 @@ def _globbed(lab: Lab) -> tuple[list[Path], list[Path]]:
             if path.suffix != ".md" or path.name.endswith(endings):
                 continue
             resolved = path.resolve()
-            if resolved.is_relative_to(lab.root):
-                found.setdefault(resolved, None)
+            if not resolved.is_relative_to(lab.root):
+                unread[path] = _OUTSIDE
+            elif not _is_utf8(_key(lab, resolved)):
+                unread[path] = _NO_NAME
             else:
-                outside.setdefault(path, None)
-    return list(found), list(outside)
+                found.setdefault(resolved, None)
+    return list(found), unread
 
 
 def _matches(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:

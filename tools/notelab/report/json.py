@@ -2,6 +2,7 @@
 
 import msgspec
 
+from notelab.errors import escaped
 from notelab.report.finding import Finding
 from notelab.report.outcome import Report
 
@@ -29,4 +30,4 @@ def _finding(finding: Finding) -> dict[str, object]:
 
 def indented(value: object) -> str:
     """Return what every command writes as JSON: one object, over several lines."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+    return escaped(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()) + "\n"
