@@ -89,6 +89,8 @@ class Judge:
             return Verdict([])
         if isinstance(file, Finding):
             return Verdict([file])
+        if file.state is State.POINTER:
+            return Verdict([_pointer(case, file)])
         findings = []
         listed = case.view.page.table.sources
         if listed and file.source not in listed:
@@ -220,6 +222,15 @@ def _perhaps_another(case: Case, sole: CitedFile, unasked: list[CitedFile]) -> F
         expected="an answer from every source of the lab, or the source's name in the citation",
         found="; ".join(f"`{file.source}`: {'; '.join(file.reasons)}" for file in unasked),
         help=f"write `{sole.source}:{case.citation.text}`, or run where git or a mirror is",
+    )
+
+
+def _pointer(case: Case, file: CitedFile) -> Finding:
+    return case.finding(
+        "N213",
+        f"`{case.citation.text}` could not be proved: {'; '.join(file.reasons)}",
+        expected="a file whose text is in the commit",
+        help="cite another file; what the pointer leads to, no commit of the source holds",
     )
 
 
