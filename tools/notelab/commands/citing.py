@@ -5,7 +5,7 @@ from pathlib import Path
 
 from notelab.book.evidence import CitedFile, State
 from notelab.book.workbook import Bench, Workbook, open_lab
-from notelab.cited.fitting import class_or_function
+from notelab.cited.fitting import find_symbols
 from notelab.cited.outline import Symbol
 from notelab.commands.parts import Part, parts_of
 from notelab.errors import NotelabError
@@ -73,7 +73,7 @@ def _read(book: Workbook, source: str, path: str) -> list[CitedFile]:
 
 
 def _symbols(file: CitedFile, name: str) -> list[Symbol]:
-    return class_or_function(file.outline, name) if file.outline else []
+    return find_symbols(file.outline, name) if file.outline else []
 
 
 def _nothing(files: list[CitedFile], name: str, source: str) -> list[str]:

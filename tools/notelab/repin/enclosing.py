@@ -10,7 +10,7 @@ import textwrap
 import tokenize
 from collections.abc import Iterator, Sequence
 
-from notelab.cited.python import parsed
+from notelab.cited.python import parse_or_none
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # What encloses a line, outermost first: statements and which part of them, or lines.
@@ -21,7 +21,7 @@ _QUIET = {tokenize.NL, tokenize.COMMENT, tokenize.NEWLINE, tokenize.ENDMARKER}
 
 def around(path: str, lines: list[str]) -> list[Chain]:
     """Return what encloses each line; where it is no Python that parses, by its indentation."""
-    tree = parsed("\n".join(lines)) if path.endswith((".py", ".pyi")) else None
+    tree = parse_or_none("\n".join(lines)) if path.endswith((".py", ".pyi")) else None
     if tree is None:
         return list(_by_indentation(lines))
     found: list[Chain] = [()] * len(lines)
@@ -85,7 +85,7 @@ def essence(lines: list[str]) -> str:
     """
     text = textwrap.dedent("\n".join(lines))
     words, said = _tokens(text)
-    tree = parsed(text)
+    tree = parse_or_none(text)
     for node in ast.walk(tree) if tree else ():
         # The words of a docstring, not where its lines break.
         said_alone = node.value if isinstance(node, ast.Expr) else None

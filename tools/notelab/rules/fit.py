@@ -53,7 +53,7 @@ def findings(case: Case, file: CitedFile) -> Iterator[Finding]:
     if outline.structured:
         yield from _structure(case, outline)
     if case.anchors.isdisjoint(outline.names_between(citation.first, citation.last)):
-        places = fitting.standing_places(outline, case.anchors)
+        places = fitting.find_names(outline, case.anchors)
         where = ", ".join(f"`{name}` at L{row}" for name, row in places)
         stand = f"in this file: {where}; " if where else ""
         yield not_anchored(case, stand + _mend(case, outline))
@@ -103,7 +103,7 @@ def _weak(case: Case, outline: Outline) -> Iterator[Finding]:
             f"what the text names of `{citation.text}` stands nearly everywhere around it",
             expected=f"one name of the cited lines in at most {fitting.COMMON:.0%} of the {kind} "
             f"within {fitting.NEAR_BY} lines",
-            found=f"`{weak.name}`, the rarest, in {weak.stands} of {weak.near}",
+            found=f"`{weak.name}`, the rarest, in {weak.count} of {weak.statements}",
             help=f"name {listed(weak.better)} too" if weak.better else "",
         )
 
