@@ -22,7 +22,7 @@ def scratch(tmp_path: Path) -> Scratch:
 @pytest.fixture(scope="session", autouse=True)
 def pip_asked_once() -> Iterator[None]:
     """Ask pip what its files hold once for each place they are in: it takes it a quarter second."""
-    asked, where = settings._told_by_pip, ("PIP_CONFIG_FILE", "HOME", "XDG_CONFIG_HOME")
+    asked, where = settings._ask_pip, ("PIP_CONFIG_FILE", "HOME", "XDG_CONFIG_HOME")
 
     @cache
     def told(*_: str | None) -> Any:
@@ -30,7 +30,7 @@ def pip_asked_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            settings, "_told_by_pip", lambda: told(sys.executable, *map(os.environ.get, where))
+            settings, "_ask_pip", lambda: told(sys.executable, *map(os.environ.get, where))
         )
         yield
 

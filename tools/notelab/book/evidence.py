@@ -48,7 +48,7 @@ class CitedFile(msgspec.Struct):
     lines: list[bytes] = []
     structure: Callable[[], Outline] | None = None
     runs: Callable[[], frozenset[int]] = frozenset  # of its tokens, for who looks for a paste
-    near: list[str] = []
+    suggestions: list[str] = []
     ends: list[str] = []  # paths of the tree that end in an absent one
     reasons: list[str] = []
     disputed: str = ""
@@ -131,7 +131,7 @@ class Evidence:
             commit = self._pins[name].commit
             bare = self._lab.source(name, commit)
             known = self._lock.wheel(name, commit, bare.wheel or "") or self._siblings.wheel(bare)
-            self._sources[name] = msgspec.structs.replace(bare, known=known)
+            self._sources[name] = msgspec.structs.replace(bare, known_wheel=known)
         return self._sources[name]
 
     def published_wheel(self, name: str) -> Wheel:
@@ -167,12 +167,14 @@ class Evidence:
         vouched = self._vouched.get((name, path)) if own is None else None
         known = own or (vouched.file if vouched else None)
         if isinstance(answer, Absent) and answer.definite:
-            return CitedFile(name, path, State.ABSENT, near=answer.near, ends=answer.ends)
+            return CitedFile(
+                name, path, State.ABSENT, suggestions=answer.suggestions, ends=answer.ends
+            )
         if not isinstance(answer, Found):
             state = State.LACKING if isinstance(answer, Absent) else State.UNKNOWN
             made = CitedFile(name, path, state, reasons=answer.reasons)
             if isinstance(answer, Absent):
-                made.near = answer.near
+                made.suggestions = answer.suggestions
             else:
                 made.disputed = answer.disputed
             if own:

@@ -39,7 +39,7 @@ def open_bench(
         Store(root),
         _mirrors(mirrors, near, source),
         offline=offline,
-        anew=anew,
+        refresh=anew,
         progress=lambda text: say(text, aside=True),
     )
     return Bench(Memo(root / "memo"), library, count)

@@ -119,8 +119,8 @@ class _Making:
     def _wheel(self, name: str) -> Wheel | None:
         """Return the wheel known for a source, by a lock or now by the index."""
         source = self._book.evidence.source(name)
-        if source.known or not source.wheel:
-            return source.known
+        if source.known_wheel or not source.wheel:
+            return source.known_wheel
         try:
             found = self._book.evidence.published_wheel(name)
         except SourceError as fault:

@@ -99,9 +99,9 @@ class Settling:
             names = {one.path for one in self._evidence.gathered() if one.state in there}
             git = self._library.clone(self._evidence.source(source))
             if git:
-                from notelab.sources.git.tree import all_names
+                from notelab.sources.git.tree import list_names
 
-                names |= set(all_names(git, self._pins[source].commit))
+                names |= set(list_names(git, self._pins[source].commit))
             self._trees[source] = frozenset(names | set(known.files if known else ()))
         return self._trees[source]
 

@@ -72,7 +72,7 @@ def open_labs(
     cited = [[one for one in _cited(book) if source in (None, one[0])] for book in books]
     if len(books) > 1:
         asked = [book.evidence.questions(of) for book, of in zip(books, cited, strict=True)]
-        bench.library.ahead(question for questions in asked for question in questions)
+        bench.library.prefetch(question for questions in asked for question in questions)
     for book, of in zip(books, cited, strict=True):
         book.evidence.gather(of)
         # Pages are compared with every pinned file at hand for pasted source, cited there or not.

@@ -12,7 +12,7 @@ from notelab.repin.carried import Carried, Place, Repin
 from notelab.repin.carry import Journey
 from notelab.repin.writing import contents, going
 from notelab.report.json import indented
-from notelab.sources.git.uncommitted import uncommitted
+from notelab.sources.git.uncommitted import list_uncommitted
 
 _LINES = r"L(\d{1,8})(?:-L(\d{1,8}))?"
 _ACCEPTED = re.compile(rf"(.+?):{_LINES}=(?:(.+):)?{_LINES}")
@@ -37,7 +37,7 @@ def write(
     to = going(made, _accepted(journey, made, accept, reformatted=reformatted))
     changed = contents(journey, to, bench)
     root = bench.lab(journey.pin.path.parent).root
-    dirty = uncommitted(root, changed)
+    dirty = list_uncommitted(root, changed)
     if dirty is None:
         raise NotelabError(
             f"{shown(root)} is no git repository: what repin writes could not be taken back",

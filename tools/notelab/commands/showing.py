@@ -54,7 +54,7 @@ def find(labs: list[Path], text: str, bench: Bench) -> Shown:
             )
         for file in resolved.asked:
             reasons += file.reasons or [f"{file.source} has no such file at its pin"]
-            reasons += [f"closest: {path}" for path in file.near[:1]]
+            reasons += [f"closest: {path}" for path in file.suggestions[:1]]
     if citation.source and citation.source not in sources:
         raise no_such_source(citation.source, sources)
     raise NotelabError(

@@ -67,7 +67,7 @@ def about(name: str, url: str, ref: str, language: str, mirrors: tuple[str, ...]
     text += filled("repository", source=source, where=where)
     if not own:
         check_url(url)
-    asked = Source(source, "" if own else url, "", own=str(root) * own)
+    asked = Source(source, "" if own else url, "", local_repository=str(root) * own)
     commit = open_bench(mirrors, source=source, anew=True).library.resolve(asked, ref)
     return _made(target, text, {f"{source}-sha.txt": commit}, {"reading.md": title})
 

@@ -10,7 +10,7 @@ from notelab.compare.matching import Comparison, compared
 from notelab.errors import NotelabError, shown
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.note import Note
-from notelab.sources.git.uncommitted import uncommitted
+from notelab.sources.git.uncommitted import list_uncommitted
 
 
 def lab_to_compare(here: Path, bench: Bench) -> Path:
@@ -68,7 +68,7 @@ def _refuse_uncommitted(lab: Lab, book: Workbook) -> None:
     written = [one.page.path for one in book.views if one.exists and one.page.listed]
     written = [path for path in written if path.is_relative_to(lab.folder)]
     typed = f"git add {_typed(lab)} && git commit -m 'My reading'"
-    names = uncommitted(lab.root, written)
+    names = list_uncommitted(lab.root, written)
     if names is None:
         raise NotelabError(
             f"{shown(lab.folder)} is in no git repository, so nothing in it is committed",

@@ -236,7 +236,7 @@ def _pointer(case: Case, file: CitedFile) -> Finding:
 
 def _nowhere(case: Case, asked: list[CitedFile]) -> Finding:
     citation = case.citation
-    near = [path for file in asked for path in file.near][:3]
+    near = [path for file in asked for path in file.suggestions][:3]
     closest = "closest: " + ", ".join(f"`{path}`" for path in near) if near else ""
     if asked and all(file.state is State.ABSENT for file in asked):
         return case.finding(

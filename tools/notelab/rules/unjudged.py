@@ -24,8 +24,8 @@ def findings(book: Workbook, view: View) -> Iterator[Finding]:
                     link.span,
                     f"the link is to `{path}`, which `{source}` doesn't have at its pin",
                     expected="a file of that commit",
-                    help="closest: " + ", ".join(f"`{one}`" for one in file.near)
-                    if file.near
+                    help="closest: " + ", ".join(f"`{one}`" for one in file.suggestions)
+                    if file.suggestions
                     else "",
                 )
     for one in view.note.mentions:
