@@ -3,15 +3,15 @@
 import os
 from pathlib import Path
 
-from notelab.book.workbook import Bench
+from notelab.book.workbook import CheckSession
 from notelab.memo import Memo
 from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
 
 
-def real_bench() -> Bench:
+def real_bench() -> CheckSession:
     """Return a bench on the user's own store, as `make check` uses it."""
     asked = os.environ.get("SHARDBOOK_CACHE")
     root = Path(asked) if asked else default_root()
     library = Library(store=Store(root), mirrors={}, offline=False, progress=lambda _: None)
-    return Bench(Memo(root / "memo"), library)
+    return CheckSession(Memo(root / "memo"), library)

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from notelab.book.relock import Relocked, relock
-from notelab.book.workbook import Bench, open_lab
+from notelab.book.relock import RelockResult, relock
+from notelab.book.workbook import CheckSession, open_lab
 from notelab.check import check_labs
 from notelab.lab import lock as lock_file
 from notelab.memo import Memo
@@ -21,7 +21,7 @@ from notelab.sources.store import Store
 from tests.limits import LIMIT
 
 
-def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Report:
+def check_lab(folder: Path, bench: CheckSession, only: set[Path] | None = None) -> Report:
     """Prove a lab, or only some of its pages."""
     return check_labs({folder: only}, bench)
 
@@ -206,14 +206,14 @@ class Scratch:
         assert old in text, f"{old!r} is not in {name}"
         self.write(name, text.replace(old, new))
 
-    def bench(self, *, mirror: bool = True) -> Bench:
+    def bench(self, *, mirror: bool = True) -> CheckSession:
         """Return what a check works with: its own cache, the upstream as a mirror, no network."""
         cache = self.root / "cache"
         mirrors = {"up": self.upstream} if mirror else {}
         library = Library(
             store=Store(cache), mirrors=mirrors, offline=True, progress=lambda _: None
         )
-        return Bench(Memo(cache / "memo"), library)
+        return CheckSession(Memo(cache / "memo"), library)
 
     def check(self, *only: str, mirror: bool = True) -> Report:
         """Check the lab, or some of its pages."""
@@ -224,7 +224,7 @@ class Scratch:
         """Return the codes of the findings, in order of file and place."""
         return [finding.code for finding in self.check(*only, mirror=mirror).findings]
 
-    def lock(self) -> Relocked:
+    def lock(self) -> RelockResult:
         """Make the lock anew."""
         made = relock(open_lab(self.lab, self.bench()))
         self.write("citations.lock", lock_file.dump(made.lock))

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.evidence import CitedFile, State
-from notelab.book.view import View
-from notelab.book.workbook import Bench, Workbook, open_labs
+from notelab.book.parsed_page import ParsedPage
+from notelab.book.workbook import CheckSession, Workbook, open_labs
 from notelab.errors import shown
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.finding import Finding
@@ -23,7 +23,7 @@ from notelab.rules.waivers import Waivers
 
 def check_labs(
     wanted: Mapping[Path, set[Path] | None],
-    bench: Bench,
+    bench: CheckSession,
     *,
     unasked: bool = False,
     strict: bool = False,
@@ -54,7 +54,7 @@ def _counted(report: Report) -> Report:
     return report
 
 
-def _diagrams(books: list[Workbook], bench: Bench) -> Diagrams:
+def _diagrams(books: list[Workbook], bench: CheckSession) -> Diagrams:
     """Return what all labs of a run share to parse diagrams, engine and time, and parse the new."""
     diagrams = Diagrams(bench.memo.shelf(books[0].lab.root if books else Path.cwd()))
     read = (one.note for book in books for one in book.views if one.note)
@@ -63,7 +63,7 @@ def _diagrams(books: list[Workbook], bench: Bench) -> Diagrams:
 
 
 def _judged(
-    book: Workbook, bench: Bench, diagrams: Diagrams, *, whole: bool, unasked: bool
+    book: Workbook, bench: CheckSession, diagrams: Diagrams, *, whole: bool, unasked: bool
 ) -> Report:
     rules = _Rules(book, bench, diagrams)
     findings: list[Finding] = [*stop.pin_findings(book), *release.findings(book)]
@@ -97,18 +97,18 @@ def _judged(
 class _Rules:
     """The rules at work on one lab."""
 
-    def __init__(self, book: Workbook, bench: Bench, diagrams: Diagrams) -> None:
+    def __init__(self, book: Workbook, bench: CheckSession, diagrams: Diagrams) -> None:
         self._book = book
         self._originals = {one.page.path: one for one in book.views if not one.page.original}
         self._diagrams = diagrams
-        gathered = book.evidence.gathered()
+        gathered = book.evidence.list_files()
         proved = (file for file in gathered if file.state is State.PROVED)
         shelf = bench.memo.shelf(book.lab.root)
         self._pinned = constraints.Pinned(proved, shelf)
         self.citations = Judge(book, shelf)
         self.numbers = Numbers(book.lab, shelf)
 
-    def findings(self, one: View) -> Iterator[Finding]:
+    def findings(self, one: ParsedPage) -> Iterator[Finding]:
         """Judge all of a page but its citations."""
         yield from stop.page_findings(self._book.lab, one, self._book.pins)
         yield from diagram_findings(one, self._diagrams)
@@ -129,7 +129,7 @@ class _Tally(msgspec.Struct):
     unstructured: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     sound: set[str] = set()
 
-    def count(self, one: View, verdicts: list[Verdict]) -> None:
+    def count(self, one: ParsedPage, verdicts: list[Verdict]) -> None:
         """Count one page's citations."""
         if one.note is None:
             return
@@ -147,7 +147,7 @@ class _Tally(msgspec.Struct):
                     self.unstructured[verdict.source, citation.path] += 1
 
 
-def _note_report(lab: str, one: View, verdicts: list[Verdict]) -> NoteReport:
+def _note_report(lab: str, one: ParsedPage, verdicts: list[Verdict]) -> NoteReport:
     note = one.note
     assert note is not None
     sound = [verdict for verdict in verdicts if not verdict.findings]
@@ -175,7 +175,7 @@ _SUMS = ("citations", "proved", "locked", "diagrams", "by_wheel", "unstructured"
 def _lab_report(
     book: Workbook, tally: _Tally, waived: int, to_do: int, *, whole: bool
 ) -> LabReport:
-    gathered, notes = book.evidence.gathered(), tally.notes
+    gathered, notes = book.evidence.list_files(), tally.notes
     return LabReport(
         title=book.lab.file.lab.title,
         folder=tally.lab,
@@ -206,7 +206,7 @@ def _source_report(book: Workbook, name: str, gathered: list[CitedFile]) -> Sour
     mine = [file for file in gathered if file.source == name]
     there = [file for file in mine if file.state in (State.PROVED, State.LOCKED)]
     proved = [file for file in there if file.state is State.PROVED]
-    vouched = Counter(file.vouched for file in there if file.vouched)
+    vouched = Counter(file.vouched_by for file in there if file.vouched_by)
     reasons = {reason: None for file in there for reason in file.reasons}
     return SourceReport(
         name=name,

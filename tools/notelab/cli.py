@@ -105,16 +105,16 @@ def check(
 ) -> int:
     """Prove labs or single notes; without PATH, every lab there is.
 
-    A PATH is a lab's folder, one of its pages, or any file that a lab hangs on.
+    A PATH is a lab's folder, one of its pages, or any file that affects a lab.
     """
-    from notelab.book.finding_labs import asked
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import select_labs
+    from notelab.book.opening import open_session
     from notelab.check import check_labs
     from notelab.report.formats import written
 
     def once() -> int:
-        bench = open_bench(mirrors, *paths, offline=offline)
-        wanted, strays = asked(list(paths), bench.lab, idle=quiet)
+        bench = open_session(mirrors, *paths, offline=offline)
+        wanted, strays = select_labs(list(paths), bench.lab, may_be_nothing=quiet)
         report = check_labs(wanted, bench, unasked=not paths, strict=strict)
         for stray in strays if not quiet else []:
             say(f"note: {stray} is no page of a lab; not checked", aside=True)
@@ -159,12 +159,12 @@ def fetch(
 
     check and show need no network afterwards.
     """
-    from notelab.book.finding_labs import asked
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import select_labs
+    from notelab.book.opening import open_session
     from notelab.commands import fetching
 
-    bench = open_bench(mirrors, *paths, anew=True)
-    labs = list(asked(list(paths), bench.lab)[0])
+    bench = open_session(mirrors, *paths, refresh=True)
+    labs = list(select_labs(list(paths), bench.lab)[0])
     if worktree:
         say(fetching.lay_out(labs, source, worktree, bench))
         return 0
@@ -183,13 +183,13 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 
     REF is a tag, a branch or a commit.
     """
-    from notelab.book.finding_labs import lab_with
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import find_lab
+    from notelab.book.opening import open_session
     from notelab.commands import pinning
 
     typed = shlex.join(["shardbook", "pin", source, ref])
-    folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
-    say(*pinning.pin(folder, source, ref, open_bench(mirrors, folder, anew=True)))
+    folder = find_lab(source, lab_folder, Path.cwd(), to_write=typed)
+    say(*pinning.pin(folder, source, ref, open_session(mirrors, folder, refresh=True)))
 
 
 @cli.command()
@@ -198,12 +198,12 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 @offline_option
 def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> int:
     """Record in citations.lock whatever resolves; judge nothing."""
-    from notelab.book.finding_labs import asked
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import select_labs
+    from notelab.book.opening import open_session
     from notelab.commands import pinning
 
-    bench = open_bench(mirrors, *paths, offline=offline)
-    labs = list(asked(list(paths), bench.lab)[0])
+    bench = open_session(mirrors, *paths, offline=offline)
+    labs = list(select_labs(list(paths), bench.lab)[0])
     lines, skipped = pinning.lock(labs, bench)
     say(*lines)
     return FINDINGS if skipped else 0
@@ -222,12 +222,12 @@ def cite(
 
     SYMBOL is a name, a dotted name, or path/to/file.py:Name for any file of SOURCE.
     """
-    from notelab.book.finding_labs import lab_with
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import find_lab
+    from notelab.book.opening import open_session
     from notelab.commands import citing
 
-    folder = lab_with(source, lab_folder, Path.cwd())
-    bench = open_bench(mirrors, folder, offline=offline)
+    folder = find_lab(source, lab_folder, Path.cwd())
+    bench = open_session(mirrors, folder, offline=offline)
     lines, found = citing.cite(folder, source, symbol, bench)
     for line, aside in lines:
         say(line, aside=aside)
@@ -248,10 +248,10 @@ def show(
     context: int,
 ) -> None:
     """Print the lines of CITATION, with their numbers."""
-    from notelab.book.finding_labs import default_labs
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import default_labs
+    from notelab.book.opening import open_session
     from notelab.commands import showing
 
     labs = [lab_folder.resolve()] if lab_folder else default_labs(Path.cwd())
-    found = showing.find(labs, citation, open_bench(mirrors, *labs, offline=offline))
+    found = showing.find(labs, citation, open_session(mirrors, *labs, offline=offline))
     write(showing.write(found, context, colour=colour()))

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from notelab.book.finding_labs import lab_with
-from notelab.book.opening import open_bench
+from notelab.book.discovery import find_lab
+from notelab.book.opening import open_session
 from notelab.book.workbook import Workbook
 from notelab.repin.carried import Repin
 from notelab.repin.carry import carried, set_out
@@ -83,8 +83,8 @@ class _Translations:
 
 def main(name: str, ref: str) -> None:
     """Carry a source, and replace what is recorded of it."""
-    bench = open_bench((), anew=True)
-    folder = lab_with(name, None, ROOT)
+    bench = open_session((), refresh=True)
+    folder = find_lab(name, None, ROOT)
     journey = set_out(folder, name, ref, bench)
     repin = carried(journey)
     reread, why = raise_alarm(journey, repin, bench)

@@ -12,7 +12,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from notelab.book.opening import open_bench
+from notelab.book.opening import open_session
 from notelab.repin import carry
 from notelab.repin.becoming import become
 from notelab.repin.carried import Place
@@ -55,7 +55,7 @@ def judge(old: Version, was: Place, new: Version, now: Place) -> bool:
 
 
 def evaluate(source: str, ref: str) -> None:
-    journey = carry.set_out(LAB.resolve(), source, ref, open_bench(()))
+    journey = carry.set_out(LAB.resolve(), source, ref, open_session(()))
     made = carry.carried(journey)
     pairs = [(one.old, one.new) for one in made.citations if one.new]
     wrong = []

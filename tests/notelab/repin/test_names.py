@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.book.workbook import Bench
+from notelab.book.workbook import CheckSession
 from notelab.memo import Memo
 from notelab.repin.names import changed, in_clone, in_packages
 from notelab.sources.answers import Source, SourceError
@@ -62,8 +62,8 @@ class Release(Package):
         return self.files[name].encode()
 
 
-def bench(folder: Path, mirrors: dict[str, Path]) -> Bench:
-    return Bench(Memo(folder / "memo"), Library(Store(folder), mirrors, offline=True))
+def bench(folder: Path, mirrors: dict[str, Path]) -> CheckSession:
+    return CheckSession(Memo(folder / "memo"), Library(Store(folder), mirrors, offline=True))
 
 
 def test_what_only_one_tree_holds_as_a_whole_word_is_told(clone: Path) -> None:

@@ -116,9 +116,7 @@ def nobody_there() -> Iterator[str]:
 @contextmanager
 def serving(*wheels: Path, **settings: Any) -> Iterator[Index]:
     """Serve an index on a port of the system's choosing."""
-    named = {
-        path.name if path.suffix == ".whl" else WHEEL: path.read_bytes() for path in wheels
-    }
+    named = {path.name if path.suffix == ".whl" else WHEEL: path.read_bytes() for path in wheels}
     index = Index(named, **settings)
     server = _Server(("127.0.0.1", 0), _handler(index))
     index.url = f"http://127.0.0.1:{server.server_port}/simple"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from notelab.book.relock import Relocked, relock
-from notelab.book.workbook import Bench, open_lab
+from notelab.book.relock import RelockResult, relock
+from notelab.book.workbook import CheckSession, open_lab
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedSource
@@ -174,13 +174,13 @@ def published(scratch: Scratch, index: Index) -> Scratch:
     return scratch
 
 
-def _bench(scratch: Scratch, *, cache: str = "cache", mirror: bool = True) -> Bench:
+def _bench(scratch: Scratch, *, cache: str = "cache", mirror: bool = True) -> CheckSession:
     root = scratch.root / cache
     mirrors = {"up": scratch.upstream} if mirror else {}
-    return Bench(Memo(root / "memo"), Library(Store(root), mirrors))
+    return CheckSession(Memo(root / "memo"), Library(Store(root), mirrors))
 
 
-def _lock(scratch: Scratch, bench: Bench, lab: Path | None = None) -> Relocked:
+def _lock(scratch: Scratch, bench: CheckSession, lab: Path | None = None) -> RelockResult:
     relocked = relock(open_lab(lab or scratch.lab, bench))
     ((lab or scratch.lab) / "citations.lock").write_text(lock_file.dump(relocked.lock))
     return relocked

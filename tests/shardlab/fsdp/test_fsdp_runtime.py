@@ -281,7 +281,7 @@ def stale_while_held(world: World) -> None:
         found = model(*data).item()
     with torch.no_grad():
         assert found == model(*data).item()
-    with model.gathered():
+    with model.list_files():
         for parameter in model.parameters():
             with torch.no_grad():
                 parameter.mul_(2.0)

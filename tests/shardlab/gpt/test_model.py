@@ -98,8 +98,8 @@ def forward_and_backward(
     loss.backward()
     sharded_rows = last.sequence_parallel
     values = {
-        "logits": ops.gathered(x.detach(), last.tensor, -1)[..., : last.config.vocab],
-        "hidden gradient": ops.gathered(hidden.grad, last.tensor, 0)
+        "logits": ops.list_files(x.detach(), last.tensor, -1)[..., : last.config.vocab],
+        "hidden gradient": ops.list_files(hidden.grad, last.tensor, 0)
         if sharded_rows
         else hidden.grad,
     }

@@ -112,7 +112,7 @@ def low_precision(world: World) -> dict[str, float]:
         assert ours.grad is not None
         assert ours.grad.dtype == dtype
         errors[f"{dtype} loss"] = relative_error(found, expected)
-        found_gradient = ops.gathered(ours.grad, axis, -1)
+        found_gradient = ops.list_files(ours.grad, axis, -1)
         errors[f"{dtype} gradient"] = relative_error(found_gradient, theirs.grad)
     return errors
 
@@ -156,7 +156,7 @@ def ignoring(world: World, ignore_index: int) -> tuple[float, float]:
     mean = found.sum() / (wanted != ignore_index).sum()
     mean.backward()
     expected.backward()
-    gradient = ops.gathered(ours.grad, world.whole, -1)
+    gradient = ops.list_files(ours.grad, world.whole, -1)
     return relative_error(mean, expected), relative_error(gradient, theirs.grad)
 
 

@@ -51,7 +51,9 @@ def lookup(world: World, sequence_parallel: bool) -> dict[str, float]:
         rows = sequence_parallel and axis.size > 1
         x.backward(ops.own_slice(g, axis, 0) if rows else g)
         x = x.detach()
-        errors[f"{vocab} words"] = relative_error(ops.gathered(x, axis, 0) if rows else x, expected)
+        errors[f"{vocab} words"] = relative_error(
+            ops.list_files(x, axis, 0) if rows else x, expected
+        )
         found = whole(layer.weight, layer.weight.grad)
         errors[f"{vocab} words, gradient"] = relative_error(found, table.weight.grad)
     return errors
@@ -103,7 +105,7 @@ def padding(world: World) -> None:
         # All words' logits far below zero, where padding's zero weights would give 0.
         x = -1e3 * whole(layer.weight).sum(0).expand(S, B, H)
         logits = layer(x)
-        gathered = ops.gathered(logits.detach(), axis, -1)
+        gathered = ops.list_files(logits.detach(), axis, -1)
         assert gathered.argmax(-1).max() < vocab
         assert gathered.isfinite().all()
         optimizer = torch.optim.AdamW(layer.parameters(), lr=0.1, weight_decay=0.1)

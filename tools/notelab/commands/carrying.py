@@ -32,8 +32,8 @@ def repin(
     offline: bool,
 ) -> None:
     """Carry SOURCE to REF, and say what became of each citation."""
-    from notelab.book.finding_labs import lab_with
-    from notelab.book.opening import open_bench
+    from notelab.book.discovery import find_lab
+    from notelab.book.opening import open_session
     from notelab.commands import repinning
     from notelab.lab.lab import repository_root
     from notelab.repin import carry, journal
@@ -43,8 +43,8 @@ def repin(
     for name in journal.finish(repository_root(Path.cwd())):
         say(f"finished what an interrupted repin began: {name}", aside=True)
     typed = shlex.join(["shardbook", "repin", source, ref])
-    folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
-    bench = open_bench(mirrors, folder, offline=offline)
+    folder = find_lab(source, lab_folder, Path.cwd(), to_write=typed)
+    bench = open_session(mirrors, folder, offline=offline)
     journey = carry.set_out(folder, source, ref, bench)
     made = carry.carried(journey)
     reread, unasked = raise_alarm(journey, made, bench)

@@ -4,7 +4,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from notelab.book.evidence import CitedFile, State
-from notelab.book.workbook import Bench, Workbook, open_lab
+from notelab.book.workbook import CheckSession, Workbook, open_lab
 from notelab.cited.fitting import find_symbols
 from notelab.cited.outline import Symbol
 from notelab.commands.parts import Part, parts_of
@@ -16,7 +16,7 @@ _WORDS = 40  # characters of a part's first line
 
 
 def cite(
-    folder: Path, source: str, symbol: str, bench: Bench
+    folder: Path, source: str, symbol: str, bench: CheckSession
 ) -> tuple[list[tuple[str, bool]], bool]:
     """Find a symbol in the cited files, in the file `path.py:Name` names, or by its module.
 
@@ -49,7 +49,7 @@ def _files(book: Workbook, source: str, symbol: str) -> tuple[list[CitedFile], s
     path, colon, name = symbol.rpartition(":")
     if colon:
         return _read(book, source, path), name
-    proved = (file for file in book.evidence.gathered() if file.state is State.PROVED)
+    proved = (file for file in book.evidence.list_files() if file.state is State.PROVED)
     known = [file for file in proved if file.source == source]
     if any(_symbols(file, symbol) for file in known):
         return known, symbol

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from notelab.book.discovery import unknown_source_error
 from notelab.book.evidence import State
-from notelab.book.finding_labs import no_such_source
-from notelab.book.workbook import Bench, open_lab, open_labs
+from notelab.book.workbook import CheckSession, open_lab, open_labs
 from notelab.errors import NotelabError, shown
 
 
-def fetch(labs: list[Path], source: str | None, bench: Bench) -> tuple[list[str], bool]:
+def fetch(labs: list[Path], source: str | None, bench: CheckSession) -> tuple[list[str], bool]:
     """Bring every cited file (of one source) into the store; return what to say of each.
 
     Returns also whether one is missing.
@@ -20,7 +20,7 @@ def fetch(labs: list[Path], source: str | None, bench: Bench) -> tuple[list[str]
     if source is not None:
         _owner(labs, source, bench)
     for book in open_labs(dict.fromkeys(labs), bench, source):
-        for file in book.evidence.gathered():
+        for file in book.evidence.list_files():
             if source not in (None, file.source):
                 continue
             size = sum(len(line) + 1 for line in file.lines)
@@ -32,7 +32,7 @@ def fetch(labs: list[Path], source: str | None, bench: Bench) -> tuple[list[str]
     return lines or ["nothing is cited" + (f" from `{source}`" if source else "")], missing
 
 
-def lay_out(labs: list[Path], source: str | None, directory: Path, bench: Bench) -> str:
+def lay_out(labs: list[Path], source: str | None, directory: Path, bench: CheckSession) -> str:
     """Lay a source's pinned tree out in `directory`.
 
     Raises:
@@ -48,7 +48,7 @@ def lay_out(labs: list[Path], source: str | None, directory: Path, bench: Bench)
     return f"{directory}: {source} at {pin.commit}"
 
 
-def _owner(labs: list[Path], source: str | None, bench: Bench) -> tuple[Path, str]:
+def _owner(labs: list[Path], source: str | None, bench: CheckSession) -> tuple[Path, str]:
     """Return the first lab that has a source (the only one where none is named), and its name."""
     known: dict[str, Path] = {}
     for folder in labs:
@@ -58,5 +58,5 @@ def _owner(labs: list[Path], source: str | None, bench: Bench) -> tuple[Path, st
     if source is None:
         raise NotelabError("which source to lay out?", hint=f"--source, one of: {', '.join(known)}")
     if source not in known:
-        raise no_such_source(source, known)
+        raise unknown_source_error(source, known)
     return known[source], source

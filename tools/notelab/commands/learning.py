@@ -60,11 +60,11 @@ def compare(
 
     Matched, missed, and yours alone: by the lines and symbols that both cite.
     """
-    from notelab.book.opening import open_bench
+    from notelab.book.opening import open_session
     from notelab.compare import comparing, telling
     from notelab.report.json import indented
 
-    bench = open_bench(mirrors, *([folder] if folder else []), offline=offline)
+    bench = open_session(mirrors, *([folder] if folder else []), offline=offline)
     folder = (folder or comparing.lab_to_compare(Path.cwd(), bench)).resolve()
     found, remarks = comparing.compare(folder, bench)
     say(*(f"note: {remark}" for remark in remarks), aside=True)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.book.relock import Relocked, path_of, relock
-from notelab.book.view import View
-from notelab.book.workbook import Bench, Workbook, anew, open_lab, open_labs
+from notelab.book.parsed_page import ParsedPage
+from notelab.book.relock import RelockResult, lock_path, relock
+from notelab.book.workbook import CheckSession, Workbook, open_lab, open_labs, reload
 from notelab.errors import shown
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
@@ -15,7 +15,7 @@ from notelab.lab.release import renamed, table_at
 from notelab.whole_files import write_together
 
 
-def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
+def pin(folder: Path, source: str, ref: str, bench: CheckSession) -> list[str]:
     """Resolve `ref`, write pin file, lock and what the lab file calls it; return what was done.
 
     Raises:
@@ -31,13 +31,13 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     now = table_at(old, ref, commit)
     lab = msgspec.structs.replace(book.lab, sources={**book.lab.sources, source: now})
     moved = {**book.pins, source: pins.Pin(source, place, commit)}
-    made = relock(anew(msgspec.structs.replace(book, lab=lab, pins=moved), bench))
+    made = relock(reload(msgspec.structs.replace(book, lab=lab, pins=moved), bench))
     contents = {place: pins.text_of(commit).encode()}
     said = lab_path.read_bytes()
     if said != (told := renamed(said, source, old, now)):
         contents[lab_path] = told
     if made.lock.citations or book.lock is not None:
-        contents[path_of(book)] = lock_file.dump(made.lock).encode()
+        contents[lock_path(book)] = lock_file.dump(made.lock).encode()
     write_together(contents)
     was = f", was {before.commit[:12]}" if before.commit and before.commit != commit else ""
     lines = [f"{source}: {commit} ({ref}){was}"]
@@ -51,7 +51,7 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     return lines
 
 
-def lock(folders: list[Path], bench: Bench) -> tuple[list[str], bool]:
+def lock(folders: list[Path], bench: CheckSession) -> tuple[list[str], bool]:
     """Write the labs' locks anew; return what was done, and whether some citation was left out.
 
     Raises:
@@ -67,12 +67,12 @@ def lock(folders: list[Path], bench: Bench) -> tuple[list[str], bool]:
     return lines, skipped
 
 
-def _unread(book: Workbook) -> list[View]:
+def _unread(book: Workbook) -> list[ParsedPage]:
     return [one for one in book.views if one.problem]
 
 
-def _written(book: Workbook, made: Relocked) -> list[str]:
-    path = path_of(book)
+def _written(book: Workbook, made: RelockResult) -> list[str]:
+    path = lock_path(book)
     text = lock_file.dump(made.lock)
     count = sum(len(known) for known in made.lock.citations.values())
     files = sum(len(source.files) for source in made.lock.sources.values())

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import asdict
 
-from notelab.book.workbook import Bench
+from notelab.book.workbook import CheckSession
 from notelab.errors import NotelabError, shown
 from notelab.repin import journal
 from notelab.repin.carried import Carried, Place, Repin
@@ -24,7 +24,7 @@ _SAID = {
 
 
 def write(
-    journey: Journey, made: Repin, bench: Bench, *, reformatted: bool, accept: Iterable[str]
+    journey: Journey, made: Repin, bench: CheckSession, *, reformatted: bool, accept: Iterable[str]
 ) -> list[str]:
     """Write what was carried and accepted, in all files or none, and say what is left.
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.book.discovery import unknown_source_error
 from notelab.book.evidence import CitedFile, State
-from notelab.book.finding_labs import no_such_source
-from notelab.book.workbook import Bench, open_lab
+from notelab.book.workbook import CheckSession, open_lab
 from notelab.errors import NotelabError, plain
 from notelab.page.citation import Citation, Span
 from notelab.page.spelling import looks_like_citation, parse
@@ -20,7 +20,7 @@ class Shown(msgspec.Struct):
     commit: str
 
 
-def find(labs: list[Path], text: str, bench: Bench) -> Shown:
+def find(labs: list[Path], text: str, bench: CheckSession) -> Shown:
     """Find the lines that a citation names, in the first lab whose sources have them.
 
     Raises:
@@ -52,11 +52,11 @@ def find(labs: list[Path], text: str, bench: Bench) -> Shown:
             raise NotelabError(
                 f"{citation.path} has {len(there.lines)} lines; {citation.text} goes past its end"
             )
-        for file in resolved.asked:
+        for file in resolved.candidates:
             reasons += file.reasons or [f"{file.source} has no such file at its pin"]
             reasons += [f"closest: {path}" for path in file.suggestions[:1]]
     if citation.source and citation.source not in sources:
-        raise no_such_source(citation.source, sources)
+        raise unknown_source_error(citation.source, sources)
     raise NotelabError(
         f"{citation.path} is not at hand: " + ("; ".join(dict.fromkeys(reasons)) or "no usable pin")
     )

@@ -7,8 +7,8 @@ import shlex
 import shutil
 from pathlib import Path
 
-from notelab.book.finding_labs import labs_below
-from notelab.book.opening import open_bench
+from notelab.book.discovery import labs_below
+from notelab.book.opening import open_session
 from notelab.commands.blank_page import blank_page, filled
 from notelab.errors import NotelabError, shown
 from notelab.lab import lab as lab_file
@@ -68,7 +68,7 @@ def about(name: str, url: str, ref: str, language: str, mirrors: tuple[str, ...]
     if not own:
         check_url(url)
     asked = Source(source, "" if own else url, "", local_repository=str(root) * own)
-    commit = open_bench(mirrors, source=source, anew=True).library.resolve(asked, ref)
+    commit = open_session(mirrors, source=source, refresh=True).library.resolve(asked, ref)
     return _made(target, text, {f"{source}-sha.txt": commit}, {"reading.md": title})
 
 

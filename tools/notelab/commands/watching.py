@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from notelab.book.finding_labs import asked
+from notelab.book.discovery import select_labs
 from notelab.errors import NotelabError
 from notelab.lab import lab as lab_file
 from notelab.lab import pages
@@ -46,7 +46,7 @@ def keep_checking(paths: tuple[Path, ...], once: Callable[[], int]) -> int:
 
 
 def _labs(paths: tuple[Path, ...]) -> list[Lab]:
-    return [lab_file.load(folder) for folder in asked(list(paths), lab_file.load)[0]]
+    return [lab_file.load(folder) for folder in select_labs(list(paths), lab_file.load)[0]]
 
 
 def _stamps(labs: Iterable[Lab]) -> Stamps:

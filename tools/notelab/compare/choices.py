@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.book.workbook import Workbook, usable
+from notelab.book.workbook import Workbook, is_usable
 from notelab.errors import shown
 from notelab.lab import pages
 from notelab.page import reading
@@ -60,12 +60,12 @@ def of_page(book: Workbook, path: Path) -> tuple[Note, list[Choice]]:
     """Read a page that the lab doesn't judge; its citations mean what they would in the lab."""
     note = reading.read(pages.read(path).text)
     cited = [one for cell in note.choices for one in cell.citations]
-    book.evidence.gather(book.resolver.wanted(cited))
+    book.evidence.gather(book.resolver.list_wanted_files(cited))
     return note, [_choice(book, cell, shown(path)) for cell in note.choices if cell.citations]
 
 
 def _choice(book: Workbook, cell: Cell, filename: str) -> Choice:
-    cited = tuple(_cited(book, one) for one in cell.citations if usable(one))
+    cited = tuple(_cited(book, one) for one in cell.citations if is_usable(one))
     return Choice(cell.title.rstrip("."), filename, cell.span.row, cited)
 
 

@@ -3,8 +3,8 @@
 import shlex
 from pathlib import Path
 
-from notelab.book.finding_labs import default_labs
-from notelab.book.workbook import Bench, Workbook, open_lab
+from notelab.book.discovery import default_labs
+from notelab.book.workbook import CheckSession, Workbook, open_lab
 from notelab.compare import choices
 from notelab.compare.matching import Comparison, compared
 from notelab.errors import NotelabError, shown
@@ -13,7 +13,7 @@ from notelab.page.note import Note
 from notelab.sources.git.uncommitted import list_uncommitted
 
 
-def lab_to_compare(here: Path, bench: Bench) -> Path:
+def lab_to_compare(here: Path, bench: CheckSession) -> Path:
     """Return the lab one stands in, else the one lab that is compared with pages not its own.
 
     Raises:
@@ -32,7 +32,7 @@ def lab_to_compare(here: Path, bench: Bench) -> Path:
     raise NotelabError("no lab here names a solution to be compared with", hint=hint)
 
 
-def compare(folder: Path, bench: Bench) -> tuple[Comparison, list[str]]:
+def compare(folder: Path, bench: CheckSession) -> tuple[Comparison, list[str]]:
     """Set a lab's choices beside its solution's; return them, and what there is to remark.
 
     Raises:

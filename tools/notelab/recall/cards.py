@@ -20,8 +20,8 @@ from textwrap import dedent
 
 import msgspec
 
-from notelab.book import view
-from notelab.book.workbook import Bench
+from notelab.book import parsed_page
+from notelab.book.workbook import CheckSession
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab import pages
@@ -98,7 +98,7 @@ def _number(answer: str, where: str) -> Quantity:
     return number
 
 
-def of_labs(wanted: dict[Path, set[Path] | None], language: str, bench: Bench) -> list[Card]:
+def of_labs(wanted: dict[Path, set[Path] | None], language: str, bench: CheckSession) -> list[Card]:
     """Return the cards of labs' pages in a language, each once, with what they rest on."""
     found: dict[str, Card] = {}
     for folder, only in wanted.items():
@@ -110,9 +110,9 @@ def of_labs(wanted: dict[Path, set[Path] | None], language: str, bench: Bench) -
     return list(found.values())
 
 
-def _resting(page: Page, lab: Lab, lock: Lock, bench: Bench) -> Iterator[Card]:
+def _resting(page: Page, lab: Lab, lock: Lock, bench: CheckSession) -> Iterator[Card]:
     """Yield a page's cards with the hash of the lines that they cite; else of all that it cites."""
-    seen = view.of_page(page, bench.memo.shelf(lab.root))
+    seen = parsed_page.parse(page, bench.memo.shelf(lab.root))
     if seen.note is None:
         return
     place = page.family.relative_to(lab.root).as_posix().removesuffix(".md")

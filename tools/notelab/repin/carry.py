@@ -4,9 +4,9 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.book.discovery import labs_below
 from notelab.book.evidence import CitedFile, Evidence, State
-from notelab.book.finding_labs import labs_below
-from notelab.book.workbook import Bench, Workbook, open_labs, usable
+from notelab.book.workbook import CheckSession, Workbook, is_usable, open_labs
 from notelab.errors import NotelabError, shown
 from notelab.lab import pins
 from notelab.lab.lab import Lab, repository_root
@@ -64,7 +64,7 @@ class Journey(msgspec.Struct):
         return self.versions.setdefault((file.path, file.blob), made)
 
 
-def set_out(folder: Path, source: str, ref: str, bench: Bench) -> Journey:
+def set_out(folder: Path, source: str, ref: str, bench: CheckSession) -> Journey:
     """Open the labs that share the source's pin, and read what they cite at both commits.
 
     Raises:
@@ -145,7 +145,7 @@ def _target(
 class _Behind:
     """The files of citations that an earlier repin left at an older commit."""
 
-    def __init__(self, lab: Lab, bench: Bench) -> None:
+    def __init__(self, lab: Lab, bench: CheckSession) -> None:
         self._lab, self._bench = lab, bench
         self.evidence: dict[tuple[Path, str], Evidence] = {}
 
@@ -170,7 +170,7 @@ def _uses(books: list[Workbook], source: str, behind: _Behind) -> dict[Place, Us
     for book in books:
         for view in book.views:
             for cell in view.note.cells if view.note else []:
-                for citation in filter(usable, cell.citations):
+                for citation in filter(is_usable, cell.citations):
                     file = behind.file(book, source, citation)
                     file = file or book.resolver.resolve(citation).file
                     if file is None or file.source != source:

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from notelab.book.workbook import Bench
+from notelab.book.workbook import CheckSession
 from notelab.code_version import code_version
 from notelab.memo import key_of, remembered
 from notelab.sources.answers import Source, SourceError
@@ -32,7 +32,7 @@ class Changed(msgspec.Struct, frozen=True):
     appeared: frozenset[str]
 
 
-def changed(bench: Bench, old: Source, new: Source, names: Collection[str]) -> Changed:
+def changed(bench: CheckSession, old: Source, new: Source, names: Collection[str]) -> Changed:
     """Compare the trees of a source at two commits: in its clone, else in the two wheels.
 
     Neither ever changes: what this code once found is kept.

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 import msgspec
 
-from notelab.book.workbook import Bench, Workbook
+from notelab.book.workbook import CheckSession, Workbook
 from notelab.repin.carried import Carried, ChangedName, Place, Repin
 from notelab.repin.carry import Journey
 from notelab.repin.names import changed as changed_names
@@ -57,7 +57,7 @@ class Reread(msgspec.Struct):
         return list(dict.fromkeys(one.anchor for one in self.sentences if one.anchor))
 
 
-def raise_alarm(journey: Journey, repin: Repin, bench: Bench) -> tuple[list[Reread], str]:
+def raise_alarm(journey: Journey, repin: Repin, bench: CheckSession) -> tuple[list[Reread], str]:
     """Set `names` of a carried source, `alarm` and `reason` of its citations.
 
     Returns what to read again, first things first, and why the names could not be asked, or ''.

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
-from notelab.book.workbook import Workbook, usable
+from notelab.book.workbook import Workbook, is_usable
 from notelab.cited.names import is_anchor, names_in
 from notelab.page.citation import Citation
 from notelab.page.note import Cell
@@ -51,7 +51,7 @@ def about(book: Workbook, source: str, language: str) -> Iterator[Sentence]:
     for view in book.views:
         if view.note and view.page.language == language:
             for cell in view.note.cells:
-                cited = [(one, _source(book, one)) for one in cell.citations if usable(one)]
+                cited = [(one, _source(book, one)) for one in cell.citations if is_usable(one)]
                 if any(name == source for _, name in cited):
                     page = view.page.path.relative_to(book.lab.root).as_posix()
                     yield from _of_cell(page, view.text, cell, cited, source)

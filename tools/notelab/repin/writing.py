@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.book import view
-from notelab.book.relock import path_of, relock
-from notelab.book.workbook import Bench, Workbook, anew
+from notelab.book import parsed_page
+from notelab.book.relock import lock_path, relock
+from notelab.book.workbook import CheckSession, Workbook, reload
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE
@@ -38,7 +38,7 @@ def going(made: Repin, accepted: Mapping[Place, Place]) -> dict[Place, Place]:
     return to
 
 
-def contents(journey: Journey, to: Mapping[Place, Place], bench: Bench) -> dict[Path, bytes]:
+def contents(journey: Journey, to: Mapping[Place, Place], bench: CheckSession) -> dict[Path, bytes]:
     """Return every file as it is to be, those alone that change."""
     found: dict[Path, bytes] = {}
     for book in journey.books:
@@ -52,11 +52,13 @@ def contents(journey: Journey, to: Mapping[Place, Place], bench: Bench) -> dict[
     found[journey.pin.path] = pins.text_of(journey.commit).encode()
     for book in journey.books:
         if book.lock is not None:
-            found[path_of(book)] = _lock(book, found, journey, to, bench)
+            found[lock_path(book)] = _lock(book, found, journey, to, bench)
     return {path: data for path, data in found.items() if path.read_bytes() != data}
 
 
-def _page(one: view.View, journey: Journey, to: Mapping[Place, Place], book: Workbook) -> bytes:
+def _page(
+    one: parsed_page.ParsedPage, journey: Journey, to: Mapping[Place, Place], book: Workbook
+) -> bytes:
     assert one.note is not None
     edits: dict[tuple[int, int], tuple[str, str]] = {}
     for citation in one.note.citations:
@@ -128,7 +130,7 @@ def _lock(
     found: Mapping[Path, bytes],
     journey: Journey,
     to: Mapping[Place, Place],
-    bench: Bench,
+    bench: CheckSession,
 ) -> bytes:
     """Lock the pages as they are to be; who waits keeps the commit at which its lines stand."""
     views = []
@@ -144,7 +146,7 @@ def _lock(
     assert book.lock is not None
     lock = _waiting(book.lock, journey, to)
     made = msgspec.structs.replace(book, lab=lab, views=views, pins=pinned, lock=lock)
-    return lock_file.dump(relock(anew(made, bench)).lock).encode()
+    return lock_file.dump(relock(reload(made, bench)).lock).encode()
 
 
 def _waiting(lock: Lock, journey: Journey, to: Mapping[Place, Place]) -> Lock:

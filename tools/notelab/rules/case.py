@@ -2,7 +2,7 @@
 
 import msgspec
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.cited.outline import is_anchor
 from notelab.page.citation import Citation
 from notelab.page.note import Cell
@@ -12,7 +12,7 @@ from notelab.report.finding import Finding
 class Case(msgspec.Struct):
     """One citation on trial, with where it stands."""
 
-    view: View
+    view: ParsedPage
     cell: Cell
     citation: Citation
     max_lines: int

@@ -5,7 +5,7 @@ from collections import Counter
 import msgspec
 
 from notelab.book.evidence import CitedFile, State
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import Workbook
 from notelab.lab import pins
 from notelab.lab.lock import Lock
@@ -48,12 +48,12 @@ class Judge:
         self._late = [name for name, all_ in known if any(one.commit for one in all_.values())]
         self.lock = LockJudge(book)
         # All that a page's verdicts hang on, apart from its own text: a blob id is a file's lines.
-        files = [(f.source, f.path, f.state, f.blob, f.proof) for f in book.evidence.gathered()]
+        files = [(f.source, f.path, f.state, f.blob, f.proof) for f in book.evidence.list_files()]
         commits = {name: pin.commit for name, pin in book.pins.items()}
         said = (book.lab.file, book.lab.sources, commits, book.lock, files)
         self._all = key_of(msgspec.msgpack.encode(said))
 
-    def verdicts(self, view: View) -> list[Verdict]:
+    def verdicts(self, view: ParsedPage) -> list[Verdict]:
         """Judge every citation of a page, in the page's order.
 
         A page whose citations are all sound is remembered by all that they hang on.
@@ -69,7 +69,7 @@ class Judge:
             self._shelf.put("verdicts", key, msgspec.msgpack.encode(found))
         return found
 
-    def _judged(self, view: View, note: Note) -> list[Verdict]:
+    def _judged(self, view: ParsedPage, note: Note) -> list[Verdict]:
         most = view.page.table.max_lines or self._lab.file.lab.max_lines
         times = Counter(citation.key for citation in note.citations)
         return [
@@ -153,10 +153,10 @@ class Judge:
                 help=f"write `{resolved.rivals[0].source}:{citation.text}`",
             )
         if resolved.sole:
-            return _perhaps_another(case, resolved.sole, resolved.unasked)
+            return _perhaps_another(case, resolved.sole, resolved.unknown)
         if any(self._pins[name].code or self._unknown_commit(name) for name in resolved.names):
             return None
-        return _nowhere(case, resolved.asked)
+        return _nowhere(case, resolved.candidates)
 
     def _foreign(self, case: Case) -> Finding | None:
         """Say why no source of the lab is the one that a citation names."""

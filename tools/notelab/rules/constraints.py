@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
 from notelab.book.evidence import CitedFile
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.memo import Shelf, key_of
 from notelab.page import results_page, tokens
 from notelab.page.citation import Span
@@ -19,7 +19,7 @@ class Pinned:
         self._files, self._shelf = list(files), shelf
         self._blobs = key_of(*(file.blob for file in self._files))
 
-    def sharing(self, view: View) -> list[CitedFile]:
+    def sharing(self, view: ParsedPage) -> list[CitedFile]:
         """Return the files that have a run of tokens in common with a page."""
         key = f"{view.digest} {self._blobs}"
         if self._shelf.get("own words", key) is not None:
@@ -31,7 +31,7 @@ class Pinned:
         return found
 
 
-def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
+def findings(view: ParsedPage, pinned: Pinned) -> Iterator[Finding]:
     """Judge a page against every pinned file whose text is at hand."""
     if view.note is None:
         return
@@ -50,7 +50,7 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
         yield from _pasted(view, file)
 
 
-def _pasted(view: View, file: CitedFile) -> Iterator[Finding]:
+def _pasted(view: ParsedPage, file: CitedFile) -> Iterator[Finding]:
     """Find the pasted stretches by their tokens; a hash alone convicts nobody."""
     page = tokens.of_page(view.text)
     words = [token for token, _ in page]

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.lab.lab_file import ExpectedDiagram
 from notelab.mermaid.diagrams import Diagrams
 from notelab.mermaid.parsed import Parsed
@@ -13,7 +13,7 @@ from notelab.report.finding import TOP, Finding
 from notelab.rules import gantt
 
 
-def findings(view: View, diagrams: Diagrams) -> Iterator[Finding]:
+def findings(view: ParsedPage, diagrams: Diagrams) -> Iterator[Finding]:
     """Judge a page's diagrams."""
     if view.note is None:
         return
@@ -36,7 +36,7 @@ def findings(view: View, diagrams: Diagrams) -> Iterator[Finding]:
 
 
 def _place(
-    view: View, diagram: Diagram, expected: dict[str, ExpectedDiagram], seen: Counter[str]
+    view: ParsedPage, diagram: Diagram, expected: dict[str, ExpectedDiagram], seen: Counter[str]
 ) -> Iterator[Finding]:
     if diagram.id in expected and seen[diagram.id] == 1:
         return
@@ -52,7 +52,7 @@ def _place(
 
 
 def _one(
-    view: View, diagram: Diagram, want: ExpectedDiagram | None, diagrams: Diagrams
+    view: ParsedPage, diagram: Diagram, want: ExpectedDiagram | None, diagrams: Diagrams
 ) -> Iterator[Finding]:
     called = f"the diagram `{diagram.id}`" if diagram.id else "the diagram"
     if want and want.max_lines and diagram.lines > want.max_lines:
@@ -92,7 +92,7 @@ def _one(
 
 
 def _marks(
-    view: View, diagram: Diagram, want: ExpectedDiagram, parsed: Parsed
+    view: ParsedPage, diagram: Diagram, want: ExpectedDiagram, parsed: Parsed
 ) -> Iterator[Finding]:
     if want.type and parsed.type != want.type:
         yield view.finding(

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.page.citation import Span
 from notelab.page.note import Cell, Note
 from notelab.report.finding import TOP, Finding
@@ -13,7 +13,7 @@ from notelab.report.finding import TOP, Finding
 _QUANTITY = re.compile(r"\d[\d.,]*(?:\s?(?:[KMGT]?i?B(?:/s)?|[mµn]?s|[MG]\b|[%×]))?")
 
 
-def findings(original: View, translation: View) -> Iterator[Finding]:
+def findings(original: ParsedPage, translation: ParsedPage) -> Iterator[Finding]:
     """Compare a translation with its original; both sides' own faults are other rules'."""
     if original.exists and not translation.exists:
         yield translation.finding(
@@ -31,7 +31,9 @@ def findings(original: View, translation: View) -> Iterator[Finding]:
     yield from _same_text(translation, original.note, translation.note)
 
 
-def _choices(one: View, other: View, original: Note, translation: Note) -> Iterator[Finding]:
+def _choices(
+    one: ParsedPage, other: ParsedPage, original: Note, translation: Note
+) -> Iterator[Finding]:
     if len(original.choices) != len(translation.choices):
         yield other.finding(
             "N502",
@@ -50,7 +52,7 @@ def _choices(one: View, other: View, original: Note, translation: Note) -> Itera
 
 
 def _citations(
-    view: View, where: str, span: Span, original: Iterable[Cell], translation: Iterable[Cell]
+    view: ParsedPage, where: str, span: Span, original: Iterable[Cell], translation: Iterable[Cell]
 ) -> Iterator[Finding]:
     first, second = (
         Counter([one.text if one.problem else one.key for cell in cells for one in cell.citations])
@@ -71,7 +73,7 @@ def _more(one: Counter[str], other: Counter[str], form: str = "{}") -> str:
     return ", ".join(map(form.format, (one - other).elements()))
 
 
-def _numbers(view: View, original: Note, translation: Note) -> Iterator[Finding]:
+def _numbers(view: ParsedPage, original: Note, translation: Note) -> Iterator[Finding]:
     said = [f"{link.text} (#{link.anchor})" for link in translation.numbers]
     first = Counter([f"{link.text} (#{link.anchor})" for link in original.numbers])
     second = Counter(said)
@@ -87,7 +89,7 @@ def _numbers(view: View, original: Note, translation: Note) -> Iterator[Finding]
         )
 
 
-def _diagrams(view: View, original: Note, translation: Note) -> Iterator[Finding]:
+def _diagrams(view: ParsedPage, original: Note, translation: Note) -> Iterator[Finding]:
     first, second = ([one.id or "no id" for one in n.diagrams] for n in (original, translation))
     if first != second:
         yield view.finding(
@@ -99,7 +101,7 @@ def _diagrams(view: View, original: Note, translation: Note) -> Iterator[Finding
         )
 
 
-def _same_text(view: View, original: Note, translation: Note) -> Iterator[Finding]:
+def _same_text(view: ParsedPage, original: Note, translation: Note) -> Iterator[Finding]:
     """A paragraph of some length that stands in both languages to the letter is in neither."""
     said = {" ".join(cell.prose.split()) for cell in original.cells if cell.words >= 8}
     for cell in translation.cells:

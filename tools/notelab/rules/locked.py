@@ -111,7 +111,7 @@ class LockJudge:
                 )
 
     def _disputes(self) -> Iterator[Finding]:
-        for file in self._evidence.gathered():
+        for file in self._evidence.list_files():
             if file.disputed:
                 yield self._about(
                     "N211",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.errors import shown
 from notelab.lab.lab import Lab
 from notelab.memo import Shelf
@@ -25,7 +25,7 @@ class Numbers:
         self._shelf = shelf
         self._read: dict[Path, Results] = {}
 
-    def findings(self, view: View) -> Iterator[Finding]:
+    def findings(self, view: ParsedPage) -> Iterator[Finding]:
         """Judge one page's number links; keep the page itself for later if it was generated."""
         if results_page.is_generated(view.text):
             path = view.page.path.resolve()
@@ -66,7 +66,7 @@ class Numbers:
                     " `tools/bench report --adopt FILE`",
                 )
 
-    def _link(self, view: View, link: NumberLink) -> Iterator[Finding]:
+    def _link(self, view: ParsedPage, link: NumberLink) -> Iterator[Finding]:
         path = (view.page.path.parent / link.path).resolve()
         language = view.page.language
         own = f"RESULTS.{language}.md"
@@ -98,7 +98,7 @@ class Numbers:
                 found=link.text,
             )
 
-    def _no_row(self, view: View, link: NumberLink, results: Results, count: int) -> Finding:
+    def _no_row(self, view: ParsedPage, link: NumberLink, results: Results, count: int) -> Finding:
         if results.problem:
             found = f"{link.path} {results.problem}"
         elif link.anchor in results.values:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from notelab.book.view import View
+from notelab.book.parsed_page import ParsedPage
 from notelab.book.workbook import Workbook
 from notelab.errors import shown
 from notelab.lab import pins
@@ -34,7 +34,7 @@ def is_to_do(lab: Lab, finding: Finding) -> bool:
     return lab.file.lab.in_progress and finding.code.startswith(_LACKING)
 
 
-def page_findings(lab: Lab, view: View, pinned: dict[str, Pin]) -> Iterator[Finding]:
+def page_findings(lab: Lab, view: ParsedPage, pinned: dict[str, Pin]) -> Iterator[Finding]:
     """Judge a page's files, words, choices and closing."""
     if view.note is None:
         yield from _unread(view)
@@ -61,7 +61,7 @@ def page_findings(lab: Lab, view: View, pinned: dict[str, Pin]) -> Iterator[Find
     yield from closing.findings(lab, view, view.note)
 
 
-def _unread(view: View) -> Iterator[Finding]:
+def _unread(view: ParsedPage) -> Iterator[Finding]:
     if view.problem:
         yield view.finding(
             "N102",
@@ -80,7 +80,7 @@ def _unread(view: View) -> Iterator[Finding]:
         )
 
 
-def _words(view: View, note: Note) -> Iterator[Finding]:
+def _words(view: ParsedPage, note: Note) -> Iterator[Finding]:
     most = view.page.table.max_words
     if most is not None and note.words > most:
         yield view.finding(
@@ -93,7 +93,7 @@ def _words(view: View, note: Note) -> Iterator[Finding]:
         )
 
 
-def _choices(view: View, note: Note) -> Iterator[Finding]:
+def _choices(view: ParsedPage, note: Note) -> Iterator[Finding]:
     table = view.page.table
     cited = [choice for choice in note.choices if choice.citations]
     if table.min_choices is None and table.choice_words is None:
@@ -112,7 +112,7 @@ def _choices(view: View, note: Note) -> Iterator[Finding]:
         yield from _choice(view, number, choice)
 
 
-def _choice(view: View, number: int, choice: Cell) -> Iterator[Finding]:
+def _choice(view: ParsedPage, number: int, choice: Cell) -> Iterator[Finding]:
     called = f"choice {number}" + (f" ({choice.title.rstrip('.')})" if choice.title else "")
     limits = view.page.table.choice_words
     if limits and not limits[0] <= choice.words <= limits[1]:

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from notelab.book.evidence import State
+from notelab.book.parsed_page import ParsedPage
 from notelab.book.settling import files_of
-from notelab.book.view import View
 from notelab.book.workbook import Workbook
 from notelab.report.finding import Finding
 
 STRICT = "N230"  # said under `--strict`, and counted otherwise
 
 
-def findings(book: Workbook, view: View) -> Iterator[Finding]:
+def findings(book: Workbook, view: ParsedPage) -> Iterator[Finding]:
     """Judge a page's links to whole files, and say what of it was not judged."""
     if view.note is None:
         return

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from notelab.book.discovery import labs_below
 from notelab.book.evidence import CitedFile
-from notelab.book.finding_labs import labs_below
-from notelab.book.workbook import Bench, Workbook, open_lab, usable
+from notelab.book.workbook import CheckSession, Workbook, is_usable, open_lab
 from notelab.cited.outline import Outline
 from notelab.memo import Memo
 from notelab.page.note import Note
@@ -55,14 +55,14 @@ class Cited(msgspec.Struct, frozen=True):
     text: Text | None
 
 
-def offline_bench() -> Bench:
+def offline_bench() -> CheckSession:
     """Return what labs are opened with: the store as it is, no remote."""
     asked = os.environ.get("SHARDBOOK_CACHE")
     store = Path(asked).expanduser().absolute() if asked else default_root()
-    return Bench(Memo(store / "memo"), Library(Store(store), {}, offline=True))
+    return CheckSession(Memo(store / "memo"), Library(Store(store), {}, offline=True))
 
 
-def by_page(root: Path, bench: Bench | None = None) -> dict[Path, dict[str, Cited]]:
+def by_page(root: Path, bench: CheckSession | None = None) -> dict[Path, dict[str, Cited]]:
     """Return, for each page that a lab below `root` proves, its citations by text.
 
     Raises:
@@ -83,7 +83,7 @@ def by_page(root: Path, bench: Bench | None = None) -> dict[Path, dict[str, Cite
 
 def _cited(book: Workbook, note: Note, texts: dict[str, Text]) -> Iterator[tuple[str, Cited]]:
     for citation in note.citations:
-        if not usable(citation):
+        if not is_usable(citation):
             continue
         file = book.resolver.resolve(citation).file
         if file is None:

@@ -6,13 +6,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from notelab.book.finding_labs import labs_below
-from notelab.book.workbook import Bench
+from notelab.book.discovery import labs_below
+from notelab.book.workbook import CheckSession
 from notelab.recall.cards import Card, of_labs
 from sitelab.pages.tree import Element
 
 
-def by_page(root: Path, languages: Sequence[str], bench: Bench) -> dict[Path, list[Card]]:
+def by_page(root: Path, languages: Sequence[str], bench: CheckSession) -> dict[Path, list[Card]]:
     """Return the cards of each page that a lab below `root` proves.
 
     Raises:
