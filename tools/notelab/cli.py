@@ -166,7 +166,7 @@ def fetch(
     bench = open_session(mirrors, *paths, refresh=True)
     labs = list(select_labs(list(paths), bench.lab)[0])
     if worktree:
-        say(fetching.lay_out(labs, source, worktree, bench))
+        say(fetching.check_out(labs, source, worktree, bench))
         return 0
     lines, missing = fetching.fetch(labs, source, bench)
     say(*lines)

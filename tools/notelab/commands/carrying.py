@@ -1,4 +1,4 @@
-"""`shardbook repin` on the command line: its options, and what the terminal is told."""
+"""`shardbook repin` on the command line: its options and its output."""
 
 import shlex
 from pathlib import Path
@@ -44,17 +44,17 @@ def repin(
         say(f"finished what an interrupted repin began: {name}", aside=True)
     typed = shlex.join(["shardbook", "repin", source, ref])
     folder = find_lab(source, lab_folder, Path.cwd(), to_write=typed)
-    bench = open_session(mirrors, folder, offline=offline)
-    journey = carry.set_out(folder, source, ref, bench)
-    made = carry.carried(journey)
-    reread, unasked = raise_alarm(journey, made, bench)
-    bench.memo.save()
+    session = open_session(mirrors, folder, offline=offline)
+    journey = carry.set_out(folder, source, ref, session)
+    outcome = carry.carried(journey)
+    reread, unasked = raise_alarm(journey, outcome, session)
+    session.memo.save()
     if unasked:
         say(f"note: {unasked}", aside=True)
     if output_format == "json":
-        write(repinning.as_json(made))
+        write(repinning.as_json(outcome))
     else:
-        say(*repinning.as_text(made), "", *told(reread))
+        say(*repinning.as_text(outcome), "", *told(reread))
     if writing or reformatted or accept:
-        done = repinning.write(journey, made, bench, reformatted=reformatted, accept=accept)
-        say(*done, aside=output_format == "json")
+        report = repinning.write(journey, outcome, session, reformatted=reformatted, accept=accept)
+        say(*report, aside=output_format == "json")

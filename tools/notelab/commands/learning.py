@@ -1,4 +1,4 @@
-"""The learner's loop on the command line: `shardbook new` and `compare`."""
+"""The commands of learners: `shardbook new` and `shardbook compare`."""
 
 from pathlib import Path
 
@@ -64,11 +64,13 @@ def compare(
     from notelab.compare import comparing, telling
     from notelab.report.json import indented
 
-    bench = open_session(mirrors, *([folder] if folder else []), offline=offline)
-    folder = (folder or comparing.lab_to_compare(Path.cwd(), bench)).resolve()
-    found, remarks = comparing.compare(folder, bench)
+    session = open_session(mirrors, *([folder] if folder else []), offline=offline)
+    folder = (folder or comparing.lab_to_compare(Path.cwd(), session)).resolve()
+    comparison, remarks = comparing.compare(folder, session)
     say(*(f"note: {remark}" for remark in remarks), aside=True)
     if page:
-        place = telling.write_page(found, folder, bench.lab(folder).languages[0])
+        place = telling.write_page(comparison, folder, session.lab(folder).languages[0])
         say(f"wrote {shown(place)}", aside=True)
-    write(indented(telling.data(found)) if output_format == "json" else telling.text(found))
+    write(
+        indented(telling.data(comparison)) if output_format == "json" else telling.text(comparison)
+    )
