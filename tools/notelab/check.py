@@ -13,7 +13,7 @@ from notelab.errors import shown
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
-from notelab.rules import constraints, languages, stop, unjudged
+from notelab.rules import constraints, languages, release, stop, unjudged
 from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
@@ -66,7 +66,7 @@ def _judged(
     book: Workbook, bench: Bench, diagrams: Diagrams, *, whole: bool, unasked: bool
 ) -> Report:
     rules = _Rules(book, bench, diagrams)
-    findings: list[Finding] = [*stop.pin_findings(book)]
+    findings: list[Finding] = [*stop.pin_findings(book), *release.findings(book)]
     tally = _Tally(shown(book.lab.folder))
     for one in book.views:
         verdicts = rules.citations.verdicts(one)
