@@ -44,7 +44,7 @@ def check_labs(
             one = _judged(book, bench, diagrams, whole=only is None, unasked=unasked)
             report.add(one if strict else _counted(one))
     finally:  # what was worked out before an interrupt is worth keeping
-        bench.memo.save()
+        bench.cache.save()
     return report
 
 
@@ -56,7 +56,7 @@ def _counted(report: Report) -> Report:
 
 def _diagrams(books: list[Workbook], bench: Bench) -> Diagrams:
     """Return what all labs of a run share to parse diagrams, engine and time, and parse the new."""
-    diagrams = Diagrams(bench.memo.shelf(books[0].lab.root if books else Path.cwd()))
+    diagrams = Diagrams(bench.cache.file_for(books[0].lab.root if books else Path.cwd()))
     read = (one.note for book in books for one in book.views if one.note)
     diagrams.ahead((diagram.text for note in read for diagram in note.diagrams), bench.progress)
     return diagrams
@@ -103,10 +103,10 @@ class _Rules:
         self._diagrams = diagrams
         gathered = book.evidence.gathered()
         proved = (file for file in gathered if file.state is State.PROVED)
-        shelf = bench.memo.shelf(book.lab.root)
-        self._pinned = constraints.Pinned(proved, shelf)
-        self.citations = Judge(book, shelf)
-        self.numbers = Numbers(book.lab, shelf)
+        cache = bench.cache.file_for(book.lab.root)
+        self._pinned = constraints.Pinned(proved, cache)
+        self.citations = Judge(book, cache)
+        self.numbers = Numbers(book.lab, cache)
 
     def findings(self, one: View) -> Iterator[Finding]:
         """Judge all of a page but its citations."""

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from notelab.book.finding_labs import labs_below, no_such_source
 from notelab.book.workbook import Bench
+from notelab.cache import DiskCache
 from notelab.errors import NotelabError
 from notelab.lab import lab
 from notelab.lab.lab import repository_root
-from notelab.memo import Memo
 from notelab.report.terminal import count, say
 from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
@@ -42,7 +42,7 @@ def open_bench(
         anew=anew,
         progress=lambda text: say(text, aside=True),
     )
-    return Bench(Memo(root / "memo"), library, count)
+    return Bench(DiskCache(root / "memo"), library, count)
 
 
 def _mirrors(given: tuple[str, ...], near: tuple[Path, ...], source: str) -> dict[str, Path]:

@@ -48,7 +48,7 @@ def repin(
     journey = carry.set_out(folder, source, ref, bench)
     made = carry.carried(journey)
     reread, unasked = raise_alarm(journey, made, bench)
-    bench.memo.save()
+    bench.cache.save()
     if unasked:
         say(f"note: {unasked}", aside=True)
     if output_format == "json":

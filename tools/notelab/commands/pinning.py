@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.atomic_write import write_files
 from notelab.book.relock import Relocked, path_of, relock
 from notelab.book.view import View
 from notelab.book.workbook import Bench, Workbook, anew, open_lab, open_labs
@@ -12,7 +13,6 @@ from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE
 from notelab.lab.release import renamed, table_at
-from notelab.whole_files import write_together
 
 
 def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
@@ -38,7 +38,7 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
         contents[lab_path] = told
     if made.lock.citations or book.lock is not None:
         contents[path_of(book)] = lock_file.dump(made.lock).encode()
-    write_together(contents)
+    write_files(contents)
     was = f", was {before.commit[:12]}" if before.commit and before.commit != commit else ""
     lines = [f"{source}: {commit} ({ref}){was}"]
     lines += [f"not locked: `{text}`: {reason}" for text, reason in made.skipped]
@@ -82,5 +82,5 @@ def _written(book: Workbook, made: Relocked) -> list[str]:
     said = f"{shown(path)}: {count} citations of {files} files"
     if path.exists() and path.read_text("utf-8") == text:
         return [*lines, f"{said}, as it was"]
-    write_together({path: text.encode()})
+    write_files({path: text.encode()})
     return [*lines, said]

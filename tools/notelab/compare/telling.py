@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec.structs import asdict, astuple
 
+from notelab.atomic_write import write_files
 from notelab.compare.choices import Choice
 from notelab.compare.matching import Comparison
 from notelab.errors import NotelabError, plain, shown
-from notelab.whole_files import write_together
 
 PAGE = "comparison.md"
 _MARK = "<!-- written by shardbook compare --page; written anew each time -->"
@@ -79,7 +79,7 @@ def write_page(found: Comparison, folder: Path, language: str) -> Path:
             assert first
             lines.append(f"- {_linked(first, folder)}")
             lines += [f"    - {solution}: {_linked(second, folder)}"] if second else []
-    write_together({path: ("\n".join(lines) + "\n").encode()})
+    write_files({path: ("\n".join(lines) + "\n").encode()})
     return path
 
 

@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from notelab.cache import DiskCache
 from notelab.errors import NotelabError, did_you_mean, shown
 from notelab.lab.lab_file import LabFile, SourceTable, decode
-from notelab.memo import Memo
 from notelab.rules.codes import RULES
 from notelab.sources.answers import Source
 
@@ -60,15 +60,15 @@ class Lab(msgspec.Struct, frozen=True):
         return headings.get(language, "")
 
 
-def load(folder: Path, memo: Memo | None = None) -> Lab:
-    """Read `folder/lab.toml`; `memo` spares parsing it again while it is the same.
+def load(folder: Path, cache: DiskCache | None = None) -> Lab:
+    """Read `folder/lab.toml`; `cache` spares parsing it again while it is the same.
 
     Raises:
         NotelabError: the file is missing, is not TOML, or says something the schema doesn't know;
             the message names the key and, for a misspelt one, the nearest that exists.
     """
     folder = folder.resolve()
-    file = decode(folder / LAB_FILE, memo)
+    file = decode(folder / LAB_FILE, cache)
     root = repository_root(folder)
     _check(folder, file)
     with os.scandir(folder) as entries:  # asked once, not of each of a thousand notes
@@ -76,7 +76,7 @@ def load(folder: Path, memo: Memo | None = None) -> Lab:
     sources, pins_folder = file.sources, folder
     if file.lab.sources_from:
         pins_folder = _inside(folder, root, links, file.lab.sources_from, "lab.sources-from")
-        other = decode(pins_folder / LAB_FILE, memo)
+        other = decode(pins_folder / LAB_FILE, cache)
         if other.lab.sources_from:
             raise NotelabError(
                 f"{shown(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that has "

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import msgspec
 
+from notelab.cache import DiskCache, cache_key, get_or_compute
 from notelab.code_version import code_version
 from notelab.errors import NotelabError, did_you_mean, shown
-from notelab.memo import Memo, key_of, remembered
 
 _MAX_BYTES = 1_000_000
 
@@ -90,8 +90,8 @@ class LabFile(_Table, frozen=True):
     diagrams: dict[str, DiagramTable] = {}
 
 
-def decode(path: Path, memo: Memo | None) -> LabFile:
-    """Read one file; `memo` spares parsing it again while it is the same.
+def decode(path: Path, cache: DiskCache | None) -> LabFile:
+    """Read one file; `cache` spares parsing it again while it is the same.
 
     Raises:
         NotelabError: it is missing or unreadable, is no TOML, or says what no table knows.
@@ -100,8 +100,8 @@ def decode(path: Path, memo: Memo | None) -> LabFile:
     if data is None:
         hint = "a lab is a folder with a lab.toml"
         raise NotelabError(f"{shown(path)}: no such lab file", hint=hint)
-    key = key_of(code_version(), data)
-    return remembered(memo or Memo(None), "lab", key, LabFile, lambda: _parse(path, data))
+    key = cache_key(code_version(), data)
+    return get_or_compute(cache or DiskCache(None), "lab", key, LabFile, lambda: _parse(path, data))
 
 
 def read_at_most(most: int, path: Path, hint: str = "") -> bytes | None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.atomic_write import write_files
 from notelab.errors import NotelabError, shown
-from notelab.whole_files import write_together
 
 JOURNAL = ".shardbook-repin.json"
 Files = dict[str, bytes]
@@ -25,8 +25,8 @@ def write(root: Path, contents: Mapping[Path, bytes]) -> None:
     files = {path.relative_to(root).as_posix(): data for path, data in contents.items()}
     journal = root / JOURNAL
     try:
-        write_together({journal: msgspec.json.encode(files)})
-        write_together(contents)
+        write_files({journal: msgspec.json.encode(files)})
+        write_files(contents)
         journal.unlink()
     except OSError as fault:
         raise NotelabError(
