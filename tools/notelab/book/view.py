@@ -3,7 +3,7 @@
 import msgspec
 
 from notelab.cache import CacheFile, cache_key, get_or_compute
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.lab import pages
 from notelab.lab.pages import Page
 from notelab.page.citation import Span
@@ -33,7 +33,7 @@ class View(msgspec.Struct):
 
 def of_page(page: Page, cache: CacheFile) -> View:
     """Read a page; one that isn't there has neither note nor problem."""
-    filename = shown(page.path)
+    filename = display_path(page.path)
     text = pages.read(page.path)
     if text.problem:
         problem = text.problem if text.problem != pages.MISSING else ""

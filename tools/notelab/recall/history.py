@@ -95,5 +95,5 @@ class History:
         say(
             f"recall: {broken} of {broken + len(whole)} lines of {self.path} can't be read; the "
             f"file is kept as {aside.name} beside it, and the other {len(whole)} go on",
-            aside=True,
+            stderr=True,
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from notelab.book.view import View
 from notelab.cache import CacheFile
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.lab.lab import Lab
 from notelab.page import results_page
 from notelab.page.citation import Span
@@ -40,7 +40,7 @@ class Numbers:
             for name, row in results.stale:
                 yield Finding(
                     "N404",
-                    shown(path),
+                    display_path(path),
                     Span(row, 1, row, 1),
                     f"the page was generated from another `{name}` than the one here",
                     expected="the SHA-256 of its inputs as they are",
@@ -49,7 +49,7 @@ class Numbers:
             if results.edited:
                 yield Finding(
                     "N404",
-                    shown(path),
+                    display_path(path),
                     TOP,
                     "the page is not as it was generated",
                     expected="one comment with the SHA-256 of the page without that comment",
@@ -58,7 +58,7 @@ class Numbers:
             if not (results.generated or results.problem):
                 yield Finding(
                     "N405",
-                    shown(path),
+                    display_path(path),
                     TOP,
                     "a quoted results page doesn't say what it was generated from",
                     expected="`<!-- generated from FILE sha256:… -->` at its top",
