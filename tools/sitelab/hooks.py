@@ -93,7 +93,7 @@ def on_pre_build(config: MkDocsConfig) -> None:
     _citations.update(cited.by_page(_root(config), bench))
     _cards.clear()
     _cards.update(recall_cards.by_page(_root(config), list(plugin.all_languages), bench))
-    bench.memo.save()  # what a page says is read again only once it has changed
+    bench.cache.save()  # what a page says is read again only once it has changed
 
 
 def _root(config: MkDocsConfig) -> Path:

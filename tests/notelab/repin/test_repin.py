@@ -188,7 +188,7 @@ def test_a_killed_repin_is_finished_by_the_next(
     first, second = scratch.book / "a.md", scratch.book / "b.md"
     first.write_text("old")
     second.write_text("old")
-    plain = journal.write_together
+    plain = journal.write_files
 
     def killed(contents: dict) -> None:  # type: ignore[type-arg]
         if second in contents:
@@ -196,7 +196,7 @@ def test_a_killed_repin_is_finished_by_the_next(
             raise KeyboardInterrupt
         plain(contents)
 
-    monkeypatch.setattr(journal, "write_together", killed)
+    monkeypatch.setattr(journal, "write_files", killed)
     with pytest.raises(KeyboardInterrupt):
         journal.write(scratch.book, {first: b"new", second: b"new"})
     assert (first.read_text(), second.read_text()) == ("new", "old")

@@ -8,6 +8,7 @@ from hashlib import sha256
 import msgspec
 
 from notelab.book.vouching import Siblings, Vouched
+from notelab.cache import cache_key, get_or_compute
 from notelab.cited import outline
 from notelab.cited.outline import Outline
 from notelab.code_version import code_version
@@ -15,7 +16,6 @@ from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
-from notelab.memo import key_of, remembered
 from notelab.page import tokens
 from notelab.sources.answers import Absent, Found, Source, TagCommit, Unreachable, Wanted, Wheel
 
@@ -68,7 +68,7 @@ class Evidence:
     def __init__(self, lab: Lab, pins: dict[str, Pin], lock: Lock | None, bench: "Bench") -> None:
         """Nothing is read before `gather`."""
         self._lab, self._pins, self._lock = lab, pins, lock or Lock()
-        self._library, self._memo = bench.library, bench.memo
+        self._library, self._cache = bench.library, bench.cache
         self._siblings = Siblings(lab, bench)
         self._vouched: dict[tuple[str, str], Vouched] = {}
         self._sources: dict[str, Source] = {}
@@ -185,16 +185,16 @@ class Evidence:
             provider=answer.provider,
             vouched=vouched.by if vouched else "",
             lines=split_lines(answer.data),
-            structure=lambda: self._memo.once(
+            structure=lambda: self._cache.memoize(
                 "outline", f"{path} {answer.blob}", lambda: self._outline(path, answer)
             ),
-            runs=lambda: self._memo.once("runs", answer.blob, lambda: self._runs(answer)),
+            runs=lambda: self._cache.memoize("runs", answer.blob, lambda: self._runs(answer)),
         )
 
     def _outline(self, path: str, found: Found) -> Outline:
-        key = key_of(code_version(), found.blob, path.rpartition(".")[2])
-        return remembered(
-            self._memo, "outline", key, Outline, lambda: outline.of_file(path, found.data)
+        key = cache_key(code_version(), found.blob, path.rpartition(".")[2])
+        return get_or_compute(
+            self._cache, "outline", key, Outline, lambda: outline.of_file(path, found.data)
         )
 
     def _runs(self, found: Found) -> frozenset[int]:
@@ -202,8 +202,8 @@ class Evidence:
             text = found.data.decode("utf-8", "replace")
             return tokens.run_hashes(tokens.of_source(text)).tobytes()
 
-        key = key_of(code_version(), found.blob)
-        return frozenset(array("Q", remembered(self._memo, "runs", key, bytes, packed)))
+        key = cache_key(code_version(), found.blob)
+        return frozenset(array("Q", get_or_compute(self._cache, "runs", key, bytes, packed)))
 
 
 def _stronger(known: LockedFile | None, found: Found) -> str:

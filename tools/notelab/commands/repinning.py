@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from msgspec.structs import asdict
 
 from notelab.book.workbook import Bench
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.repin import journal
 from notelab.repin.carried import Carried, Place, Repin
 from notelab.repin.carry import Journey
@@ -40,7 +40,7 @@ def write(
     dirty = uncommitted(root, changed)
     if dirty is None:
         raise NotelabError(
-            f"{shown(root)} is no git repository: what repin writes could not be taken back",
+            f"{display_path(root)} is no git repository: what repin writes could not be taken back",
             hint="`git init`, and commit the notes",
         )
     if dirty and journey.pin.commit != journey.commit:
@@ -51,7 +51,7 @@ def write(
         )
     journal.write(root, changed)
     waiting = len(made.citations) - len(to)
-    lines = [f"wrote {shown(path)}" for path in sorted(changed)] or ["nothing to write"]
+    lines = [f"wrote {display_path(path)}" for path in sorted(changed)] or ["nothing to write"]
     left = f"{waiting} wait at the old commit (N217)" if waiting else "none waits"
     return [*lines, f"{len(to)} citations carried, {left}"]
 
