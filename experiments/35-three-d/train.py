@@ -32,7 +32,7 @@ try:
     from text import EVALUATED, Share, source
     from torch import Tensor
 
-    from shardlab.comm import World, observed
+    from shardlab.comm import World, tracing
     from shardlab.pipeline.action import Schedule
     from shardlab.pipeline.run import Microbatch, run
     from shardlab.pipeline.schedule import forward_only
@@ -105,7 +105,7 @@ class Trainer:
         # stage. The last backward also starts the gradients' way over the data axis.
         losses = self.run(self.schedule, self.text.share(number))
         # What is still partial is summed: over data, tensor (sequence parallelism) and tied ends.
-        with observed.during("after backward"):
+        with tracing.phase("after backward"):
             self.norm = self.part.gradients.finish()
         if self.norm.isfinite():  # the same on every rank
             self.optimizer.step()
@@ -129,7 +129,7 @@ class Trainer:
         """Return the mean over all replicas' losses; for the eyes only: training needs none."""
         if not losses:
             return None
-        with observed.during("report"):
+        with tracing.phase("report"):
             return self.grid.replicas.all_reduce(torch.stack(losses).mean(), op="mean")
 
     def load(self, folder: str) -> None:
