@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from notelab.book.workbook import Workbook
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.lab.lab import LAB_FILE
 from notelab.lab.pins import command_for
 from notelab.page.citation import Span
@@ -23,7 +23,7 @@ def findings(book: Workbook) -> Iterator[Finding]:
         typed = command_for(pin, release)
         yield Finding(
             "N124",
-            shown(path),
+            display_path(path),
             _line_of(path, name),
             f"the release of `{name}` is not the tag at its pin",
             expected=f"a tag that names {pin.commit[:12]}",
