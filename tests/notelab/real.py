@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from notelab.book.workbook import Bench
-from notelab.memo import Memo
+from notelab.cache import DiskCache
 from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
 
@@ -14,4 +14,4 @@ def real_bench() -> Bench:
     asked = os.environ.get("SHARDBOOK_CACHE")
     root = Path(asked) if asked else default_root()
     library = Library(store=Store(root), mirrors={}, offline=False, progress=lambda _: None)
-    return Bench(Memo(root / "memo"), library)
+    return Bench(DiskCache(root / "memo"), library)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.memo import Shelf
+from notelab.cache import CacheFile
 from notelab.mermaid import diagrams, many
 from notelab.mermaid import engine as engine_module
 from notelab.mermaid.diagrams import Diagrams
@@ -72,25 +72,25 @@ def silent(what: str, done: int, of: int) -> None:
 def test_what_several_processes_say_is_what_one_says() -> None:
     told: list[tuple[int, int]] = []
     assert len(TEXTS) >= diagrams.WORTH_IT
-    together = Diagrams(Shelf(None))
+    together = Diagrams(CacheFile(None))
     together.ahead([*TEXTS, *TEXTS], lambda _, done, of: told.append((done, of)))
     assert told[-1] == (len(TEXTS), len(TEXTS))  # a text that stands twice is parsed once
     known = {text: together.parse(text) for text in TEXTS}
     assert together._engine is None, "all of them were parsed ahead"
-    alone = Diagrams(Shelf(None))
+    alone = Diagrams(CacheFile(None))
     assert {text: alone.parse(text) for text in TEXTS} == known
 
 
 def test_few_diagrams_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many, "parse", lambda texts: pytest.fail("a process for so few"))
-    Diagrams(Shelf(None)).ahead(TEXTS[: diagrams.WORTH_IT - 1], silent)
+    Diagrams(CacheFile(None)).ahead(TEXTS[: diagrams.WORTH_IT - 1], silent)
 
 
 def test_a_process_that_dies_leaves_its_diagrams_to_whoever_asks_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(many, "serve", _die)
-    shared = Diagrams(Shelf(None))
+    shared = Diagrams(CacheFile(None))
     shared.ahead(TEXTS, silent)
     assert shared.parse(TEXTS[0]) is not None
 
@@ -99,7 +99,7 @@ def test_processes_stop_where_the_budget_of_the_run_ends(monkeypatch: pytest.Mon
     monkeypatch.setattr(diagrams, "_ALTOGETHER", 0.0)
     monkeypatch.setattr(diagrams, "_OF_MANY", 0.0)
     told: list[int] = []
-    shared = Diagrams(Shelf(None))
+    shared = Diagrams(CacheFile(None))
     shared.ahead(TEXTS, lambda _, done, of: told.append(done))
     assert len(told) == 1
     assert sum(shared.parse(text) is None for text in TEXTS) == len(TEXTS) - told[0]
@@ -114,13 +114,13 @@ def test_very_many_are_parsed_also_where_one_costs_twice_as_much(
     answers = ((str(at), settled, each) for at in range(2000))
     monkeypatch.setattr(many, "parse", lambda texts: answers)
     told: list[int] = []
-    Diagrams(Shelf(None)).ahead([*map(str, range(2000))], lambda _, done, of: told.append(done))
+    Diagrams(CacheFile(None)).ahead([*map(str, range(2000))], lambda _, done, of: told.append(done))
     assert (told[-1] < 2000) is stops
 
 
 def test_sixty_slow_diagrams_end_at_the_budget() -> None:
     done: list[int] = []
-    shared = Diagrams(Shelf(None))
+    shared = Diagrams(CacheFile(None))
     texts = [SLOW.format(number) for number in range(diagrams.WORTH_IT)]
     shared.ahead(texts, lambda _, parsed, of: done.append(parsed))
     # Each takes two seconds of the four that a run has, and brings a quarter more.

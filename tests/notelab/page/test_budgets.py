@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
+from notelab.cache import CacheFile
 from notelab.check import check_labs
-from notelab.memo import Shelf
 from notelab.mermaid import engine_thread
 from notelab.mermaid.diagrams import Diagrams
 from notelab.mermaid.engine import Engine
@@ -42,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_a_run_gives_up_on_diagrams_after_a_few_seconds_and_says_so(clock: Clock) -> None:
     clock.cost = 3.0
-    shared = Diagrams(Shelf(None))
+    shared = Diagrams(CacheFile(None))
     answers = [shared.parse(f"gantt {number}") for number in range(6)]
     assert [answer is not None for answer in answers] == [True, True, False, False, False, False]
     assert "6 s on diagrams" in shared.missing
@@ -50,7 +50,7 @@ def test_a_run_gives_up_on_diagrams_after_a_few_seconds_and_says_so(clock: Clock
 
 def test_a_thousand_diagrams_of_the_usual_cost_are_all_parsed(clock: Clock) -> None:
     clock.cost = 0.02
-    shared = Diagrams(Shelf(None))
+    shared = Diagrams(CacheFile(None))
     assert all(shared.parse(f"gantt {number}") for number in range(1000))
 
 

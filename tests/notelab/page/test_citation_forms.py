@@ -11,9 +11,9 @@ import pytest
 
 from notelab.book.relock import relock
 from notelab.book.workbook import Bench, open_lab
+from notelab.cache import DiskCache
 from notelab.check import check_labs
 from notelab.lab import lock as lock_file
-from notelab.memo import Memo
 from notelab.page.reading import read
 from notelab.report.finding import Finding
 from notelab.report.outcome import Report
@@ -76,7 +76,7 @@ class Lab:
         mirrors = {"s": self.source} if mirror else {}
         store = Store(self.source.parent / "cache")
         library = Library(store=store, mirrors=mirrors, offline=True)
-        return Bench(Memo(None), library)
+        return Bench(DiskCache(None), library)
 
     def write(self, text: str, front: str = "") -> None:
         """Write the note."""

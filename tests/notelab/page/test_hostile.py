@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from notelab.cache import DiskCache
 from notelab.lab import pins
-from notelab.memo import Memo
 from notelab.page import embedded_html, reading, tokens
 from tests.notelab.scratch import UPSTREAM, Scratch
 
@@ -327,5 +327,5 @@ def test_an_interrupt_leaves_no_scratch_file_in_the_content_cache(
 
     monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Memo(tmp_path).put("note", "abcd", b"x")
+        DiskCache(tmp_path).put("note", "abcd", b"x")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from notelab.errors import NotelabError, did_you_mean, shown
+from notelab.errors import NotelabError, did_you_mean, display_path
 from notelab.lab import lab as lab_file
 from notelab.lab import pages as lab_pages
 from notelab.lab.lab import LAB_FILE, Lab, repository_root
@@ -27,7 +27,7 @@ def default_labs(here: Path) -> list[Path]:
     labs = labs_below(root)
     if not labs:
         raise NotelabError(
-            f"no lab: {shown(root)} and the folders in it hold no {LAB_FILE}",
+            f"no lab: {display_path(root)} and the folders in it hold no {LAB_FILE}",
             hint="name a lab's folder or a note",
         )
     return labs
@@ -100,10 +100,11 @@ def lab_with(source: str, folder: Path | None, here: Path, *, to_write: str = ""
     if source not in known:
         raise no_such_source(source, known)
     if to_write and len(owners[source]) > 1:
-        names = ", ".join(shown(one) for one in owners[source])
+        names = ", ".join(display_path(one) for one in owners[source])
         raise NotelabError(
             f"{len(owners[source])} labs have a source called {source!r}: {names}",
-            hint=f"name the one you mean: `{to_write} --lab {shown(list(owners[source])[-1])}`",
+            hint="name the one you mean: "
+            f"`{to_write} --lab {display_path(list(owners[source])[-1])}`",
         )
     return known[source]
 
@@ -160,7 +161,7 @@ def _labs_in(folder: Path) -> list[Path]:
     labs = labs_below(folder)
     if not labs:
         raise NotelabError(
-            f"{shown(folder / LAB_FILE)}: no such lab file",
+            f"{display_path(folder / LAB_FILE)}: no such lab file",
             hint="a lab is a folder with a lab.toml",
         )
     return labs

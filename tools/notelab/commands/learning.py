@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from notelab.commands.options import mirror_option, offline_option
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.report.terminal import say, write
 
 
@@ -67,8 +67,8 @@ def compare(
     bench = open_bench(mirrors, *([folder] if folder else []), offline=offline)
     folder = (folder or comparing.lab_to_compare(Path.cwd(), bench)).resolve()
     found, remarks = comparing.compare(folder, bench)
-    say(*(f"note: {remark}" for remark in remarks), aside=True)
+    say(*(f"note: {remark}" for remark in remarks), stderr=True)
     if page:
         place = telling.write_page(found, folder, bench.lab(folder).languages[0])
-        say(f"wrote {shown(place)}", aside=True)
+        say(f"wrote {display_path(place)}", stderr=True)
     write(indented(telling.data(found)) if output_format == "json" else telling.text(found))

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.workbook import Workbook, usable
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.lab import pages
 from notelab.page import reading
 from notelab.page.citation import Citation, written
@@ -61,7 +61,9 @@ def of_page(book: Workbook, path: Path) -> tuple[Note, list[Choice]]:
     note = reading.read(pages.read(path).text)
     cited = [one for cell in note.choices for one in cell.citations]
     book.evidence.gather(book.resolver.wanted(cited))
-    return note, [_choice(book, cell, shown(path)) for cell in note.choices if cell.citations]
+    return note, [
+        _choice(book, cell, display_path(path)) for cell in note.choices if cell.citations
+    ]
 
 
 def _choice(book: Workbook, cell: Cell, filename: str) -> Choice:

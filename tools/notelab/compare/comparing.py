@@ -7,7 +7,7 @@ from notelab.book.finding_labs import default_labs
 from notelab.book.workbook import Bench, Workbook, open_lab
 from notelab.compare import choices
 from notelab.compare.matching import Comparison, compared
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.note import Note
 from notelab.sources.git.uncommitted import uncommitted
@@ -25,7 +25,7 @@ def lab_to_compare(here: Path, bench: Bench) -> Path:
     own = [lab for lab in labs if lab.compares]
     if len(own) == 1:
         return own[0].folder
-    names = ", ".join(shown(lab.folder) for lab in own)
+    names = ", ".join(display_path(lab.folder) for lab in own)
     if own:
         raise NotelabError(f"which lab to compare? {names}", hint="`shardbook compare LAB`")
     hint = "start one with `shardbook new NAME --from LAB`"
@@ -43,16 +43,20 @@ def compare(folder: Path, bench: Bench) -> tuple[Comparison, list[str]]:
     yours = choices.of_lab(book)
     if not yours:
         raise NotelabError(
-            f"{shown(lab.folder)} has no choice with a citation yet",
+            f"{display_path(lab.folder)} has no choice with a citation yet",
             hint=f"write first; `shardbook check {_typed(lab)}` says what is wanted",
         )
     _refuse_uncommitted(lab, book)
     places = choices.solution_pages(book)
     missing = next((place for place in places if not place.is_file()), None)
     if missing or not places:
-        what = f"its solution {shown(missing)} is missing" if missing else "it names no solution"
+        what = (
+            f"its solution {display_path(missing)} is missing"
+            if missing
+            else "it names no solution"
+        )
         raise NotelabError(
-            f"{shown(lab.folder)} can't be compared: {what}",
+            f"{display_path(lab.folder)} can't be compared: {what}",
             hint=f'in {LAB_FILE}, under [lab]: solution = ["path/to/page.md"]',
         )
     theirs: list[choices.Choice] = []
@@ -71,7 +75,7 @@ def _refuse_uncommitted(lab: Lab, book: Workbook) -> None:
     names = uncommitted(lab.root, written)
     if names is None:
         raise NotelabError(
-            f"{shown(lab.folder)} is in no git repository, so nothing in it is committed",
+            f"{display_path(lab.folder)} is in no git repository, so nothing in it is committed",
             hint=f"`git init`, then `{typed}`",
         )
     if names:
@@ -85,7 +89,7 @@ def _other_commits(book: Workbook, note: Note, place: Path) -> list[str]:
     """Say where a solution was read at another commit than the lab's pin."""
     pins = {name: pin.commit for name, pin in book.pins.items() if pin.commit}
     return [
-        f"{shown(place)} read {row.source} at {row.prefix}, you at {pins[row.source][:12]}: "
+        f"{display_path(place)} read {row.source} at {row.prefix}, you at {pins[row.source][:12]}: "
         "lines may have moved, and pairs be missed"
         for row in note.front.commits
         if row.source in pins and not pins[row.source].startswith(row.prefix.lower())
@@ -93,4 +97,4 @@ def _other_commits(book: Workbook, note: Note, place: Path) -> list[str]:
 
 
 def _typed(lab: Lab) -> str:
-    return shlex.quote(shown(lab.folder))
+    return shlex.quote(display_path(lab.folder))

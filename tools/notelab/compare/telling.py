@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec.structs import asdict, astuple
 
+from notelab.atomic_write import write_files
 from notelab.compare.choices import Choice
 from notelab.compare.matching import Comparison
-from notelab.errors import NotelabError, plain, shown
-from notelab.whole_files import write_together
+from notelab.errors import NotelabError, display_path, sanitize
 
 PAGE = "comparison.md"
 _MARK = "<!-- written by shardbook compare --page; written anew each time -->"
@@ -45,7 +45,7 @@ def _told(choice: Choice, lead: str) -> Iterator[str]:
     place, cited = f"{choice.filename}:{choice.row}", ", ".join(map(str, choice.citations))
     for said, first in ((choice.title, lead), (place, rest), (cited, rest)):
         yield from textwrap.wrap(
-            plain(said), 80, initial_indent=first, subsequent_indent=rest,
+            sanitize(said), 80, initial_indent=first, subsequent_indent=rest,
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
 
@@ -69,7 +69,9 @@ def write_page(found: Comparison, folder: Path, language: str) -> Path:
     path = folder / PAGE
     if os.path.lexists(path) and (path.is_symlink() or _MARK not in path.read_text("utf-8")):
         hint = "move it; `compare --page` writes its own page there"
-        raise NotelabError(f"{shown(path)} is there already, and isn't a comparison", hint=hint)
+        raise NotelabError(
+            f"{display_path(path)} is there already, and isn't a comparison", hint=hint
+        )
     title, *headings, solution = _WORDS.get(language, _WORDS["en"])
     lines = ["---", f'title: "{title}"', "---", "", _MARK, "", f"# {title}"]
     for heading, pairs in zip(headings, astuple(found), strict=True):
@@ -79,7 +81,7 @@ def write_page(found: Comparison, folder: Path, language: str) -> Path:
             assert first
             lines.append(f"- {_linked(first, folder)}")
             lines += [f"    - {solution}: {_linked(second, folder)}"] if second else []
-    write_together({path: ("\n".join(lines) + "\n").encode()})
+    write_files({path: ("\n".join(lines) + "\n").encode()})
     return path
 
 

@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from notelab.errors import NotelabError, did_you_mean, shown
+from notelab.cache import DiskCache
+from notelab.errors import NotelabError, did_you_mean, display_path
 from notelab.lab.lab_file import LabFile, SourceTable, decode
-from notelab.memo import Memo
 from notelab.rules.codes import RULES
 from notelab.sources.answers import Source
 
@@ -60,15 +60,15 @@ class Lab(msgspec.Struct, frozen=True):
         return headings.get(language, "")
 
 
-def load(folder: Path, memo: Memo | None = None) -> Lab:
-    """Read `folder/lab.toml`; `memo` spares parsing it again while it is the same.
+def load(folder: Path, cache: DiskCache | None = None) -> Lab:
+    """Read `folder/lab.toml`; `cache` spares parsing it again while it is the same.
 
     Raises:
         NotelabError: the file is missing, is not TOML, or says something the schema doesn't know;
             the message names the key and, for a misspelt one, the nearest that exists.
     """
     folder = folder.resolve()
-    file = decode(folder / LAB_FILE, memo)
+    file = decode(folder / LAB_FILE, cache)
     root = repository_root(folder)
     _check(folder, file)
     with os.scandir(folder) as entries:  # asked once, not of each of a thousand notes
@@ -76,11 +76,11 @@ def load(folder: Path, memo: Memo | None = None) -> Lab:
     sources, pins_folder = file.sources, folder
     if file.lab.sources_from:
         pins_folder = _inside(folder, root, links, file.lab.sources_from, "lab.sources-from")
-        other = decode(pins_folder / LAB_FILE, memo)
+        other = decode(pins_folder / LAB_FILE, cache)
         if other.lab.sources_from:
             raise NotelabError(
-                f"{shown(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that has "
-                "its own [sources], not one that borrows them too"
+                f"{display_path(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that "
+                "has its own [sources], not one that borrows them too"
             )
         _check(pins_folder, other)
         sources = other.sources
@@ -104,7 +104,7 @@ def _check(folder: Path, file: LabFile) -> None:
     """Refuse a lab file for the first of its faults."""
     if fault := next(_faults(file), None):
         said, hint = fault
-        raise NotelabError(f"{shown(folder / LAB_FILE)}: {said}", hint=hint)
+        raise NotelabError(f"{display_path(folder / LAB_FILE)}: {said}", hint=hint)
 
 
 def _faults(file: LabFile) -> Iterator[tuple[str, str]]:
@@ -159,14 +159,14 @@ def _inside(folder: Path, root: Path, links: set[str], name: str, key: str) -> P
     """Resolve a path that a lab file gives, refusing one that leaves the repository."""
     usable = name.isprintable() and max(map(len, name.split("/"))) <= _LONGEST_NAME
     if not name or name.startswith(("/", "~")) or "\\" in name or not usable or len(name) > 1000:
-        where = shown(folder / LAB_FILE)
+        where = display_path(folder / LAB_FILE)
         raise NotelabError(f"{where}: {key} must be a path relative to the lab, not {name!r}")
     place = folder / name
     if "/" not in name and name not in (".", "..") and name not in links:
         return place  # beside lab.toml, whose folder is resolved: nothing leads elsewhere
     resolved = place.resolve()
     if not resolved.is_relative_to(root):
-        raise NotelabError(f"{shown(folder / LAB_FILE)}: {key} leaves the repository")
+        raise NotelabError(f"{display_path(folder / LAB_FILE)}: {key} leaves the repository")
     return resolved
 
 
@@ -175,7 +175,7 @@ def _check_note_sources(lab: Lab) -> None:
         for source in note.sources:
             if source not in lab.sources:
                 raise NotelabError(
-                    f'{shown(lab.folder / LAB_FILE)}: notes."{name}".sources names `{source}`, '
-                    "which is no [sources] table",
+                    f'{display_path(lab.folder / LAB_FILE)}: notes."{name}".sources names '
+                    f"`{source}`, which is no [sources] table",
                     hint=did_you_mean(source, lab.sources),
                 )

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import msgspec
 
+from notelab.cache import DiskCache, cache_key, get_or_compute
 from notelab.code_version import code_version
-from notelab.errors import NotelabError, did_you_mean, shown
-from notelab.memo import Memo, key_of, remembered
+from notelab.errors import NotelabError, did_you_mean, display_path
 
 _MAX_BYTES = 1_000_000
 
@@ -90,8 +90,8 @@ class LabFile(_Table, frozen=True):
     diagrams: dict[str, DiagramTable] = {}
 
 
-def decode(path: Path, memo: Memo | None) -> LabFile:
-    """Read one file; `memo` spares parsing it again while it is the same.
+def decode(path: Path, cache: DiskCache | None) -> LabFile:
+    """Read one file; `cache` spares parsing it again while it is the same.
 
     Raises:
         NotelabError: it is missing or unreadable, is no TOML, or says what no table knows.
@@ -99,9 +99,9 @@ def decode(path: Path, memo: Memo | None) -> LabFile:
     data = read_at_most(_MAX_BYTES, path)
     if data is None:
         hint = "a lab is a folder with a lab.toml"
-        raise NotelabError(f"{shown(path)}: no such lab file", hint=hint)
-    key = key_of(code_version(), data)
-    return remembered(memo or Memo(None), "lab", key, LabFile, lambda: _parse(path, data))
+        raise NotelabError(f"{display_path(path)}: no such lab file", hint=hint)
+    key = cache_key(code_version(), data)
+    return get_or_compute(cache or DiskCache(None), "lab", key, LabFile, lambda: _parse(path, data))
 
 
 def read_at_most(most: int, path: Path, hint: str = "") -> bytes | None:
@@ -116,9 +116,11 @@ def read_at_most(most: int, path: Path, hint: str = "") -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as fault:
-        raise NotelabError(f"{shown(path)}: cannot be read: {fault.strerror or fault}") from None
+        raise NotelabError(
+            f"{display_path(path)}: cannot be read: {fault.strerror or fault}"
+        ) from None
     if len(data) > most:
-        raise NotelabError(f"{shown(path)}: larger than {most:,} bytes; not read", hint=hint)
+        raise NotelabError(f"{display_path(path)}: larger than {most:,} bytes; not read", hint=hint)
     return data
 
 
@@ -126,10 +128,12 @@ def _parse(path: Path, data: bytes) -> LabFile:
     try:
         return msgspec.toml.decode(data.removeprefix(BOM_UTF8), type=LabFile)
     except msgspec.ValidationError as fault:
-        raise NotelabError(f"{shown(path)}: {fault}", hint=_nearest_key(str(fault))) from None
+        raise NotelabError(
+            f"{display_path(path)}: {fault}", hint=_nearest_key(str(fault))
+        ) from None
     except (msgspec.DecodeError, ValueError, RecursionError) as fault:
         reason = " ".join(str(fault).split())
-        raise NotelabError(f"{shown(path)}: not valid TOML: {reason}") from None
+        raise NotelabError(f"{display_path(path)}: not valid TOML: {reason}") from None
 
 
 # By their place in the file, as msgspec tells it but for what it puts between brackets.

@@ -26,7 +26,7 @@ from typing import Literal
 
 import msgspec
 
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.lab.lab_file import read_at_most
 from notelab.sources.answers import Wheel
 
@@ -110,7 +110,7 @@ def load(path: Path) -> Lock | None:
     Raises:
         NotelabError: it is not a lock of this version.
     """
-    where = shown(path)
+    where = display_path(path)
     if path.is_symlink():
         raise NotelabError(f"{where}: a lock must be a file, not a link to one")
     hint = "restore it from git; or delete it and run `shardbook lock` where git or a mirror is"

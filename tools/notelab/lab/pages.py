@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.lab.lab_file import ExpectedDiagram, NoteTable
 
@@ -81,7 +81,7 @@ def _globbed(lab: Lab) -> list[Path]:
             base, pattern = base.parent, pattern[3:]
         if not base.is_relative_to(lab.root) or ".." in pattern.split("/"):
             raise NotelabError(
-                f"{shown(lab.folder / LAB_FILE)}: lab.pages: {glob!r} leaves the repository",
+                f"{display_path(lab.folder / LAB_FILE)}: lab.pages: {glob!r} leaves the repository",
                 hint="`../` may only stand at its start, and not climb above the repository",
             )
         for path in _matches(lab, base, pattern, glob):
@@ -96,7 +96,7 @@ def _matches(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
         return sorted(base.glob(pattern))
     except (ValueError, NotImplementedError, OSError) as fault:
         raise NotelabError(
-            f"{shown(lab.folder / LAB_FILE)}: lab.pages: {glob!r} is no glob: {fault}",
+            f"{display_path(lab.folder / LAB_FILE)}: lab.pages: {glob!r} is no glob: {fault}",
             hint="`**` stands for whole folders, as in `theory/**/*.md`",
         ) from None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.lines import split_lines
 
 _SHA = re.compile(r"[0-9a-f]{40}")
@@ -58,5 +58,5 @@ def text_of(commit: str) -> str:
 
 def command_for(pin: Pin, ref: str = "REF", command: str = "pin") -> str:
     """Return the command that writes a pin, with its lab: others may own a source of that name."""
-    lab = shlex.quote(shown(pin.path.parent))
+    lab = shlex.quote(display_path(pin.path.parent))
     return f"shardbook {command} {pin.source} {ref} --lab {lab}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from notelab.memo import Shelf, key_of, recalled
+from notelab.cache import CacheFile, cache_key, get_decoded
 from notelab.mermaid import fingerprint
 from notelab.mermaid.parsed import EngineMissing, Parsed
 
@@ -25,9 +25,9 @@ Progress = Callable[[str, int, int], None]
 class Diagrams:
     """Parses diagrams with mermaid itself."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, cache: CacheFile) -> None:
         """Start no engine yet: most checks find every diagram in the content cache."""
-        self._shelf = shelf
+        self._cache = cache
         self._engine: EngineThread | None = None
         self._spent = 0.0
         self._known: dict[str, Parsed] = {}
@@ -75,12 +75,12 @@ class Diagrams:
 
     def _remembered(self, text: str) -> Parsed | None:
         if text not in self._known:
-            found = recalled(self._shelf, "diagram", key_of(fingerprint(), text), Parsed)
+            found = get_decoded(self._cache, "diagram", cache_key(fingerprint(), text), Parsed)
             self._known |= {text: found} if found else {}
         return self._known.get(text)
 
     def _remember(self, text: str, parsed: Parsed) -> None:
         self._known[text] = parsed
         if parsed.settled:
-            key = key_of(fingerprint(), text)
-            self._shelf.put("diagram", key, msgspec.msgpack.encode(parsed))
+            key = cache_key(fingerprint(), text)
+            self._cache.put("diagram", key, msgspec.msgpack.encode(parsed))

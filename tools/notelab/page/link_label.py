@@ -26,8 +26,8 @@ def is_same(label: Citation, target: Citation) -> bool:
 
 def same_path(path: str, target: Citation | FileLink) -> bool:
     """Tell whether a label's path is the target's, or the end of it."""
-    path = path.partition(":")[2] or path
-    return f"/{target.path}".endswith(f"/{path}")
+    spelled = {path, path.partition(":")[2] or path}  # what is before a colon may be a source
+    return any(f"/{target.path}".endswith(f"/{each}") for each in spelled)
 
 
 def same_lines(text: str, target: Citation) -> bool:

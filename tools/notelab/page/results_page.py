@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.cache import CacheFile, cache_key, get_or_compute
 from notelab.lab import pages
-from notelab.memo import Shelf, key_of, remembered
 
 _ROW = re.compile(r"""<a\s+id=["']([A-Za-z0-9_.-]+)["']\s*>""")
 _VALUE = re.compile(r"\*\*(.+?)\*\*")
@@ -43,17 +43,17 @@ class Results(msgspec.Struct):
     problem: str = ""
 
 
-def read(path: Path, shelf: Shelf) -> Results:
+def read(path: Path, cache: CacheFile) -> Results:
     """Read a results page; what is wrong with it is in the answer, never raised."""
     text = pages.read(path)
     if text.problem:
         return Results(problem=text.problem)
-    return of_text(text.text, path.parent, shelf)
+    return of_text(text.text, path.parent, cache)
 
 
-def of_text(text: str, folder: Path, shelf: Shelf) -> Results:
+def of_text(text: str, folder: Path, cache: CacheFile) -> Results:
     """Read the text of a results page that lies in `folder`."""
-    found = remembered(shelf, "results", key_of(text), Results, lambda: _said(text))
+    found = get_or_compute(cache, "results", cache_key(text), Results, lambda: _said(text))
     found.stale = [(name, row) for name, sha, row in found.made_from if _differs(folder, name, sha)]
     return found
 

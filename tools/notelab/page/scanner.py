@@ -15,7 +15,7 @@ from notelab.page import permalink
 from notelab.page.citation import Citation, Span
 from notelab.page.link_label import NOT_IN_CODE, is_same, same_lines, same_path
 from notelab.page.note import FileLink, Mention
-from notelab.page.spelling import DASH, FILE_ENDING, LINE_WORD, RANGE, lines_of
+from notelab.page.spelling import DASH, FILE_ENDING, LINE_WORD, RANGE, lines_of, possible_path
 
 CODE, CODE_END, LINK, LINK_END = "\ue000", "\ue001", "\ue002", "\ue003"
 MARKS = re.compile("[\ue000-\ue003]")
@@ -101,6 +101,7 @@ class _Scan:
             token.cited = codes.get(token.start, []) if token.kind == "code" else []
             token.text = token.text.strip(CODE + CODE_END)
         self.found: list[tuple[int, Citation | FileLink]] = []
+        self.possible: list[Mention] = []  # code spans that cite if the tree has their path
         self.taken: set[int] = set()  # tokens that are part of a citation
         self.labels = list(self._labels(links))
 
@@ -112,7 +113,7 @@ class _Scan:
         cited = [one for _, one in sorted(self.found, key=lambda pair: pair[0])]
         scanned = Scanned([one for one in cited if isinstance(one, Citation)])
         scanned.files = [one for one in cited if isinstance(one, FileLink)]
-        scanned.mentions = list(self._mentions(scanned.citations))
+        scanned.mentions = self.possible + list(self._mentions(scanned.citations))
         return scanned
 
     def _labels(self, links: list[Citation | FileLink | None]) -> Iterator[_Label]:
@@ -136,6 +137,9 @@ class _Scan:
                 problem = "is not `path:L<first>-L<last>` alone"
                 self.found.append((token.start, Citation(said, "", said, 0, 0, problem, place)))
                 self.taken.add(at)
+            elif token.kind == "code" and (path := possible_path(token.text)):
+                place = self.place(token.start, token.end)
+                self.possible.append(Mention(token.text, path, place))
             elif token.kind == "address" and at not in inside:  # a link's target says the same
                 for address, offset in permalink.found_in(token.text):
                     start = token.start + offset

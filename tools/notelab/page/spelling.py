@@ -32,6 +32,11 @@ _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _IN_CODE = re.compile(r"[\[\](){}=,'\"]")
 _SOURCE = re.compile(r"(?P<source>[A-Za-z][A-Za-z0-9_-]*):(?P<path>.+)")
 _LONGEST = 1000
+_STOPS = " .,;"
+_AROUND = (
+    ('"', '"'), ("'", "'"), ("\u201c", "\u201d"), ("\u2018", "\u2019"), ("[[", "]]"), ("(", ")"),
+)  # fmt: skip
+_FULL_RANGE = re.compile(r":L\d+-L\d+")
 
 
 def looks_like_citation(code: str) -> bool:
@@ -78,6 +83,18 @@ def lines_of(range: str) -> tuple[int, int, str]:
     return first, last, ""
 
 
+def possible_path(code: str) -> str:
+    """Return the path that a code span may cite, although it reads as code; else ''.
+
+    >>> possible_path("Makefile:4-6"), possible_path("a/b.py:L4"), possible_path("x[1:2]")
+    ('Makefile', '', '')
+    """
+    found = _CITED.fullmatch(_bare(code[:_LONGEST]))
+    if found is None or "://" in code or _is_meant(found, code):
+        return ""
+    return found["head"]
+
+
 def _first(code: str, range: re.Match[str]) -> str:
     """Return the code up to the end of its first range."""
     return code[: code.find(range[0]) + len(range[0])]
@@ -94,11 +111,14 @@ def _match(code: str) -> re.Match[str] | None:
 
 
 def _bare(code: str) -> str:
-    """Return a code span without the quotes, brackets and full stop around a citation."""
-    code = code.strip(" .,;'\"\u201c\u201d\u2018\u2019")
-    for opening, closing in (("[[", "]]"), ("(", ")")):
+    """Return a code span without the quotes or brackets and the full stop around a citation.
+
+    A quote or bracket on one side alone is a character of the path.
+    """
+    code = code.strip().rstrip(_STOPS)
+    for opening, closing in _AROUND:
         if code.startswith(opening) and code.endswith(closing):
-            code = code.removeprefix(opening).removesuffix(closing)
+            code = code.removeprefix(opening).removesuffix(closing).rstrip(_STOPS)
     return code
 
 
@@ -110,7 +130,9 @@ def _is_meant(found: re.Match[str], code: str) -> bool:
     named = ending or "/" in head or ("." in head and " " not in head)
     if found["word"] or found["ranges"].startswith(("L", "l")):
         if mark.startswith(":"):
-            return named or " " not in head
+            # Of code with a blank in it, `…:L4-L6` alone can be meant; `the norm:L2` is none.
+            whole = found["mark"] + found["ranges"]
+            return named or " " not in head or _FULL_RANGE.fullmatch(whole) is not None
         return named and (ending or "/" in head)
     if mark.startswith("#") or " " in head:
         return ending

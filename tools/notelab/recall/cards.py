@@ -112,7 +112,7 @@ def of_labs(wanted: dict[Path, set[Path] | None], language: str, bench: Bench) -
 
 def _resting(page: Page, lab: Lab, lock: Lock, bench: Bench) -> Iterator[Card]:
     """Yield a page's cards with the hash of the lines that they cite; else of all that it cites."""
-    seen = view.of_page(page, bench.memo.shelf(lab.root))
+    seen = view.of_page(page, bench.cache.file_for(lab.root))
     if seen.note is None:
         return
     place = page.family.relative_to(lab.root).as_posix().removesuffix(".md")

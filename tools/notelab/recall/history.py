@@ -12,8 +12,8 @@ import msgspec
 from filelock import FileLock
 from msgspec import Meta
 
+from notelab.atomic_write import write_files
 from notelab.report.terminal import say
-from notelab.whole_files import write_together
 
 GRADES = ("again", "hard", "good", "easy")  # as fsrs counts them, from 1
 
@@ -86,7 +86,7 @@ class History:
     def _set_aside(self, whole: list[tuple[bytes, Review]], broken: int) -> None:
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(2).hex()}"
         aside = self.path.with_name(f"recall.corrupt-{stamp}.jsonl")
-        write_together(
+        write_files(
             {
                 aside: self.path.read_bytes(),
                 self.path: b"".join(line + b"\n" for line, _ in whole),
@@ -95,5 +95,5 @@ class History:
         say(
             f"recall: {broken} of {broken + len(whole)} lines of {self.path} can't be read; the "
             f"file is kept as {aside.name} beside it, and the other {len(whole)} go on",
-            aside=True,
+            stderr=True,
         )

@@ -7,7 +7,7 @@ import msgspec
 from notelab.book.evidence import CitedFile, Evidence, State
 from notelab.book.finding_labs import labs_below
 from notelab.book.workbook import Bench, Workbook, open_labs, usable
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.lab import pins
 from notelab.lab.lab import Lab, repository_root
 from notelab.lab.lab_file import SourceTable
@@ -177,7 +177,7 @@ def _uses(books: list[Workbook], source: str, behind: _Behind) -> dict[Place, Us
                         continue
                     place = Place(citation.path, citation.first, citation.last)
                     use = found.setdefault(place, Use(file))
-                    use.pages[shown(view.page.path)] = None
+                    use.pages[display_path(view.page.path)] = None
                     if file.outline:
                         standing = file.outline.names_between(place.start, place.end)
                         use.anchors |= standing & set(cell.names)

@@ -1,6 +1,6 @@
 """For a code host's own checks: one workflow command a finding."""
 
-from notelab.errors import plain
+from notelab.errors import sanitize
 from notelab.report.outcome import Report
 
 
@@ -14,7 +14,7 @@ def write(report: Report) -> str:
             f"endLine={span.end_row},endColumn={span.end_column},"
             f"title={_property(f'{finding.code} {finding.name}')}"
         )
-        details = [plain(line) for line in (finding.message, *finding.details)]
+        details = [sanitize(line) for line in (finding.message, *finding.details)]
         lines.append(f"::error {place}::{_message(chr(10).join(details))}\n")
     return "".join(lines)
 

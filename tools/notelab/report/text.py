@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from notelab.errors import plain
+from notelab.errors import sanitize
 from notelab.report.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
 
@@ -41,7 +41,7 @@ def _next(report: Report) -> list[str]:
     ready = [lab for lab in report.labs if lab.compares and not lab.to_do]
     flag = "take `in-progress` out of its lab.toml, "
     return [
-        plain(
+        sanitize(
             f"next: {flag if lab.in_progress else ''}commit {lab.folder}, "
             f"then `shardbook compare {lab.folder}`"
         )
@@ -52,20 +52,23 @@ def _next(report: Report) -> list[str]:
 
 def _finding(finding: Finding, paint: Painter) -> list[str]:
     place = f"{finding.filename}:{finding.span.row}:{finding.span.column}"
-    head = f"{paint('place', plain(place))} {paint('code', finding.code)} {plain(finding.message)}"
-    lines = [head]
+    head = f"{paint('place', sanitize(place))} {paint('code', finding.code)}"
+    lines = [f"{head} {sanitize(finding.message)}"]
     for label, text in (
         ("expected", finding.expected),
         ("found", finding.found),
         *(("help", part) for part in finding.help.split("; ")),
     ):
         if text:
-            lines.append(f"    {paint('dim', f'{label:<8}')} {plain(text)}")
+            lines.append(f"    {paint('dim', f'{label:<8}')} {sanitize(text)}")
     return lines
 
 
 def _lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list[str]:
-    lines = [paint("place", plain(lab.title)), paint("dim", plain(f"  {lab.folder}/"))]
+    lines = [
+        paint("place", sanitize(lab.title)),
+        paint("dim", sanitize(f"  {lab.folder}/")),
+    ]
     for source in lab.sources:
         if source.files or not source.commit:
             lines += _source(source, paint)
@@ -89,7 +92,7 @@ def _unparsed(lab: LabReport, paint: Painter) -> list[str]:
     files = list(lab.unparsed.items())
     for name, file in files[:10]:
         cited = f"    {name}  {_count(file.citations, 'citation')}: {file.reason}"
-        lines.append(paint("dim", plain(cited)))
+        lines.append(paint("dim", sanitize(cited)))
     if len(files) > 10:
         lines.append(paint("dim", f"    and {_count(len(files) - 10, 'file')} more"))
     return lines
@@ -100,7 +103,7 @@ def _lock_only(lab: LabReport, paint: Painter) -> list[str]:
     files = list(lab.lock_only.items())
     for name, count in files[:10]:
         said = f"    {name}  {_count(count, 'citation')}"
-        lines.append(paint("dim", plain(said)))
+        lines.append(paint("dim", sanitize(said)))
     if len(files) > 10:
         lines.append(paint("dim", f"    and {_count(len(files) - 10, 'file')} more"))
     return lines
@@ -111,12 +114,12 @@ def _source(source: SourceReport, paint: Painter) -> list[str]:
     release = f" ({source.release})" if source.release else ""
     by = ", ".join(f"{count} by {name}" for name, count in sorted(source.providers.items()))
     proved = f"{source.proved} of {source.files} files at hand" + (f": {by}" if by else "")
-    lines = [plain(f"  {source.name:<10} {commit}{release}  {proved}")]
+    lines = [sanitize(f"  {source.name:<10} {commit}{release}  {proved}")]
     for lock, count in source.vouched.items():
         said = f"    {_count(count, 'file')} vouched for by {lock}"
-        lines.append(paint("dim", plain(said)))
+        lines.append(paint("dim", sanitize(said)))
     reasons = (part for reason in source.reasons for part in reason.split("; "))
-    return lines + [paint("dim", plain(f"    {part}")) for part in reasons]
+    return lines + [paint("dim", sanitize(f"    {part}")) for part in reasons]
 
 
 # Heading and field; the widest page name of the workbook and these fit into 80 columns.
@@ -134,7 +137,7 @@ def _table(notes: list[NoteReport], paint: Painter) -> list[str]:
 
     def line(what: str, numbers: Iterable[object]) -> str:
         cells = zip(_COLUMNS, numbers, strict=True)
-        return f"  {plain(what):<{width}}" + "".join(f"{n:>{len(c) + 1}}" for c, n in cells)
+        return f"  {sanitize(what):<{width}}" + "".join(f"{n:>{len(c) + 1}}" for c, n in cells)
 
     head = paint("dim", line("", _COLUMNS))
     if len(notes) > 40:
@@ -143,7 +146,7 @@ def _table(notes: list[NoteReport], paint: Painter) -> list[str]:
     lines, above = [head], None
     for note, (folder, slash, name) in zip(notes, names, strict=True):
         if folder != above:
-            lines.append(f"  {plain(folder + slash)}")
+            lines.append(f"  {sanitize(folder + slash)}")
             above = folder
         numbers = (getattr(note, field) for field in _COLUMNS.values())
         lines.append(line(f"  {name}", numbers))

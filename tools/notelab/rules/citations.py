@@ -7,9 +7,9 @@ import msgspec
 from notelab.book.evidence import CitedFile, State
 from notelab.book.view import View
 from notelab.book.workbook import Workbook
+from notelab.cache import CacheFile, cache_key, get_decoded
 from notelab.lab import pins
 from notelab.lab.lock import Lock
-from notelab.memo import Shelf, key_of, recalled
 from notelab.page.citation import written
 from notelab.page.note import Note
 from notelab.page.permalink import repository_of
@@ -38,9 +38,9 @@ class Verdict(msgspec.Struct, array_like=True):
 class Judge:
     """Judges the citations of one lab."""
 
-    def __init__(self, book: Workbook, shelf: Shelf) -> None:
-        """Judge nothing yet; what fits is remembered on `shelf`."""
-        self._lab, self._pins, self._shelf = book.lab, book.pins, shelf
+    def __init__(self, book: Workbook, cache: CacheFile) -> None:
+        """Judge nothing yet; what fits is remembered on `cache`."""
+        self._lab, self._pins, self._cache = book.lab, book.pins, cache
         self._unknown_commit, self._resolver = book.evidence.unknown_commit, book.resolver
         self._lock = book.lock or Lock()
         # Sources of which a repin left something behind: of most labs none, so nobody asks.
@@ -51,7 +51,7 @@ class Judge:
         files = [(f.source, f.path, f.state, f.blob, f.proof) for f in book.evidence.gathered()]
         commits = {name: pin.commit for name, pin in book.pins.items()}
         said = (book.lab.file, book.lab.sources, commits, book.lock, files)
-        self._all = key_of(msgspec.msgpack.encode(said))
+        self._all = cache_key(msgspec.msgpack.encode(said))
 
     def verdicts(self, view: View) -> list[Verdict]:
         """Judge every citation of a page, in the page's order.
@@ -61,12 +61,12 @@ class Judge:
         if view.note is None:
             return []
         key = f"{view.digest} {view.page.key} {self._all}"
-        kept = recalled(self._shelf, "verdicts", key, list[Verdict])
+        kept = get_decoded(self._cache, "verdicts", key, list[Verdict])
         if kept is not None:
             return kept
         found = self._judged(view, view.note)
         if all(verdict.key and not verdict.findings for verdict in found):
-            self._shelf.put("verdicts", key, msgspec.msgpack.encode(found))
+            self._cache.put("verdicts", key, msgspec.msgpack.encode(found))
         return found
 
     def _judged(self, view: View, note: Note) -> list[Verdict]:
@@ -102,7 +102,7 @@ class Judge:
             )
         proved = file.state is State.PROVED
         case.once = self.lock.slipped_from(file, citation, case.page)
-        misfits, structured = fit.judged(case, file, self._shelf) if proved else ([], True)
+        misfits, structured = fit.judged(case, file, self._cache) if proved else ([], True)
         findings += misfits
         # A range that doesn't fit must be mended, not locked: saying both would mislead.
         findings = findings or list(self.lock.findings(case, file))

@@ -5,7 +5,7 @@ from itertools import takewhile
 
 from notelab.book.evidence import CitedFile
 from notelab.book.view import View
-from notelab.memo import Shelf, key_of
+from notelab.cache import CacheFile, cache_key
 from notelab.page import results_page, tokens
 from notelab.page.citation import Span
 from notelab.report.finding import Finding
@@ -14,20 +14,20 @@ from notelab.report.finding import Finding
 class Pinned:
     """The pinned files whose text is at hand, to compare pages with."""
 
-    def __init__(self, files: Iterable[CitedFile], shelf: Shelf) -> None:
+    def __init__(self, files: Iterable[CitedFile], cache: CacheFile) -> None:
         """Compare nothing yet; the pages that share nothing with these files are remembered."""
-        self._files, self._shelf = list(files), shelf
-        self._blobs = key_of(*(file.blob for file in self._files))
+        self._files, self._cache = list(files), cache
+        self._blobs = cache_key(*(file.blob for file in self._files))
 
     def sharing(self, view: View) -> list[CitedFile]:
         """Return the files that have a run of tokens in common with a page."""
         key = f"{view.digest} {self._blobs}"
-        if self._shelf.get("own words", key) is not None:
+        if self._cache.get("own words", key) is not None:
             return []
         own = frozenset(tokens.run_hashes(token for token, _ in tokens.of_page(view.text)))
         found = [file for file in self._files if not own.isdisjoint(file.runs())]
         if not found:
-            self._shelf.put("own words", key, b"")
+            self._cache.put("own words", key, b"")
         return found
 
 

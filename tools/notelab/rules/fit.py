@@ -3,28 +3,28 @@
 from collections.abc import Iterator
 
 from notelab.book.evidence import CitedFile
+from notelab.cache import CacheFile
 from notelab.cited import fitting
 from notelab.cited.outline import Outline
-from notelab.memo import Shelf
 from notelab.page.citation import Citation, written
 from notelab.report.finding import Finding
 from notelab.rules.case import Case, listed
 
 
-def judged(case: Case, file: CitedFile, shelf: Shelf) -> tuple[list[Finding], bool]:
+def judged(case: Case, file: CitedFile, cache: CacheFile) -> tuple[list[Finding], bool]:
     """Judge a citation's range against the file's own lines; tell whether it has a structure.
 
     That a range fits is remembered by all that it hangs on; why one doesn't is worked out anew.
     """
     cited, anchors = case.citation, " ".join(sorted(case.anchors))
     key = f"{file.blob} {file.path}:{cited.first}-{cited.last} {case.max_lines} {anchors}"
-    kept = shelf.get("fits", key)
+    kept = cache.get("fits", key)
     if kept is not None:
         return [], kept == b"structured"
     found = list(findings(case, file))
     structured = bool(file.outline and file.outline.structured)
     if not found:
-        shelf.put("fits", key, b"structured" if structured else b"lines")
+        cache.put("fits", key, b"structured" if structured else b"lines")
     return found, structured
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from notelab.book.evidence import CitedFile, State
 from notelab.book.workbook import Workbook
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.lab.lock import LOCK_FILE, Lock, LockedCitation
 from notelab.page.citation import Citation, Span
 from notelab.report.finding import TOP, Finding
@@ -66,7 +66,7 @@ class LockJudge:
         return case.finding(
             "N210",
             f"the lock {said}",
-            expected=f"the citation in {shown(self._path)}",
+            expected=f"the citation in {display_path(self._path)}",
             help=f"{knows} these are the lines you mean, run `shardbook lock`",
         )
 
@@ -85,7 +85,7 @@ class LockJudge:
             if used:
                 yield Finding(
                     "N210",
-                    shown(self._path),
+                    display_path(self._path),
                     TOP,
                     "the lab has citations and no lock",
                     expected="citations.lock",
@@ -149,7 +149,7 @@ class LockJudge:
         lines = enumerate(self._path.read_text("utf-8").split("\n"), start=1)
         found = ((row, line.find(needle) + 1) for row, line in lines if needle in line)
         places = (Span(row, at, row, at + len(needle)) for row, at in found)
-        return Finding(code, shown(self._path), next(places, TOP), message, **said)
+        return Finding(code, display_path(self._path), next(places, TOP), message, **said)
 
 
 def _against_content(

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from notelab.book.view import View
-from notelab.errors import shown
+from notelab.cache import CacheFile
+from notelab.errors import display_path
 from notelab.lab.lab import Lab
-from notelab.memo import Shelf
 from notelab.page import results_page
 from notelab.page.citation import Span
 from notelab.page.note import NumberLink
@@ -19,10 +19,10 @@ _AGAIN = "generate it again: `tools/bench report --adopt results/reference.json`
 class Numbers:
     """Judges the measured numbers of a lab's pages, reading each results page once."""
 
-    def __init__(self, lab: Lab, shelf: Shelf) -> None:
+    def __init__(self, lab: Lab, cache: CacheFile) -> None:
         """Nothing is read yet."""
         self._lab = lab
-        self._shelf = shelf
+        self._cache = cache
         self._read: dict[Path, Results] = {}
 
     def findings(self, view: View) -> Iterator[Finding]:
@@ -30,7 +30,7 @@ class Numbers:
         if results_page.is_generated(view.text):
             path = view.page.path.resolve()
             if path not in self._read:
-                self._read[path] = results_page.of_text(view.text, path.parent, self._shelf)
+                self._read[path] = results_page.of_text(view.text, path.parent, self._cache)
         for link in view.note.numbers if view.note else []:
             yield from self._link(view, link)
 
@@ -40,7 +40,7 @@ class Numbers:
             for name, row in results.stale:
                 yield Finding(
                     "N404",
-                    shown(path),
+                    display_path(path),
                     Span(row, 1, row, 1),
                     f"the page was generated from another `{name}` than the one here",
                     expected="the SHA-256 of its inputs as they are",
@@ -49,7 +49,7 @@ class Numbers:
             if results.edited:
                 yield Finding(
                     "N404",
-                    shown(path),
+                    display_path(path),
                     TOP,
                     "the page is not as it was generated",
                     expected="one comment with the SHA-256 of the page without that comment",
@@ -58,7 +58,7 @@ class Numbers:
             if not (results.generated or results.problem):
                 yield Finding(
                     "N405",
-                    shown(path),
+                    display_path(path),
                     TOP,
                     "a quoted results page doesn't say what it was generated from",
                     expected="`<!-- generated from FILE sha256:… -->` at its top",
@@ -84,7 +84,7 @@ class Numbers:
         results = Results(problem="is outside of the repository")
         if path.is_relative_to(self._lab.root):
             if path not in self._read:
-                self._read[path] = results_page.read(path, self._shelf)
+                self._read[path] = results_page.read(path, self._cache)
             results = self._read[path]
         values = results.values.get(link.anchor, [])
         if len(values) != 1:

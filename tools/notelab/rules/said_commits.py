@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from notelab.book.view import View
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin
 from notelab.page.note import CommitPrefix, Note
@@ -65,7 +65,7 @@ def _commit_row(view: View, row: CommitPrefix, pins: dict[str, Pin]) -> Iterator
             "N123",
             span,
             f"the note was written for another commit of `{source}` than the pin",
-            expected=f"`{pin.commit[:12]}` ({shown(pin.path)})",
+            expected=f"`{pin.commit[:12]}` ({display_path(pin.path)})",
             found=f"`{prefix}`",
             help="read the citations again at the pin, then write its prefix",
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from notelab.book.view import View
 from notelab.book.workbook import Workbook
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.lab import pins
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin
@@ -25,7 +25,7 @@ def pin_findings(book: Workbook) -> Iterator[Finding]:
             expected, found = "a commit that the source has", reason
         if code:
             mend = f"write it with `{pins.command_for(pin)}`"
-            place = shown(pin.path)
+            place = display_path(pin.path)
             yield Finding(code, place, TOP, said, expected=expected, found=found, help=mend)
 
 

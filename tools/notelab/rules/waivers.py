@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from notelab.book.view import View
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.citation import Span
 from notelab.report.finding import TOP, Finding
@@ -69,7 +69,7 @@ class Waivers:
 
     def _idle_in_the_lab(self, code: str, table: str, where: str) -> Finding:
         path = self._lab.folder / LAB_FILE
-        return _idle(shown(path), _line_of(path, table, code), code, where)
+        return _idle(display_path(path), _line_of(path, table, code), code, where)
 
 
 def _idle(filename: str, span: Span, code: str, where: str) -> Finding:
