@@ -10,11 +10,12 @@ import msgspec
 from notelab.errors import NotelabError, display_path
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.lab.lab_file import ExpectedDiagram, NoteTable
+from notelab.regular_files import kind_of, read_regular
 
 MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
 MISSING = "is missing"
+_OUTSIDE = "is reached by a symbolic link that leads out of the repository; not followed"
 _LONE_RETURN = "Markdown begins a line there, git and code hosts don't; end lines by a line feed"
-_MOSTLY = 16 * 1024  # to make room for the most takes longer than to read
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -27,6 +28,7 @@ class Page(msgspec.Struct, frozen=True):
     table: NoteTable
     diagrams: list[ExpectedDiagram] | None
     listed: bool  # named in lab.toml, so a note with front matter; else found by a glob
+    problem: str = ""  # why its path is not followed
 
     @property
     def family(self) -> Path:
@@ -54,15 +56,18 @@ def of_lab(lab: Lab) -> list[Page]:
         table = lab.file.notes.get(name, NoteTable())
         key = posixpath.normpath(name) if "/" in name else name
         originals[lab.places[name]] = (key, table, expected, True)
-    for path in _globbed(lab):
-        key = Path(os.path.relpath(path, lab.folder)).as_posix()
-        originals.setdefault(path, (key, NoteTable(), None, False))
-    found = []
+    inside, outside = _globbed(lab)
+    for path in inside:
+        originals.setdefault(path, (_key(lab, path), NoteTable(), None, False))
+    first = lab.languages[0]
+    found = [
+        Page(path, _key(lab, path), first, None, NoteTable(), None, listed=False, problem=_OUTSIDE)
+        for path in outside
+    ]
     for path, (key, table, expected, listed) in originals.items():
         for language in lab.languages:
-            first = language == lab.languages[0]
-            place = path if first else translated(path, language)
-            original = None if first else path
+            place = path if language == first else translated(path, language)
+            original = None if language == first else path
             found.append(Page(place, key, language, original, table, expected, listed))
     return found
 
@@ -72,8 +77,14 @@ def translated(path: Path, language: str) -> Path:
     return path.with_name(f"{path.stem}.{language}{path.suffix}")
 
 
-def _globbed(lab: Lab) -> list[Path]:
+def _key(lab: Lab, path: Path) -> str:
+    return Path(os.path.relpath(path, lab.folder)).as_posix()
+
+
+def _globbed(lab: Lab) -> tuple[list[Path], list[Path]]:
+    """Return the pages that the lab's globs match, and those whose link leaves the repository."""
     found: dict[Path, None] = {}
+    outside: dict[Path, None] = {}
     endings = tuple(f".{language}.md" for language in lab.languages[1:])
     for glob in lab.file.lab.pages:
         base, pattern = lab.folder, glob
@@ -85,10 +96,14 @@ def _globbed(lab: Lab) -> list[Path]:
                 hint="`../` may only stand at its start, and not climb above the repository",
             )
         for path in _matches(lab, base, pattern, glob):
-            inside = path.resolve().is_relative_to(lab.root)
-            if path.suffix == ".md" and not path.name.endswith(endings) and inside:
-                found.setdefault(path.resolve(), None)
-    return list(found)
+            if path.suffix != ".md" or path.name.endswith(endings):
+                continue
+            resolved = path.resolve()
+            if resolved.is_relative_to(lab.root):
+                found.setdefault(resolved, None)
+            else:
+                outside.setdefault(path, None)
+    return list(found), list(outside)
 
 
 def _matches(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
@@ -107,7 +122,7 @@ def read(path: Path) -> Text:
     try:
         problem = _no_page(os.lstat(path).st_mode)
         if not problem:
-            data = _read(path)
+            data = read_regular(path, MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         problem = MISSING
     except OSError as fault:
@@ -134,16 +149,5 @@ def _no_page(mode: int) -> str:
     # An original's path is resolved, and held inside the repository; a translation's is not.
     if stat.S_ISLNK(mode):
         return "is a symbolic link; not followed"
-    return "" if stat.S_ISREG(mode) else "is not a file"
-
-
-def _read(path: Path) -> bytes:
-    """Return what a file holds, up to what is too much; a file object takes twice as long."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-    try:
-        data = b""
-        while len(data) <= MAX_BYTES and (more := os.read(handle, _MOSTLY)):
-            data += more
-        return data
-    finally:
-        os.close(handle)
+    kind = kind_of(mode)
+    return f"is a {kind}, not a file" if kind else ""
