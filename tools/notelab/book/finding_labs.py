@@ -151,7 +151,7 @@ class _House:
         """Yield the labs of the pages that were generated from a file."""
         above = set(file.parents)
         for page in self._perhaps_generated:
-            if page.parent in above and file in results_page.inputs(page):
+            if page.parent in above and file in results_page.input_files(page):
                 yield from self.pages[page]
 
 

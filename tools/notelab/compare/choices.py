@@ -8,8 +8,8 @@ from notelab.book.workbook import Workbook, usable
 from notelab.errors import display_path
 from notelab.lab import pages
 from notelab.page import reading
-from notelab.page.citation import Citation, written
-from notelab.page.note import Cell, Note
+from notelab.page.citation import Citation, format_citation
+from notelab.page.note import Note, ProseBlock
 
 
 class Cited(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class Cited(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return it as a citation is written."""
-        return written(self.path, self.start, self.end)
+        return format_citation(self.path, self.start, self.end)
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def of_page(book: Workbook, path: Path) -> tuple[Note, list[Choice]]:
     ]
 
 
-def _choice(book: Workbook, cell: Cell, filename: str) -> Choice:
+def _choice(book: Workbook, cell: ProseBlock, filename: str) -> Choice:
     cited = tuple(_cited(book, one) for one in cell.citations if usable(one))
     return Choice(cell.title.rstrip("."), filename, cell.span.row, cited)
 

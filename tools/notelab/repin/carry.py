@@ -169,7 +169,7 @@ def _uses(books: list[Workbook], source: str, behind: _Behind) -> dict[Place, Us
     found: dict[Place, Use] = {}
     for book in books:
         for view in book.views:
-            for cell in view.note.cells if view.note else []:
+            for cell in view.note.blocks if view.note else []:
                 for citation in filter(usable, cell.citations):
                     file = behind.file(book, source, citation)
                     file = file or book.resolver.resolve(citation).file

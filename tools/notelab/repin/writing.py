@@ -101,7 +101,7 @@ def _generated(found: dict[Path, bytes], to: Mapping[Place, Place]) -> None:
 
     pages = [path for path in found if results_page.is_generated(found[path].decode())]
     for page in pages:
-        for source in results_page.inputs(page):
+        for source in results_page.input_files(page):
             if source.suffix == ".toml" and source.is_file():
                 text = source.read_bytes().decode("utf-8")
                 found[source] = pattern.sub(lambda match: said[match[1]], text).encode()

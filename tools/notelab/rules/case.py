@@ -5,7 +5,7 @@ import msgspec
 from notelab.book.view import View
 from notelab.cited.outline import is_anchor
 from notelab.page.citation import Citation
-from notelab.page.note import Cell
+from notelab.page.note import ProseBlock
 from notelab.report.finding import Finding
 
 
@@ -13,7 +13,7 @@ class Case(msgspec.Struct):
     """One citation on trial, with where it stands."""
 
     view: View
-    cell: Cell
+    cell: ProseBlock
     citation: Citation
     max_lines: int
     times: int

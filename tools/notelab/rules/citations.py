@@ -10,9 +10,9 @@ from notelab.book.workbook import Workbook
 from notelab.cache import CacheFile, cache_key, get_decoded
 from notelab.lab import pins
 from notelab.lab.lock import Lock
-from notelab.page.citation import written
+from notelab.page.citation import format_citation
 from notelab.page.note import Note
-from notelab.page.permalink import repository_of
+from notelab.page.permalink import normalize_repository
 from notelab.report.finding import Finding
 from notelab.rules import fit
 from notelab.rules.case import Case
@@ -74,7 +74,7 @@ class Judge:
         times = Counter(citation.key for citation in note.citations)
         return [
             self._verdict(Case(view, cell, citation, most, times[citation.key]))
-            for cell in note.cells
+            for cell in note.blocks
             for citation in cell.citations
         ]
 
@@ -172,7 +172,7 @@ class Judge:
         if any(commit.startswith(citation.commit) for commit in commits):
             return None
         if not names:
-            known = (f"`{repository_of(one.url)}`" for one in sources.values() if one.url)
+            known = (f"`{normalize_repository(one.url)}`" for one in sources.values() if one.url)
             return case.finding(
                 "N216",
                 f"the link is to `{citation.repository}`, which is no source of this lab",
@@ -185,7 +185,7 @@ class Judge:
             expected=" or ".join(f"`{commit[:12]}`" for commit in commits) or "a usable pin",
             found=f"`{citation.commit[:12]}`",
             help=f"read the lines at the pin, then write `{names[0]}:"
-            f"{written(citation.path, citation.first, citation.last)}`",
+            f"{format_citation(citation.path, citation.first, citation.last)}`",
         )
 
 
@@ -197,7 +197,7 @@ def _malformed(case: Case) -> Finding | None:
     if citation.label:
         return _two_places(case)
     if citation.last < citation.first:
-        turned = written(citation.path, citation.last, citation.first)
+        turned = format_citation(citation.path, citation.last, citation.first)
         message = f"the range of `{citation.text}` runs backwards"
         return case.finding("N202", message, help=f"`{turned}`?")
     return None

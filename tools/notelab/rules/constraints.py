@@ -24,7 +24,7 @@ class Pinned:
         key = f"{view.digest} {self._blobs}"
         if self._cache.get("own words", key) is not None:
             return []
-        own = frozenset(tokens.run_hashes(token for token, _ in tokens.of_page(view.text)))
+        own = frozenset(tokens.run_hashes(token for token, _ in tokens.tokenize_page(view.text)))
         found = [file for file in self._files if not own.isdisjoint(file.runs())]
         if not found:
             self._cache.put("own words", key, b"")
@@ -38,12 +38,12 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
     for image in view.note.images:
         # A page that is generated, and no note, may show figures drawn from the same inputs.
         generated = not view.page.listed and results_page.is_generated(view.text)
-        if image.what == "an image" and generated:
+        if image.description == "an image" and generated:
             continue
         yield view.finding(
             "N602",
             image.span,
-            f"the page draws with {image.what}",
+            f"the page draws with {image.description}",
             expected="mermaid, and nothing else that draws",
         )
     for file in pinned.sharing(view):
@@ -52,9 +52,11 @@ def findings(view: View, pinned: Pinned) -> Iterator[Finding]:
 
 def _pasted(view: View, file: CitedFile) -> Iterator[Finding]:
     """Find the pasted stretches by their tokens; a hash alone convicts nobody."""
-    page = tokens.of_page(view.text)
+    page = tokens.tokenize_page(view.text)
     words = [token for token, _ in page]
-    source = tokens.of_source("\n".join(line.decode("utf-8", "replace") for line in file.lines))
+    source = tokens.tokenize_source(
+        "\n".join(line.decode("utf-8", "replace") for line in file.lines)
+    )
     where = {value: at for at, value in reversed(list(enumerate(tokens.run_hashes(source))))}
     at = 0
     hashes = tokens.run_hashes(words)

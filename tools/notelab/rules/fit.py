@@ -6,7 +6,7 @@ from notelab.book.evidence import CitedFile
 from notelab.cache import CacheFile
 from notelab.cited import fitting
 from notelab.cited.outline import Outline
-from notelab.page.citation import Citation, written
+from notelab.page.citation import Citation, format_citation
 from notelab.report.finding import Finding
 from notelab.rules.case import Case, listed
 
@@ -127,7 +127,7 @@ def _mend(case: Case, outline: Outline) -> str:
     said = [f"the lock knows `{case.once}` on this page"] if case.once else []
     near = fitting.nearest(outline, citation.first, citation.last, case.max_lines, case.anchors)
     if near:
-        said.append(f"nearest that fits: `{written(citation.path, *near)}`")
+        said.append(f"nearest that fits: `{format_citation(citation.path, *near)}`")
     middle = min((citation.first + citation.last) // 2, outline.lines)
     symbol = outline.innermost(middle, middle)
     if symbol:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from notelab.book.view import View
 from notelab.page.citation import Span
-from notelab.page.note import Cell, Note
+from notelab.page.note import Note, ProseBlock
 from notelab.report.finding import TOP, Finding
 
 # A number and its unit read alike in either language: "0.75×", "14.2 MiB", "2.01 GB/s".
@@ -40,17 +40,21 @@ def _choices(one: View, other: View, original: Note, translation: Note) -> Itera
             expected=f"{len(original.choices)}, as in {one.filename}",
             found=f"{len(translation.choices)}",
         )
-        yield from _citations(other, "the page", TOP, original.cells, translation.cells)
+        yield from _citations(other, "the page", TOP, original.blocks, translation.blocks)
         return
     pairs = zip(original.choices, translation.choices, strict=True)
     for number, (first, second) in enumerate(pairs, start=1):
         yield from _citations(other, f"choice {number}", second.span, [first], [second])
-    around = original.other, translation.other
+    around = original.outside_choices, translation.outside_choices
     yield from _citations(other, "the text around the choices", TOP, *around)
 
 
 def _citations(
-    view: View, where: str, span: Span, original: Iterable[Cell], translation: Iterable[Cell]
+    view: View,
+    where: str,
+    span: Span,
+    original: Iterable[ProseBlock],
+    translation: Iterable[ProseBlock],
 ) -> Iterator[Finding]:
     first, second = (
         Counter([one.text if one.problem else one.key for cell in cells for one in cell.citations])
@@ -101,8 +105,8 @@ def _diagrams(view: View, original: Note, translation: Note) -> Iterator[Finding
 
 def _same_text(view: View, original: Note, translation: Note) -> Iterator[Finding]:
     """A paragraph of some length that stands in both languages to the letter is in neither."""
-    said = {" ".join(cell.prose.split()) for cell in original.cells if cell.words >= 8}
-    for cell in translation.cells:
+    said = {" ".join(cell.prose.split()) for cell in original.blocks if cell.words >= 8}
+    for cell in translation.blocks:
         prose = " ".join(cell.prose.split())
         if prose in said and _words(_QUANTITY.sub(" ", prose)) >= 8:
             yield view.finding(

@@ -30,7 +30,7 @@ class Numbers:
         if results_page.is_generated(view.text):
             path = view.page.path.resolve()
             if path not in self._read:
-                self._read[path] = results_page.of_text(view.text, path.parent, self._cache)
+                self._read[path] = results_page.parse(view.text, path.parent, self._cache)
         for link in view.note.numbers if view.note else []:
             yield from self._link(view, link)
 

@@ -8,7 +8,7 @@ from notelab.errors import display_path
 from notelab.lab import pins
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin
-from notelab.page.note import Cell, Note
+from notelab.page.note import Note, ProseBlock
 from notelab.report.finding import TOP, Finding
 from notelab.rules import closing, said_commits
 
@@ -43,14 +43,14 @@ def page_findings(lab: Lab, view: View, pinned: dict[str, Pin]) -> Iterator[Find
         yield view.finding(
             "N102",
             part.span,
-            f"the page {part.what}",
+            f"the page {part.description}",
             expected="paragraphs, lists and quotations of a size that people read",
         )
     for hidden in view.note.hidden:
         yield view.finding(
             "N113",
             hidden.span,
-            f"the page holds a character that nobody sees: {hidden.what}",
+            f"the page holds a character that nobody sees: {hidden.description}",
             expected="text that reads as it is written",
             help="take it out, or write the line anew",
         )
@@ -112,7 +112,7 @@ def _choices(view: View, note: Note) -> Iterator[Finding]:
         yield from _choice(view, number, choice)
 
 
-def _choice(view: View, number: int, choice: Cell) -> Iterator[Finding]:
+def _choice(view: View, number: int, choice: ProseBlock) -> Iterator[Finding]:
     called = f"choice {number}" + (f" ({choice.title.rstrip('.')})" if choice.title else "")
     limits = view.page.table.choice_words
     if limits and not limits[0] <= choice.words <= limits[1]:
