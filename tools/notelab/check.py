@@ -13,7 +13,7 @@ from notelab.errors import display_path
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
-from notelab.rules import constraints, languages, stop, unjudged
+from notelab.rules import constraints, languages, release, stop, unjudged
 from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
@@ -73,7 +73,7 @@ def _check_lab(
     book: Workbook, bench: Bench, diagrams: Diagrams, *, all_pages: bool, implicit: bool
 ) -> Report:
     rules = _LabRules(book, bench, diagrams)
-    findings: list[Finding] = [*stop.pin_findings(book)]
+    findings: list[Finding] = [*stop.pin_findings(book), *release.findings(book)]
     tally = _Tally(display_path(book.lab.folder))
     for view in book.views:
         verdicts = rules.citations.verdicts(view)

@@ -103,8 +103,8 @@ def overlapping(world: World, check: bool) -> tuple[float, float]:
     with patch.object(os, "cpu_count", lambda: 2):
         axis = World(check=check, link="fast-gloo").axis("tensor", range(world.size))
     x = torch.arange(8.0) + world.rank
-    first = axis.start("all_reduce", x, prompt=True)
-    second = axis.start("all_reduce", 10 * x, prompt=True)
+    first = axis.start("all_reduce", x, waits_immediately=True)
+    second = axis.start("all_reduce", 10 * x, waits_immediately=True)
     for pending in (first, second) if check else (second, first):
         pending.wait()
     return float(first.wait()[0]), float(second.wait()[0])
@@ -118,13 +118,13 @@ def test_relays_that_are_waited_for_in_another_order_keep_apart(pool: Any, check
 # ---------------------------------------------------------------------- when one is used
 
 
-def started(world: World, cores: int, prompt: bool) -> list[str]:
+def started(world: World, cores: int, waits_immediately: bool) -> list[str]:
     """How an axis's collectives of a small and of a large tensor went, on so many cores."""
     ways: list[str] = []
     kinds = ("all_reduce", "all_gather", "reduce_scatter")
 
-    def noted(self: FastGlooLink, kind: str, x: Tensor, prompt: bool) -> str:
-        ways.append(real(self, kind, x, prompt))
+    def noted(self: FastGlooLink, kind: str, x: Tensor, waits_immediately: bool) -> str:
+        ways.append(real(self, kind, x, waits_immediately))
         return ways[-1]
 
     real = FastGlooLink.way
@@ -132,7 +132,7 @@ def started(world: World, cores: int, prompt: bool) -> list[str]:
         axis = World(link="fast-gloo").axis("tensor", range(world.size))
         for x in (torch.ones(1024), torch.ones(2 << 20)):
             for kind in kinds:
-                axis.start(kind, x, prompt=prompt).wait()
+                axis.start(kind, x, waits_immediately=waits_immediately).wait()
     return ways
 
 
@@ -141,11 +141,11 @@ def test_a_crowded_host_relays_what_is_small_and_waited_for_at_once(pool: Any) -
         assert ways == ["relay", "relay", "relay", "", "exchange", "exchange"]
 
 
-@pytest.mark.parametrize(("cores", "prompt"), [(4, True), (2, False)])
+@pytest.mark.parametrize(("cores", "waits_immediately"), [(4, True), (2, False)])
 def test_with_a_core_for_each_rank_or_other_work_before_the_wait_none_is_used(
-    pool: Any, cores: int, prompt: bool
+    pool: Any, cores: int, waits_immediately: bool
 ) -> None:
-    for ways in pool(4).run(started, cores, prompt):
+    for ways in pool(4).run(started, cores, waits_immediately):
         assert ways == ["exchange", "exchange", "exchange", "", "exchange", "exchange"]
 
 
@@ -161,8 +161,8 @@ def blocking(world: World) -> list[str]:
     ways: list[str] = []
     real = FastGlooLink.way
 
-    def noted(self: FastGlooLink, kind: str, x: Tensor, prompt: bool) -> str:
-        ways.append(real(self, kind, x, prompt))
+    def noted(self: FastGlooLink, kind: str, x: Tensor, waits_immediately: bool) -> str:
+        ways.append(real(self, kind, x, waits_immediately))
         return ways[-1]
 
     with patch.object(os, "cpu_count", lambda: 2), patch.object(FastGlooLink, "way", noted):

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.comm import CollectiveError, World
-from shardlab.comm.host import Card
+from shardlab.comm.host import ProcessInfo
 from shardlab.comm.pending import PeerLostError
 from shardlab.links.shared_memory import SharedMemoryLink, patience, region
 from tests.limits import LIMIT
@@ -314,8 +314,11 @@ def test_a_message_that_does_not_fit_its_receive_is_refused(pool) -> None:
 
 def elsewhere(world: World) -> str:
     host = f"host{world.rank}"
-    card = Card(host, f"boot of {host}", os.getpid())
-    with patch.object(Card, "own", lambda: card), pytest.raises(CollectiveError) as caught:
+    process = ProcessInfo(host, f"boot of {host}", os.getpid())
+    with (
+        patch.object(ProcessInfo, "current", lambda: process),
+        pytest.raises(CollectiveError) as caught,
+    ):
         link_of(world, where="hosts")
     return str(caught.value)
 

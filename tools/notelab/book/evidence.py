@@ -17,7 +17,7 @@ from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
 from notelab.page import tokens
-from notelab.sources.answers import Absent, Found, Source, Unreachable, Wanted, Wheel
+from notelab.sources.answers import Absent, Found, Source, TagCommit, Unreachable, Wanted, Wheel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,6 +147,14 @@ class Evidence:
     def unknown_commit(self, source: str) -> str:
         """Return who said that it has no such commit as a source's pin, or ''."""
         return self._library.unknown_commit(self.source(source))
+
+    def release_tag(self, source: str) -> TagCommit | None:
+        """Return which commit a source's release tag names; None where nobody here can tell."""
+        return self._library.release_tag(self.source(source))
+
+    def tags_at(self, source: str) -> list[str]:
+        """Return the tags that a clone on disk has at a source's pin."""
+        return self._library.tags_at(self.source(source))
 
     def gathered(self) -> list[CitedFile]:
         """Return every file gathered, by source and path."""

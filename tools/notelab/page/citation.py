@@ -1,10 +1,9 @@
 """The citation: a code span ``[source:]path:L<first>[-L<last>]``, or one of its other forms."""
 
-import re
-
 import msgspec
 
 MAX_LINE = 10_000_000
+_MAX_PATH = 400
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
@@ -68,14 +67,16 @@ def parse_line_number(digits: str | None) -> int:
 
 
 def path_problem(path: str) -> str:
-    """Return why a path cannot be a path of a cited repository, or ''."""
+    """Return why a path cannot be cited, or ''; the tree of a source tells whether it exists."""
     parts = path.split("/")
-    if path.startswith(("/", "~")) or "\\" in path or re.match(r"^[A-Za-z]:", path):
-        return "must give its path from the cited repository's root, with forward slashes"
+    if path.startswith("/"):
+        return "must give its path from the cited repository's root, without a slash before it"
+    if "\\" in path:
+        return "holds a backslash; write `/` between folders (no name with a backslash is cited)"
     if ".." in parts or "." in parts or "" in parts:
         return "must give a plain path, without `.`, `..` or empty parts"
-    if any(ord(ch) < 32 or ord(ch) == 127 for ch in path) or len(path) > 400:
-        return "has a path that no source file has"
-    if path.strip("\"' `") != path or path.count("(") != path.count(")"):
-        return "must give its path as it is, without quotes or brackets around it"
+    if any(ord(ch) < 32 or ord(ch) == 127 for ch in path):
+        return "holds a control character in its path, and no such path is cited"
+    if len(path) > _MAX_PATH:
+        return f"has a path longer than {_MAX_PATH} characters, and no such path is cited"
     return ""

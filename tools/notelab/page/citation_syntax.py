@@ -32,6 +32,11 @@ _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _CODE_PUNCTUATION = re.compile(r"[\[\](){}=,'\"]")
 _SOURCE = re.compile(r"(?P<source>[A-Za-z][A-Za-z0-9_-]*):(?P<path>.+)")
 _MAX_CHARACTERS = 1000
+_STOPS = " .,;"
+_ENCLOSING = (
+    ('"', '"'), ("'", "'"), ("\u201c", "\u201d"), ("\u2018", "\u2019"), ("[[", "]]"), ("(", ")"),
+)  # fmt: skip
+_FULL_RANGE = re.compile(r":L\d+-L\d+")
 
 
 def looks_like_citation(code: str) -> bool:
@@ -84,6 +89,18 @@ def parse_range(range: str) -> tuple[int, int, str]:
     return first, last, ""
 
 
+def possible_path(code: str) -> str:
+    """Return the path that a code span may cite although it reads as code; else ''.
+
+    >>> possible_path("Makefile:4-6"), possible_path("a/b.py:L4"), possible_path("x[1:2]")
+    ('Makefile', '', '')
+    """
+    match = _CITATION.fullmatch(_strip_quotes(code[:_MAX_CHARACTERS]))
+    if match is None or "://" in code or _is_citation(match, code):
+        return ""
+    return match["head"]
+
+
 def _through_range(code: str, range: re.Match[str]) -> str:
     """Return the code up to the end of its first range."""
     return code[: code.find(range[0]) + len(range[0])]
@@ -102,11 +119,14 @@ def _match(code: str) -> re.Match[str] | None:
 
 
 def _strip_quotes(code: str) -> str:
-    """Return a code span without the quotes, brackets and full stops around it."""
-    code = code.strip(" .,;'\"\u201c\u201d\u2018\u2019")
-    for opening, closing in (("[[", "]]"), ("(", ")")):
+    """Return a code span without the quotes or brackets and the full stop around it.
+
+    A quote or bracket on one side only is a character of the path.
+    """
+    code = code.strip().rstrip(_STOPS)
+    for opening, closing in _ENCLOSING:
         if code.startswith(opening) and code.endswith(closing):
-            code = code.removeprefix(opening).removesuffix(closing)
+            code = code.removeprefix(opening).removesuffix(closing).rstrip(_STOPS)
     return code
 
 
@@ -118,7 +138,9 @@ def _is_citation(match: re.Match[str], code: str) -> bool:
     is_path = has_ending or "/" in head or ("." in head and " " not in head)
     if match["word"] or match["ranges"].startswith(("L", "l")):
         if mark.startswith(":"):
-            return is_path or " " not in head
+            # Code with a space is a citation only with `…:L4-L6`; `the norm:L2` is none.
+            lines = match["mark"] + match["ranges"]
+            return is_path or " " not in head or _FULL_RANGE.fullmatch(lines) is not None
         return is_path and (has_ending or "/" in head)
     if mark.startswith("#") or " " in head:
         return has_ending

@@ -26,8 +26,8 @@ def is_same_place(label: Citation, target: Citation) -> bool:
 
 def same_path(path: str, target: Citation | FileLink) -> bool:
     """Return whether a label's path is the target's path or the end of it."""
-    path = path.partition(":")[2] or path
-    return f"/{target.path}".endswith(f"/{path}")
+    candidates = {path, path.partition(":")[2] or path}  # a source's name may precede the colon
+    return any(f"/{target.path}".endswith(f"/{candidate}") for candidate in candidates)
 
 
 def same_lines(text: str, target: Citation) -> bool:

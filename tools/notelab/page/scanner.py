@@ -13,7 +13,14 @@ import msgspec
 
 from notelab.page import permalink
 from notelab.page.citation import Citation, Span
-from notelab.page.citation_syntax import DASH, FILE_ENDING, LINE_WORD, RANGE, parse_range
+from notelab.page.citation_syntax import (
+    DASH,
+    FILE_ENDING,
+    LINE_WORD,
+    RANGE,
+    parse_range,
+    possible_path,
+)
 from notelab.page.link_label import NOT_IN_CODE, is_same_place, same_lines, same_path
 from notelab.page.note import FileLink, Mention
 
@@ -101,6 +108,7 @@ class _Scanner:
             token.targets = codes.get(token.start, []) if token.kind == "code" else []
             token.text = token.text.strip(CODE + CODE_END)
         self.targets: list[tuple[int, Citation | FileLink]] = []
+        self.possible: list[Mention] = []  # code spans that cite if the tree has their path
         self.used: set[int] = set()  # tokens that are part of a citation
         self.labels = list(self._find_labels(links))
 
@@ -112,7 +120,7 @@ class _Scanner:
         targets = [target for _, target in sorted(self.targets, key=lambda pair: pair[0])]
         result = ScannedText([target for target in targets if isinstance(target, Citation)])
         result.files = [target for target in targets if isinstance(target, FileLink)]
-        result.mentions = list(self._find_mentions(result.citations))
+        result.mentions = self.possible + list(self._find_mentions(result.citations))
         return result
 
     def _find_labels(self, links: list[Citation | FileLink | None]) -> Iterator[_Label]:
@@ -143,6 +151,9 @@ class _Scanner:
                     (token.start, Citation(text, "", text, 0, 0, problem, code_span))
                 )
                 self.used.add(index)
+            elif token.kind == "code" and (path := possible_path(token.text)):
+                code_span = self.to_span(token.start, token.end)
+                self.possible.append(Mention(token.text, path, code_span))
             elif token.kind == "address" and index not in inside:  # a link's target says the same
                 for address, offset in permalink.find_addresses(token.text):
                     start = token.start + offset

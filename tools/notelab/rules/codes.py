@@ -19,6 +19,7 @@ RULES: dict[str, str] = {
     "N121": "pin-malformed",
     "N122": "pin-unknown",
     "N123": "commit-disagrees",
+    "N124": "release-disagrees",
     # N2xx: citations
     "N201": "malformed-citation",
     "N202": "range-reversed",

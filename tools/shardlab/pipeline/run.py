@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from shardlab.comm import Axis, observed
+from shardlab.comm import Axis, tracing
 from shardlab.layers.split import Left, compute, split
 from shardlab.pipeline.action import (
     Backward,
@@ -147,7 +147,7 @@ class _Stage:
         if not self.messages.is_first(c):
             x = self.messages.take(Receive(action)).requires_grad_(self.trains)
         begin = time.perf_counter()
-        with observed.during("forward"):
+        with tracing.phase("forward"):
             y = self.modules[c](given if x is None else x)
             if self.messages.is_last(c):
                 y = self.loss(y, target)  # type: ignore[arg-type]

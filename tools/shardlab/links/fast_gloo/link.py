@@ -53,38 +53,44 @@ class FastGlooLink(TorchLink):
                 f'the link "fast-gloo" needs gloo, and this world is over {world.backend}: choose '
                 'link="torch", or World.join(backend="gloo")'
             )
-        super().__init__(world.group(ranks), "gloo", world.device, world.patience)
+        super().__init__(world.group(ranks), "gloo", world.device, world.collective_timeout)
         self._ranks = ranks
         self._crowded = crowded
         self._relays = itertools.count()
 
-    def way(self, kind: str, x: Tensor, prompt: bool) -> str:
+    def way(self, kind: str, x: Tensor, waits_immediately: bool) -> str:
         """Return how `kind` of this tensor goes: "relay", "exchange", or "" for gloo's own."""
-        if prompt and self._crowded and relay.suits(kind, x, len(self._ranks)):
+        if waits_immediately and self._crowded and relay.suits(kind, x, len(self._ranks)):
             return "relay"
         return "exchange" if exchange.suits(kind, x, len(self._ranks)) else ""
 
-    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
+    def start_all_reduce(
+        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
+    ) -> Work:
         """All-reduce contiguous `x` into `out`, which may be `x`."""
-        if work := self._quicker("all_reduce", x, out, op, prompt):
+        if work := self._quicker("all_reduce", x, out, op, waits_immediately):
             return work
         if out is not x:
             out.copy_(x)
         return self.group.allreduce([out], _REDUCE[op])  # type: ignore[no-any-return]
 
-    def start_all_gather(self, x: Tensor, out: Tensor, prompt: bool = False) -> Work:
+    def start_all_gather(self, x: Tensor, out: Tensor, waits_immediately: bool = False) -> Work:
         """All-gather contiguous `x` into `out`."""
-        work = self._quicker("all_gather", x, out, "sum", prompt)
+        work = self._quicker("all_gather", x, out, "sum", waits_immediately)
         return work or self.group._allgather_base(out, x)
 
-    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
+    def start_reduce_scatter(
+        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
+    ) -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
-        work = self._quicker("reduce_scatter", x, out, op, prompt)
+        work = self._quicker("reduce_scatter", x, out, op, waits_immediately)
         return work or self.group._reduce_scatter_base(out, x, _SCATTER[op])
 
-    def _quicker(self, kind: str, x: Tensor, out: Tensor, op: str, prompt: bool) -> Work | None:
+    def _quicker(
+        self, kind: str, x: Tensor, out: Tensor, op: str, waits_immediately: bool
+    ) -> Work | None:
         """Start a collective in a way of ours, where one is quicker than gloo's own."""
-        way = self.way(kind, x, prompt)
+        way = self.way(kind, x, waits_immediately)
         if not way:
             return None
         with ledger.asked(kind, max(x.nbytes, out.nbytes), self._ranks, x.dtype):
@@ -126,4 +132,4 @@ def _crowded(world: World) -> bool:
     Cores of the host, not those that this process may use: a launcher may have given each rank its
     own, and the ranks must agree.
     """
-    return world.size > (os.cpu_count() or 1) and world.witness.all_on_this_host()
+    return world.size > (os.cpu_count() or 1) and world.failure_reporter.all_on_this_host()

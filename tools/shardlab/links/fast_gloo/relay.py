@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shardlab.comm import observed
+from shardlab.comm import tracing
 from shardlab.links.fast_gloo.exchange import join
 
 # For each collective and number of ranks: up to how many bytes of x a relay is used on a crowded
@@ -57,7 +57,7 @@ class Relay:
         self._finish()
         answer, self._answer = self._answer, None
         if answer is not None:
-            with observed.muted():
+            with tracing.paused():
                 self._works = answer()
             self._finish()
         self._keep = ()

@@ -26,4 +26,6 @@ def connect(world: World, ranks: tuple[int, ...], beside: Iterable[Any]) -> Shar
             one moves the messages of all.
     """
     store = world.store_for("shared-memory", ranks)
-    return SharedMemoryLink(store, ranks, world.rank, timeout=world.patience, beside=beside)
+    return SharedMemoryLink(
+        store, ranks, world.rank, timeout=world.collective_timeout, beside=beside
+    )

@@ -50,7 +50,7 @@ _ADDED = {"sum": "sum", "mean": "sum", "max": "max"}  # the axis divides
 class SharedMemoryLink:
     """Collectives and messages between ranks of one host.
 
-    `prompt`, whether a wait follows at once, makes no difference here.
+    `waits_immediately`, whether a wait follows at once, makes no difference here.
 
     Args:
         store: where the ranks meet (`set`, `get`, `check`); a prefix of it that nobody else uses.
@@ -111,19 +111,23 @@ class SharedMemoryLink:
         """Return when every rank has come here."""
         self._start(Barrier, "barrier", self._nothing, self._nothing).wait()
 
-    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Collective:
+    def start_all_reduce(
+        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
+    ) -> Collective:
         """Start joining every rank's `x` into `out` (which may be `x`); "mean" only adds up."""
         if self._size > 2 and x.nbytes > WHOLE:
             with asked("all_reduce", x.nbytes, self._ranks, x.dtype):
                 return self._start_cut_all_reduce(x, out, op)
         return self._start(AllReduce, f"all_reduce {_ADDED[op]}", x, out)
 
-    def start_all_gather(self, x: Tensor, out: Tensor, prompt: bool = False) -> Collective:
+    def start_all_gather(
+        self, x: Tensor, out: Tensor, waits_immediately: bool = False
+    ) -> Collective:
         """Start setting every rank's `x` side by side in `out`."""
         return self._start(AllGather, "all_gather", x, out)
 
     def start_reduce_scatter(
-        self, x: Tensor, out: Tensor, op: str, prompt: bool = False
+        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
     ) -> Collective:
         """Start joining this rank's row of every rank's `x` into `out`; "mean" only adds up."""
         return self._start(ReduceScatter, f"reduce_scatter {_ADDED[op]}", x, out)

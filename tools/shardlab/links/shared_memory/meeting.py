@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from shardlab.comm.faults import Store
-from shardlab.comm.host import Card
+from shardlab.comm.host import ProcessInfo
 from shardlab.comm.pending import CollectiveError
 
 
@@ -32,7 +32,7 @@ class Meeting:
         self._me = me
         self._timeout = timeout
         self._end = time.monotonic() + timeout
-        self._card = Card.own()
+        self._process = ProcessInfo.current()
 
     def announce(self, path: Path) -> None:
         """Tell the others where the file is."""
@@ -50,10 +50,10 @@ class Meeting:
         path, maker = self._await("file", 0, lambda at, card: self._elsewhere(card) or at.exists())
         if self._elsewhere(maker):
             self._write(_opened(path, self._me), path)  # so that the first rank learns of it too
-            raise self._apart({0: maker, self._me: self._card})
+            raise self._apart({0: maker, self._me: self._process})
         return path
 
-    def gather(self, path: Path) -> list[Card]:
+    def gather(self, path: Path) -> list[ProcessInfo]:
         """Tell that this rank has the file open; return every rank's card once all have."""
         self._write(_opened(path, self._me), path)
         cards = [
@@ -64,15 +64,15 @@ class Meeting:
             raise self._apart(dict(enumerate(cards)))
         return cards
 
-    def _elsewhere(self, card: Card) -> bool:
-        return not self._card.same_host(card)
+    def _elsewhere(self, card: ProcessInfo) -> bool:
+        return not self._process.same_host(card)
 
     def _write(self, key: str, path: Path | None, trouble: str = "") -> None:
-        self._store.set(key, json.dumps([str(path or ""), self._card.write(), trouble]))
+        self._store.set(key, json.dumps([str(path or ""), self._process.to_json(), trouble]))
 
     def _await(
-        self, key: str, peer: int, current: Callable[[Path, Card], bool]
-    ) -> tuple[Path, Card]:
+        self, key: str, peer: int, current: Callable[[Path, ProcessInfo], bool]
+    ) -> tuple[Path, ProcessInfo]:
         pause = 2e-4
         while True:
             if self._store.check([key]):
@@ -81,7 +81,7 @@ class Meeting:
                     raise CollectiveError(
                         f"rank {self._ranks[peer]} could not open the shared memory: {trouble}"
                     )
-                path, card = Path(where), Card.read(who)
+                path, card = Path(where), ProcessInfo.from_json(who)
                 if current(path, card):
                     return path, card
             if time.monotonic() > self._end:
@@ -96,7 +96,7 @@ class Meeting:
             'ask for this axis with link="shared-memory", and see the same files in memory'
         )
 
-    def _apart(self, cards: dict[int, Card]) -> CollectiveError:
+    def _apart(self, cards: dict[int, ProcessInfo]) -> CollectiveError:
         places = [f"rank {self._ranks[r]} on {c.host} (boot {c.boot})" for r, c in cards.items()]
         return CollectiveError(
             f"the shared-memory link joins ranks of one host: {', '.join(places)}. "

@@ -22,7 +22,7 @@ from typing import BinaryIO
 import torch
 
 from shardlab.comm.faults import Store
-from shardlab.comm.host import Card, state_of
+from shardlab.comm.host import ProcessInfo, state_of
 from shardlab.links.shared_memory.meeting import Meeting
 
 _PREFIX = "shardlab-"
@@ -37,7 +37,7 @@ class Region:
         words: the same memory as int64, for flags.
     """
 
-    def __init__(self, file: BinaryIO, cards: Sequence[Card], me: int) -> None:
+    def __init__(self, file: BinaryIO, cards: Sequence[ProcessInfo], me: int) -> None:
         self._file = file  # held open: closing any descriptor of the file would drop the lock
         self._cards = cards
         self._me = me

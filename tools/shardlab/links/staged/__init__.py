@@ -15,5 +15,5 @@ from shardlab.links.staged.link import StagedLink
 
 def connect(world: World, ranks: tuple[int, ...], beside: Iterable[Any]) -> StagedLink:
     """Return the link of an axis over `ranks`, which every member makes."""
-    gloo = TorchLink(world.group(ranks), world.backend, world.device, world.patience)
+    gloo = TorchLink(world.group(ranks), world.backend, world.device, world.collective_timeout)
     return StagedLink(gloo, world.device)

@@ -32,16 +32,20 @@ class StagedLink:
         self.device = device
         self._gloo = gloo
 
-    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
+    def start_all_reduce(
+        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
+    ) -> Work:
         """All-reduce contiguous `x` into `out`, which may be `x`."""
         sent = self._sent(x)
         return self._back(out, sent, self._gloo.start_all_reduce(sent, sent, op))
 
-    def start_all_gather(self, x: Tensor, out: Tensor, prompt: bool = False) -> Work:
+    def start_all_gather(self, x: Tensor, out: Tensor, waits_immediately: bool = False) -> Work:
         """All-gather contiguous `x` into `out`."""
         return self._into(out, lambda host: self._gloo.start_all_gather(self._sent(x), host))
 
-    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
+    def start_reduce_scatter(
+        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
+    ) -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
         return self._into(
             out, lambda host: self._gloo.start_reduce_scatter(self._sent(x), host, op)
