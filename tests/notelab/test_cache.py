@@ -99,9 +99,9 @@ def test_a_pages_verdicts_are_cached_by_all_that_they_depend_on(
 ) -> None:
     assert scratch.codes() == []
     judged: list[str] = []
-    verdict = Judge._verdict
+    verdict = Judge._judge_citation
     monkeypatch.setattr(
-        Judge, "_verdict", lambda s, c: judged.append(c.citation.text) or verdict(s, c)
+        Judge, "_judge_citation", lambda s, c: judged.append(c.citation.text) or verdict(s, c)
     )
     assert [note.proved for note in scratch.check().notes] == [2, 2]
     assert judged == []

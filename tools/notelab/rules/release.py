@@ -1,4 +1,4 @@
-"""N124: is the release that lab.toml names the tag at the pin?"""
+"""N124: checks that the release that lab.toml names is the tag at the pin."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from notelab.report.finding import TOP, Finding
 
 
 def findings(book: Workbook) -> Iterator[Finding]:
-    """Compare each source's release with its pin, where the source's tags can be read."""
+    """Compare each source's release with its pin, if the source's tags can be read."""
     for name, pin in book.pins.items():
         release = book.lab.sources[name].release
         tag = book.evidence.release_tag(name) if release and pin.commit else None
@@ -36,7 +36,7 @@ def findings(book: Workbook) -> Iterator[Finding]:
 
 
 def _line_of(path: Path, source: str) -> Span:
-    """Return the line of a lab file that names a source's release; else the top."""
+    """Return the line of a lab file that names a source's release, else the top of the file."""
     inside = False
     for row, line in enumerate(path.read_text("utf-8").split("\n"), start=1):
         if line.lstrip().startswith("["):
