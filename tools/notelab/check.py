@@ -65,7 +65,7 @@ def _prefetch_diagrams(books: list[Workbook], bench: Bench) -> Diagrams:
     """Parse the new diagrams of all labs; return the parser that the whole run shares."""
     diagrams = Diagrams(bench.cache.file_for(books[0].lab.root if books else Path.cwd()))
     notes = (view.note for book in books for view in book.views if view.note)
-    diagrams.ahead((diagram.text for note in notes for diagram in note.diagrams), bench.progress)
+    diagrams.prefetch((diagram.text for note in notes for diagram in note.diagrams), bench.progress)
     return diagrams
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from notelab.lab import pins
-from notelab.lab.pages import translated
+from notelab.lab.pages import translation_path
 from notelab.page.citation import format_citation
 from notelab.repin.sentences import plain
 from tests.docs.page import ROOT
@@ -54,7 +54,7 @@ def test_every_sentence_quoted_still_stands_on_its_page(language: str) -> None:
     texts: dict[str, str] = {}
     for _, said in SAID:
         original = ROOT / said.page
-        place = original if language == "en" else translated(original, language)
+        place = original if language == "en" else translation_path(original, language)
         # Each by itself: what a block of output holds may look like the end of a block.
         parts = place.read_text("utf-8").split("\n\n")
         text = texts.setdefault(said.page, "\n".join(map(plain, parts)))

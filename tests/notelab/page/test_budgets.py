@@ -45,7 +45,7 @@ def test_a_run_gives_up_on_diagrams_after_a_few_seconds_and_says_so(clock: Clock
     shared = Diagrams(CacheFile(None))
     answers = [shared.parse(f"gantt {number}") for number in range(6)]
     assert [answer is not None for answer in answers] == [True, True, False, False, False, False]
-    assert "6 s on diagrams" in shared.missing
+    assert "6 s on diagrams" in shared.unavailable_reason
 
 
 def test_a_thousand_diagrams_of_the_usual_cost_are_all_parsed(clock: Clock) -> None:

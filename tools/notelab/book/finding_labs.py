@@ -126,7 +126,7 @@ class _House:
         self.pages: dict[Path, list[Path]] = {}
         self._perhaps_generated: set[Path] = set()
         for folder, lab in self._labs.items():
-            for page in lab_pages.of_lab(lab):
+            for page in lab_pages.list_pages(lab):
                 self.pages.setdefault(page.path, []).append(folder)
                 if not page.listed:  # somebody writes the notes that a lab file lists
                     self._perhaps_generated.add(page.path)

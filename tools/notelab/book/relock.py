@@ -54,7 +54,9 @@ class _Making:
         if not usable(citation):
             self._skipped[citation.text] = citation.problem or "its range runs backwards"
             return
-        if behind := self._old.behind({name: citation.key_in(name) for name in self._book.pins}):
+        if behind := self._old.find_outdated(
+            {name: citation.key_in(name) for name in self._book.pins}
+        ):
             self._keep(*behind, citation, page)
             return
         resolved = self._book.resolver.resolve(citation)

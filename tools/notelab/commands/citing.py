@@ -26,7 +26,7 @@ def cite(
     book = open_lab(folder, bench)
     pin = book.pins[source]
     if not pin.commit:
-        raise NotelabError(f"{pin.problem}", hint=f"write it with `{pins.command_for(pin)}`")
+        raise NotelabError(f"{pin.problem}", hint=f"write it with `{pins.format_command(pin)}`")
     files, name = _files(book, source, symbol)
     found = [(file, one) for file in files for one in _symbols(file, name)]
     if not files and ":" in symbol:

@@ -62,7 +62,7 @@ def compare(
     """
     from notelab.book.opening import open_bench
     from notelab.compare import comparing, telling
-    from notelab.report.json import indented
+    from notelab.report.json import format_json
 
     bench = open_bench(mirrors, *([folder] if folder else []), offline=offline)
     folder = (folder or comparing.lab_to_compare(Path.cwd(), bench)).resolve()
@@ -71,4 +71,4 @@ def compare(
     if page:
         place = telling.write_page(found, folder, bench.lab(folder).languages[0])
         say(f"wrote {display_path(place)}", stderr=True)
-    write(indented(telling.data(found)) if output_format == "json" else telling.text(found))
+    write(format_json(telling.data(found)) if output_format == "json" else telling.text(found))

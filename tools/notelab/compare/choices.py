@@ -51,7 +51,7 @@ def solution_pages(book: Workbook) -> list[Path]:
     """Return the pages that a lab says it is compared with, in its first language if they are."""
     found = []
     for place in book.lab.solution:
-        own = pages.translated(place, book.lab.languages[0])
+        own = pages.translation_path(place, book.lab.languages[0])
         found.append(own if own.is_file() else place)
     return found
 

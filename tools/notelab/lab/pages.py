@@ -1,4 +1,4 @@
-"""The pages of a lab: which files are judged, in which language, and by which conditions."""
+"""The pages of a lab: which files are checked, in which language and with which limits."""
 
 import os
 import posixpath
@@ -13,15 +13,17 @@ from notelab.lab.lab_file import ExpectedDiagram, NoteTable
 
 MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
 MISSING = "is missing"
-_LONE_RETURN = "Markdown begins a line there, git and code hosts don't; end lines by a line feed"
-_MOSTLY = 16 * 1024  # to make room for the most takes longer than to read
+_LINE_END_ADVICE = (
+    "Markdown begins a line there, git and code hosts don't; end lines by a line feed"
+)
+_CHUNK_BYTES = 16 * 1024  # larger than most pages; a larger buffer takes longer
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One file to judge. `original` is the page it translates, or None for an original."""
+    """A file to check; `original` is the page that it translates, or None for an original."""
 
     path: Path
-    key: str  # its original's path from the lab, as the lock names it
+    key: str  # the original's path from the lab, which is its name in the lock
     language: str
     original: Path | None
     table: NoteTable
@@ -30,7 +32,7 @@ class Page(msgspec.Struct, frozen=True):
 
     @property
     def family(self) -> Path:
-        """Return the original's path, for an original and its translations alike."""
+        """Return the path of the original, for an original and for its translations."""
         return self.original or self.path
 
 
@@ -41,11 +43,11 @@ class Text(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def of_lab(lab: Lab) -> list[Page]:
-    """Return the lab's pages, originals before their translations, each file once.
+def list_pages(lab: Lab) -> list[Page]:
+    """Return the lab's pages, each file once, originals before their translations.
 
     Raises:
-        NotelabError: `pages` leaves the repository.
+        NotelabError: a glob of `pages` is invalid or leaves the repository.
     """
     originals: dict[Path, tuple[str, NoteTable, list[ExpectedDiagram] | None, bool]] = {}
     for name in [*lab.file.notes, *lab.file.diagrams]:
@@ -53,27 +55,27 @@ def of_lab(lab: Lab) -> list[Page]:
         expected = diagrams.expect if diagrams else None
         table = lab.file.notes.get(name, NoteTable())
         key = posixpath.normpath(name) if "/" in name else name
-        originals[lab.places[name]] = (key, table, expected, True)
-    for path in _globbed(lab):
+        originals[lab.page_paths[name]] = (key, table, expected, True)
+    for path in _expand_globs(lab):
         key = Path(os.path.relpath(path, lab.folder)).as_posix()
         originals.setdefault(path, (key, NoteTable(), None, False))
-    found = []
+    pages = []
     for path, (key, table, expected, listed) in originals.items():
         for language in lab.languages:
-            first = language == lab.languages[0]
-            place = path if first else translated(path, language)
-            original = None if first else path
-            found.append(Page(place, key, language, original, table, expected, listed))
-    return found
+            is_original = language == lab.languages[0]
+            page_path = path if is_original else translation_path(path, language)
+            original = None if is_original else path
+            pages.append(Page(page_path, key, language, original, table, expected, listed))
+    return pages
 
 
-def translated(path: Path, language: str) -> Path:
-    """Return where the translation of a page stands: `note.md` → `note.es.md`."""
+def translation_path(path: Path, language: str) -> Path:
+    """Return the path of a page's translation: `note.md` → `note.es.md`."""
     return path.with_name(f"{path.stem}.{language}{path.suffix}")
 
 
-def _globbed(lab: Lab) -> list[Path]:
-    found: dict[Path, None] = {}
+def _expand_globs(lab: Lab) -> list[Path]:
+    paths: dict[Path, None] = {}
     endings = tuple(f".{language}.md" for language in lab.languages[1:])
     for glob in lab.file.lab.pages:
         base, pattern = lab.folder, glob
@@ -84,14 +86,14 @@ def _globbed(lab: Lab) -> list[Path]:
                 f"{display_path(lab.folder / LAB_FILE)}: lab.pages: {glob!r} leaves the repository",
                 hint="`../` may only stand at its start, and not climb above the repository",
             )
-        for path in _matches(lab, base, pattern, glob):
-            inside = path.resolve().is_relative_to(lab.root)
-            if path.suffix == ".md" and not path.name.endswith(endings) and inside:
-                found.setdefault(path.resolve(), None)
-    return list(found)
+        for path in _glob(lab, base, pattern, glob):
+            is_inside = path.resolve().is_relative_to(lab.root)
+            if path.suffix == ".md" and not path.name.endswith(endings) and is_inside:
+                paths.setdefault(path.resolve(), None)
+    return list(paths)
 
 
-def _matches(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
+def _glob(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
     try:
         return sorted(base.glob(pattern))
     except (ValueError, NotImplementedError, OSError) as fault:
@@ -102,12 +104,12 @@ def _matches(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
 
 
 def read(path: Path) -> Text:
-    """Read a page; what is wrong with it is in the answer, never raised."""
+    """Read a page; problems are in the result, and no error is raised."""
     data = b""
     try:
-        problem = _no_page(os.lstat(path).st_mode)
+        problem = _why_not_readable(os.lstat(path).st_mode)
         if not problem:
-            data = _read(path)
+            data = _read_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
         problem = MISSING
     except OSError as fault:
@@ -124,26 +126,26 @@ def read(path: Path) -> Text:
     text = text.replace("\r\n", "\n")
     if "\r" in text:
         row = text.partition("\r")[0].count("\n") + 1
-        return Text("", f"has a lone carriage return in line {row}: {_LONE_RETURN}")
+        return Text("", f"has a lone carriage return in line {row}: {_LINE_END_ADVICE}")
     if not text.strip():
         return Text("", "is empty")
     return Text(text)
 
 
-def _no_page(mode: int) -> str:
-    # An original's path is resolved, and held inside the repository; a translation's is not.
+def _why_not_readable(mode: int) -> str:
+    # An original's path is resolved and checked to be in the repository; a translation's is not.
     if stat.S_ISLNK(mode):
         return "is a symbolic link; not followed"
     return "" if stat.S_ISREG(mode) else "is not a file"
 
 
-def _read(path: Path) -> bytes:
-    """Return what a file holds, up to what is too much; a file object takes twice as long."""
+def _read_bytes(path: Path) -> bytes:
+    """Return a file's content up to the limit; this takes half the time of a file object."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
         data = b""
-        while len(data) <= MAX_BYTES and (more := os.read(handle, _MOSTLY)):
-            data += more
+        while len(data) <= MAX_BYTES and (chunk := os.read(handle, _CHUNK_BYTES)):
+            data += chunk
         return data
     finally:
         os.close(handle)

@@ -104,7 +104,7 @@ def of_labs(wanted: dict[Path, set[Path] | None], language: str, bench: Bench) -
     for folder, only in wanted.items():
         lab = bench.lab(folder)
         lock = lock_file.load(lab.folder / lock_file.LOCK_FILE) or Lock()
-        for page in pages.of_lab(lab):
+        for page in pages.list_pages(lab):
             if page.language == language and (only is None or page.path in only):
                 found |= {card.id: card for card in _resting(page, lab, lock, bench)}
     return list(found.values())

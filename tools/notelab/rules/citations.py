@@ -126,7 +126,7 @@ class Judge:
 
         No other rule checks such a citation.
         """
-        outdated = self._lock.behind(
+        outdated = self._lock.find_outdated(
             {
                 name: context.citation.key_in(name)
                 for name in self._pins
@@ -137,7 +137,7 @@ class Judge:
             return None
         source, locked = outdated
         pin = self._pins[source]
-        command = pins.command_for(pin, pin.commit[:12], "repin")
+        command = pins.format_command(pin, pin.commit[:12], "repin")
         finding = context.finding(
             "N217",
             f"`{context.citation.text}` still stands at an older commit than the pin",

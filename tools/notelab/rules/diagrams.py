@@ -68,7 +68,7 @@ def _check_diagram(
         yield view.finding(
             "N307",
             _span(diagram, 1),
-            f"{subject} was not checked: {diagrams.missing}",
+            f"{subject} was not checked: {diagrams.unavailable_reason}",
             expected="a script engine that runs mermaid",
         )
     elif not parsed.ok:

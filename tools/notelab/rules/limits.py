@@ -18,13 +18,13 @@ _TO_DO_CODES = ("N1", "N3", "N210", "N212")  # stop conditions, diagrams, a lock
 def pin_findings(book: Workbook) -> Iterator[Finding]:
     """Check the pins; each problem is reported once, not once per citation."""
     for name, pin in book.pins.items():
-        code, message, actual = pin.code, pin.problem, pin.found or "no file"
+        code, message, actual = pin.code, pin.problem, pin.actual or "no file"
         expected = "40 hexadecimal digits and a newline"
         if pin.commit and (reason := book.evidence.unknown_commit(name)):
             code, message = "N122", f"the pin of `{name}` is no commit of its source"
             expected, actual = "a commit that the source has", reason
         if code:
-            fix = f"write it with `{pins.command_for(pin)}`"
+            fix = f"write it with `{pins.format_command(pin)}`"
             place = display_path(pin.path)
             yield Finding(code, place, TOP, message, expected=expected, found=actual, help=fix)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
 from notelab.lab.lab import LAB_FILE
-from notelab.lab.pins import command_for
+from notelab.lab.pins import format_command
 from notelab.page.citation import Span
 from notelab.report.finding import TOP, Finding
 
@@ -20,7 +20,7 @@ def findings(book: Workbook) -> Iterator[Finding]:
             continue
         path = book.lab.pins_folder / LAB_FILE
         at_pin = [f"`{each}`" for each in book.evidence.tags_at(name)[:3]]
-        typed = command_for(pin, release)
+        typed = format_command(pin, release)
         yield Finding(
             "N124",
             display_path(path),
