@@ -13,7 +13,7 @@ from notelab.rules.citations import Judge
 from tests.notelab.scratch import Scratch, check_lab
 
 
-def filled(file: Path) -> CacheFile:
+def filled_cache_file(file: Path) -> CacheFile:
     cache_file = CacheFile(file)
     cache_file.put("note", "a", b"one")
     cache_file.put("note", "b", b"two")
@@ -21,8 +21,8 @@ def filled(file: Path) -> CacheFile:
     return CacheFile(file)
 
 
-def test_a_shelf_gives_back_what_was_put_and_keeps_it_beside_what_is_new(tmp_path: Path) -> None:
-    cache_file = filled(tmp_path / "deep" / "s")
+def test_a_cache_file_returns_what_was_put_and_keeps_it_with_new_entries(tmp_path: Path) -> None:
+    cache_file = filled_cache_file(tmp_path / "deep" / "s")
     cache_file.put("note", "c", b"")
     cache_file.save()
     assert cache_file.get("note", "a") == b"one"
@@ -31,11 +31,11 @@ def test_a_shelf_gives_back_what_was_put_and_keeps_it_beside_what_is_new(tmp_pat
     assert again.get("diagram", "a") is None
 
 
-def test_a_damaged_shelf_gives_what_is_sound_or_nothing_wherever_it_is_damaged(
+def test_a_damaged_cache_file_returns_sound_entries_or_nothing(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "s"
-    filled(file)
+    filled_cache_file(file)
     whole = file.read_bytes()
     for at in range(len(whole)):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
@@ -44,14 +44,16 @@ def test_a_damaged_shelf_gives_what_is_sound_or_nothing_wherever_it_is_damaged(
         assert CacheFile(file).get("note", "b") is None
 
 
-def test_a_shelf_of_other_code_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled(tmp_path / "s")
+def test_a_cache_file_of_other_code_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled_cache_file(tmp_path / "s")
     monkeypatch.setattr(cache, "code_version", lambda: "another")
     assert CacheFile(tmp_path / "s").get("note", "a") is None
 
 
-@pytest.mark.parametrize("module", ["page/spelling", "page/results_page", "cited/python"])
-def test_what_is_remembered_hangs_on_the_code_that_read_it(
+@pytest.mark.parametrize("module", ["page/citation_syntax", "page/results_page", "cited/python"])
+def test_the_code_version_depends_on_the_code_that_reads_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     here = tmp_path / "notelab"
@@ -64,10 +66,10 @@ def test_what_is_remembered_hangs_on_the_code_that_read_it(
     assert version() != before
 
 
-def test_a_shelf_that_grew_keeps_what_its_last_run_asked_for(
+def test_a_large_cache_file_keeps_what_its_last_run_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache_file = filled(tmp_path / "s")
+    cache_file = filled_cache_file(tmp_path / "s")
     monkeypatch.setattr(cache, "_MAX_BYTES", 1)
     cache_file.get("note", "b")
     cache_file.put("note", "c", b"three")
@@ -76,7 +78,7 @@ def test_a_shelf_that_grew_keeps_what_its_last_run_asked_for(
     assert [again.get("note", key) for key in "abc"] == [None, b"two", b"three"]
 
 
-def test_that_a_citation_fits_is_remembered_and_that_it_does_not_is_not(
+def test_a_fit_is_cached_and_a_misfit_is_not(
     scratch: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch.lock()
@@ -92,14 +94,14 @@ def test_that_a_citation_fits_is_remembered_and_that_it_does_not_is_not(
     assert any(name.startswith("fits ") for name in cache_file._index)
 
 
-def test_a_pages_verdicts_are_remembered_by_all_that_they_hang_on(
+def test_a_pages_verdicts_are_cached_by_all_that_they_depend_on(
     scratch: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert scratch.codes() == []
     judged: list[str] = []
-    verdict = Judge._verdict
+    verdict = Judge._judge_citation
     monkeypatch.setattr(
-        Judge, "_verdict", lambda s, c: judged.append(c.citation.text) or verdict(s, c)
+        Judge, "_judge_citation", lambda s, c: judged.append(c.citation.text) or verdict(s, c)
     )
     assert [note.proved for note in scratch.check().notes] == [2, 2]
     assert judged == []
@@ -120,7 +122,7 @@ def test_a_pages_verdicts_are_remembered_by_all_that_they_hang_on(
     ] * 2
 
 
-def test_a_folder_that_cannot_be_written_keeps_nothing_and_fails_nothing(
+def test_a_cache_folder_that_cannot_be_written_fails_no_check(
     scratch: Scratch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("no folder")

@@ -13,7 +13,7 @@ from notelab.errors import display_path
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
-from notelab.rules import constraints, languages, release, stop, unjudged
+from notelab.rules import constraints, languages, limits, release, unjudged
 from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
@@ -65,7 +65,7 @@ def _prefetch_diagrams(books: list[Workbook], bench: Bench) -> Diagrams:
     """Parse the new diagrams of all labs; return the parser that the whole run shares."""
     diagrams = Diagrams(bench.cache.file_for(books[0].lab.root if books else Path.cwd()))
     notes = (view.note for book in books for view in book.views if view.note)
-    diagrams.ahead((diagram.text for note in notes for diagram in note.diagrams), bench.progress)
+    diagrams.prefetch((diagram.text for note in notes for diagram in note.diagrams), bench.progress)
     return diagrams
 
 
@@ -73,7 +73,7 @@ def _check_lab(
     book: Workbook, bench: Bench, diagrams: Diagrams, *, all_pages: bool, implicit: bool
 ) -> Report:
     rules = _LabRules(book, bench, diagrams)
-    findings: list[Finding] = [*stop.pin_findings(book), *release.findings(book)]
+    findings: list[Finding] = [*limits.pin_findings(book), *release.findings(book)]
     tally = _Tally(display_path(book.lab.folder))
     for view in book.views:
         verdicts = rules.citations.verdicts(view)
@@ -86,7 +86,7 @@ def _check_lab(
     )
     waivers = Waivers(book.lab, book.views)
     remaining = list(waivers.sift(set(findings)))
-    remaining += waivers.findings(whole=all_pages)
+    remaining += waivers.findings(all_pages=all_pages)
     unjudged_counts = Counter(
         finding.filename for finding in remaining if finding.code == unjudged.STRICT
     )
@@ -94,7 +94,7 @@ def _check_lab(
         note.waived = waivers.waived[note.filename]
         note.unjudged = unjudged_counts[note.filename]
     ordered = sorted(set(remaining), key=lambda finding: finding.order)
-    to_do = [finding for finding in ordered if implicit and stop.is_to_do(book.lab, finding)]
+    to_do = [finding for finding in ordered if implicit and limits.is_to_do(book.lab, finding)]
     return Report(
         findings=[finding for finding in ordered if finding not in to_do],
         to_do=to_do,
@@ -119,7 +119,7 @@ class _LabRules:
 
     def findings(self, view: View) -> Iterator[Finding]:
         """Yield the findings of a page, except those about its citations."""
-        yield from stop.page_findings(self._book.lab, view, self._book.pins)
+        yield from limits.page_findings(self._book.lab, view, self._book.pins)
         yield from diagram_findings(view, self._diagrams)
         yield from self.numbers.findings(view)
         yield from constraints.findings(view, self._pinned)

@@ -200,7 +200,7 @@ class Evidence:
     def _runs(self, found: Found) -> frozenset[int]:
         def packed() -> bytes:
             text = found.data.decode("utf-8", "replace")
-            return tokens.run_hashes(tokens.of_source(text)).tobytes()
+            return tokens.run_hashes(tokens.tokenize_source(text)).tobytes()
 
         key = cache_key(code_version(), found.blob)
         return frozenset(array("Q", get_or_compute(self._cache, "runs", key, bytes, packed)))

@@ -128,7 +128,7 @@ class _House:
         self.pages: dict[Path, list[Path]] = {}
         self._perhaps_generated: set[Path] = set()
         for folder, lab in self._labs.items():
-            for page in lab_pages.of_lab(lab):
+            for page in lab_pages.list_pages(lab):
                 self.pages.setdefault(page.path, []).append(folder)
                 # The notes that a lab file lists are written by their authors.
                 if not page.listed and not page.problem:
@@ -154,7 +154,7 @@ class _House:
         """Yield the labs of the pages that were generated from a file."""
         above = set(file.parents)
         for page in self._perhaps_generated:
-            if page.parent in above and file in results_page.inputs(page):
+            if page.parent in above and file in results_page.input_files(page):
                 yield from self.pages[page]
 
 

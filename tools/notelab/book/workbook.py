@@ -84,7 +84,7 @@ def open_labs(
 def _read(folder: Path, bench: Bench, only: set[Path] | None) -> Workbook:
     """Read a lab's pages, pins and lock, and gather nothing yet."""
     lab = bench.lab(folder)
-    found = pages.of_lab(lab)
+    found = pages.list_pages(lab)
     if only is not None:  # and the originals and translations that those are compared with
         families = {page.family for page in found if page.path in only}
         found = [page for page in found if page.family in families]

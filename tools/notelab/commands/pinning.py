@@ -12,7 +12,7 @@ from notelab.errors import display_path
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE
-from notelab.lab.release import renamed, table_at
+from notelab.lab.release import replace_release, table_at
 
 
 def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
@@ -32,9 +32,9 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     lab = msgspec.structs.replace(book.lab, sources={**book.lab.sources, source: now})
     moved = {**book.pins, source: pins.Pin(source, place, commit)}
     made = relock(anew(msgspec.structs.replace(book, lab=lab, pins=moved), bench))
-    contents = {place: pins.text_of(commit).encode()}
+    contents = {place: pins.format_pin(commit).encode()}
     said = lab_path.read_bytes()
-    if said != (told := renamed(said, source, old, now)):
+    if said != (told := replace_release(said, source, old, now)):
         contents[lab_path] = told
     if made.lock.citations or book.lock is not None:
         contents[path_of(book)] = lock_file.dump(made.lock).encode()

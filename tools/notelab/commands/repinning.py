@@ -11,7 +11,7 @@ from notelab.repin import journal
 from notelab.repin.carried import Carried, Place, Repin
 from notelab.repin.carry import Journey
 from notelab.repin.writing import contents, going
-from notelab.report.json import indented
+from notelab.report.json import format_json
 from notelab.sources.git.uncommitted import uncommitted
 
 _LINES = r"L(\d{1,8})(?:-L(\d{1,8}))?"
@@ -85,7 +85,7 @@ def _accepted(
 
 def as_json(made: Repin) -> str:
     """Write the lists as one JSON object."""
-    return indented(
+    return format_json(
         {
             "source": made.source,
             "old": made.old_commit,

@@ -9,7 +9,7 @@ from notelab.book.finding_labs import no_such_source
 from notelab.book.workbook import Bench, open_lab
 from notelab.errors import NotelabError, sanitize
 from notelab.page.citation import Citation, Span
-from notelab.page.spelling import looks_like_citation, parse
+from notelab.page.citation_syntax import looks_like_citation, parse
 
 
 class Shown(msgspec.Struct):

@@ -135,7 +135,7 @@ def _tables(folder: Path, *of: str) -> str:
 
 def _title(note: Path, language: str) -> str:
     """Return the title of a finished note, else what its file is called."""
-    for place in (pages.translated(note, language), note):
+    for place in (pages.translation_path(note, language), note):
         if place.is_file() and (title := reading.read(pages.read(place).text).front.title):
             return title
     return note.stem.replace("-", " ").capitalize()
@@ -149,7 +149,7 @@ def _made(target: Path, text: str, commits: dict[str, str], titles: dict[str, st
         aside.mkdir()
         _write(aside / LAB_FILE, text)
         for name, commit in commits.items():
-            _write(aside / name, pins.text_of(commit))
+            _write(aside / name, pins.format_pin(commit))
         lab = lab_file.load(aside)
         at = {source: commits[table.pin] for source, table in lab.sources.items()}
         for name, title in titles.items():

@@ -53,7 +53,7 @@ def _stamps(labs: Iterable[Lab]) -> Stamps:
     """Return when each file that the labs hang on was written, and which file it is."""
     found: Stamps = {}
     for lab in labs:
-        files = [page.path for page in pages.of_lab(lab)]
+        files = [page.path for page in pages.list_pages(lab)]
         for folder in {lab.folder, lab.pins_folder}:
             with contextlib.suppress(OSError):  # as long as another branch is checked out
                 files += folder.iterdir()

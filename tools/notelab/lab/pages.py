@@ -1,4 +1,4 @@
-"""The pages of a lab: which files are judged, in which language, and by which conditions."""
+"""The pages of a lab: which files are checked, in which language and with which limits."""
 
 import os
 import posixpath
@@ -15,14 +15,16 @@ from notelab.regular_files import kind_of, read_regular
 MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
 MISSING = "is missing"
 _OUTSIDE = "is reached by a symbolic link that leads out of the repository; not followed"
-_LONE_RETURN = "Markdown begins a line there, git and code hosts don't; end lines by a line feed"
+_LINE_END_ADVICE = (
+    "Markdown begins a line there, git and code hosts don't; end lines by a line feed"
+)
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One file to judge. `original` is the page it translates, or None for an original."""
+    """A file to check; `original` is the page that it translates, or None for an original."""
 
     path: Path
-    key: str  # its original's path from the lab, as the lock names it
+    key: str  # the original's path from the lab, which is its name in the lock
     language: str
     original: Path | None
     table: NoteTable
@@ -32,7 +34,7 @@ class Page(msgspec.Struct, frozen=True):
 
     @property
     def family(self) -> Path:
-        """Return the original's path, for an original and its translations alike."""
+        """Return the path of the original, for an original and for its translations."""
         return self.original or self.path
 
 
@@ -43,11 +45,11 @@ class Text(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def of_lab(lab: Lab) -> list[Page]:
-    """Return the lab's pages, originals before their translations, each file once.
+def list_pages(lab: Lab) -> list[Page]:
+    """Return the lab's pages, each file once, originals before their translations.
 
     Raises:
-        NotelabError: `pages` leaves the repository.
+        NotelabError: a glob of `pages` is invalid or leaves the repository.
     """
     originals: dict[Path, tuple[str, NoteTable, list[ExpectedDiagram] | None, bool]] = {}
     for name in [*lab.file.notes, *lab.file.diagrams]:
@@ -55,35 +57,38 @@ def of_lab(lab: Lab) -> list[Page]:
         expected = diagrams.expect if diagrams else None
         table = lab.file.notes.get(name, NoteTable())
         key = posixpath.normpath(name) if "/" in name else name
-        originals[lab.places[name]] = (key, table, expected, True)
-    inside, outside = _globbed(lab)
+        originals[lab.page_paths[name]] = (key, table, expected, True)
+    inside, outside = _expand_globs(lab)
     for path in inside:
-        originals.setdefault(path, (_key(lab, path), NoteTable(), None, False))
+        originals.setdefault(path, (_page_key(lab, path), NoteTable(), None, False))
     first = lab.languages[0]
-    found = [
-        Page(path, _key(lab, path), first, None, NoteTable(), None, listed=False, problem=_OUTSIDE)
+    pages = [
+        Page(
+            path, _page_key(lab, path), first, None, NoteTable(), None,
+            listed=False, problem=_OUTSIDE,
+        )
         for path in outside
-    ]
+    ]  # fmt: skip
     for path, (key, table, expected, listed) in originals.items():
         for language in lab.languages:
-            place = path if language == first else translated(path, language)
+            page_path = path if language == first else translation_path(path, language)
             original = None if language == first else path
-            found.append(Page(place, key, language, original, table, expected, listed))
-    return found
+            pages.append(Page(page_path, key, language, original, table, expected, listed))
+    return pages
 
 
-def translated(path: Path, language: str) -> Path:
-    """Return where the translation of a page stands: `note.md` → `note.es.md`."""
+def translation_path(path: Path, language: str) -> Path:
+    """Return the path of a page's translation: `note.md` → `note.es.md`."""
     return path.with_name(f"{path.stem}.{language}{path.suffix}")
 
 
-def _key(lab: Lab, path: Path) -> str:
+def _page_key(lab: Lab, path: Path) -> str:
     return Path(os.path.relpath(path, lab.folder)).as_posix()
 
 
-def _globbed(lab: Lab) -> tuple[list[Path], list[Path]]:
+def _expand_globs(lab: Lab) -> tuple[list[Path], list[Path]]:
     """Return the pages that the lab's globs match, and those whose link leaves the repository."""
-    found: dict[Path, None] = {}
+    inside: dict[Path, None] = {}
     outside: dict[Path, None] = {}
     endings = tuple(f".{language}.md" for language in lab.languages[1:])
     for glob in lab.file.lab.pages:
@@ -95,18 +100,18 @@ def _globbed(lab: Lab) -> tuple[list[Path], list[Path]]:
                 f"{display_path(lab.folder / LAB_FILE)}: lab.pages: {glob!r} leaves the repository",
                 hint="`../` may only stand at its start, and not climb above the repository",
             )
-        for path in _matches(lab, base, pattern, glob):
+        for path in _glob(lab, base, pattern, glob):
             if path.suffix != ".md" or path.name.endswith(endings):
                 continue
             resolved = path.resolve()
             if resolved.is_relative_to(lab.root):
-                found.setdefault(resolved, None)
+                inside.setdefault(resolved, None)
             else:
                 outside.setdefault(path, None)
-    return list(found), list(outside)
+    return list(inside), list(outside)
 
 
-def _matches(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
+def _glob(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
     try:
         return sorted(base.glob(pattern))
     except (ValueError, NotImplementedError, OSError) as fault:
@@ -117,10 +122,10 @@ def _matches(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
 
 
 def read(path: Path) -> Text:
-    """Read a page; what is wrong with it is in the answer, never raised."""
+    """Read a page; problems are in the result, and no error is raised."""
     data = b""
     try:
-        problem = _no_page(os.lstat(path).st_mode)
+        problem = _why_not_readable(os.lstat(path).st_mode)
         if not problem:
             data = read_regular(path, MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
@@ -139,14 +144,14 @@ def read(path: Path) -> Text:
     text = text.replace("\r\n", "\n")
     if "\r" in text:
         row = text.partition("\r")[0].count("\n") + 1
-        return Text("", f"has a lone carriage return in line {row}: {_LONE_RETURN}")
+        return Text("", f"has a lone carriage return in line {row}: {_LINE_END_ADVICE}")
     if not text.strip():
         return Text("", "is empty")
     return Text(text)
 
 
-def _no_page(mode: int) -> str:
-    # An original's path is resolved, and held inside the repository; a translation's is not.
+def _why_not_readable(mode: int) -> str:
+    # An original's path is resolved and checked to be in the repository; a translation's is not.
     if stat.S_ISLNK(mode):
         return "is a symbolic link; not followed"
     kind = kind_of(mode)

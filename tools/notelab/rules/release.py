@@ -1,4 +1,4 @@
-"""N124: is the release that lab.toml names the tag at the pin?"""
+"""N124: checks that the release that lab.toml names is the tag at the pin."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 from notelab.book.workbook import Workbook
 from notelab.errors import display_path
 from notelab.lab.lab import LAB_FILE
-from notelab.lab.pins import command_for
+from notelab.lab.pins import format_command
 from notelab.page.citation import Span
 from notelab.report.finding import TOP, Finding
 
 
 def findings(book: Workbook) -> Iterator[Finding]:
-    """Compare each source's release with its pin, where the source's tags can be read."""
+    """Compare each source's release with its pin, if the source's tags can be read."""
     for name, pin in book.pins.items():
         release = book.lab.sources[name].release
         tag = book.evidence.release_tag(name) if release and pin.commit else None
@@ -20,7 +20,7 @@ def findings(book: Workbook) -> Iterator[Finding]:
             continue
         path = book.lab.pins_folder / LAB_FILE
         at_pin = [f"`{each}`" for each in book.evidence.tags_at(name)[:3]]
-        typed = command_for(pin, release)
+        typed = format_command(pin, release)
         yield Finding(
             "N124",
             display_path(path),
@@ -36,7 +36,7 @@ def findings(book: Workbook) -> Iterator[Finding]:
 
 
 def _line_of(path: Path, source: str) -> Span:
-    """Return the line of a lab file that names a source's release; else the top."""
+    """Return the line of a lab file that names a source's release, else the top of the file."""
     inside = False
     for row, line in enumerate(path.read_text("utf-8").split("\n"), start=1):
         if line.lstrip().startswith("["):
