@@ -78,7 +78,7 @@ class Attention(nn.Module):
         self.proj = RowParallelLinear(
             hidden, hidden, axis=axis, bias=config.bias,
             sequence_parallel=sequence_parallel,
-            name=f"{name}.proj", init=init.narrower(config.layers),
+            name=f"{name}.proj", init=init.scaled_for_depth(config.layers),
         )  # fmt: skip
         self.dropout = Dropout(
             config.dropout, axis=axis, sharded=True, name=f"{name}.dropout", seed=dropout_seed
@@ -107,7 +107,7 @@ class Attention(nn.Module):
             enable_gqa=self.queries > 1,
         )  # fmt: skip
         if self.training and self.dropout.p > 0:
-            return self.dropout.inside(fused, q_BaSD, k_BgSD, v_BgSD)
+            return self.dropout.run_fused(fused, q_BaSD, k_BgSD, v_BgSD)
         return fused(q_BaSD, k_BgSD, v_BgSD)
 
 
