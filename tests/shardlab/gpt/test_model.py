@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis, World
-from shardlab.context.documents import documents_of
+from shardlab.context.documents import document_ids
 from shardlab.context.parallel import ContextParallel
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import ops, partial_gradients
@@ -335,7 +335,7 @@ def test_a_shorter_sequence_gives_the_first_rows_of_a_longer_one(pool) -> None:
 def test_a_token_of_a_packed_sequence_sees_its_own_document_alone(dropout: float) -> None:
     model = GPT(GPTConfig(**BASE, dtype=torch.float64, dropout=dropout), tensor=Axis.alone())
     tokens, _ = batch()
-    documents = torch.stack([documents_of([3, 0, 5]), documents_of([5, 3])])
+    documents = torch.stack([document_ids([3, 0, 5]), document_ids([5, 3])])
     changed = tokens.clone()
     changed[0, :3] = (changed[0, :3] + 1) % 16
     before, after = (model(words, documents) for words in (tokens, changed))  # [S, B, V]
@@ -353,7 +353,7 @@ def in_thirds(world: World) -> float:
     logits_SBv = torch.randn(12, 2, 19, generator=generator, dtype=torch.float64)
     targets_BS = torch.randint(19, (2, 12), generator=generator)
     targets_BS[0, 0] = IGNORED
-    local = model.loss(logits_SBv[context.positions(4)], context.own(targets_BS))
+    local = model.loss(logits_SBv[context.positions(4)], context.shard(targets_BS))
     right = torch.nn.functional.cross_entropy(logits_SBv.flatten(0, 1), targets_BS.t().flatten())
     return relative_error(world.whole.all_reduce(local[None], op="mean")[0], right)
 

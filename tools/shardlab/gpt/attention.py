@@ -69,7 +69,7 @@ class Attention(nn.Module):
         self.queries = heads // groups
         self.head = hidden // heads
         if context:
-            context.demand_heads(self.groups * self.queries, self.groups)
+            context.check_heads(self.groups * self.queries, self.groups)
         self.qkv = ColumnParallelLinear(
             hidden, (heads + 2 * groups) * self.head, axis=axis, bias=config.bias,
             sequence_parallel=sequence_parallel,
@@ -97,13 +97,13 @@ class Attention(nn.Module):
     def _attend(
         self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor, documents_BS: Tensor | None
     ) -> Tensor:
-        seen = None
+        mask = None
         if documents_BS is not None:
-            from shardlab.context.documents import seen_in
+            from shardlab.context.documents import document_mask
 
-            seen = seen_in(documents_BS)
+            mask = document_mask(documents_BS)
         fused = partial(
-            scaled_dot_product_attention, attn_mask=seen, is_causal=seen is None,
+            scaled_dot_product_attention, attn_mask=mask, is_causal=mask is None,
             enable_gqa=self.queries > 1,
         )  # fmt: skip
         if self.training and self.dropout.p > 0:
