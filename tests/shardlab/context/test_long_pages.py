@@ -13,16 +13,21 @@ from tests.shardlab.labs.lab_pages import shown
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_page_shows_what_the_code_computes(language: str) -> None:
-    for name, made in blocks(language).items():
-        assert shown(page(language), name) == made, "python -m tests.shardlab.context.long_pages"
+    for name, expected in blocks(language).items():
+        assert shown(page(language), name) == expected, (
+            "python -m tests.shardlab.context.long_pages"
+        )
 
 
 def test_ulysses_is_the_quicker_of_the_predicted_where_the_page_says() -> None:
     times = {tokens: predicted(tokens, 32) for tokens in (4096, 8192, 16384, 32768, 131072)}
     quicker = [tokens for tokens, (*_, ring, _, ulysses) in times.items() if ulysses < ring]
     assert quicker == [4096, 8192]
-    said = {"en": "at 4,096 and 8,192 tokens, Ulysses", "es": "con 4096 y 8192 tokens, Ulysses"}
-    for language, words in said.items():
+    sentences = {
+        "en": "at 4,096 and 8,192 tokens, Ulysses",
+        "es": "con 4096 y 8192 tokens, Ulysses",
+    }
+    for language, words in sentences.items():
         assert words in " ".join(page(language).read_text("utf-8").split())
 
 
