@@ -49,22 +49,22 @@ def predicted(tokens: int, groups: int) -> list[float]:
     is taken to last as long, and an all-to-all or an all-gather to be n − 1 of them.
     """
     ranks, curve = fitted()
-    mine = tokens // ranks
+    share = tokens // ranks
 
     def way(sent: float) -> float:
         return float(curve.predict(ranks * sent)) / (2 * (ranks - 1))
 
-    products = 2 * mine * mine * A * D / RATE
-    queries, keys = 2 * mine * A * D, 2 * mine * groups * D
-    block, others = way(2 * keys), ranks - 1
+    products = 2 * share * share * A * D / RATE
+    queries, keys = 2 * share * A * D, 2 * share * groups * D
+    block, peers = way(2 * keys), ranks - 1
     return [
         1000 * seconds
         for seconds in (
             products,
             block,
-            products + others * max(products, block),
-            ranks * products + others * block,
-            ranks * products + others * 2 * (way(queries / ranks) + way(keys / ranks)),
+            products + peers * max(products, block),
+            ranks * products + peers * block,
+            ranks * products + peers * 2 * (way(queries / ranks) + way(keys / ranks)),
         )
     ]
 

@@ -14,8 +14,10 @@ from tests.shardlab.labs.lab_pages import shown
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_page_shows_what_the_code_computes(language: str) -> None:
-    for name, made in blocks(language).items():
-        assert shown(page(language), name) == made, "python -m tests.shardlab.context.long_pages"
+    for name, expected in blocks(language).items():
+        assert shown(page(language), name) == expected, (
+            "python -m tests.shardlab.context.long_pages"
+        )
 
 
 LENGTHS = (4096, 8192, 16384, 32768, 131072)

@@ -64,7 +64,7 @@ class ExecutionOrder:
         """Leave the expected order, with every other rank."""
         self._follows = False
         for axis in self._axes:
-            axis.meet(doing)
+            axis.rendezvous(doing)
 
     def close(self) -> None:
         """The forward ends here; if more was expected, every rank's does."""
@@ -86,7 +86,7 @@ class ExecutionOrder:
         """
         if not self.expected:
             for axis in axes:
-                axis.demand_same(f"run units in the order {_names(self._seen)}")
+                axis.require_same(f"run units in the order {_names(self._seen)}")
         else:
             self._comparisons += [_start_comparison(axis, self._seen) for axis in axes]
         if self.expected and self.expected != self._seen:

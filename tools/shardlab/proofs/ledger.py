@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from shardlab.comm.observed import NOTHING, Observer, muted, observers, watched
+from shardlab.comm.tracing import NO_CONTEXT, Tracer, active_tracers, is_tracing, paused
 from shardlab.layers.engine import inside_backward
 from shardlab.proofs import dispatched
 from shardlab.proofs.collective import Call
@@ -61,7 +61,7 @@ class Total:
     wire: float
 
 
-class Ledger(Observer):
+class Ledger(Tracer):
     """Counts while it is entered; may be entered again, and within another.
 
     Args:
@@ -90,7 +90,7 @@ class Ledger(Observer):
         kwargs = kwargs or {}
         if func.namespace in dispatched.NAMESPACES:
             for request in dispatched.requests(func, args, kwargs):
-                axis = self.told_axis or self._names.get(request.ranks, request.group)
+                axis = self.axis_label or self._names.get(request.ranks, request.group)
                 self.note(request.op, request.payload, request.ranks, axis, request.dtype)
         return func(*args, **kwargs)
 
@@ -98,8 +98,8 @@ class Ledger(Observer):
         self, op: str, payload: int, ranks: Sequence[int], axis: str, dtype: torch.dtype
     ) -> None:
         """Add an entry, unless muted."""
-        if not self.told_muted:
-            phase = self._phase or self.told_phase or ("backward" if inside_backward() else "")
+        if not self.is_paused:
+            phase = self._phase or self.phase_label or ("backward" if inside_backward() else "")
             wire = Call(op, payload, len(ranks)).wire
             self.entries.append(Entry(op, payload, wire, tuple(ranks), axis, dtype, phase))
 
@@ -161,15 +161,15 @@ def asked(
     op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype
 ) -> AbstractContextManager[None]:
     """Record one collective, and none of what is dispatched inside; near free without a ledger."""
-    return _asked(op, payload, ranks, dtype) if watched() else NOTHING
+    return _asked(op, payload, ranks, dtype) if is_tracing() else NO_CONTEXT
 
 
 @contextlib.contextmanager
 def _asked(op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype) -> Iterator[None]:
-    for observer in observers():
+    for observer in active_tracers():
         if isinstance(observer, Ledger):
-            observer.note(op, payload, ranks, observer.told_axis, dtype)
-    with muted():
+            observer.note(op, payload, ranks, observer.axis_label, dtype)
+    with paused():
         yield
 
 

@@ -1,4 +1,4 @@
-"""A rank that never waits, as on GPUs none does, still learns who is missing: tried over gloo."""
+"""A rank that doesn't wait, as on GPUs, still learns which rank is missing: tried over gloo."""
 
 import multiprocessing
 import os
@@ -11,34 +11,37 @@ import torch
 import torch.distributed as dist
 
 from shardlab.comm import World
-from shardlab.comm.late import Late
+from shardlab.comm.nccl_watchdog import Watchdog
 from tests.limits import LIMIT
 from tests.shardlab.pool import preload
 
 
-def at_work(rank: int, folder: Path, told: Connection) -> None:
-    """Join a world of two, reduce together, and then, on rank 0, alone and without waiting."""
-    said = os.open(folder / f"{rank}.err", os.O_WRONLY | os.O_CREAT)
-    os.dup2(said, 2)
+def reduce_without_waiting(rank: int, folder: Path, pipe: Connection) -> None:
+    """Join a world of two ranks and reduce; then rank 0 alone starts one more, without waiting."""
+    stderr = os.open(folder / f"{rank}.err", os.O_WRONLY | os.O_CREAT)
+    os.dup2(stderr, 2)
     store = dist.FileStore(str(folder / "store"), 2)
     world = World.join(store=store, rank=rank, size=2, backend="gloo", timeout=600)
-    world.late = Late(world.witness, patience=1.0)  # a world on NCCL has one of itself
+    # A world on NCCL makes one itself.
+    world.watchdog = Watchdog(world.failure_reporter, timeout=1.0)
     axis = world.axis("tensor", [0, 1])
     for _ in range(20):
         axis.all_reduce(torch.ones(4))
-    told.send("ready")
-    told.recv()
+    pipe.send("ready")
+    pipe.recv()
     pending = axis.start("all_reduce", torch.ones(4)) if rank == 0 else None
     time.sleep(600)
     del pending
 
 
-def test_a_collective_that_nobody_waits_for_names_the_rank_that_is_missing(tmp_path: Path) -> None:
+def test_a_collective_without_a_wait_names_the_missing_rank(tmp_path: Path) -> None:
     preload()
     context = multiprocessing.get_context("forkserver")
     pipes = [context.Pipe() for _ in range(2)]
     ranks = [
-        context.Process(target=at_work, args=(rank, tmp_path, pipes[rank][1]), daemon=True)
+        context.Process(
+            target=reduce_without_waiting, args=(rank, tmp_path, pipes[rank][1]), daemon=True
+        )
         for rank in range(2)
     ]
     try:
@@ -56,7 +59,7 @@ def test_a_collective_that_nobody_waits_for_names_the_rank_that_is_missing(tmp_p
             rank.kill()
             rank.join()
     assert ranks[0].exitcode == 1
-    said = (tmp_path / "0.err").read_text("utf-8")
-    assert "rank 0: all_reduce on the tensor axis [0, 1] did not finish." in said
-    assert f"rank 1 is stopped (process {stopped})" in said
-    assert "not done after 1 s" in said
+    report = (tmp_path / "0.err").read_text("utf-8")
+    assert "rank 0: all_reduce on the tensor axis [0, 1] did not finish." in report
+    assert f"rank 1 is stopped (process {stopped})" in report
+    assert "not done after 1 s" in report

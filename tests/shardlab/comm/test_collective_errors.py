@@ -1,4 +1,4 @@
-"""Ranks go on together, or raise the same words together."""
+"""If one rank raises inside `raise_on_all_ranks`, every rank raises the same error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from shardlab.comm import Axis, CollectiveError, World
-from shardlab.together import WORDS, together
+from shardlab.comm.collective_errors import MESSAGE_BYTES, raise_on_all_ranks
 
 
 class OddError(RuntimeError):
@@ -21,7 +21,7 @@ RAISED = [
     ValueError("why"),
     OSError("why"),
     MemoryError(),
-    ValueError("ñ" * WORDS),
+    ValueError("ñ" * MESSAGE_BYTES),
     RuntimeError("why"),
     KeyError("why"),
     AttributeError("why"),
@@ -29,10 +29,10 @@ RAISED = [
 ]
 
 
-def told(world: World, failing: tuple[int, ...]) -> Iterator[str]:
+def outcomes(world: World, failing: tuple[int, ...]) -> Iterator[str]:
     for number, error in enumerate(RAISED):
         try:
-            with together(world.whole, world.device, f"do {number}", OddError):
+            with raise_on_all_ranks(world.whole, world.device, f"do {number}", OddError):
                 if world.rank in failing:
                     raise error
         except OddError as raised:
@@ -42,25 +42,25 @@ def told(world: World, failing: tuple[int, ...]) -> Iterator[str]:
             yield "went on"
 
 
-def of_all(world: World, failing: tuple[int, ...]) -> list[str]:
-    return [*told(world, failing)]
+def list_outcomes(world: World, failing: tuple[int, ...]) -> list[str]:
+    return [*outcomes(world, failing)]
 
 
 @pytest.mark.parametrize(("failing", "who"), [((1,), "rank 1"), ((0, 1), "rank 0, 1")])
-def test_whoever_fails_tells_all_the_same(pool: Any, failing: tuple[int, ...], who: str) -> None:
-    first, second = pool(2).run(of_all, failing)
+def test_every_rank_raises_the_same_error(pool: Any, failing: tuple[int, ...], who: str) -> None:
+    first, second = pool(2).run(list_outcomes, failing)
     assert first == second
-    words = ["why", "why", "why", "MemoryError", "ñ" * (WORDS // 2)]
+    words = ["why", "why", "why", "MemoryError", "ñ" * (MESSAGE_BYTES // 2)]
     words += ["RuntimeError: why", "KeyError: 'why'", "AttributeError: why", "TypeError: why"]
     assert first == [f"{who} could not do {n}: {word}" for n, word in enumerate(words)]
 
 
 def test_ranks_that_do_not_fail_go_on(pool: Any) -> None:
-    assert pool(2).run(of_all, ()) == [["went on"] * len(RAISED)] * 2
+    assert pool(2).run(list_outcomes, ()) == [["went on"] * len(RAISED)] * 2
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, CollectiveError])
 def test_an_end_and_a_lost_rank_pass_at_once(error: type[BaseException]) -> None:
-    alone = together(Axis.alone(), torch.device("cpu"), "do it", OddError)
+    alone = raise_on_all_ranks(Axis.alone(), torch.device("cpu"), "do it", OddError)
     with pytest.raises(error), alone:
         raise error
