@@ -85,7 +85,7 @@ class Trainer:
 
     def context_shard(self, x_BS: Tensor) -> Tensor:
         """Return this rank's words of whole sequences."""
-        return self.model.context.own(x_BS) if self.model.context else x_BS
+        return self.model.context.shard(x_BS) if self.model.context else x_BS
 
     def run(self, schedule: Schedule, share: Share) -> list[Tensor]:
         """Go through a schedule; return the micro-batches' losses on the last stage."""

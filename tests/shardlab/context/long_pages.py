@@ -17,15 +17,15 @@ from tests.shardlab.labs.lab_pages import LANGUAGES, ROOT, table, write
 MIB, RANKS, HEADS, HEAD, TOKENS = 1 << 20, 4, 8, 128, 8192
 HEAD_ROW = {
     "en": ["G", "sent: ring, all-gather", "sent: Ulysses", "kept for backward"],
-    "es": ["G", "enviado: anillo, all-gather", "enviado: Ulysses", "guardado"],
+    "es": ["G", "enviado: anillo, all-gather", "enviado: Ulysses", "guardado para el backward"],
 }
 # What is predicted: a layer of 32 heads of 128 in bf16 on the published sweep's 8 A100, at the bf16
 # rate of their data sheet.
 SWEEP = ROOT / "tests" / "costlab" / "data" / "nccl-a100-8.json"
 RATE, A, D = 312e12, 32, 128
 PREDICTED = {
-    "en": ["S", "G", "products", "its block's way", "ring", "all-gather", "Ulysses"],
-    "es": ["S", "G", "productos", "viaje de su bloque", "anillo", "all-gather", "Ulysses"],
+    "en": ["S", "G", "products", "transfer of a block", "ring", "all-gather", "Ulysses"],
+    "es": ["S", "G", "productos", "envío de un bloque", "anillo", "all-gather", "Ulysses"],
 }
 
 
@@ -49,22 +49,22 @@ def predicted(tokens: int, groups: int) -> list[float]:
     is taken to last as long, and an all-to-all or an all-gather to be n − 1 of them.
     """
     ranks, curve = fitted()
-    mine = tokens // ranks
+    share = tokens // ranks
 
     def way(sent: float) -> float:
         return float(curve.predict(ranks * sent)) / (2 * (ranks - 1))
 
-    products = 2 * mine * mine * A * D / RATE
-    queries, keys = 2 * mine * A * D, 2 * mine * groups * D
-    block, others = way(2 * keys), ranks - 1
+    products = 2 * share * share * A * D / RATE
+    queries, keys = 2 * share * A * D, 2 * share * groups * D
+    block, peers = way(2 * keys), ranks - 1
     return [
         1000 * seconds
         for seconds in (
             products,
             block,
-            products + others * max(products, block),
-            ranks * products + others * block,
-            ranks * products + others * 2 * (way(queries / ranks) + way(keys / ranks)),
+            products + peers * max(products, block),
+            ranks * products + peers * block,
+            ranks * products + peers * 2 * (way(queries / ranks) + way(keys / ranks)),
         )
     ]
 

@@ -96,7 +96,7 @@ def train(world: World, case: Case, experts: ExpertConfig) -> tuple[GPT, list[fl
         reduction=case.reduction, main_grads=torch.float64 if case.main_grads else None,
     )  # fmt: skip
     optimizer = SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
-    share, own = BATCH // grid.data.size, context.own if case.context > 1 else Tensor.contiguous
+    share, own = BATCH // grid.data.size, context.shard if case.context > 1 else Tensor.contiguous
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
         return model.loss(logits, targets) * (targets.numel() if sums else 1)

@@ -21,7 +21,7 @@ from shardlab.pipeline.schedule import (
 )
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab import pieces
-from tests.shardlab.difference import beyond, difference, differences
+from tests.shardlab.difference import difference, differences, list_exceeding
 from tests.shardlab.pieces import BATCH, HIDDEN, chunks_of, named
 
 STEPS = 10
@@ -104,7 +104,7 @@ def against_whole(
 def test_losses_gradients_and_ten_steps_equal_the_unsharded_model(
     pool, p: int, whole: Values
 ) -> None:
-    assert beyond(pool(p).run(against_whole, CASES[p], whole)) == []
+    assert list_exceeding(pool(p).run(against_whole, CASES[p], whole)) == []
 
 
 def against_torch(world: World, cases: list[tuple[str, int, int]]) -> Differences:
@@ -161,7 +161,7 @@ def against_torch(world: World, cases: list[tuple[str, int, int]]) -> Difference
 def test_losses_and_gradients_equal_torchs_pipelining(
     pool, p: int, cases: list[tuple[str, int, int]]
 ) -> None:
-    assert beyond(pool(p).run(against_torch, cases)) == []
+    assert list_exceeding(pool(p).run(against_torch, cases)) == []
 
 
 def messages_counted(world: World) -> dict[str, tuple[object, object]]:
@@ -231,4 +231,4 @@ def otherwise(world: World) -> Differences:
 @pytest.mark.parametrize("p", [2, 4])
 def test_any_link_carries_it_and_blocking_order_is_not_needed(pool, p: int) -> None:
     """Taken apart it would deadlock if a send were waited for: test_deadlock.py shows that."""
-    assert beyond(pool(p).run(otherwise), tolerance=0) == []
+    assert list_exceeding(pool(p).run(otherwise), tolerance=0) == []

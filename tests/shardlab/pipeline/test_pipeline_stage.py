@@ -16,7 +16,7 @@ from shardlab.pipeline.lockstep import with_exchanges
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name, forward_only, gpipe, one_forward_one_backward
 from tests.shardlab import pieces
-from tests.shardlab.difference import beyond, difference, differences
+from tests.shardlab.difference import difference, differences, list_exceeding
 from tests.shardlab.pieces import BATCH, HIDDEN, Piece, chunks_of, named
 from tests.shardlab.pipeline.test_pipeline_run import Differences
 
@@ -136,7 +136,7 @@ def frozen(world: World) -> Differences:
 
 
 def test_a_frozen_stage_hands_gradients_on(pool) -> None:
-    assert beyond(pool(4).run(frozen)) == []
+    assert list_exceeding(pool(4).run(frozen)) == []
 
 
 def crossed(world: World) -> list[float]:
@@ -234,7 +234,7 @@ def alone_in_chunks(world: World) -> dict[str, dict[str, float]]:
 
 
 def test_chunks_of_one_stage_need_no_message(pool) -> None:
-    assert beyond(pool(1).run(alone_in_chunks)) == []
+    assert list_exceeding(pool(1).run(alone_in_chunks)) == []
 
 
 def refusals(world: World) -> list[str]:

@@ -19,12 +19,12 @@ from shardlab.comm import Axis, World
 from shardlab.experts.config import ExpertConfig
 from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.model import GPT, GPTConfig
-from shardlab.layers import split
+from shardlab.layers import deferred_weight_grad
 from shardlab.layers.matmul import fuse
 from shardlab.pipeline.action import Schedule, ScheduleError, Weight
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
-from tests.shardlab.difference import beyond, differences
+from tests.shardlab.difference import differences, list_exceeding
 
 CONFIG = GPTConfig(
     layers=4, hidden=16, heads=4, ffn=16, vocab=21, sequence=8, init_std=0.2, dtype=torch.float64
@@ -97,8 +97,8 @@ def linears(model: GPT) -> list[Any]:
 def test_gradients_are_those_of_1f1b_to_the_bit_also_for_fewer_micro_batches_than_stages(
     pool: Any, p: int
 ) -> None:
-    assert beyond(pool(p).run(against_1f1b), tolerance=0) == []
-    assert beyond(pool(p).run(of_experts), tolerance=0) == []
+    assert list_exceeding(pool(p).run(against_1f1b), tolerance=0) == []
+    assert list_exceeding(pool(p).run(of_experts), tolerance=0) == []
 
 
 def counted(world: World, config: GPTConfig, weight: str) -> tuple[list[str], dict[str, list[int]]]:
@@ -109,14 +109,14 @@ def counted(world: World, config: GPTConfig, weight: str) -> tuple[list[str], di
         note = partial(lambda name, _: arrivals.append(name), name)
         parameter.register_post_accumulate_grad_hook(note)
     order: list[str] = []
-    compute = split.compute
+    compute = deferred_weight_grad.compute_weight_grads
     with pytest.MonkeyPatch.context() as patch:
 
-        def noted(left: split.Left) -> None:
+        def noted(left: deferred_weight_grad.DeferredGrads) -> None:
             order.append(f"{arrivals.count(f'layers.0.mlp.{weight}')} before")
             compute(left)
 
-        patch.setattr("shardlab.pipeline.run.compute", noted)
+        patch.setattr("shardlab.pipeline.run.compute_weight_grads", noted)
         step(Axis.alone("pipeline"), model, model, by_name("zb-h1", 1, 3), 3)
     return order, {name: arrivals.count(name) for name, _ in model.named_parameters()}
 

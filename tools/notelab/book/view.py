@@ -34,7 +34,7 @@ class View(msgspec.Struct):
 def of_page(page: Page, cache: CacheFile) -> View:
     """Read a page; one that isn't there has neither note nor problem."""
     filename = display_path(page.path)
-    text = pages.read(page.path)
+    text = pages.Text("", page.problem) if page.problem else pages.read(page.path)
     if text.problem:
         problem = text.problem if text.problem != pages.MISSING else ""
         return View(page, filename, "", problem, None)

@@ -10,6 +10,7 @@ import msgspec
 from notelab.cache import DiskCache, cache_key, get_or_compute
 from notelab.code_version import code_version
 from notelab.errors import NotelabError, did_you_mean, display_path
+from notelab.regular_files import read_regular
 
 _MAX_BYTES = 1_000_000
 
@@ -111,8 +112,7 @@ def read_limited(max_bytes: int, path: Path, hint: str = "") -> bytes | None:
         NotelabError: the file cannot be read, or is larger than `max_bytes`.
     """
     try:
-        with path.open("rb") as stream:
-            data = stream.read(max_bytes + 1)
+        data = read_regular(path, max_bytes + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as fault:

@@ -10,13 +10,14 @@ import msgspec
 from notelab.errors import NotelabError, display_path
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.lab.lab_file import ExpectedDiagram, NoteTable
+from notelab.regular_files import kind_of, read_regular
 
 MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
 MISSING = "is missing"
+_OUTSIDE = "is reached by a symbolic link that leads out of the repository; not followed"
 _LINE_END_ADVICE = (
     "Markdown begins a line there, git and code hosts don't; end lines by a line feed"
 )
-_CHUNK_BYTES = 16 * 1024  # larger than most pages; a larger buffer takes longer
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -29,6 +30,7 @@ class Page(msgspec.Struct, frozen=True):
     table: NoteTable
     diagrams: list[ExpectedDiagram] | None
     listed: bool  # named in lab.toml, so a note with front matter; else found by a glob
+    problem: str = ""  # why its path is not followed
 
     @property
     def family(self) -> Path:
@@ -56,15 +58,21 @@ def list_pages(lab: Lab) -> list[Page]:
         table = lab.file.notes.get(name, NoteTable())
         key = posixpath.normpath(name) if "/" in name else name
         originals[lab.page_paths[name]] = (key, table, expected, True)
-    for path in _expand_globs(lab):
-        key = Path(os.path.relpath(path, lab.folder)).as_posix()
-        originals.setdefault(path, (key, NoteTable(), None, False))
-    pages = []
+    inside, outside = _expand_globs(lab)
+    for path in inside:
+        originals.setdefault(path, (_page_key(lab, path), NoteTable(), None, False))
+    first = lab.languages[0]
+    pages = [
+        Page(
+            path, _page_key(lab, path), first, None, NoteTable(), None,
+            listed=False, problem=_OUTSIDE,
+        )
+        for path in outside
+    ]  # fmt: skip
     for path, (key, table, expected, listed) in originals.items():
         for language in lab.languages:
-            is_original = language == lab.languages[0]
-            page_path = path if is_original else translation_path(path, language)
-            original = None if is_original else path
+            page_path = path if language == first else translation_path(path, language)
+            original = None if language == first else path
             pages.append(Page(page_path, key, language, original, table, expected, listed))
     return pages
 
@@ -74,8 +82,14 @@ def translation_path(path: Path, language: str) -> Path:
     return path.with_name(f"{path.stem}.{language}{path.suffix}")
 
 
-def _expand_globs(lab: Lab) -> list[Path]:
-    paths: dict[Path, None] = {}
+def _page_key(lab: Lab, path: Path) -> str:
+    return Path(os.path.relpath(path, lab.folder)).as_posix()
+
+
+def _expand_globs(lab: Lab) -> tuple[list[Path], list[Path]]:
+    """Return the pages that the lab's globs match, and those whose link leaves the repository."""
+    inside: dict[Path, None] = {}
+    outside: dict[Path, None] = {}
     endings = tuple(f".{language}.md" for language in lab.languages[1:])
     for glob in lab.file.lab.pages:
         base, pattern = lab.folder, glob
@@ -87,10 +101,14 @@ def _expand_globs(lab: Lab) -> list[Path]:
                 hint="`../` may only stand at its start, and not climb above the repository",
             )
         for path in _glob(lab, base, pattern, glob):
-            is_inside = path.resolve().is_relative_to(lab.root)
-            if path.suffix == ".md" and not path.name.endswith(endings) and is_inside:
-                paths.setdefault(path.resolve(), None)
-    return list(paths)
+            if path.suffix != ".md" or path.name.endswith(endings):
+                continue
+            resolved = path.resolve()
+            if resolved.is_relative_to(lab.root):
+                inside.setdefault(resolved, None)
+            else:
+                outside.setdefault(path, None)
+    return list(inside), list(outside)
 
 
 def _glob(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
@@ -109,7 +127,7 @@ def read(path: Path) -> Text:
     try:
         problem = _why_not_readable(os.lstat(path).st_mode)
         if not problem:
-            data = _read_bytes(path)
+            data = read_regular(path, MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         problem = MISSING
     except OSError as fault:
@@ -136,16 +154,5 @@ def _why_not_readable(mode: int) -> str:
     # An original's path is resolved and checked to be in the repository; a translation's is not.
     if stat.S_ISLNK(mode):
         return "is a symbolic link; not followed"
-    return "" if stat.S_ISREG(mode) else "is not a file"
-
-
-def _read_bytes(path: Path) -> bytes:
-    """Return a file's content up to the limit; this takes half the time of a file object."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-    try:
-        data = b""
-        while len(data) <= MAX_BYTES and (chunk := os.read(handle, _CHUNK_BYTES)):
-            data += chunk
-        return data
-    finally:
-        os.close(handle)
+    kind = kind_of(mode)
+    return f"is a {kind}, not a file" if kind else ""

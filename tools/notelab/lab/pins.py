@@ -8,6 +8,7 @@ import msgspec
 
 from notelab.errors import display_path
 from notelab.lines import split_lines
+from notelab.regular_files import read_regular
 
 _SHA = re.compile(r"[0-9a-f]{40}")
 
@@ -29,8 +30,7 @@ def read(source: str, path: Path) -> Pin:
         problem = "the pin file is a symbolic link; not followed"
         return Pin(source, path, code="N120", problem=problem)
     try:
-        with path.open("rb") as stream:
-            data = stream.read(1000)
+        data = read_regular(path, 1000)
     except FileNotFoundError:
         return Pin(source, path, code="N120", problem=f"source `{source}` has no pin file")
     except OSError as fault:

@@ -15,8 +15,10 @@ import msgspec
 
 from notelab.cache import CacheFile, cache_key, get_or_compute
 from notelab.lab import pages
+from notelab.regular_files import read_regular
 
 _ROW = re.compile(r"""<a\s+id=["']([A-Za-z0-9_.-]+)["']\s*>""")
+_MOST = 1 << 30  # bytes of an input: none of a page that people read is longer
 _VALUE = re.compile(r"\*\*(.+?)\*\*")
 INPUT = re.compile(r"^<!--\s*generated from (\S+) sha256:([0-9a-f]{64})\s*-->\s*$")
 SEAL = re.compile(r"^<!--\s*this page without this line sha256:([0-9a-f]{64})\s*-->\s*$")
@@ -100,6 +102,6 @@ def _has_changed(folder: Path, name: str, digest: str) -> bool:
         path = (folder / name).resolve()
         if not path.is_relative_to(folder.resolve()):
             return True
-        return sha256(path.read_bytes()).hexdigest() != digest
+        return sha256(read_regular(path, _MOST)).hexdigest() != digest
     except (OSError, ValueError):  # a NUL in the name is a ValueError
         return True

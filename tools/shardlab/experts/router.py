@@ -30,7 +30,7 @@ from shardlab.experts import routing
 from shardlab.experts.dispatch import through
 from shardlab.gpt.config import GPTConfig
 from shardlab.layers import partial_gradients
-from shardlab.layers.engine import Kept, inside_backward
+from shardlab.layers.engine import RecomputeCache, inside_backward
 from shardlab.layers.init import Init
 from shardlab.layers.ops import uncompiled
 from shardlab.layers.sharding import CopyableModule
@@ -86,9 +86,9 @@ class Router(CopyableModule):
         self._load_E: Tensor | int = 0  # of the step so far: choices, on this rank
         # For the loss over the whole batch: of all ranks, and whether the forward made gradients.
         self._loads: list[tuple[Tensor, bool]] = []
-        self._means = Kept[Tensor](name)  # of it, as each forward saw it
-        self._gradients = Kept[bool](name)  # whether each forward made gradients
-        self._counts = Kept[Counts](name)  # what was `counted` at each forward
+        self._means = RecomputeCache[Tensor](name)  # of it, as each forward saw it
+        self._gradients = RecomputeCache[bool](name)  # whether each forward made gradients
+        self._counts = RecomputeCache[Counts](name)  # what was `counted` at each forward
 
     def forward(self, x_sBH: Tensor, padding_sB: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the weights and the choice; where `padding_sB` is true, 0 and no expert."""

@@ -166,9 +166,9 @@ def _main_grad(weight: Tensor) -> Tensor | None:
         return None
     main_grad: Tensor | None = getattr(weight, "main_grad", None)
     if main_grad is None or main_grad.shape != weight.shape:
-        found = "none" if main_grad is None else f"shape {tuple(main_grad.shape)}"
+        actual = "none" if main_grad is None else f"shape {tuple(main_grad.shape)}"
         raise ValueError(
             f"gradient_accumulation needs weight.main_grad of shape {tuple(weight.shape)}, found "
-            f"{found}; set it before forward (fp32 zeros, say)"
+            f"{actual}; set it before forward (fp32 zeros, say)"
         )
     return main_grad

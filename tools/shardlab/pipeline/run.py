@@ -17,7 +17,11 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from shardlab.comm import Axis, tracing
-from shardlab.layers.split import Left, compute, split
+from shardlab.layers.deferred_weight_grad import (
+    DeferredGrads,
+    compute_weight_grads,
+    defer_weight_grads,
+)
 from shardlab.pipeline.action import (
     Backward,
     Compute,
@@ -94,7 +98,10 @@ def run(
     splits = any(isinstance(action, Weight) for action in actions)
     scale = 1 / len(microbatches) if scale is None else scale
     stage = _Stage(modules, microbatches, loss, scale, trains, messages, record)
-    with torch.set_grad_enabled(trains), split(modules) if splits else nullcontext() as left:
+    with (
+        torch.set_grad_enabled(trains),
+        defer_weight_grads(modules) if splits else nullcontext() as left,
+    ):
         for action in actions:
             if isinstance(action, Forward):
                 stage.forward(action)
@@ -137,7 +144,7 @@ class _Stage:
     live: dict[tuple[int, int], tuple[Tensor | None, GradientEdge | None]] = field(
         default_factory=dict
     )
-    left: dict[tuple[int, int], Left] = field(default_factory=dict)
+    left: dict[tuple[int, int], DeferredGrads] = field(default_factory=dict)
 
     def forward(self, action: Forward) -> None:
         """Compute one micro-batch through one chunk; hand on the output, or take its loss."""
@@ -185,7 +192,7 @@ class _Stage:
         """Compute the weights' gradients that one micro-batch's backward left."""
         left = self.left.pop((action.microbatch, action.chunk), {})
         begin = time.perf_counter()
-        compute(left)
+        compute_weight_grads(left)
         self._note(action, begin)
 
     def _note(self, action: Compute, begin: float) -> None:

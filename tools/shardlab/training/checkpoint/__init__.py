@@ -100,7 +100,9 @@ def save(
         groups = settings(optimizer) if optimizer else []
         mine = shards.write(root / folder, whole.rank, held)
     written = _gather((mine, groups), whole, device)
-    drawn = torch.tensor([max((d.drawn for d in _dropouts(chunks)), default=0)], device=device)
+    drawn = torch.tensor(
+        [max((d.masks_drawn for d in _dropouts(chunks)), default=0)], device=device
+    )
     masks = int(whole.all_reduce(drawn, op="max"))
     with raise_on_all_ranks(whole, device, "write the index", CheckpointError):
         if whole.rank == 0:
@@ -156,7 +158,7 @@ def load(
     for generator, piece in zip((generators or {}).values(), drawn, strict=True):
         generator.set_state(piece.tensor)
     for dropout in _dropouts(chunks):
-        dropout.drawn = index.masks
+        dropout.masks_drawn = index.masks
     return index.record
 
 
