@@ -104,7 +104,7 @@ def check(
 ) -> int:
     """Prove labs or single notes; without PATH, every lab there is.
 
-    A PATH is a lab's folder, one of its pages, or any file that a lab hangs on.
+    A PATH is a lab's folder, one of its pages, or any file that a lab depends on.
     """
     from notelab.book.finding_labs import asked
     from notelab.book.opening import open_bench
@@ -154,9 +154,9 @@ def explain(rule: str | None, language: str) -> None:
 def fetch(
     paths: tuple[Path, ...], worktree: Path | None, source: str | None, mirrors: tuple[str, ...]
 ) -> int:
-    """Bring the cited files into the store; who said no is asked anew.
+    """Bring the cited files into the store; ask refusing remotes again.
 
-    check and show need no network afterwards.
+    After that, check and show need no network.
     """
     from notelab.book.finding_labs import asked
     from notelab.book.opening import open_bench
@@ -196,7 +196,7 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 @mirror_option
 @offline_option
 def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> int:
-    """Record in citations.lock whatever resolves; judge nothing."""
+    """Write citations that resolve to citations.lock; check nothing."""
     from notelab.book.finding_labs import asked
     from notelab.book.opening import open_bench
     from notelab.commands import pinning
