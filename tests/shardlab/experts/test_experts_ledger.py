@@ -62,7 +62,7 @@ def test_all_to_all_sends_the_rows_that_were_chosen_each_with_its_probability(
     for found, (sent, came) in pool(4).run(counted, experts, dtype, copies, link):
         assert pad or sent == TOKENS * K * copies
         assert found == formulas.all_to_all_experts(
-            sent=sent, came=came, hidden=H, itemsize=itemsize, prob=prob, experts=E,
+            sent=sent, received=came, hidden=H, itemsize=itemsize, prob=prob, experts=E,
             copies=copies, ranks=4, even=pad,
         )  # fmt: skip
 
@@ -101,5 +101,5 @@ def test_all_to_all_asks_for_fewer_bytes_while_a_token_has_fewer_experts_than_th
     for ranks in (2, 4, 8, 16):
         rows = {"hidden": 64, "itemsize": 4, "prob": 4, "experts": 16, "ranks": ranks}
         gathered = formulas.all_gather_experts(tokens=TOKENS, **rows).wire
-        exchanged = formulas.all_to_all_experts(sent=TOKENS * K, came=TOKENS * K, **rows).wire
+        exchanged = formulas.all_to_all_experts(sent=TOKENS * K, received=TOKENS * K, **rows).wire
         assert (exchanged < gathered) == (ranks > K)
