@@ -137,12 +137,15 @@ class Trainer:
         with self.checkpoints() as checkpoint:
             record = checkpoint.load(folder, **self.whole)
         self.first_step = int(record["step"])
+        if "text" in record:  # checkpoints of earlier versions have none
+            self.text.resume(record["text"], self.first_step)
         self.rate = paced(self.optimizer, self.settings, self.first_step)
 
     def save(self, folder: str, step: int) -> None:
         """Write a checkpoint that says `step` comes next."""
+        record = {"step": step, "text": self.text.state(step)}
         with self.checkpoints() as checkpoint:
-            checkpoint.save(folder, **self.whole, record={"step": step})
+            checkpoint.save(folder, **self.whole, record=record)
 
     @property
     def whole(self) -> dict[str, Any]:

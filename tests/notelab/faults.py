@@ -23,8 +23,8 @@ from notelab.book.workbook import Bench, Workbook, open_lab
 from notelab.cited.fitting import ends_well
 from notelab.cited.outline import FUNCTION
 from notelab.lab import lock as lock_file
-from notelab.page.citation import Citation, Span, written
-from notelab.page.spelling import looks_like_citation, parse
+from notelab.page.citation import Citation, Span, format_citation
+from notelab.page.citation_syntax import looks_like_citation, parse
 from notelab.report.outcome import Report
 from tests.notelab.scratch import check_lab
 
@@ -146,7 +146,7 @@ class Sources:
         self._named: dict[str, set[str]] = {}
         cited: dict[str, Citation] = {}
         for view in opened.views:
-            for cell in view.note.cells if view.note else []:
+            for cell in view.note.blocks if view.note else []:
                 for citation in cell.citations:
                     self._named.setdefault(citation.text, set()).update(cell.names)
                     cited[citation.key] = citation
@@ -164,7 +164,7 @@ class Sources:
         """Move a range; one that would begin before the file has no such shift."""
         if citation.first + by < 1:
             return None
-        return written(citation.path, citation.first + by, citation.last + by)
+        return format_citation(citation.path, citation.first + by, citation.last + by)
 
     def other_file(self, citation: Citation) -> str | None:
         """The same lines of another file of the same source."""
@@ -172,7 +172,7 @@ class Sources:
         others = [f.path for f in self._files.values() if f.source == mine.source and f != mine]
         if not others:
             return None
-        return written(sorted(others)[0], citation.first, citation.last)
+        return format_citation(sorted(others)[0], citation.first, citation.last)
 
     def other_function(self, citation: Citation, index: int) -> str | None:
         """The head of the `index`-th other function of the file, if there are so many."""
@@ -204,7 +204,7 @@ class Sources:
                 if ends_well(outline, line)
             ]
             if ends:
-                yield written(citation.path, symbol.top, ends[-1])
+                yield format_citation(citation.path, symbol.top, ends[-1])
 
     def straddling(self, citation: Citation) -> str | None:
         """From the last line of one function into the first of the next."""
@@ -213,17 +213,17 @@ class Sources:
         tops = [s for s in outline.symbols if s.kind == FUNCTION and s.parent == -1]
         for one, two in itertools.pairwise(tops):
             if two.top > citation.first and two.line - one.last < 30:
-                return written(citation.path, one.last, two.line)
+                return format_citation(citation.path, one.last, two.line)
         return None
 
     def too_wide(self, citation: Citation) -> str | None:
         """Forty-one lines or more."""
-        return written(citation.path, citation.first, citation.first + 40)
+        return format_citation(citation.path, citation.first, citation.first + 40)
 
     def past_the_end(self, citation: Citation) -> str:
         """The lines just after the last."""
         count = len(self.file(citation).lines)
-        return written(citation.path, count, count + 2)
+        return format_citation(citation.path, count, count + 2)
 
 
 RANGE_CODES = {"N201", "N202", "N203", "N205", "N206", "N207", "N208", "N209", "N215"}
@@ -308,7 +308,7 @@ def plants(book: Book) -> dict[str, dict[str, Plant]]:
         },
         "pointing into another file": {"": (sources.other_file, RANGE_CODES)},
         "past the end of the file": {"": (sources.past_the_end, {"N205"})},
-        "reversed": {"": (lambda c: written(c.path, c.last + 1, c.first), {"N202"})},
+        "reversed": {"": (lambda c: format_citation(c.path, c.last + 1, c.first), {"N202"})},
         "straddling two functions": {"": (sources.straddling, {"N207"})},
         "too wide": {"": (sources.too_wide, {"N205", "N206"})},
     }

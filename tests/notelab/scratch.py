@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 from notelab.book.relock import Relocked, relock
 from notelab.book.workbook import Bench, open_lab
+from notelab.cache import DiskCache
 from notelab.check import check_labs
 from notelab.lab import lock as lock_file
-from notelab.memo import Memo
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
@@ -213,7 +213,7 @@ class Scratch:
         library = Library(
             store=Store(cache), mirrors=mirrors, offline=True, progress=lambda _: None
         )
-        return Bench(Memo(cache / "memo"), library)
+        return Bench(DiskCache(cache / "memo"), library)
 
     def check(self, *only: str, mirror: bool = True) -> Report:
         """Check the lab, or some of its pages."""

@@ -34,6 +34,7 @@ class Source(NamedTuple):
         language: of the page: "en" or "es".
         citations: what the page cites, by the text of the citation.
         cards: its recall cards, in order.
+        judged: whether the bench writes the page, so that it may mark verdicts and measured rows.
     """
 
     html: str
@@ -41,6 +42,7 @@ class Source(NamedTuple):
     language: str
     citations: dict[str, Cited]
     cards: Sequence[Card]
+    judged: bool
 
 
 class Fault(NamedTuple):
@@ -90,7 +92,7 @@ class Contents:
 
     def _make(self, source: Source, root: Path) -> Content:
         language, url = source.language, source.url
-        page, mark = parse(clean(source.html)), mark_of(source.html)
+        page, mark = parse(clean(source.html, judged=source.judged)), mark_of(source.html)
         hide_from_search(page)
         hide_answers_from_search(page)
         faults = [

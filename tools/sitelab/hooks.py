@@ -28,6 +28,7 @@ from sitelab.citations.cited import Cited
 from sitelab.contents import Contents, Source
 from sitelab.drawing import formulas, mermaid_scripts
 from sitelab.pages import edit_links, gate, plain_title, recall_cards, yours
+from sitelab.pages.bench_pages import is_bench_page
 from sitelab.pages.rendered import Renderings
 from sitelab.pages.repository_links import RepositoryLinks
 from sitelab.pages.site_pages import SitePages
@@ -93,7 +94,7 @@ def on_pre_build(config: MkDocsConfig) -> None:
     _citations.update(cited.by_page(_root(config), bench))
     _cards.clear()
     _cards.update(recall_cards.by_page(_root(config), list(plugin.all_languages), bench))
-    bench.memo.save()  # what a page says is read again only once it has changed
+    bench.cache.save()  # what a page says is read again only once it has changed
 
 
 def _root(config: MkDocsConfig) -> Path:
@@ -166,7 +167,14 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     if gate.answers(page.file.src_uri, config):
         page.meta["search"] = {"exclude": True}
     file, root = Path(page.file.abs_src_path or "").resolve(), _root(config).resolve()
-    source = Source(html, page.url, language, _citations.get(file, {}), _cards.get(file, []))
+    source = Source(
+        html,
+        page.url,
+        language,
+        citations=_citations.get(file, {}),
+        cards=_cards.get(file, []),
+        judged=is_bench_page(page.file.src_uri),
+    )
     content = _contents.of(source, root)
     for fault in content.faults:
         _log.warning("%s", fault.at(file, root))

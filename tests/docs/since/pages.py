@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from notelab.lab.pages import translated
+from notelab.lab.pages import translation_path
 from notelab.repin.carried import Kind, Place
 from notelab.repin.reading import Why
 from tests.docs.page import ROOT
@@ -175,7 +175,7 @@ def _address(name: str, language: str) -> str:
 
 def _title(said: Said, language: str) -> str:
     place = ROOT / said.page
-    text = (place if language == "en" else translated(place, language)).read_text("utf-8")
+    text = (place if language == "en" else translation_path(place, language)).read_text("utf-8")
     found = re.search(r"^# (.+)$", text, re.MULTILINE)
     return found[1] if found else said.page
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from notelab.book.evidence import CitedFile
 from notelab.cited import fitting
-from notelab.page.citation import written
+from notelab.page.citation import format_citation
 
 NOTES, WORDS, CITATIONS, FILES = 1000, 500, 6, 7
 
@@ -74,7 +74,7 @@ def sound_citations(file: CitedFile, wanted: int, draw: random.Random) -> list[t
         name = draw.choice(names)
         fits = fitting.fits(outline, first, last, 40, {name})
         if fits and fitting.weakness(outline, first, last, {name}) is None:
-            found.append((written(file.path, first, last), name))
+            found.append((format_citation(file.path, first, last), name))
         if len(found) == wanted:
             break
     return found

@@ -17,8 +17,8 @@ import pytest
 
 from notelab.book.relock import relock
 from notelab.book.workbook import Bench, open_lab
+from notelab.cache import DiskCache
 from notelab.lab import lock as lock_file
-from notelab.memo import Memo
 from tests.notelab import faults
 from tests.notelab.benchmark import corpus
 from tests.notelab.real import real_bench
@@ -101,7 +101,7 @@ def test_a_thousand_notes_and_one_against_two_linters(tmp_path: Path) -> None:
     source = Path(os.environ.get("SHARDBOOK_CACHE") or _default_root())
     cache = tmp_path / "cache"
     shutil.copytree(source, cache, ignore=shutil.ignore_patterns("memo", "git"))
-    bench = Bench(Memo(None), real_bench().library)
+    bench = Bench(DiskCache(None), real_bench().library)
     (lab / "citations.lock").write_text(lock_file.dump(relock(open_lab(lab, bench)).lock), "utf-8")
 
     environment = {**os.environ, "SHARDBOOK_CACHE": str(cache)}

@@ -7,10 +7,10 @@ import pytest
 
 from notelab.book.relock import Relocked, relock
 from notelab.book.workbook import Bench, open_lab
+from notelab.cache import DiskCache
 from notelab.commands import showing
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
-from notelab.memo import Memo
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
@@ -77,7 +77,7 @@ class Two:
     def bench(self) -> Bench:
         cache = self.scratch.root / "cache"
         mirrors = {"up": self.scratch.upstream, "other": self.other}
-        return Bench(Memo(cache / "memo"), Library(Store(cache), mirrors, offline=True))
+        return Bench(DiskCache(cache / "memo"), Library(Store(cache), mirrors, offline=True))
 
     def lock(self) -> Relocked:
         made = relock(open_lab(self.scratch.lab, self.bench))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from notelab.book.workbook import Bench
-from notelab.memo import Memo
+from notelab.cache import DiskCache
 from notelab.repin.names import changed, in_clone, in_packages
 from notelab.sources.answers import Source, SourceError
 from notelab.sources.git.command import GitCommand
@@ -63,7 +63,7 @@ class Release(Package):
 
 
 def bench(folder: Path, mirrors: dict[str, Path]) -> Bench:
-    return Bench(Memo(folder / "memo"), Library(Store(folder), mirrors, offline=True))
+    return Bench(DiskCache(folder / "memo"), Library(Store(folder), mirrors, offline=True))
 
 
 def test_what_only_one_tree_holds_as_a_whole_word_is_told(clone: Path) -> None:

@@ -144,6 +144,24 @@ def test_names_that_left_the_tree_are_told_while_anything_waits(scratch: Scratch
     assert json.loads(second.stdout)["names"] == json.loads(first.stdout)["names"]
 
 
+def test_lines_of_a_path_with_an_equals_sign_and_a_colon_are_accepted(scratch: Scratch) -> None:
+    name = "pkg/a=b:c.py"
+    scratch.upstream.joinpath(name).write_text(UPSTREAM)
+    git(scratch.upstream, "add", ".")
+    git(scratch.upstream, "commit", "-q", "-m", "odd")
+    scratch.write("up-sha.txt", git(scratch.upstream, "rev-parse", "HEAD") + "\n")
+    for page in ("note.md", "note.es.md"):
+        scratch.replace(page, "`pkg/scaler.py:L22-L25`", f"`up:{name}:L22-L25`")
+    scratch.lock()
+    committed(scratch)
+    scratch.upstream.joinpath(name).write_text(EDITED)
+    git(scratch.upstream, "commit", "-q", "-am", "v2")
+    git(scratch.upstream, "tag", "v2")
+    done = scratch.run("repin", "up", "v2", "--accept", f"{name}:L22-L25=L24-L27", "--offline")
+    assert done.returncode == 0, done.stderr
+    assert f"`up:{name}:L24-L27`" in scratch.read("note.md")
+
+
 @pytest.mark.parametrize(
     ("new", "said"),
     [
@@ -170,7 +188,7 @@ def test_a_killed_repin_is_finished_by_the_next(
     first, second = scratch.book / "a.md", scratch.book / "b.md"
     first.write_text("old")
     second.write_text("old")
-    plain = journal.write_together
+    plain = journal.write_files
 
     def killed(contents: dict) -> None:  # type: ignore[type-arg]
         if second in contents:
@@ -178,7 +196,7 @@ def test_a_killed_repin_is_finished_by_the_next(
             raise KeyboardInterrupt
         plain(contents)
 
-    monkeypatch.setattr(journal, "write_together", killed)
+    monkeypatch.setattr(journal, "write_files", killed)
     with pytest.raises(KeyboardInterrupt):
         journal.write(scratch.book, {first: b"new", second: b"new"})
     assert (first.read_text(), second.read_text()) == ("new", "old")

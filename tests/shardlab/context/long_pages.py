@@ -17,15 +17,15 @@ from tests.shardlab.labs.lab_pages import LANGUAGES, ROOT, table, write
 MIB, RANKS, HEADS, HEAD, TOKENS = 1 << 20, 4, 8, 128, 8192
 HEAD_ROW = {
     "en": ["G", "sent: ring, all-gather", "sent: Ulysses", "kept for backward"],
-    "es": ["G", "enviado: anillo, all-gather", "enviado: Ulysses", "guardado"],
+    "es": ["G", "enviado: anillo, all-gather", "enviado: Ulysses", "guardado para el backward"],
 }
 # What is predicted: a layer of 32 heads of 128 in bf16 on the published sweep's 8 A100, at the bf16
 # rate of their data sheet.
 SWEEP = ROOT / "tests" / "costlab" / "data" / "nccl-a100-8.json"
 RATE, A, D = 312e12, 32, 128
 PREDICTED = {
-    "en": ["S", "G", "products", "its block's way", "ring", "all-gather", "Ulysses"],
-    "es": ["S", "G", "productos", "viaje de su bloque", "anillo", "all-gather", "Ulysses"],
+    "en": ["S", "G", "products", "transfer of a block", "ring", "all-gather", "Ulysses"],
+    "es": ["S", "G", "productos", "envío de un bloque", "anillo", "all-gather", "Ulysses"],
 }
 
 

@@ -10,6 +10,7 @@ import torch
 
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.layer import ExpertLayer
+from shardlab.gpt.attention import Attention
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.model import GPT
@@ -20,6 +21,7 @@ from shardlab.pipeline.schedule import interleaved
 from shardlab.proofs.formulas import memory
 from shardlab.proofs.formulas.memory import Model, Plan, total
 from shardlab.proofs.schedules.timeline import peak_live
+from tests.docs.page import ROOT
 from tests.shardlab.fake_world import alone
 
 S, B, H, A = 32, 2, 64, 4
@@ -198,3 +200,39 @@ def test_shardlabs_block_keeps_what_selective_recomputation_would(
     )
     expected = selective - masks + statistics + gathered
     assert saved(ranks, sequence_parallel=sequence_parallel, fused=fused) == expected
+
+
+THEORY = ("08-memory.md", "08-memory.es.md")
+SIZES = {"layers": 1, "hidden": 512, "heads": 8, "vocab": 256, "sequence": 1024}
+
+
+@pytest.mark.parametrize("page", THEORY)
+def test_on_a_cpu_attention_keeps_what_theory_8_says_with_dropout_and_without(page: str) -> None:
+    kept_bytes = []
+    for dropout in (0.1, 0.0):
+        config = GPTConfig(**SIZES, dropout=dropout)
+        init = Init(0, 0.02, torch.float32, "cpu")
+        with alone(0, 1) as world:
+            attention = Attention(config, "attention", axis=world.whole, init=init)
+            x_sBH = torch.randn(config.sequence, 1, config.hidden, requires_grad=True)
+            kept_bytes.append(kept_by(attention, x_sBH))
+    sbh, assb = config.sequence * config.hidden, config.heads * config.sequence**2
+    sums = config.heads * config.sequence * 4  # one a row of the softmax
+    assert kept_bytes == [4 * (7 * sbh + 3 * assb), 4 * 5 * sbh + sums]
+    text = " ".join((ROOT / "docs/theory" / page).read_text("utf-8").split())
+    sizes = [f"{count / 2**20:.0f} MiB" for count in kept_bytes]
+    formulas = ["4 · (7sbh + 3as²b)", "4 · 5sbh"]
+    assert [words for words in (*sizes, *formulas) if words not in text] == []
+
+
+@pytest.mark.parametrize("page", THEORY)
+def test_recomputing_the_core_costs_as_little_as_theory_8_says(page: str) -> None:
+    hidden, sequence = 12288, 2048
+    core = 4 * sequence * hidden  # operations a token: scores, and their sums of values
+    forward = 2 * 12 * hidden**2 + core
+    assert core / forward == pytest.approx(sequence / (6 * hidden + sequence))
+    assert f"{core / forward:.1%}".replace("%", " %") in (
+        (ROOT / "docs/theory" / page).read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    )
+    step = 3 * forward  # a backward costs two forwards
+    assert core / step < 0.01

@@ -133,6 +133,47 @@ def test_a_cited_line_of_a_megabyte_makes_a_small_card() -> None:
     assert "… (+999,606)" in html
 
 
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        ("en", "8,940 more cited lines are left out."),
+        ("es", "Se omiten otras 8.940 líneas citadas."),
+    ],
+)
+def test_a_citation_of_many_lines_makes_a_small_card_that_counts_what_it_leaves_out(
+    language: str, sentence: str
+) -> None:
+    text = tuple(f"line_{number} = {number}" for number in range(1, 10_001))
+    many = msgspec.structs.replace(CITED, text=text, first=11, last=9010, within=(1, 10_000))
+    html = card.of(many, language)
+    numbers = [int(number) for number in re.findall(r'data-line="(\d+)"', html)]
+    assert numbers == list(range(8, 71))  # three lines of context before, none after the cut
+    assert len(html) < 20_000
+    cut = html.split('<p class="citation-cut">')[1].split("</p>")[0]
+    assert cut.startswith(sentence)
+    assert f'href="{CITED.permalink}"' in cut
+    whole = msgspec.structs.replace(many, last=70)
+    assert "citation-cut" not in card.of(whole, language)
+    assert f'data-line="{70 + 3}"' in card.of(whole, language)
+    one_more = msgspec.structs.replace(many, last=71, permalink="")
+    words = {"en": "1 more cited line is left out.", "es": "Se omite otra línea citada."}
+    assert f'<p class="citation-cut">{words[language]}</p>' in card.of(one_more, language)
+
+
+def test_lines_that_a_card_leaves_out_are_not_highlighted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(
+        card, "_lexed", lambda path, text: seen.append(len(text)) or text.split("\n")
+    )
+    text = ("x = 1",) * 100_000
+    card.of(
+        msgspec.structs.replace(CITED, text=text, first=1, last=90_000, within=(1, 100_000)), "en"
+    )
+    assert seen == [len("x = 1\n") * 60 - 1]
+
+
 def test_a_card_speaks_the_language_of_its_page(tmp_path: Path) -> None:
     link(f"<code>{TEXT}</code>", CITED, tmp_path, "es")
     (only,) = (tmp_path / "assets/citations").iterdir()

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from sitelab.pages import allowed_html, plain_title
+from costlab.publish import claims_page, page, results_page
+from costlab.record.options import LAB, LOCAL
+from sitelab.pages import allowed_html, bench_pages, plain_title
 
 ROOT = Path(__file__).parents[3]
 
@@ -50,12 +52,39 @@ def test_what_pages_are_made_of_stays_as_it_is(html: str) -> None:
         ('<div id="__config">{}</div>', "<div>{}</div>"),
         ('<a data-card="x" data-mark="y" class="citation">a</a>', "<a>a</a>"),
         ('<div class="citation-card citation-card--open">a</div>', "<div>a</div>"),
+        ('<span class="verdict holds">a</span>', "<span>a</span>"),
+        (
+            '<div class="claims door"><p class="asked refuted">a</p></div>',
+            '<div class="door"><p>a</p></div>',
+        ),
+        (
+            '<details class="rows"><summary>a</summary></details>',
+            "<details><summary>a</summary></details>",
+        ),
         ('<p class="md-consent__overlay question">a</p>', '<p class="question">a</p>'),
         ('<p class="md-overlay md-search__inner md-dialog katex">a</p>', "<p>a</p>"),
     ],
 )
 def test_what_runs_loads_or_covers_is_left_out(html: str, kept: str) -> None:
     assert allowed_html.clean(html) == kept
+
+
+def test_only_the_pages_that_the_bench_writes_may_mark_verdicts_and_measured_rows() -> None:
+    html = '<p class="verdict holds">a</p>'
+    assert allowed_html.clean(html, judged=True) == html
+    assert ROOT / bench_pages.LAB == LAB
+    for folder in (LAB, LOCAL):
+        for stem in (claims_page.STEM, results_page.STEM):
+            for language in ("en", "es"):
+                path = (folder / page.name(stem, language)).relative_to(ROOT)
+                assert bench_pages.is_bench_page(path.as_posix())
+    for uri in (
+        "experiments/01-scratch/CLAIMS.md",
+        f"{bench_pages.LAB}/note.md",
+        f"{bench_pages.LAB}/CLAIMS.md/note.md",
+        f"docs/{bench_pages.LAB}/CLAIMS.md",
+    ):
+        assert not bench_pages.is_bench_page(uri)
 
 
 def test_a_title_is_text_however_it_came() -> None:

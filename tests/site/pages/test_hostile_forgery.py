@@ -51,6 +51,7 @@ commit:
 
 <div class="citation-card citation-card--open" data-mark="x" id="forged">{CARD}</div>
 <a class="citation" data-card="../../../assets/x.html" id="link" href="#x"><code>a.py:1</code></a>
+<div class="claims" id="claims"><span class="verdict holds" id="verdict">holds</span></div>
 <div class="md-consent__overlay md-overlay md-search md-dialog" id="overlay">over</div>
 
 Over all: $\\rule{{50em}}{{50em}}$, $\\smash{{\\rule[-25em]{{50em}}{{50em}}}}$,
@@ -113,7 +114,7 @@ def reader(site: Path, browser: Any) -> Iterator[Reader]:
 
 def test_a_forged_card_is_no_card_and_the_proved_one_is(reader: Reader) -> None:
     page = reader.read(PLACE)
-    for name in ("forged", "link", "overlay"):
+    for name in ("forged", "link", "overlay", "claims", "verdict"):
         assert page.locator(f"#{name}").get_attribute("class") is None
         assert page.locator(f"#{name}").evaluate("e => getComputedStyle(e).position") == "static"
     page.locator("a.citation[data-card]").focus()

@@ -18,7 +18,7 @@ from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
 from notelab.page.citation import Citation
 from notelab.page.note import FileLink
-from notelab.page.permalink import repository_of
+from notelab.page.permalink import normalize_repository
 
 
 class Resolved(msgspec.Struct):
@@ -44,7 +44,7 @@ class Resolver:
     ) -> None:
         """Ask nobody yet."""
         self._pins, self._evidence = pins, evidence
-        self._repositories = {name: repository_of(lab.sources[name].url) for name in pins}
+        self._repositories = {name: normalize_repository(lab.sources[name].url) for name in pins}
         self._recorded = _recorded(pins, lock) if lock else {}
 
     def gather(self, citations: Iterable[Citation]) -> None:

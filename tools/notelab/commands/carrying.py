@@ -41,20 +41,20 @@ def repin(
     from notelab.repin.telling import told
 
     for name in journal.finish(repository_root(Path.cwd())):
-        say(f"finished what an interrupted repin began: {name}", aside=True)
+        say(f"finished what an interrupted repin began: {name}", stderr=True)
     typed = shlex.join(["shardbook", "repin", source, ref])
     folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
     bench = open_bench(mirrors, folder, offline=offline)
     journey = carry.set_out(folder, source, ref, bench)
     made = carry.carried(journey)
     reread, unasked = raise_alarm(journey, made, bench)
-    bench.memo.save()
+    bench.cache.save()
     if unasked:
-        say(f"note: {unasked}", aside=True)
+        say(f"note: {unasked}", stderr=True)
     if output_format == "json":
         write(repinning.as_json(made))
     else:
         say(*repinning.as_text(made), "", *told(reread))
     if writing or reformatted or accept:
         done = repinning.write(journey, made, bench, reformatted=reformatted, accept=accept)
-        say(*done, aside=output_format == "json")
+        say(*done, stderr=output_format == "json")

@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from msgspec.structs import asdict
 
 from notelab.book.workbook import Bench
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.repin import journal
 from notelab.repin.carried import Carried, Place, Repin
 from notelab.repin.carry import Journey
 from notelab.repin.writing import contents, going
-from notelab.report.json import indented
+from notelab.report.json import format_json
 from notelab.sources.git.uncommitted import uncommitted
 
-_LINES = re.compile(r"(?:([^:=]+):)?L(\d{1,8})(?:-L(\d{1,8}))?")
+_LINES = r"L(\d{1,8})(?:-L(\d{1,8}))?"
+_ACCEPTED = re.compile(rf"(.+?):{_LINES}=(?:(.+):)?{_LINES}")
 _SAID = {
     "reformatted": "reformatted: the same in another layout",
     "edited": "edited: read each again, the proposal first",
@@ -39,7 +40,7 @@ def write(
     dirty = uncommitted(root, changed)
     if dirty is None:
         raise NotelabError(
-            f"{shown(root)} is no git repository: what repin writes could not be taken back",
+            f"{display_path(root)} is no git repository: what repin writes could not be taken back",
             hint="`git init`, and commit the notes",
         )
     if dirty and journey.pin.commit != journey.commit:
@@ -50,7 +51,7 @@ def write(
         )
     journal.write(root, changed)
     waiting = len(made.citations) - len(to)
-    lines = [f"wrote {shown(path)}" for path in sorted(changed)] or ["nothing to write"]
+    lines = [f"wrote {display_path(path)}" for path in sorted(changed)] or ["nothing to write"]
     left = f"{waiting} wait at the old commit (N217)" if waiting else "none waits"
     return [*lines, f"{len(to)} citations carried, {left}"]
 
@@ -64,11 +65,11 @@ def _accepted(
         found |= {one.old: one.proposals[0] for one in kinds}
     known = {one.old for one in made.citations}
     for text in accept:
-        before, _, after = text.partition("=")
-        old = _place(before, "")
-        new = _place(after, old.path) if old and old.path else None
-        if old is None or new is None:
+        pair = _ACCEPTED.fullmatch(text)
+        if pair is None:
             raise NotelabError(f"--accept {text}: expected PATH:L1-L9=L3-L11 or …=PATH:L3-L11")
+        old = Place(pair[1], int(pair[2]), int(pair[3] or pair[2]))
+        new = Place(pair[4] or pair[1], int(pair[5]), int(pair[6] or pair[5]))
         if old not in known:
             raise NotelabError(f"--accept {text}: nothing cites {old}")
         # What is written is no longer on the list, so lines that don't exist would be lost there.
@@ -82,15 +83,9 @@ def _accepted(
     return found
 
 
-def _place(text: str, path: str) -> Place | None:
-    """Read lines of a file, of the one given where they name none; None where it is none."""
-    found = _LINES.fullmatch(text)
-    return Place(found[1] or path, int(found[2]), int(found[3] or found[2])) if found else None
-
-
 def as_json(made: Repin) -> str:
     """Write the lists as one JSON object."""
-    return indented(
+    return format_json(
         {
             "source": made.source,
             "old": made.old_commit,

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from notelab.page.citation import written
+from notelab.page.citation import format_citation
 
 Kind = Literal["same", "moved", "reformatted", "edited", "gone"]
 
@@ -18,7 +18,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         """Return it as a citation is written."""
-        return written(self.path, self.start, self.end)
+        return format_citation(self.path, self.start, self.end)
 
 
 class Carried(msgspec.Struct):

@@ -7,7 +7,7 @@ import msgspec
 from notelab.book.evidence import CitedFile, Evidence, State
 from notelab.book.finding_labs import labs_below
 from notelab.book.workbook import Bench, Workbook, open_labs, usable
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.lab import pins
 from notelab.lab.lab import Lab, repository_root
 from notelab.lab.lab_file import SourceTable
@@ -74,7 +74,7 @@ def set_out(folder: Path, source: str, ref: str, bench: Bench) -> Journey:
     table = lab.sources[source]
     pin = pins.read(source, lab.pins_folder / table.pin)
     if not pin.commit:
-        raise NotelabError(pin.problem, hint=f"write it with `{pins.command_for(pin)}`")
+        raise NotelabError(pin.problem, hint=f"write it with `{pins.format_command(pin)}`")
     commit, moved = _target(source, table, pin.commit, ref, bench.library)
     labs = labs_below(repository_root(folder))
     sharing = [one for one in labs if bench.lab(one).pins_folder == lab.pins_folder]
@@ -151,7 +151,7 @@ class _Behind:
 
     def file(self, book: Workbook, source: str, citation: Citation) -> CitedFile | None:
         """Return the file that a waiting citation stands in; None where it doesn't wait."""
-        found = book.lock.behind({source: citation.key_in(source)}) if book.lock else None
+        found = book.lock.find_outdated({source: citation.key_in(source)}) if book.lock else None
         if found is None or book.lock is None:
             return None
         commit, known = found[1].commit, book.lock.sources[source]
@@ -169,7 +169,7 @@ def _uses(books: list[Workbook], source: str, behind: _Behind) -> dict[Place, Us
     found: dict[Place, Use] = {}
     for book in books:
         for view in book.views:
-            for cell in view.note.cells if view.note else []:
+            for cell in view.note.blocks if view.note else []:
                 for citation in filter(usable, cell.citations):
                     file = behind.file(book, source, citation)
                     file = file or book.resolver.resolve(citation).file
@@ -177,7 +177,7 @@ def _uses(books: list[Workbook], source: str, behind: _Behind) -> dict[Place, Us
                         continue
                     place = Place(citation.path, citation.first, citation.last)
                     use = found.setdefault(place, Use(file))
-                    use.pages[shown(view.page.path)] = None
+                    use.pages[display_path(view.page.path)] = None
                     if file.outline:
                         standing = file.outline.names_between(place.start, place.end)
                         use.anchors |= standing & set(cell.names)

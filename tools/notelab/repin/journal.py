@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.errors import NotelabError, shown
-from notelab.whole_files import write_together
+from notelab.atomic_write import write_files
+from notelab.errors import NotelabError, display_path
 
 JOURNAL = ".shardbook-repin.json"
 Files = dict[str, bytes]
@@ -25,12 +25,12 @@ def write(root: Path, contents: Mapping[Path, bytes]) -> None:
     files = {path.relative_to(root).as_posix(): data for path, data in contents.items()}
     journal = root / JOURNAL
     try:
-        write_together({journal: msgspec.json.encode(files)})
-        write_together(contents)
+        write_files({journal: msgspec.json.encode(files)})
+        write_files(contents)
         journal.unlink()
     except OSError as fault:
         raise NotelabError(
-            f"{shown(Path(fault.filename))}: cannot be written: {fault.strerror}",
+            f"{display_path(Path(fault.filename))}: cannot be written: {fault.strerror}",
             hint="mend that and run the same command again: it finishes what was begun",
         ) from None
 
@@ -48,7 +48,7 @@ def finish(root: Path) -> list[str]:
         files = msgspec.json.decode(journal.read_bytes(), type=Files)
     except msgspec.MsgspecError as fault:
         raise NotelabError(
-            f"{shown(journal)}: not a journal of repin: {fault}",
+            f"{display_path(journal)}: not a journal of repin: {fault}",
             hint="restore the pages from git, and delete it",
         ) from None
     places = {(root / name).resolve(): data for name, data in files.items()}
@@ -56,7 +56,8 @@ def finish(root: Path) -> list[str]:
         inside = place.is_relative_to(root.resolve())
         if not inside or ".git" in {part.lower() for part in place.parts}:
             raise NotelabError(
-                f"{shown(journal)}: {shown(place)} is no file of the workbook; nothing is written",
+                f"{display_path(journal)}: {display_path(place)} is no file of the workbook; "
+                "nothing is written",
                 hint="restore the pages from git, and delete it",
             )
     write(root, places)

@@ -11,8 +11,8 @@ from functools import partial
 import msgspec
 
 from notelab.book.workbook import Bench
+from notelab.cache import cache_key, get_or_compute
 from notelab.code_version import code_version
-from notelab.memo import key_of, remembered
 from notelab.sources.answers import Source, SourceError
 from notelab.sources.git.command import GitCommand
 from notelab.sources.package import Package, UnreadableMemberError
@@ -42,15 +42,15 @@ def changed(bench: Bench, old: Source, new: Source, names: Collection[str]) -> C
     """
     asked = sorted(names)
     if git := bench.library.clone(old):
-        key = key_of(code_version("repin"), old.commit, new.commit, *asked)
+        key = cache_key(code_version("repin"), old.commit, new.commit, *asked)
         found = partial(in_clone, git, old.commit, new.commit, asked)
-        return remembered(bench.memo, "names", key, Changed, found)
+        return get_or_compute(bench.cache, "names", key, Changed, found)
     if old.wheel and new.wheel:
         packages = bench.library.package(old), bench.library.package(new)
         records = (f"{path}={row}" for one in packages for path, row in one.names.items())
         found = partial(in_packages, *packages, asked)
-        key = key_of(code_version("repin"), *records, "", *asked)
-        return remembered(bench.memo, "names", key, Changed, found)
+        key = cache_key(code_version("repin"), *records, "", *asked)
+        return get_or_compute(bench.cache, "names", key, Changed, found)
     raise SourceError(
         f"{old.name}: which names vanished or appeared can't be asked: there is no clone, and no "
         "wheel of each of the two commits is known",

@@ -10,8 +10,8 @@ import msgspec
 from notelab.book.workbook import Workbook, usable
 from notelab.cited.names import is_anchor, names_in
 from notelab.page.citation import Citation
-from notelab.page.note import Cell
-from notelab.page.spelling import looks_like_citation
+from notelab.page.citation_syntax import looks_like_citation
+from notelab.page.note import ProseBlock
 from notelab.repin.carried import Place
 
 _CODE = re.compile(r"`+([^`]+)`+")
@@ -50,7 +50,7 @@ def about(book: Workbook, source: str, language: str) -> Iterator[Sentence]:
     """
     for view in book.views:
         if view.note and view.page.language == language:
-            for cell in view.note.cells:
+            for cell in view.note.blocks:
                 cited = [(one, _source(book, one)) for one in cell.citations if usable(one)]
                 if any(name == source for _, name in cited):
                     page = view.page.path.relative_to(book.lab.root).as_posix()
@@ -63,7 +63,7 @@ def _source(book: Workbook, citation: Citation) -> str:
 
 
 def _of_cell(
-    page: str, whole: str, cell: Cell, cited: list[tuple[Citation, str]], source: str
+    page: str, whole: str, cell: ProseBlock, cited: list[tuple[Citation, str]], source: str
 ) -> Iterator[Sentence]:
     """Cut a cell into sentences; what holds only citations belongs to the one before."""
     lines = whole.split("\n")[cell.span.row - 1 : max(cell.span.end_row, cell.span.row)]

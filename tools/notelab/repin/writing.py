@@ -14,7 +14,7 @@ from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE
 from notelab.lab.lock import Lock, LockedFile, LockedSource
-from notelab.lab.release import renamed
+from notelab.lab.release import replace_release
 from notelab.page import reading, results_page
 from notelab.page.citation import Citation
 from notelab.repin.carried import Place, Repin
@@ -48,8 +48,8 @@ def contents(journey: Journey, to: Mapping[Place, Place], bench: Bench) -> dict[
     _generated(found, to)
     lab_path = journey.pin.path.with_name(LAB_FILE)
     old = bench.lab(lab_path.parent).sources[journey.source]
-    found[lab_path] = renamed(lab_path.read_bytes(), journey.source, old, journey.table)
-    found[journey.pin.path] = pins.text_of(journey.commit).encode()
+    found[lab_path] = replace_release(lab_path.read_bytes(), journey.source, old, journey.table)
+    found[journey.pin.path] = pins.format_pin(journey.commit).encode()
     for book in journey.books:
         if book.lock is not None:
             found[path_of(book)] = _lock(book, found, journey, to, bench)
@@ -101,7 +101,7 @@ def _generated(found: dict[Path, bytes], to: Mapping[Place, Place]) -> None:
 
     pages = [path for path in found if results_page.is_generated(found[path].decode())]
     for page in pages:
-        for source in results_page.inputs(page):
+        for source in results_page.input_files(page):
             if source.suffix == ".toml" and source.is_file():
                 text = source.read_bytes().decode("utf-8")
                 found[source] = pattern.sub(lambda match: said[match[1]], text).encode()

@@ -1,4 +1,4 @@
-"""For a scanner's archive: SARIF 2.1.0."""
+"""The report for an archive of scans: SARIF 2.1.0."""
 
 import json
 from typing import Any
@@ -25,14 +25,14 @@ def write(report: Report) -> str:
                     }
                 },
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(finding) for finding in report.findings],
+                "results": [_finding_to_result(finding) for finding in report.findings],
             }
         ],
     }
     return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
 
 
-def _result(finding: Finding) -> dict[str, Any]:
+def _finding_to_result(finding: Finding) -> dict[str, Any]:
     span = finding.span
     return {
         "ruleId": finding.code,

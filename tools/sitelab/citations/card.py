@@ -17,11 +17,14 @@ from pygments.util import ClassNotFound
 from sitelab.citations.cited import AROUND, Cited
 from sitelab.citations.shown_text import shown_line, shown_text
 
+MOST_LINES = 60  # cited lines that a card shows; the longest citation of our notes has 35
 WORDS = {
     "en": {
         "line": "line {0}",
         "lines": "lines {0}–{1}",
         "in": "in",
+        "cut": "{0} more cited lines are left out.",
+        "cut-one": "1 more cited line is left out.",
         "origin": "Cited from {source} at commit {commit}",
         "licence": "licence {0}",
         "open": "Open at its source",
@@ -32,6 +35,8 @@ WORDS = {
         "line": "línea {0}",
         "lines": "líneas {0}–{1}",
         "in": "en",
+        "cut": "Se omiten otras {0} líneas citadas.",
+        "cut-one": "Se omite otra línea citada.",
         "origin": "Citado de {source}, commit {commit}",
         "licence": "licencia {0}",
         "open": "Abrir en su origen",
@@ -42,9 +47,19 @@ WORDS = {
 
 
 def shown(cited: Cited) -> range:
-    """Return the numbers of the lines that a card shows: those cited, and what is around them."""
+    """Return the numbers of the lines that a card shows: those cited, and what is around them.
+
+    A long citation is cut after `MOST_LINES`, and nothing below the cut is shown.
+    """
     last = min(cited.last + AROUND, len(cited.text or ()))
+    if _left_out(cited):
+        last = cited.first + MOST_LINES - 1
     return range(max(1, cited.first - AROUND), last + 1)
+
+
+def _left_out(cited: Cited) -> int:
+    """Return how many of the cited lines a card leaves out."""
+    return max(0, cited.last - cited.first + 1 - MOST_LINES)
 
 
 def name_of(cited: Cited, language: str) -> str:
@@ -78,6 +93,7 @@ def of(cited: Cited, language: str) -> str:
     return (
         f'<p class="citation-place"><b>{_text(cited.path)}</b> · {lines}{symbol}</p>'
         f'<div class="highlight"><pre tabindex="0"><code>{numbered}</code></pre></div>'
+        f"{_cut(cited, language)}"
         f'<p class="citation-origin">{origin}{licence}. {_links(cited.permalink, words)}</p>'
     )
 
@@ -91,13 +107,28 @@ def _line(number: int, html: str, *, cited: bool) -> str:
     return f'<span class="citation-line{around}" data-line="{number}">{html}\n</span>'
 
 
+def _cut(cited: Cited, language: str) -> str:
+    """Return how many cited lines are left out, with a link to the source; "" if none are."""
+    count, words = _left_out(cited), WORDS[language]
+    if not count:
+        return ""
+    number = f"{count:,}" if language == "en" else f"{count:,}".replace(",", ".")
+    sentence = words["cut-one"] if count == 1 else words["cut"].format(number)
+    link = f" {_source_link(cited.permalink, words)}" if cited.permalink else ""
+    return f'<p class="citation-cut">{sentence}{link}</p>'
+
+
+def _source_link(permalink: str, words: dict[str, str]) -> str:
+    return f'<a href="{escape(permalink)}" rel="noopener">{words["open"]}</a>'
+
+
 def _links(permalink: str, words: dict[str, str]) -> str:
     """Return the way to the source, and a button that citations.js shows where it can copy."""
     if not permalink:
         return ""
     address = escape(permalink)
     return (
-        f'<a href="{address}" rel="noopener">{words["open"]}</a> '
+        f"{_source_link(permalink, words)} "
         f'<button type="button" class="citation-copy" hidden data-copy="{address}" '
         f'data-done="{words["copied"]}">{words["copy"]}</button>'
     )
@@ -110,6 +141,8 @@ def _highlighted(cited: Cited) -> dict[int, str]:
     """
     assert cited.text is not None
     begin, end = cited.within
+    if _left_out(cited):
+        end = shown(cited)[-1]
     text = "\n".join(map(shown_line, cited.text[begin - 1 : end]))
     lines = _lexed(cited.path, text)
     return {number: lines[number - begin] for number in shown(cited)}

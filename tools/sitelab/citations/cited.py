@@ -14,8 +14,8 @@ import msgspec
 from notelab.book.evidence import CitedFile
 from notelab.book.finding_labs import labs_below
 from notelab.book.workbook import Bench, Workbook, open_lab, usable
+from notelab.cache import DiskCache
 from notelab.cited.outline import Outline
-from notelab.memo import Memo
 from notelab.page.note import Note
 from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
@@ -59,7 +59,7 @@ def offline_bench() -> Bench:
     """Return what labs are opened with: the store as it is, no remote."""
     asked = os.environ.get("SHARDBOOK_CACHE")
     store = Path(asked).expanduser().absolute() if asked else default_root()
-    return Bench(Memo(store / "memo"), Library(Store(store), {}, offline=True))
+    return Bench(DiskCache(store / "memo"), Library(Store(store), {}, offline=True))
 
 
 def by_page(root: Path, bench: Bench | None = None) -> dict[Path, dict[str, Cited]]:

@@ -5,6 +5,7 @@ stranger, and the site's reader trusts the site, so each page's HTML is parsed a
 only what is listed here is kept. What the site itself adds (citations, formulas) comes later.
 """
 
+from functools import partial
 from urllib.parse import urlsplit
 
 import nh3
@@ -37,8 +38,10 @@ STYLES = {"text-align"}
 SCHEMES = {"http", "https", "mailto"}
 
 
-def clean(html: str) -> str:
+def clean(html: str, *, judged: bool = False) -> str:
     """Return `html` without any tag, attribute, class, style or address that isn't allowed.
+
+    `judged` says that the bench writes the page: only then may it mark verdicts and measured rows.
 
     >>> clean('<p onclick="x()">a<script>b</script> <a href="javascript:c()">d</a></p>')
     '<p>a <a>d</a></p>'
@@ -47,7 +50,7 @@ def clean(html: str) -> str:
         html,
         tags=TAGS,
         attributes=ATTRIBUTES,
-        attribute_filter=_allow,
+        attribute_filter=partial(_allow, judged),
         generic_attribute_prefixes={"aria-"},
         filter_style_properties=STYLES,
         url_schemes=SCHEMES,
@@ -55,10 +58,10 @@ def clean(html: str) -> str:
     )
 
 
-def _allow(tag: str, attribute: str, value: str) -> str | None:
+def _allow(judged: bool, tag: str, attribute: str, value: str) -> str | None:
     """Return what stays of an attribute's value, None for nothing."""
     if attribute == "class":
-        return allowed_classes.clean(value)
+        return allowed_classes.clean(value, judged=judged)
     if attribute in ("id", "name") and value.startswith("__"):
         # Material takes its configuration from the first element named __config, its switches
         # from others; lines of code are numbered so too.

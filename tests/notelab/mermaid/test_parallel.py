@@ -1,4 +1,4 @@
-"""Many diagrams are parsed by several processes, which say of each what one alone says."""
+"""Many diagrams are parsed by several processes, which give the same answers as one."""
 
 import os
 import signal
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from notelab.memo import Shelf
-from notelab.mermaid import diagrams, many
+from notelab.cache import CacheFile
+from notelab.mermaid import diagrams, parallel
 from notelab.mermaid import engine as engine_module
 from notelab.mermaid.diagrams import Diagrams
 from notelab.mermaid.engine_thread import EngineThread
@@ -34,12 +34,12 @@ def _die(pipe: Connection) -> None:
     os._exit(1)
 
 
-def _until(happened: Callable[[], bool], seconds: float) -> bool:
-    """Wait for an event, so many seconds at most."""
+def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait until a condition holds, but at most some seconds; return whether it holds."""
     end = time.monotonic() + seconds
-    while not (now := happened()) and time.monotonic() < end:
+    while not (holds := condition()) and time.monotonic() < end:
         time.sleep(0.02)  # between two looks at /proc
-    return now
+    return holds
 
 
 def _processor_seconds(pid: int) -> float:
@@ -65,45 +65,45 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def silent(what: str, done: int, of: int) -> None:
-    """Tell nobody."""
+def no_progress(what: str, done: int, of: int) -> None:
+    """Print nothing."""
 
 
-def test_what_several_processes_say_is_what_one_says() -> None:
-    told: list[tuple[int, int]] = []
-    assert len(TEXTS) >= diagrams.WORTH_IT
-    together = Diagrams(Shelf(None))
-    together.ahead([*TEXTS, *TEXTS], lambda _, done, of: told.append((done, of)))
-    assert told[-1] == (len(TEXTS), len(TEXTS))  # a text that stands twice is parsed once
-    known = {text: together.parse(text) for text in TEXTS}
-    assert together._engine is None, "all of them were parsed ahead"
-    alone = Diagrams(Shelf(None))
-    assert {text: alone.parse(text) for text in TEXTS} == known
+def test_several_processes_give_the_answers_of_one() -> None:
+    progress: list[tuple[int, int]] = []
+    assert len(TEXTS) >= diagrams.MIN_FOR_PROCESSES
+    prefetched = Diagrams(CacheFile(None))
+    prefetched.prefetch([*TEXTS, *TEXTS], lambda _, done, of: progress.append((done, of)))
+    assert progress[-1] == (len(TEXTS), len(TEXTS))  # a text that stands twice is parsed once
+    answers = {text: prefetched.parse(text) for text in TEXTS}
+    assert prefetched._engine is None, "all of them were parsed ahead"
+    alone = Diagrams(CacheFile(None))
+    assert {text: alone.parse(text) for text in TEXTS} == answers
 
 
 def test_few_diagrams_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "parse", lambda texts: pytest.fail("a process for so few"))
-    Diagrams(Shelf(None)).ahead(TEXTS[: diagrams.WORTH_IT - 1], silent)
+    monkeypatch.setattr(parallel, "parse_all", lambda texts: pytest.fail("a process for so few"))
+    Diagrams(CacheFile(None)).prefetch(TEXTS[: diagrams.MIN_FOR_PROCESSES - 1], no_progress)
 
 
-def test_a_process_that_dies_leaves_its_diagrams_to_whoever_asks_for_them(
+def test_a_process_that_dies_leaves_its_diagrams_to_the_next_parse(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(many, "serve", _die)
-    shared = Diagrams(Shelf(None))
-    shared.ahead(TEXTS, silent)
+    monkeypatch.setattr(parallel, "serve", _die)
+    shared = Diagrams(CacheFile(None))
+    shared.prefetch(TEXTS, no_progress)
     assert shared.parse(TEXTS[0]) is not None
 
 
 def test_processes_stop_where_the_budget_of_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagrams, "_ALTOGETHER", 0.0)
-    monkeypatch.setattr(diagrams, "_OF_MANY", 0.0)
-    told: list[int] = []
-    shared = Diagrams(Shelf(None))
-    shared.ahead(TEXTS, lambda _, done, of: told.append(done))
-    assert len(told) == 1
-    assert sum(shared.parse(text) is None for text in TEXTS) == len(TEXTS) - told[0]
-    assert "on diagrams" in shared.missing
+    monkeypatch.setattr(diagrams, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(diagrams, "_SECONDS_EACH_OF_MANY", 0.0)
+    progress: list[int] = []
+    shared = Diagrams(CacheFile(None))
+    shared.prefetch(TEXTS, lambda _, done, of: progress.append(done))
+    assert len(progress) == 1
+    assert sum(shared.parse(text) is None for text in TEXTS) == len(TEXTS) - progress[0]
+    assert "on diagrams" in shared.unavailable_reason
 
 
 @pytest.mark.parametrize(("each", "stops"), [(0.05, False), (0.2, True)])
@@ -112,21 +112,23 @@ def test_very_many_are_parsed_also_where_one_costs_twice_as_much(
 ) -> None:
     settled = Parsed(ok=True)
     answers = ((str(at), settled, each) for at in range(2000))
-    monkeypatch.setattr(many, "parse", lambda texts: answers)
-    told: list[int] = []
-    Diagrams(Shelf(None)).ahead([*map(str, range(2000))], lambda _, done, of: told.append(done))
-    assert (told[-1] < 2000) is stops
+    monkeypatch.setattr(parallel, "parse_all", lambda texts: answers)
+    progress: list[int] = []
+    Diagrams(CacheFile(None)).prefetch(
+        [*map(str, range(2000))], lambda _, done, of: progress.append(done)
+    )
+    assert (progress[-1] < 2000) is stops
 
 
 def test_sixty_slow_diagrams_end_at_the_budget() -> None:
     done: list[int] = []
-    shared = Diagrams(Shelf(None))
-    texts = [SLOW.format(number) for number in range(diagrams.WORTH_IT)]
-    shared.ahead(texts, lambda _, parsed, of: done.append(parsed))
+    shared = Diagrams(CacheFile(None))
+    texts = [SLOW.format(number) for number in range(diagrams.MIN_FOR_PROCESSES)]
+    shared.prefetch(texts, lambda _, parsed, of: done.append(parsed))
     # Each takes two seconds of the four that a run has, and brings a quarter more.
     assert 1 <= len(done) <= 4
     assert shared.parse(texts[-1]) is None or shared.parse(texts[0]) is None
-    assert "mend the slow ones" in shared.missing
+    assert "simplify the slow ones" in shared.unavailable_reason
 
 
 def test_ctrl_c_does_not_wait_for_a_slow_diagram(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +138,7 @@ def test_ctrl_c_does_not_wait_for_a_slow_diagram(monkeypatch: pytest.MonkeyPatch
     began = time.process_time()
 
     def interrupt() -> None:
-        parses = _until(lambda: time.process_time() - began > 0.5, LIMIT)
+        parses = _wait_until(lambda: time.process_time() - began > 0.5, LIMIT)
         assert parses
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -151,7 +153,9 @@ def test_ctrl_c_does_not_wait_for_a_slow_diagram(monkeypatch: pytest.MonkeyPatch
 @linux_only
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_check_that_is_ended_leaves_no_process(scratch: Scratch, number: signal.Signals) -> None:
-    blocks = (f"```mermaid\n{SLOW.format(at)}```\n" for at in range(diagrams.WORTH_IT + 20))
+    blocks = (
+        f"```mermaid\n{SLOW.format(at)}```\n" for at in range(diagrams.MIN_FOR_PROCESSES + 20)
+    )
     scratch.write("note.md", scratch.read("note.md") + "\n" + "\n".join(blocks))
     check = subprocess.Popen(
         [sys.executable, "-m", "notelab", "check", "--offline"],
@@ -167,12 +171,12 @@ def test_a_check_that_is_ended_leaves_no_process(scratch: Scratch, number: signa
         return any(_processor_seconds(pid) > 1.5 for pid in started)
 
     try:
-        assert _until(parses, LIMIT), "the check began to parse its diagrams"
+        assert _wait_until(parses, LIMIT), "the check began to parse its diagrams"
         check.send_signal(number)
         # Two seconds are promised; the bound leaves a factor of four to a slow machine.
-        assert _until(lambda: check.poll() is not None, LIMIT), "the check itself ended"
-        left = lambda: [pid for pid in started if _is_alive(pid)]  # noqa: E731
-        assert _until(lambda: not left(), LIMIT), f"{left()} of {started} are alive"
+        assert _wait_until(lambda: check.poll() is not None, LIMIT), "the check itself ended"
+        remaining = lambda: [pid for pid in started if _is_alive(pid)]  # noqa: E731
+        assert _wait_until(lambda: not remaining(), LIMIT), f"{remaining()} of {started} are alive"
     finally:
         for pid in (check.pid, *started):
             if _is_alive(pid):

@@ -6,52 +6,54 @@ from pathlib import Path
 
 import pytest
 
-from notelab import code_version, memo
-from notelab.memo import Memo, Shelf
+from notelab import cache, code_version
+from notelab.cache import CacheFile, DiskCache
 from notelab.rules import fit
 from notelab.rules.citations import Judge
 from tests.notelab.scratch import Scratch, check_lab
 
 
-def filled(file: Path) -> Shelf:
-    shelf = Shelf(file)
-    shelf.put("note", "a", b"one")
-    shelf.put("note", "b", b"two")
-    shelf.save()
-    return Shelf(file)
+def filled_cache_file(file: Path) -> CacheFile:
+    cache_file = CacheFile(file)
+    cache_file.put("note", "a", b"one")
+    cache_file.put("note", "b", b"two")
+    cache_file.save()
+    return CacheFile(file)
 
 
-def test_a_shelf_gives_back_what_was_put_and_keeps_it_beside_what_is_new(tmp_path: Path) -> None:
-    shelf = filled(tmp_path / "deep" / "s")
-    shelf.put("note", "c", b"")
-    shelf.save()
-    assert shelf.get("note", "a") == b"one"
-    again = Shelf(tmp_path / "deep" / "s")
+def test_a_cache_file_returns_what_was_put_and_keeps_it_with_new_entries(tmp_path: Path) -> None:
+    cache_file = filled_cache_file(tmp_path / "deep" / "s")
+    cache_file.put("note", "c", b"")
+    cache_file.save()
+    assert cache_file.get("note", "a") == b"one"
+    again = CacheFile(tmp_path / "deep" / "s")
     assert [again.get("note", key) for key in "abcd"] == [b"one", b"two", b"", None]
     assert again.get("diagram", "a") is None
 
 
-def test_a_damaged_shelf_gives_what_is_sound_or_nothing_wherever_it_is_damaged(
+def test_a_damaged_cache_file_returns_sound_entries_or_nothing(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "s"
-    filled(file)
+    filled_cache_file(file)
     whole = file.read_bytes()
     for at in range(len(whole)):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        assert Shelf(file).get("note", "a") in (b"one", None)
+        assert CacheFile(file).get("note", "a") in (b"one", None)
         file.write_bytes(whole[:at])
-        assert Shelf(file).get("note", "b") is None
+        assert CacheFile(file).get("note", "b") is None
 
 
-def test_a_shelf_of_other_code_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled(tmp_path / "s")
-    monkeypatch.setattr(memo, "code_version", lambda: "another")
-    assert Shelf(tmp_path / "s").get("note", "a") is None
+def test_a_cache_file_of_other_code_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled_cache_file(tmp_path / "s")
+    monkeypatch.setattr(cache, "code_version", lambda: "another")
+    assert CacheFile(tmp_path / "s").get("note", "a") is None
 
 
-@pytest.mark.parametrize("module", ["page/spelling", "page/results_page", "cited/python"])
-def test_what_is_remembered_hangs_on_the_code_that_read_it(
+@pytest.mark.parametrize("module", ["page/citation_syntax", "page/results_page", "cited/python"])
+def test_the_code_version_depends_on_the_code_that_reads_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     here = tmp_path / "notelab"
@@ -64,19 +66,19 @@ def test_what_is_remembered_hangs_on_the_code_that_read_it(
     assert version() != before
 
 
-def test_a_shelf_that_grew_keeps_what_its_last_run_asked_for(
+def test_a_large_cache_file_keeps_what_its_last_run_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = filled(tmp_path / "s")
-    monkeypatch.setattr(memo, "_MOST", 1)
-    shelf.get("note", "b")
-    shelf.put("note", "c", b"three")
-    shelf.save()
-    again = Shelf(tmp_path / "s")
+    cache_file = filled_cache_file(tmp_path / "s")
+    monkeypatch.setattr(cache, "_MAX_BYTES", 1)
+    cache_file.get("note", "b")
+    cache_file.put("note", "c", b"three")
+    cache_file.save()
+    again = CacheFile(tmp_path / "s")
     assert [again.get("note", key) for key in "abc"] == [None, b"two", b"three"]
 
 
-def test_that_a_citation_fits_is_remembered_and_that_it_does_not_is_not(
+def test_a_fit_is_cached_and_a_misfit_is_not(
     scratch: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch.lock()
@@ -88,18 +90,18 @@ def test_that_a_citation_fits_is_remembered_and_that_it_does_not_is_not(
     )
     assert scratch.codes() == []
     assert judged == []
-    shelf = scratch.bench().memo.shelf(scratch.book)
-    assert any(name.startswith("fits ") for name in shelf._places)
+    cache_file = scratch.bench().cache.file_for(scratch.book)
+    assert any(name.startswith("fits ") for name in cache_file._index)
 
 
-def test_a_pages_verdicts_are_remembered_by_all_that_they_hang_on(
+def test_a_pages_verdicts_are_cached_by_all_that_they_depend_on(
     scratch: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert scratch.codes() == []
     judged: list[str] = []
-    verdict = Judge._verdict
+    verdict = Judge._judge_citation
     monkeypatch.setattr(
-        Judge, "_verdict", lambda s, c: judged.append(c.citation.text) or verdict(s, c)
+        Judge, "_judge_citation", lambda s, c: judged.append(c.citation.text) or verdict(s, c)
     )
     assert [note.proved for note in scratch.check().notes] == [2, 2]
     assert judged == []
@@ -120,10 +122,10 @@ def test_a_pages_verdicts_are_remembered_by_all_that_they_hang_on(
     ] * 2
 
 
-def test_a_folder_that_cannot_be_written_keeps_nothing_and_fails_nothing(
+def test_a_cache_folder_that_cannot_be_written_fails_no_check(
     scratch: Scratch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     bench = scratch.bench()
-    bench.memo = Memo(tmp_path / "file")
+    bench.cache = DiskCache(tmp_path / "file")
     assert check_lab(scratch.lab, bench).labs

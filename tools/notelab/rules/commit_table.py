@@ -1,9 +1,9 @@
-"""N103, N123: does a note say which commits it read, and are they the pins?"""
+"""N103, N123: checks that a note names the commits that it was written for: the pins."""
 
 from collections.abc import Iterator
 
 from notelab.book.view import View
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.lab.lab import Lab
 from notelab.lab.pins import Pin
 from notelab.page.note import CommitPrefix, Note
@@ -13,7 +13,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 def findings(lab: Lab, view: View, note: Note, pins: dict[str, Pin]) -> Iterator[Finding]:
-    """Judge a note's front matter."""
+    """Check a note's front matter."""
     front = note.front
     if front.problem:
         yield view.finding(
@@ -23,24 +23,24 @@ def findings(lab: Lab, view: View, note: Note, pins: dict[str, Pin]) -> Iterator
             expected="`title`, and `commit` with a row for each source cited",
         )
         return
-    named = {row.source: row for row in front.commits}
-    only = lab.sources if len(lab.sources) == 1 and note.citations else {}
-    for source in view.page.table.sources or only:
+    rows = {row.source: row for row in front.commits}
+    required = lab.sources if len(lab.sources) == 1 and note.citations else {}
+    for source in view.page.table.sources or required:
         pin = pins.get(source)
-        if source not in named:
-            known = pin.commit[:12] if pin and pin.commit else "…"
+        if source not in rows:
+            pinned_prefix = pin.commit[:12] if pin and pin.commit else "…"
             yield view.finding(
                 "N123",
                 front.span,
                 f"the note doesn't say which commit of `{source}` it read",
-                expected=f"a row `{source}: {known}` under `commit:`",
-                found=", ".join(f"`{name}`" for name in named) or "no `commit` table",
+                expected=f"a row `{source}: {pinned_prefix}` under `commit:`",
+                found=", ".join(f"`{name}`" for name in rows) or "no `commit` table",
             )
     for row in front.commits:
-        yield from _commit_row(view, row, pins)
+        yield from _check_row(view, row, pins)
 
 
-def _commit_row(view: View, row: CommitPrefix, pins: dict[str, Pin]) -> Iterator[Finding]:
+def _check_row(view: View, row: CommitPrefix, pins: dict[str, Pin]) -> Iterator[Finding]:
     source, prefix, span = row.source, row.prefix, row.span
     pin, lower = pins.get(source), prefix.lower()
     if pin is None:
@@ -65,7 +65,7 @@ def _commit_row(view: View, row: CommitPrefix, pins: dict[str, Pin]) -> Iterator
             "N123",
             span,
             f"the note was written for another commit of `{source}` than the pin",
-            expected=f"`{pin.commit[:12]}` ({shown(pin.path)})",
+            expected=f"`{pin.commit[:12]}` ({display_path(pin.path)})",
             found=f"`{prefix}`",
             help="read the citations again at the pin, then write its prefix",
         )

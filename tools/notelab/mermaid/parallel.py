@@ -1,7 +1,7 @@
-"""Many diagrams at once: a process a core, each with an engine of its own.
+"""Parses many diagrams in parallel: one process per core, each with its own engine.
 
-The processes live no longer than the check that started them. Each watches a pipe that the system
-closes when the check ends, whatever ended it, and a check that is interrupted kills them at once.
+The processes end with the check that started them. Each watches a pipe that the system closes when
+the check ends for any reason, and an interrupted check kills its processes at once.
 """
 
 import os
@@ -19,50 +19,50 @@ from notelab.mermaid.parsed import EngineMissing, Parsed
 Timed = tuple[str, Parsed, float]
 
 
-def parse(texts: list[str]) -> Generator[Timed]:
-    """Yield each diagram as soon as it is parsed, with the seconds of a processor that it took.
+def parse_all(texts: list[str]) -> Generator[Timed]:
+    """Yield each diagram as soon as it is parsed, with the processor seconds that it took.
 
-    Closing the iterator ends the processes at once. If a process dies or has no engine, the diagram
-    that it had is left out, so that a later question about that diagram says why.
+    Closing the iterator ends the processes at once. If a process dies or has no engine, its diagram
+    is left out; a later `Diagrams.parse` of that diagram then says why.
     """
     waiting = list(reversed(texts))
     workers: dict[Connection, BaseProcess] = {}
     try:
         for _ in range(min(os.cpu_count() or 1, 8, len(texts))):
-            pipe, process = _started()
+            pipe, process = _start_worker()
             workers[pipe] = process
-            _hand(pipe, waiting)
+            _send_next(pipe, waiting)
         while workers:
             for ready in connection.wait(list(workers)):
                 assert isinstance(ready, Connection)
                 pipe = ready
                 try:
                     yield pipe.recv()
-                    _hand(pipe, waiting)
-                except (EOFError, OSError):  # it died, or nothing is waiting for it any more
-                    _end({pipe: workers.pop(pipe)})
+                    _send_next(pipe, waiting)
+                except (EOFError, OSError):  # the process died, or no diagram is left
+                    _kill({pipe: workers.pop(pipe)})
     finally:
-        _end(workers)
+        _kill(workers)
 
 
-def _started() -> tuple[Connection, BaseProcess]:
-    # Spawned, for a process forked from one with threads may wait for a lock that nobody holds.
+def _start_worker() -> tuple[Connection, BaseProcess]:
+    # Spawned, not forked: a fork of a process with threads may wait for a lock for ever.
     context = get_context("spawn")
-    ours, workers = context.Pipe()
-    process = context.Process(target=serve, args=(workers,), daemon=True)
+    parent_end, worker_end = context.Pipe()
+    process = context.Process(target=serve, args=(worker_end,), daemon=True)
     process.start()
-    workers.close()
-    return ours, process
+    worker_end.close()
+    return parent_end, process
 
 
-def _hand(pipe: Connection, waiting: list[str]) -> None:
-    """Hand a process the next diagram; raise EOFError where there is none."""
+def _send_next(pipe: Connection, waiting: list[str]) -> None:
+    """Send a process the next diagram; raise EOFError if there is none."""
     if not waiting:
         raise EOFError
     pipe.send(waiting.pop())
 
 
-def _end(workers: dict[Connection, BaseProcess]) -> None:
+def _kill(workers: dict[Connection, BaseProcess]) -> None:
     for process in workers.values():
         process.kill()
     for pipe, process in workers.items():
@@ -71,8 +71,8 @@ def _end(workers: dict[Connection, BaseProcess]) -> None:
 
 
 def serve(pipe: Connection) -> None:
-    """Parse what comes through a pipe until it closes: what each of the processes runs."""
-    # Ctrl-C reaches every process of a terminal; the check that asked ends this one.
+    """Parse the texts that arrive through a pipe until it closes; this runs in each process."""
+    # Ctrl-C reaches every process of a terminal; the check ends this process itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
