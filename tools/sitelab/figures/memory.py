@@ -85,7 +85,7 @@ def _controls(said: dict[str, str]) -> list[Any]:
     ]  # fmt: skip
 
 
-def key(line: memory.Held) -> str:
+def key(line: memory.MemoryLine) -> str:
     """Return the row that a line of the account is summed in."""
     if line.kind == "activation":
         return f"activation/{line.key}"
