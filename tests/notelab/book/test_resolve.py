@@ -150,9 +150,10 @@ def test_the_site_shows_no_card_of_a_file_that_may_be_another(two: Two) -> None:
     two.lock()
     two.check()
     code = (
-        "import os, sys; from pathlib import Path; from sitelab.citations.cited import by_page;"
-        "print([(text, one.source) for page in by_page(Path(sys.argv[1])).values()"
-        " for text, one in page.items()])"
+        "import sys; from pathlib import Path; from sitelab.citations import resolved;"
+        "print([(text, citation.source)"
+        " for page in resolved.resolve_citations(Path(sys.argv[1])).values()"
+        " for text, citation in page.items()])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(two.scratch.book)],
