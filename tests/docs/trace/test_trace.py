@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shardlab.comm import World
-from sitelab.figures.trace import both
+from sitelab.figures.trace import overlap
 from tests.docs.page import ROOT
 from tests.docs.trace.record import MEASURED, step
 from tests.limits import LIMIT
@@ -51,7 +51,7 @@ def test_theory_10_counts_what_was_recorded() -> None:
     for rank in ranks:
         of = [what for *_, what in rank["collectives"]]
         assert of == ["all_reduce"] * 9 + ["all_gather"] + ["all_reduce"] * 10
-        assert both(rank["compute"], rank["collectives"]) == 0  # plain: nothing is hidden
+        assert overlap(rank["compute"], rank["collectives"]) == 0  # plain: nothing is hidden
     one, other = ([b - a for a, b, _ in rank["collectives"]] for rank in ranks)
     longest = one.index(max(one))
     assert other[longest] > one[longest] / 2  # long on both: no rank was late
