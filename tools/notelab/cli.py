@@ -43,8 +43,8 @@ def main() -> None:
         _fail(str(fault), fault.hint)
     except OSError as fault:
         nowhere = "the folder that you stand in" if fault.errno == errno.ENOENT else "the output"
-        what = display_path(Path(str(fault.filename))) if fault.filename else nowhere
-        _fail(f"{what} cannot be read or written: {fault.strerror or fault}", "")
+        place = display_path(Path(str(fault.filename))) if fault.filename else nowhere
+        _fail(f"{place} cannot be read or written: {fault.strerror or fault}", "")
     except Exception as fault:
         if os.environ.get("SHARDBOOK_TRACEBACK"):
             raise
@@ -186,8 +186,8 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
     from notelab.book.opening import open_bench
     from notelab.commands import pinning
 
-    typed = shlex.join(["shardbook", "pin", source, ref])
-    folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
+    command = shlex.join(["shardbook", "pin", source, ref])
+    folder = lab_with(source, lab_folder, Path.cwd(), to_write=command)
     say(*pinning.pin(folder, source, ref, open_bench(mirrors, folder, anew=True)))
 
 
