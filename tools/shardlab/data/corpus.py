@@ -196,10 +196,13 @@ class Corpus:
         self._demand(right, f"{said} {len(self)}")
         end = int(self.pointers[-1]) + int(self.lengths[-1]) * itemsize
         said = f"{self.prefix}.bin has {self._size} bytes, and its index says {end}: cut short, or"
-        demand(0 < self._size == end, f"{said} of another corpus; write the pair anew")
+        demand(0 < self._size == end, f"{said} of another corpus; write both files again")
 
     def _demand(self, right: object, otherwise: str) -> None:
-        demand(right, f"{self.prefix}.idx {otherwise}: damaged, or no index; write the pair anew")
+        demand(
+            right,
+            f"{self.prefix}.idx {otherwise}: damaged, or not an index; write both files again",
+        )
 
 
 def _reopen(prefix: str, stamps: tuple[Stamp, Stamp]) -> Corpus:
