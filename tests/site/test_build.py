@@ -38,7 +38,7 @@ class Loaded(HTMLParser):
 def sources() -> dict[Path, Path]:
     """Every page's place in the site's tree of sources, and where it lies."""
     docs = REPOSITORY / "docs"
-    ours = workbook_pages.found(REPOSITORY)
+    ours = workbook_pages.find_files(REPOSITORY)
     return {page.relative_to(docs): page for page in docs.rglob("*.md")} | {
         Path(uri): page for uri, page in ours.items() if page.suffix == ".md"
     }

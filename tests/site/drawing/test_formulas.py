@@ -10,7 +10,7 @@ import pytest
 
 from sitelab import katex
 from sitelab.drawing import formulas
-from sitelab.katex import Drawn, Formulas
+from sitelab.katex import Formulas, RenderedFormula
 from sitelab.pages.tree import parse
 
 
@@ -89,8 +89,8 @@ def test_markup_in_a_formula_is_text(engine: Formulas) -> None:
 
 def test_only_a_page_with_a_formula_loads_its_style() -> None:
     plain = "<head></head><p>katex"
-    assert formulas.styled(plain, "..") == plain
-    drawn = formulas.styled('<head></head><span class="katex">', "../..")
+    assert formulas.add_style_sheet(plain, "..") == plain
+    drawn = formulas.add_style_sheet('<head></head><span class="katex">', "../..")
     assert '<link rel="stylesheet" href="../../assets/katex/katex.min.css"></head>' in drawn
 
 
@@ -101,12 +101,15 @@ def test_formulas_are_drawn_once(engine: Formulas) -> None:
 def test_code_that_looks_like_a_formula_is_left_alone() -> None:
     html = "<pre><code>\\(x\\)</code></pre>"
     page = parse(html)
-    assert formulas.draw_formulas(page, lambda *_, **__: Drawn(error="no"), language="en") == []
+    assert (
+        formulas.draw_formulas(page, lambda *_, **__: RenderedFormula(error="no"), language="en")
+        == []
+    )
     assert page.html() == html
 
 
 def test_the_vendored_katex_is_the_one_that_version_names() -> None:
-    number, digest = katex.version()
+    number, digest = katex.read_version()
     script = (katex.HERE / "katex.min.js").read_bytes()
     assert sha256(script).hexdigest() == digest
     assert f'version:"{number}"'.encode() in script.replace(b" ", b"")
@@ -117,4 +120,4 @@ def test_every_font_that_the_style_names_first_is_served() -> None:
     style = (katex.HERE / "katex.min.css").read_text()
     named = {part.split(")")[0] for part in style.split("url(")[1:] if ".woff2)" in part}
     assert named
-    assert named <= {Path(name).as_posix() for name in katex.served()}
+    assert named <= {Path(name).as_posix() for name in katex.list_served_files()}

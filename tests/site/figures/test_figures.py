@@ -110,10 +110,12 @@ def test_the_calculator_says_what_the_formulas_do(
     for (model, plan), said in zip(plans, turned(reader, "memory", turns), strict=True):
         lines: dict[str, float] = {}
         for line in memory.account(model, plan):
-            lines[account.key(line)] = lines.get(account.key(line), 0) + line.bytes
+            lines[account.row_key(line)] = lines.get(account.row_key(line), 0) + line.bytes
         assert said["lines"] == pytest.approx(lines, rel=1e-12)
-        sums = {kind: quantities.size(memory.total(model, plan, kind)) for kind in account.KINDS}
-        assert said["sums"] == {**sums, "whole": quantities.size(memory.total(model, plan))}
+        sums = {
+            kind: quantities.format_bytes(memory.total(model, plan, kind)) for kind in account.KINDS
+        }
+        assert said["sums"] == {**sums, "whole": quantities.format_bytes(memory.total(model, plan))}
 
 
 KEYS = [
@@ -122,7 +124,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize(
-    "keys", [KEYS, pytest.param([*schedule.schedules()], marks=pytest.mark.ci)]
+    "keys", [KEYS, pytest.param([*schedule.build_schedules()], marks=pytest.mark.ci)]
 )
 def test_a_schedule_is_drawn_as_it_is_simulated(
     reader: Reader, keys: list[tuple[str, int, int]]
@@ -133,13 +135,13 @@ def test_a_schedule_is_drawn_as_it_is_simulated(
         for (kind, stages, m), backward in wanted
     ]
     for (key, backward), said in zip(wanted, turned(reader, "schedule", turns), strict=True):
-        built = schedule.schedules()[key]
-        timeline = schedule.played(built, backward)
+        built = schedule.build_schedules()[key]
+        timeline = schedule.simulate_schedule(built, backward)
         end = max(span.end for spans in timeline for span in spans)
         assert said["answers"] == {
-            "bubble": quantities.percent(bubble(timeline)),
+            "bubble": quantities.format_percent(bubble(timeline)),
             "live": f"{peak_live(built[0]) / chunks_in(built):g}",
-            "sends": str(schedule.sends(built)),
+            "sends": str(schedule.count_sends(built)),
         }
         for spans, boxes in zip(timeline, said["boxes"], strict=True):
             assert [(kind, int(text), int(chunk)) for kind, text, chunk, *_ in boxes] == [
@@ -163,7 +165,7 @@ def test_a_telephone_shows_the_first_schedule_whole_with_its_numbers(reader: Rea
 
 def test_what_cannot_be_interleaved_is_refused_in_words(reader: Reader) -> None:
     asked = [("kind", "interleaved-2"), ("stages", 6), ("microBatches", 8)]
-    assert ("interleaved-2", 6, 8) not in schedule.schedules()
+    assert ("interleaved-2", 6, 8) not in schedule.build_schedules()
     [said] = turned(reader, "schedule", [asked])
     assert said["none"]
     assert set(said["answers"].values()) == {"–"}
@@ -183,8 +185,8 @@ EVERY = [
 def test_a_collectives_time_is_the_formulas_and_the_measured_point_the_results(
     reader: Reader, asked: list[tuple[str, str, int, int]]
 ) -> None:
-    known = collective.presets(ROOT)
-    points = {(p.link, p.op, p.bytes): p.seconds for p in collective.points(ROOT)}
+    known = collective.load_presets(ROOT)
+    points = {(p.link, p.op, p.bytes): p.seconds for p in collective.load_points(ROOT)}
     turns: Turns = [
         [("op", op), ("preset", link), ("ranks", ranks), ("payload", payload)]
         for op, link, ranks, payload in asked
@@ -193,14 +195,14 @@ def test_a_collectives_time_is_the_formulas_and_the_measured_point_the_results(
         asked, turned(reader, "collective", turns), strict=True
     ):
         call, constants = Call(op, payload, ranks), known[link][op]
-        took = collective.took(constants, call)
+        took = collective.predict_seconds(constants, call)
         sent = call.wire / (constants.bandwidth * 1e9)
         here = points.get((link, op, payload)) if ranks == 2 else None
         assert said["answers"] == {
-            "time": quantities.time(took),
-            "latency": quantities.percent(1 - sent / took),
-            "busbw": f"{quantities.size(call.wire / took)}/s",
-            "measured": quantities.time(here) if here else "–",
+            "time": quantities.format_seconds(took),
+            "latency": quantities.format_percent(1 - sent / took),
+            "busbw": f"{quantities.format_bytes(call.wire / took)}/s",
+            "measured": quantities.format_seconds(here) if here else "–",
         }
 
 
@@ -209,8 +211,8 @@ def test_constants_of_ones_own_move_the_curve_and_have_no_measured_point(reader:
     said = turned(reader, "collective", [
         [("ranks", 8), ("base", 5), ("hop", 2), ("bandwidth", 50), ("payload", 2**20)]
     ])[0]  # fmt: skip
-    assert said["answers"]["time"] == quantities.time(
-        collective.took(own, Call("all_reduce", 2**20, 8))
+    assert said["answers"]["time"] == quantities.format_seconds(
+        collective.predict_seconds(own, Call("all_reduce", 2**20, 8))
     )
     assert said["answers"]["measured"] == "–"
     drawn = [float(number) for pair in said["curve"].split() for number in pair.split(",")]
@@ -218,8 +220,10 @@ def test_constants_of_ones_own_move_the_curve_and_have_no_measured_point(reader:
         place
         for one in collective.PAYLOADS
         for place in (
-            collective.across(one),
-            collective.down(collective.took(own, Call("all_reduce", one, 8))),
+            collective.bytes_to_percent(one),
+            collective.seconds_to_percent(
+                collective.predict_seconds(own, Call("all_reduce", one, 8))
+            ),
         )
     ], abs=0.011)  # fmt: skip
 

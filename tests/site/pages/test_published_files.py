@@ -93,7 +93,7 @@ def test_what_git_ignores_for_whatever_reason_is_not_published(tmp_path: Path) -
     (tmp_path / ".git/info/exclude").write_text("token.*\n")
     (tmp_path / "excluded").write_text("own.py\n")
     git(tmp_path, "config", "core.excludesFile", str(tmp_path / "excluded"))
-    found = [uri.removeprefix("experiments/lab/") for uri in workbook_pages.found(tmp_path)]
+    found = [uri.removeprefix("experiments/lab/") for uri in workbook_pages.find_files(tmp_path)]
     assert sorted(found) == ["deep/drawn.csv", "note.md"]
 
 
@@ -103,11 +103,11 @@ def test_outside_a_checkout_the_log_says_that_nobody_knows_what_is_ignored(
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments/a.csv").write_text("x")
     with caplog.at_level("INFO"):
-        assert [*workbook_pages.found(tmp_path)] == ["experiments/a.csv"]
+        assert [*workbook_pages.find_files(tmp_path)] == ["experiments/a.csv"]
     (said,) = caplog.records
     assert said.levelname == "INFO" and "git ignores" in said.getMessage()
     (tmp_path / ".git").mkdir()  # a checkout that git can't read: a strict build fails
-    workbook_pages.found(tmp_path)
+    workbook_pages.find_files(tmp_path)
     assert caplog.records[-1].levelname == "WARNING"
 
 

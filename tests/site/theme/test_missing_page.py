@@ -49,7 +49,7 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     (project / "es").mkdir(parents=True)
     for folder, text in ((root, "the host"), (project, "home"), (project / "es", "portada")):
         (folder / "index.html").write_text(f"<!doctype html><title>{text}</title>{text}", "utf-8")
-    (project / "404.html").write_text(missing_page.page(), "utf-8")
+    (project / "404.html").write_text(missing_page.render_page(), "utf-8")
     handler = partial(Host, directory=str(root), project=project)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -93,7 +93,7 @@ def test_a_missing_page_is_accessible_in_both_palettes(browser: Any, host: str, 
 
 def test_the_sites_missing_page_asks_for_no_file_and_speaks_both_languages(site: Path) -> None:
     html = (site / "404.html").read_text("utf-8")
-    assert html == missing_page.page()
+    assert html == missing_page.render_page()
     assert not re.search(r"\ssrc=|<link\b|url\(|@import", html)
     assert set(re.findall(r'href="([^"]*)"', html)) == {"./"}
     assert '<html lang="en">' in html and '<section lang="es">' in html

@@ -58,9 +58,9 @@ def test_a_built_site_has_neither_the_section_nor_what_git_ignores(tmp_path: Pat
 
 def test_only_pages_are_taken_from_what_git_ignores(tmp_path: Path) -> None:
     book = own(Scratch(tmp_path))
-    found = workbook_pages.found(book, local=True)
+    found = workbook_pages.find_files(book, local=True)
     local = [uri for uri in found if "local" in uri]
     assert local == [
         f"experiments/01-scratch/results/local/{name}" for name in ("RESULTS.es.md", "RESULTS.md")
     ]
-    assert workbook_pages.local_results(found) == {"experiments/01-scratch/results/local"}
+    assert workbook_pages.find_local_results(found) == {"experiments/01-scratch/results/local"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mkdocs.config import load_config
 
-from sitelab.pages import gate
+from sitelab.pages import answer_pages
 from tests.site.reader import Reader
 from tests.site.test_build import REPOSITORY, sources
 
@@ -33,7 +33,9 @@ LABS = [
 def gated() -> list[str]:
     """The addresses, below a language's root, of the pages that answer a lab."""
     config = load_config(str(REPOSITORY / "mkdocs.yml"))
-    found = [uri.as_posix() for uri in sources() if gate.answers(uri.as_posix(), config)]
+    found = [
+        uri.as_posix() for uri in sources() if answer_pages.answers_a_lab(uri.as_posix(), config)
+    ]
     return sorted(f"{uri.removesuffix('.md')}/" for uri in found if ".es." not in uri)
 
 
