@@ -215,7 +215,7 @@ def test_on_a_cpu_attention_keeps_what_theory_8_says_with_dropout_and_without(pa
         with alone(0, 1) as world:
             attention = Attention(config, "attention", axis=world.whole, init=init)
             x_sBH = torch.randn(config.sequence, 1, config.hidden, requires_grad=True)
-            kept_bytes.append(kept_by(attention, x_sBH))
+            kept_bytes.append(count_saved_bytes(attention, x_sBH))
     sbh, assb = config.sequence * config.hidden, config.heads * config.sequence**2
     sums = config.heads * config.sequence * 4  # one a row of the softmax
     assert kept_bytes == [4 * (7 * sbh + 3 * assb), 4 * 5 * sbh + sums]
