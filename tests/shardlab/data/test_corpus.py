@@ -169,15 +169,15 @@ MEMORY = """
 import re, sys
 from shardlab.data.corpus import Corpus
 from shardlab.data.samples import *
-def own():
+def resident_kib():
     return int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1])
-before = own()
+before = resident_kib()
 corpus = Corpus(sys.argv[1])
 recipe = Recipe(sequence=4096)
-samples = Samples(corpus, indices(corpus.lengths, range(len(corpus)), recipe), recipe)
+samples = Samples(corpus, build_indices(corpus.lengths, range(len(corpus)), recipe), recipe)
 for sample in range(0, len(samples), 50_000):
     assert not samples[sample].any()
-print(own() - before)
+print(resident_kib() - before)
 """
 
 

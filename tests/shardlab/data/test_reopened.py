@@ -31,11 +31,11 @@ def samples(prefix: Path, cache: Path, recipe: Recipe = RECIPE) -> Samples:
 
 
 def test_pickles_hold_paths_and_open_the_same_samples(tmp_path: Path) -> None:
-    made = samples(write(tmp_path / "a"), tmp_path / "cache")
-    content = pickle.dumps(made)
+    built_samples = samples(write(tmp_path / "a"), tmp_path / "cache")
+    content = pickle.dumps(built_samples)
     assert len(content) < 2000 < (tmp_path / "a.bin").stat().st_size
     again = pickle.loads(content)
-    assert all((again[i] == made[i]).all() for i in range(len(made)))
+    assert all((again[i] == built_samples[i]).all() for i in range(len(built_samples)))
 
 
 def test_a_corpus_that_changed_since_it_was_pickled_is_refused(tmp_path: Path) -> None:
