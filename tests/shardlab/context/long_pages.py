@@ -11,7 +11,7 @@ from pathlib import Path
 
 from costlab.sections.fit.piecewise import Curve, piecewise
 from shardlab.proofs import causal_work, formulas
-from shardlab.proofs.formulas.context import kept
+from shardlab.proofs.formulas.context import saved_bytes
 from tests.shardlab.labs.lab_pages import LANGUAGES, ROOT, table, write
 
 MIB, RANKS, HEADS, HEAD, TOKENS = 1 << 20, 4, 8, 128, 8192
@@ -81,7 +81,9 @@ def blocks(language: str) -> dict[str, str]:
             f"{kind.wire / MIB:g}" if name == "ring" or groups % RANKS == 0 else "–"
             for name, kind in sent.items()
         ]
-        rows.append([f"{groups}", *wires, f"{kept(ranks=RANKS, heads=HEADS, **sizes) / MIB:.2f}"])
+        rows.append(
+            [f"{groups}", *wires, f"{saved_bytes(ranks=RANKS, heads=HEADS, **sizes) / MIB:.2f}"]
+        )
     times = [
         [f"{tokens:,}".replace(",", "," if language == "en" else "\N{NO-BREAK SPACE}"), f"{groups}"]
         + [f"{ms:.3g}" if ms < 10 else f"{ms:.1f}" for ms in predicted(tokens, groups)]
@@ -89,7 +91,7 @@ def blocks(language: str) -> dict[str, str]:
         for tokens in (4096, 8192, 16384, 32768, 131072)
     ]
     return {
-        "who computes what": f"```text\n{causal_work.text(RANKS)}\n```",
+        "who computes what": f"```text\n{causal_work.draw_both_cuts(RANKS)}\n```",
         "bytes": table(HEAD_ROW[language], ">>>>", rows),
         "predicted": table(PREDICTED[language], ">>>>>>>", times),
     }

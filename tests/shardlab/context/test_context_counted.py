@@ -23,7 +23,7 @@ from shardlab.pipeline.schedule import by_name
 from shardlab.proofs import formulas
 from shardlab.proofs.collective import Traffic, calls
 from shardlab.proofs.formulas import Sizes
-from shardlab.proofs.formulas.context import blocks_held, kept
+from shardlab.proofs.formulas.context import max_blocks_held, saved_bytes
 from shardlab.proofs.ledger import Ledger
 from shardlab.training.step import StepGradients
 from tests.shardlab.fake_world import alone
@@ -167,7 +167,7 @@ def test_a_rank_keeps_its_share_for_backward_to_the_byte(kind: str, ranks: int) 
         attention(world, kind)
     if kind == "ulysses":  # how to put rows in order and back, 8 bytes a token of the sequence
         saved = {at: size for at, size in saved.items() if size != S * 8}
-    assert sum(saved.values()) == kept(ranks=ranks, heads=A, **SIZES)
+    assert sum(saved.values()) == saved_bytes(ranks=ranks, heads=A, **SIZES)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
@@ -181,4 +181,4 @@ def test_the_ring_holds_as_many_blocks_however_many_ranks_there_are(kind: str, r
                 if backward:
                     out.sum().backward()
             peak = blocks.most / (prod(block) * 8)
-            assert peak == blocks_held(kind, ranks=ranks, backward=backward)
+            assert peak == max_blocks_held(kind, ranks=ranks, backward=backward)

@@ -55,8 +55,8 @@ def test_what_the_page_concludes_from_the_predicted_times_holds(language: str) -
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
 def test_zig_zag_gives_every_rank_the_same_work_and_runs_the_last_nearly_twice(ranks: int) -> None:
-    assert causal_work.work(ranks, balanced=True) == [2 * ranks] * ranks
-    runs = causal_work.work(ranks, balanced=False)
+    assert causal_work.count_cells(ranks, balanced=True) == [2 * ranks] * ranks
+    runs = causal_work.count_cells(ranks, balanced=False)
     assert sum(runs) == 2 * ranks * ranks
     assert max(runs) * ranks / sum(runs) == pytest.approx((2 * ranks - 1) / ranks)
 

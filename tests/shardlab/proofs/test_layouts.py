@@ -11,7 +11,7 @@ from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.formulas import data_parallel, fully_sharded, memory, tensor_parallel
 from shardlab.proofs.formulas.memory import Model, Plan, total
 from shardlab.proofs.schedules.timeline import bubble, simulate
-from sitelab.figures.quantities import percent, size
+from sitelab.figures.quantities import format_bytes, format_percent
 from tests.docs.page import ROOT
 
 BATCH, CARDS, TENSOR = 1536, 1024, 8
@@ -25,7 +25,7 @@ ROW = re.compile(
 def test_every_row_of_the_example_is_computed(page: str) -> None:
     rows = ROW.findall((ROOT / "docs/theory" / page).read_text("utf-8"))
     assert len(rows) == 5
-    for p, d, cut, *said in rows:
+    for p, d, cut, *columns in rows:
         stages, data = int(p), int(d)
         assert TENSOR * stages * data == CARDS
         micro_batches = BATCH // data
@@ -35,8 +35,8 @@ def test_every_row_of_the_example_is_computed(page: str) -> None:
         )  # fmt: skip
         activations, whole = total(MODEL, plan, "activation"), total(MODEL, plan)
         lost = bubble(simulate(by_name("1f1b", stages, micro_batches)))
-        told = [size(whole - activations), size(activations), size(whole)]
-        assert said == [*told, str(micro_batches), percent(lost)]
+        sizes = [format_bytes(whole - activations), format_bytes(activations), format_bytes(whole)]
+        assert columns == [*sizes, str(micro_batches), format_percent(lost)]
 
 
 @pytest.mark.parametrize("page", ["09-choosing-a-layout.md", "09-choosing-a-layout.es.md"])
@@ -51,9 +51,9 @@ def test_what_a_layer_sends_over_the_tensor_axis_is_computed(page: str) -> None:
         ).wire
         for cut in (False, True)
     ]  # fmt: skip
-    times = [one * TENSOR // (TENSOR - 1) // (tokens * MODEL.hidden) for one in sent]
+    times = [count * TENSOR // (TENSOR - 1) // (tokens * MODEL.hidden) for count in sent]
     assert row and times == [16, 20]
-    assert all(re.search(rf"\b{one}\b", row[0]) for one in times)
+    assert all(re.search(rf"\b{count}\b", row[0]) for count in times)
 
 
 # An H100 by its data sheet, and what theory 9 assumes that kernels reach of it.
@@ -141,15 +141,15 @@ def test_what_a_layer_keeps_is_computed(page: str) -> None:
     terms = {term.key for term in (*memory.LAYER, *memory.CORE, memory.CHECKPOINT)}
     sbh = MODEL.sequence * MODEL.hidden
 
-    def kept(plan: Plan) -> float:
+    def activations(plan: Plan) -> float:
         """Bytes of all layers' worth, without what is there once a micro-batch."""
         return sum(line.bytes for line in memory.account(MODEL, plan) if line.key in terms)
 
     expected = []
     for saving in SAVED:
-        whole = kept(Plan(tensor=TENSOR, stages=8, micro_batches=64, **saving))
+        whole = activations(Plan(tensor=TENSOR, stages=8, micro_batches=64, **saving))
         layer = whole / MODEL.layers
-        expected.append((f"{layer / sbh:g}", f"{layer / 1e6:.0f}", size(whole)))
-    said = LAYER.findall(text)
-    assert said == expected
-    assert size(kept(Plan()) / MODEL.layers) in text
+        expected.append((f"{layer / sbh:g}", f"{layer / 1e6:.0f}", format_bytes(whole)))
+    shown = LAYER.findall(text)
+    assert shown == expected
+    assert format_bytes(activations(Plan()) / MODEL.layers) in text

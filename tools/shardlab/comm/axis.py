@@ -151,7 +151,7 @@ class Axis(PointToPoint):
             args += (op, waits_immediately) if "reduce" in kind else (waits_immediately,)
         try:
             if self._agreement:
-                self._agreement.demand(self, kind, x if rows is None else x[:0], op)
+                self._agreement.check(self, kind, x if rows is None else x[:0], op)
             with tracing.axis(self.name):
                 work = getattr(self._link, f"start_{kind}")(*args)
             self._watch_works([work], kind)

@@ -88,7 +88,7 @@ class PointToPoint:
             announcement = None
             if self._agreement:
                 announcement = self._agreement.announce(
-                    self.name, self.ranks, ends, tag, x, sent=is_send
+                    self.name, self.ranks, ends, tag, x, is_send=is_send
                 )
             with tracing.axis(self.name):
                 work = getattr(self._link, f"start_{kind}")(x, peer, tag)

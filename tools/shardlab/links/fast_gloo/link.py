@@ -100,7 +100,7 @@ class FastGlooLink(TorchLink):
         algorithm = self.algorithm_for(kind, x, waits_immediately)
         if not algorithm:
             return None
-        with ledger.asked(kind, max(x.nbytes, out.nbytes), self._ranks, x.dtype):
+        with ledger.record_as(kind, max(x.nbytes, out.nbytes), self._ranks, x.dtype):
             if algorithm == "exchange":
                 return exchange.STARTS[kind](self.group, x, out, op)
             options: dict[str, Any] = {"timeout": self._timeout, "number": next(self._relays)}

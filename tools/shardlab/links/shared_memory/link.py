@@ -36,7 +36,7 @@ from shardlab.links.shared_memory.plans import (
 from shardlab.links.shared_memory.queue import Collective, Queue
 from shardlab.links.shared_memory.region import Region
 from shardlab.links.shared_memory.slots import Slots
-from shardlab.proofs.ledger import asked
+from shardlab.proofs.ledger import record_as
 
 SLOTS_BYTES = 4 << 20  # of one slot of all ranks; larger slots need fewer steps
 WHOLE_BYTES = 64 << 10  # up to this size each of more than two ranks adds the whole tensor
@@ -118,7 +118,7 @@ class SharedMemoryLink:
     ) -> Collective:
         """Start an all-reduce of `x` into `out`, which may be `x`; "mean" only adds."""
         if self._size > 2 and x.nbytes > WHOLE_BYTES:
-            with asked("all_reduce", x.nbytes, self._ranks, x.dtype):
+            with record_as("all_reduce", x.nbytes, self._ranks, x.dtype):
                 return self._start_chunked_all_reduce(x, out, op)
         return self._start(AllReduce, f"all_reduce {_REDUCTIONS[op]}", x, out)
 
@@ -144,7 +144,7 @@ class SharedMemoryLink:
         if rows is None:
             return self._start(AllToAll, "all_to_all", x, out)
         to, source = (torch.split(t, [*n]) for t, n in zip((x, out), rows, strict=True))
-        with asked("all_to_all", x.nbytes, self._ranks, x.dtype):
+        with record_as("all_to_all", x.nbytes, self._ranks, x.dtype):
             source[self._me].copy_(to[self._me])
             peers = [peer for peer in range(self._size) if peer != self._me]
             works = [self.start_recv(source[p], p, 0) for p in peers if source[p].numel()]
@@ -164,7 +164,7 @@ class SharedMemoryLink:
             raise _device_error(name, out if x.is_cpu else x)
         if x.requires_grad:
             x = x.detach()  # otherwise autograd would record the copy into the slot
-        with asked(name.partition(" ")[0], max(x.nbytes, out.nbytes), self._ranks, x.dtype):
+        with record_as(name.partition(" ")[0], max(x.nbytes, out.nbytes), self._ranks, x.dtype):
             return self._queue.start(self._plan(kind, name, x, source), x, out, after)
 
     def _plan(self, kind: type[Plan], name: str, x: Tensor, source: int = 0) -> Plan:
@@ -204,14 +204,14 @@ class SharedMemoryLink:
         if not x.is_cpu:
             raise _device_error("send", x)
         x = x.detach()
-        with asked("send", x.nbytes, (self._ranks[self._me], self._ranks[to]), x.dtype):
+        with record_as("send", x.nbytes, (self._ranks[self._me], self._ranks[to]), x.dtype):
             return self.messages.start_send(x, to, tag)
 
     def start_recv(self, out: Tensor, source: int, tag: int) -> Message:
         """Start receiving `out` from rank `source` of this axis."""
         if not out.is_cpu:
             raise _device_error("recv", out)
-        with asked("recv", out.nbytes, (self._ranks[source], self._ranks[self._me]), out.dtype):
+        with record_as("recv", out.nbytes, (self._ranks[source], self._ranks[self._me]), out.dtype):
             return self.messages.start_recv(out, source, tag)
 
     # ------------------------------------------------------------------ waiting

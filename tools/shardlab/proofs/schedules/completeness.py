@@ -1,4 +1,4 @@
-"""Is a schedule whole: every compute once, in an order in which its inputs are there?"""
+"""Whether a schedule is complete: every compute once, after its inputs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from shardlab.pipeline.action import (
 )
 
 
-def check_whole(schedule: Sequence[Sequence[Action]]) -> None:
-    """Refuse a schedule in which some stage would compute what it does not have.
+def check_complete(schedule: Sequence[Sequence[Action]]) -> None:
+    """Refuse a schedule that isn't complete.
 
-    Each stage must run every micro-batch once through every chunk, forward before backward (or
-    nothing backward at all), its weights' gradients after that where a schedule has them apart,
-    receive what comes from another stage before it computes on it, and
-    send each result that another stage needs, after it was computed.
+    Each stage must run every micro-batch once through every chunk, forward before backward (or no
+    backward at all), and `Weight` after backward if the schedule has it. It must receive an input
+    from another stage before it computes with it, and send each result that another stage needs
+    after computing it.
 
     Raises:
         ScheduleError: names the stage and the action.
@@ -44,9 +44,11 @@ def check_whole(schedule: Sequence[Sequence[Action]]) -> None:
                 place = f"stage {stage}, action {position}, {name(action)}"
                 if part in done:
                     raise ScheduleError(f"{place}: {name(part)} was done before")
-                for first in _first(stage, part, stages, chunks, place):
-                    if first not in done:
-                        raise ScheduleError(f"{place}: {name(first)} must come before {name(part)}")
+                for required in _prerequisites(stage, part, stages, chunks, place):
+                    if required not in done:
+                        raise ScheduleError(
+                            f"{place}: {name(required)} must come before {name(part)}"
+                        )
                 done.add(part)
         for kind in sorted(kinds, key=(Forward, Backward, Weight).index):
             for microbatch in range(microbatches_in(schedule)):
@@ -56,17 +58,17 @@ def check_whole(schedule: Sequence[Sequence[Action]]) -> None:
                         raise ScheduleError(f"stage {stage} never runs {missing}")
 
 
-def _first(
+def _prerequisites(
     stage: int, part: Compute | Message, stages: int, chunks: int, place: str
 ) -> list[Compute | Message]:
-    """Return what the same stage must have done before this part."""
+    """Return the parts that the same stage must run before this one."""
     if not isinstance(part, Forward | Backward | Weight):
         if partner(stage, part, stages, chunks) is None:
             raise ScheduleError(f"{place}: {name(part)} has no other stage at its other end")
         return [] if isinstance(part, Receive) else [part.compute]
-    before = follows(part)
-    first: list[Compute | Message] = [before] if before else []
+    previous = follows(part)
+    required: list[Compute | Message] = [previous] if previous else []
     origin = needs(stage, part, stages, chunks)
     if origin is not None:
-        first.append(origin[1] if origin[0] == stage else Receive(part))
-    return first
+        required.append(origin[1] if origin[0] == stage else Receive(part))
+    return required
