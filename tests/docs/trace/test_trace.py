@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shardlab.comm import World
-from sitelab.figures.trace import both
+from sitelab.figures.trace import overlap
 from tests.docs.page import ROOT
 from tests.docs.trace.record import MEASURED, step
 from tests.limits import LIMIT
@@ -51,11 +51,29 @@ def test_theory_10_counts_what_was_recorded() -> None:
     for rank in ranks:
         of = [what for *_, what in rank["collectives"]]
         assert of == ["all_reduce"] * 9 + ["all_gather"] + ["all_reduce"] * 10
-        assert both(rank["compute"], rank["collectives"]) == 0  # plain: nothing is hidden
+        assert overlap(rank["compute"], rank["collectives"]) == 0  # plain: nothing is hidden
     one, other = ([b - a for a, b, _ in rank["collectives"]] for rank in ranks)
     longest = one.index(max(one))
     assert other[longest] > one[longest] / 2  # long on both: no rank was late
     assert min(one[:9]) < 400  # µs, as the bench's
+
+
+@pytest.mark.parametrize("page", ["10-reading-a-trace.md", "10-reading-a-trace.es.md"])
+def test_theory_10_says_how_busy_the_machine_was_and_how_long_backward_took(page: str) -> None:
+    record = json.loads(MEASURED.read_text("utf-8"))
+    text = " ".join((ROOT / "docs/theory" / page).read_text("utf-8").split())
+    computed = record["ranks"][0]["compute"]
+    forward, backward = (
+        sum(end - start for start, end, phase in computed if phase == wanted)
+        for wanted in ("forward", "backward")
+    )
+    numbers = [
+        f"{record['provenance']['load-before']}",
+        f"{forward / 1000:.1f} ms",
+        f"{backward / 1000:.1f} ms",
+        f"{backward / forward:.2f}",
+    ]
+    assert [number for number in numbers if number not in text] == [], "the trace is another"
 
 
 def test_ranks_are_joined_as_train_joins_them(

@@ -7,10 +7,10 @@ import pytest
 
 from notelab.book.relock import RelockResult, relock
 from notelab.book.workbook import CheckSession, open_lab
+from notelab.cache import DiskCache
 from notelab.commands import showing
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
-from notelab.memo import Memo
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
@@ -77,7 +77,7 @@ class Two:
     def bench(self) -> CheckSession:
         cache = self.scratch.root / "cache"
         mirrors = {"up": self.scratch.upstream, "other": self.other}
-        return CheckSession(Memo(cache / "memo"), Library(Store(cache), mirrors, offline=True))
+        return CheckSession(DiskCache(cache / "memo"), Library(Store(cache), mirrors, offline=True))
 
     def lock(self) -> RelockResult:
         relocked = relock(open_lab(self.scratch.lab, self.bench))
@@ -150,9 +150,10 @@ def test_the_site_shows_no_card_of_a_file_that_may_be_another(two: Two) -> None:
     two.lock()
     two.check()
     code = (
-        "import os, sys; from pathlib import Path; from sitelab.citations.cited import by_page;"
-        "print([(text, one.source) for page in by_page(Path(sys.argv[1])).values()"
-        " for text, one in page.items()])"
+        "import sys; from pathlib import Path; from sitelab.citations import resolved;"
+        "print([(text, citation.source)"
+        " for page in resolved.resolve_citations(Path(sys.argv[1])).values()"
+        " for text, citation in page.items()])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(two.scratch.book)],
@@ -185,7 +186,9 @@ def test_offline_with_no_source_at_hand_the_lock_says_whose_a_bare_citation_is(t
     two.say(f"\nIts `nothing` is nought (`pkg/else.py:L1`), and `combine` is `up:{BARE}`.\n")
     assert two.lock().skipped == []
     two.scratch.root.joinpath("cache").rename(two.scratch.root / "forgotten")
-    bench = CheckSession(Memo(None), Library(Store(two.scratch.root / "empty"), {}, offline=True))
+    bench = CheckSession(
+        DiskCache(None), Library(Store(two.scratch.root / "empty"), {}, offline=True)
+    )
     report = check_lab(two.scratch.lab, bench)
     assert report.findings == []
     assert [(note.citations, note.locked) for note in report.notes] == [(3, 3)]
@@ -204,5 +207,7 @@ def test_offline_a_bare_citation_that_the_lock_has_of_two_sources_is_doubtful(tw
         lock.sources[name].files["pkg/scaler.py"] = lock.sources["other"].files["pkg/scaler.py"]
     path.write_text(lock_file.dump(lock))
     two.say("")
-    bench = CheckSession(Memo(None), Library(Store(two.scratch.root / "empty"), {}, offline=True))
+    bench = CheckSession(
+        DiskCache(None), Library(Store(two.scratch.root / "empty"), {}, offline=True)
+    )
     assert {finding.code for finding in check_lab(two.scratch.lab, bench).findings} == {"N204"}

@@ -10,10 +10,10 @@ import pytest
 from notelab.lab import pages
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_link_is_not_followed_wherever_it_leads(tmp_path: Path, there: bool) -> None:
+@pytest.mark.parametrize("target_exists", [True, False])
+def test_a_link_is_not_followed_wherever_it_leads(tmp_path: Path, target_exists: bool) -> None:
     secret = tmp_path / "secret"
-    if there:
+    if target_exists:
         secret.write_text("not yours\n")
     link = tmp_path / "note.es.md"
     link.symlink_to(secret)

@@ -8,7 +8,7 @@ import pytest
 from notelab.commands import showing
 from notelab.errors import NotelabError
 from tests.notelab.page.test_citation_forms import LAB, Lab
-from tests.notelab.scratch import copied, git
+from tests.notelab.scratch import copy_filled, git
 
 CODE = "def add_one(number):\n    total = number + 1\n    return total\n"
 PLAIN = [
@@ -36,14 +36,14 @@ def _source(folder: Path) -> None:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     """Return a lab that cites a repository with odd names."""
-    copied(_source, tmp_path / "source")
+    copy_filled(_source, tmp_path / "source")
     commit = git(tmp_path / "source", "rev-parse", "HEAD")
-    made = Lab(tmp_path / "book", tmp_path / "source", commit)
-    (made.root / ".git").mkdir(parents=True)
-    made.folder.mkdir()
-    made.folder.joinpath("lab.toml").write_text(LAB + '\n[notes."note.md"]\nsources = ["s"]\n')
-    made.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
-    return made
+    new_lab = Lab(tmp_path / "book", tmp_path / "source", commit)
+    (new_lab.root / ".git").mkdir(parents=True)
+    new_lab.folder.mkdir()
+    new_lab.folder.joinpath("lab.toml").write_text(LAB + '\n[notes."note.md"]\nsources = ["s"]\n')
+    new_lab.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
+    return new_lab
 
 
 def proved(lab: Lab, form: str) -> bool:
@@ -81,16 +81,16 @@ def test_a_path_with_a_colon_is_cited_after_its_source(lab: Lab, name: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "reason"),
     [(BACKSLASH, "backslash"), (TAB, "control character"), (LONG, "longer than 400 characters")],
 )
 def test_a_path_that_cannot_be_cited_is_refused_for_what_is_true_of_it(
-    lab: Lab, name: str, said: str
+    lab: Lab, name: str, reason: str
 ) -> None:
     for form in (code(f"s:{name}:L1-L3"), link(name)):
-        (found,) = lab.judge(form).findings
-        assert (found.code, said in found.message) == ("N201", True)
-    with pytest.raises(NotelabError, match=said):
+        (finding,) = lab.judge(form).findings
+        assert (finding.code, reason in finding.message) == ("N201", True)
+    with pytest.raises(NotelabError, match=reason):
         showing.find([lab.folder], f"s:{name}:L1-L3", lab.bench())
 
 
@@ -101,8 +101,8 @@ def test_a_path_that_cannot_be_cited_is_refused_for_what_is_true_of_it(
 def test_a_slip_beside_a_path_is_answered_with_the_path(
     lab: Lab, written: str, closest: str
 ) -> None:
-    (found,) = lab.judge(f"`{written}:L1-L3`").findings
-    assert found.code == "N203" and f"`{closest}`" in found.help
+    (finding,) = lab.judge(f"`{written}:L1-L3`").findings
+    assert finding.code == "N203" and f"`{closest}`" in finding.help
 
 
 @pytest.mark.parametrize("wrapped", ['"{}"', "'{}'", "“{}”", "({})", "[[{}]]", "{}.", "{},"])
@@ -116,6 +116,6 @@ def test_a_form_that_may_be_code_is_counted_where_the_tree_has_the_path(
 ) -> None:
     report = lab.judge(form, strict=True)
     assert [(note.citations, note.unjudged) for note in report.notes] == [(0, 1)]
-    assert [one.code for one in report.findings] == ["N230"]
+    assert [finding.code for finding in report.findings] == ["N230"]
     nothing = lab.judge(form.replace("no ending", "no path"), strict=True)
     assert nothing.findings == [] and nothing.notes[0].unjudged == 0

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
 
+from shardlab.data import cache
 from shardlab.data.build import Builder
 from shardlab.data.corpus import Corpus, DataError
 from shardlab.data.loader import Loader
@@ -31,11 +35,11 @@ def samples(prefix: Path, cache: Path, recipe: Recipe = RECIPE) -> Samples:
 
 
 def test_pickles_hold_paths_and_open_the_same_samples(tmp_path: Path) -> None:
-    made = samples(write(tmp_path / "a"), tmp_path / "cache")
-    content = pickle.dumps(made)
+    built_samples = samples(write(tmp_path / "a"), tmp_path / "cache")
+    content = pickle.dumps(built_samples)
     assert len(content) < 2000 < (tmp_path / "a.bin").stat().st_size
     again = pickle.loads(content)
-    assert all((again[i] == made[i]).all() for i in range(len(made)))
+    assert all((again[i] == built_samples[i]).all() for i in range(len(built_samples)))
 
 
 def test_a_corpus_that_changed_since_it_was_pickled_is_refused(tmp_path: Path) -> None:
@@ -56,21 +60,66 @@ def test_jobs_that_start_on_one_cold_cache_all_get_their_indices(tmp_path: Path)
     assert len({*counts}) == 1
 
 
+def test_another_job_may_rename_the_draft_before_any_time_that_it_is_opened(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    draft, over = kept.with_suffix(".draft"), Event()
+
+    def rename(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open" and arguments[0] in (draft, str(draft)) and not over.is_set():
+            with suppress(FileNotFoundError):
+                draft.replace(kept)
+
+    sys.addaudithook(rename)  # for the rest of the process
+    try:
+        cache.keep(kept, lambda: [np.arange(4)])
+    finally:
+        over.set()
+    assert cache.load(kept)[0].tolist() == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize(
-    ("recipe", "why"),
+    ("recipe", "before", "after"),
     [
-        (Recipe(sequence=16, samples=500, seed=1), "the sequence length is 16, not 8"),
-        (Recipe(sequence=8, samples=500, seed=2), "the weights, seed, split or number"),
+        (
+            Recipe(sequence=16, samples=500, seed=1),
+            "a sequence length of 8",
+            "a sequence length of 16",
+        ),
+        (
+            Recipe(sequence=8, samples=500, seed=2),
+            "the order of seed 1 (",
+            "the order of seed 2 (",
+        ),
+        (Recipe(sequence=8, samples=9000, seed=1), "4,999 samples of", "9,999 samples of"),
     ],
 )
 def test_a_run_goes_on_with_the_samples_that_it_began_with(
-    tmp_path: Path, recipe: Recipe, why: str
+    tmp_path: Path, recipe: Recipe, before: str, after: str
 ) -> None:
     prefix = write(tmp_path / "a")
     state = Loader(samples(prefix, tmp_path / "cache"), batch=4).state(consumed=100)
     assert Loader(samples(prefix, tmp_path / "cache"), batch=2).resume(state) == 100
-    with pytest.raises(DataError, match=why):
+    with pytest.raises(DataError) as refused:
         Loader(samples(prefix, tmp_path / "cache", recipe), batch=4).resume(state)
+    read, following = str(refused.value).split(", and the next ones would be read with ")
+    assert read.startswith("100 samples were read with ")
+    assert before in read and after in following
+
+
+def blend(folder: Path, weights: list[float], names: str = "ab") -> Loader:
+    corpora = [Corpus(folder / name) for name in names]
+    return Loader(Builder().blend(corpora, RECIPE, weights=weights), batch=4)
+
+
+def test_a_blend_goes_on_with_the_weights_and_corpora_that_it_began_with(tmp_path: Path) -> None:
+    for number, name in enumerate("abc"):
+        write(tmp_path / name, tokens=40_000 + 1000 * number)
+    state = blend(tmp_path, [0.5, 0.5]).state(consumed=100)
+    assert blend(tmp_path, [2.0, 2.0]).resume(state) == 100
+    with pytest.raises(DataError, match=r"shares of 0\.5, 0\.5: .* shares of 0\.8, 0\.2: "):
+        blend(tmp_path, [0.8, 0.2]).resume(state)
+    with pytest.raises(DataError, match=r"/b \(41,000 .* next .*/c \(42,000 "):
+        blend(tmp_path, [0.5, 0.5], "ac").resume(state)
 
 
 def test_a_negative_token_is_no_padding(tmp_path: Path) -> None:

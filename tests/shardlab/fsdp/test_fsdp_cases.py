@@ -448,7 +448,7 @@ def input_only(world: World) -> None:
     with Ledger() as ledger:
         (grad,) = torch.autograd.grad(model(x).sum(), x)
     assert unsharded_bytes(model.flats) == 0
-    with model.list_files():
+    with model.gathered():
         (expected,) = torch.autograd.grad(model(x).sum(), x)
     assert torch.equal(grad, expected)
     assert ledger.total("reduce_scatter").count == 0
@@ -500,7 +500,7 @@ def held(world: World) -> None:
     with pytest.raises(RuntimeError, match=r"head\.weight is sharded|embedding\.weight is sharded"):
         module.head(torch.zeros(8, dtype=torch.float64))
     whole = Transformer()
-    with model.list_files(), torch.no_grad():
+    with model.gathered(), torch.no_grad():
         assert torch.equal(module.blocks[1].up.weight, whole.blocks[1].up.weight)
         with Ledger() as ledger:
             model(*batch(world.rank, 0))

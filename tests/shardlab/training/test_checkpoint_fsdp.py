@@ -95,7 +95,7 @@ def resumed_sharded(world: World, folder: str, tensor: int, strategy: S) -> Any:
     for step in range(3, 5):
         fake_sharded_step(model, optimizer, step)
     after = everything_sharded(model, optimizer)
-    with model.list_files():  # what forward would use
+    with model.gathered():  # what forward would use
         word = whole(model.module.word_embedding.weight).clone().cpu()
     assert torch.equal(word, after["word_embedding.weight"])
     return after

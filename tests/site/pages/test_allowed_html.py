@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from sitelab.pages import allowed_html, plain_title
+from costlab.publish import claims_page, page, results_page
+from costlab.record.options import LAB, LOCAL
+from sitelab.pages import allowed_html, bench_pages, plain_title
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,11 +31,11 @@ ROOT = Path(__file__).parents[3]
 )
 def test_what_pages_are_made_of_stays_as_it_is(html: str) -> None:
     inside = html if "<th" not in html else f"<table><tbody><tr>{html}</tr></tbody></table>"
-    assert allowed_html.clean(inside) == inside
+    assert allowed_html.clean_html(inside) == inside
 
 
 @pytest.mark.parametrize(
-    ("html", "kept"),
+    ("html", "cleaned"),
     [
         ("<script>x()</script>a", "a"),
         ('<img src="x" onerror="y()">', '<img src="x">'),
@@ -50,18 +52,45 @@ def test_what_pages_are_made_of_stays_as_it_is(html: str) -> None:
         ('<div id="__config">{}</div>', "<div>{}</div>"),
         ('<a data-card="x" data-mark="y" class="citation">a</a>', "<a>a</a>"),
         ('<div class="citation-card citation-card--open">a</div>', "<div>a</div>"),
+        ('<span class="verdict holds">a</span>', "<span>a</span>"),
+        (
+            '<div class="claims door"><p class="asked refuted">a</p></div>',
+            '<div class="door"><p>a</p></div>',
+        ),
+        (
+            '<details class="rows"><summary>a</summary></details>',
+            "<details><summary>a</summary></details>",
+        ),
         ('<p class="md-consent__overlay question">a</p>', '<p class="question">a</p>'),
         ('<p class="md-overlay md-search__inner md-dialog katex">a</p>', "<p>a</p>"),
     ],
 )
-def test_what_runs_loads_or_covers_is_left_out(html: str, kept: str) -> None:
-    assert allowed_html.clean(html) == kept
+def test_what_runs_loads_or_covers_is_left_out(html: str, cleaned: str) -> None:
+    assert allowed_html.clean_html(html) == cleaned
+
+
+def test_only_the_pages_that_the_bench_writes_may_mark_verdicts_and_measured_rows() -> None:
+    html = '<p class="verdict holds">a</p>'
+    assert allowed_html.clean_html(html, judged=True) == html
+    assert ROOT / bench_pages.LAB == LAB
+    for folder in (LAB, LOCAL):
+        for stem in (claims_page.STEM, results_page.STEM):
+            for language in ("en", "es"):
+                path = (folder / page.name(stem, language)).relative_to(ROOT)
+                assert bench_pages.is_bench_page(path.as_posix())
+    for uri in (
+        "experiments/01-scratch/CLAIMS.md",
+        f"{bench_pages.LAB}/note.md",
+        f"{bench_pages.LAB}/CLAIMS.md/note.md",
+        f"docs/{bench_pages.LAB}/CLAIMS.md",
+    ):
+        assert not bench_pages.is_bench_page(uri)
 
 
 def test_a_title_is_text_however_it_came() -> None:
-    assert plain_title.text("<script>") == "&lt;script&gt;"
-    assert plain_title.text("&lt;script&gt;") == "&lt;script&gt;"
-    assert plain_title.text(["<b>"]) == "[&#x27;&lt;b&gt;&#x27;]"
+    assert plain_title.escape_once("<script>") == "&lt;script&gt;"
+    assert plain_title.escape_once("&lt;script&gt;") == "&lt;script&gt;"
+    assert plain_title.escape_once(["<b>"]) == "[&#x27;&lt;b&gt;&#x27;]"
 
 
 def test_every_nh3_that_may_be_installed_escapes_markup_in_attributes() -> None:
@@ -73,4 +102,4 @@ def test_every_nh3_that_may_be_installed_escapes_markup_in_attributes() -> None:
     (locked,) = re.findall(r"^nh3==(\S+)", (ROOT / ".ci/lock/test.txt").read_text(), re.MULTILINE)
     assert locked in allowed
     html = '<p title="&lt;img src=x&gt;">a</p>'
-    assert allowed_html.clean(html) == html
+    assert allowed_html.clean_html(html) == html

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from notelab.errors import NotelabError, did_you_mean, shown
+from notelab.errors import NotelabError, did_you_mean, display_path
 from notelab.lab import lab as lab_file
 from notelab.lab import pages as lab_pages
 from notelab.lab.lab import LAB_FILE, Lab, repository_root
@@ -29,7 +29,7 @@ def default_labs(here: Path) -> list[Path]:
     labs = labs_below(root)
     if not labs:
         raise NotelabError(
-            f"no lab: {shown(root)} and the folders in it hold no {LAB_FILE}",
+            f"no lab: {display_path(root)} and the folders in it hold no {LAB_FILE}",
             hint="name a lab's folder or a note",
         )
     return labs
@@ -100,10 +100,11 @@ def find_lab(source: str, folder: Path | None, here: Path, *, to_write: str = ""
     if source not in folder_by_source:
         raise unknown_source_error(source, folder_by_source)
     if to_write and len(owners[source]) > 1:
-        names = ", ".join(shown(lab_folder) for lab_folder in owners[source])
+        names = ", ".join(display_path(lab_folder) for lab_folder in owners[source])
         raise NotelabError(
             f"{len(owners[source])} labs have a source called {source!r}: {names}",
-            hint=f"name the one you mean: `{to_write} --lab {shown(list(owners[source])[-1])}`",
+            hint="name the one you mean: "
+            f"`{to_write} --lab {display_path(list(owners[source])[-1])}`",
         )
     return folder_by_source[source]
 
@@ -125,7 +126,7 @@ class _Repository:
         self.pages: dict[Path, list[Path]] = {}
         self._perhaps_generated: set[Path] = set()
         for folder, lab in self._labs.items():
-            for page in lab_pages.of_lab(lab):
+            for page in lab_pages.list_pages(lab):
                 self.pages.setdefault(page.path, []).append(folder)
                 # The notes that a lab file lists are written by their authors.
                 if not page.listed and not page.problem:
@@ -151,7 +152,7 @@ class _Repository:
         """Yield the labs whose pages were generated from a file."""
         above = set(file.parents)
         for page in self._perhaps_generated:
-            if page.parent in above and file in results_page.inputs(page):
+            if page.parent in above and file in results_page.input_files(page):
                 yield from self.pages[page]
 
 
@@ -170,7 +171,7 @@ def _labs_in(folder: Path) -> list[Path]:
     labs = labs_below(folder)
     if not labs:
         raise NotelabError(
-            f"{shown(folder / LAB_FILE)}: no such lab file",
+            f"{display_path(folder / LAB_FILE)}: no such lab file",
             hint="a lab is a folder with a lab.toml",
         )
     return labs

@@ -8,6 +8,7 @@ from hashlib import sha256
 import msgspec
 
 from notelab.book.sibling_locks import KnownBlob, SiblingLocks
+from notelab.cache import cache_key, get_or_compute
 from notelab.cited import outline
 from notelab.cited.outline import Outline
 from notelab.code_version import code_version
@@ -15,7 +16,6 @@ from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
-from notelab.memo import key_of, remembered
 from notelab.page import tokens
 from notelab.sources.answers import Absent, Found, Source, TagCommit, Unreachable, Wanted, Wheel
 from notelab.sources.pointer import pointer_kind
@@ -72,7 +72,7 @@ class Evidence:
     ) -> None:
         """Remember the lab; nothing is read before `gather`."""
         self._lab, self._pins, self._lock = lab, pins, lock or Lock()
-        self._library, self._memo = session.library, session.memo
+        self._library, self._cache = session.library, session.cache
         self._sibling_locks = SiblingLocks(lab, session)
         self._from_siblings: dict[tuple[str, str], KnownBlob] = {}
         self._sources: dict[str, Source] = {}
@@ -200,25 +200,25 @@ class Evidence:
             provider=answer.provider,
             vouched_by=vouched.lock_path if vouched else "",
             lines=split_lines(answer.data),
-            structure=lambda: self._memo.once(
+            structure=lambda: self._cache.memoize(
                 "outline", f"{path} {answer.blob}", lambda: self._outline(path, answer)
             ),
-            runs=lambda: self._memo.once("runs", answer.blob, lambda: self._runs(answer)),
+            runs=lambda: self._cache.memoize("runs", answer.blob, lambda: self._runs(answer)),
         )
 
     def _outline(self, path: str, contents: Found) -> Outline:
-        key = key_of(code_version(), contents.blob, path.rpartition(".")[2])
-        return remembered(
-            self._memo, "outline", key, Outline, lambda: outline.of_file(path, contents.data)
+        key = cache_key(code_version(), contents.blob, path.rpartition(".")[2])
+        return get_or_compute(
+            self._cache, "outline", key, Outline, lambda: outline.of_file(path, contents.data)
         )
 
     def _runs(self, contents: Found) -> frozenset[int]:
         def packed() -> bytes:
             text = contents.data.decode("utf-8", "replace")
-            return tokens.run_hashes(tokens.of_source(text)).tobytes()
+            return tokens.run_hashes(tokens.tokenize_source(text)).tobytes()
 
-        key = key_of(code_version(), contents.blob)
-        return frozenset(array("Q", remembered(self._memo, "runs", key, bytes, packed)))
+        key = cache_key(code_version(), contents.blob)
+        return frozenset(array("Q", get_or_compute(self._cache, "runs", key, bytes, packed)))
 
 
 def _stronger_proof(locked: LockedFile | None, contents: Found) -> str:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from notelab.book.discovery import labs_below, unknown_source_error
 from notelab.book.workbook import CheckSession
+from notelab.cache import DiskCache
 from notelab.errors import NotelabError
 from notelab.lab import lab
 from notelab.lab.lab import repository_root
-from notelab.memo import Memo
-from notelab.report.terminal import count, say
+from notelab.report.terminal import print_progress, say
 from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
 
@@ -41,9 +41,9 @@ def open_session(
         _read_mirrors(mirrors, places, source),
         offline=offline,
         refresh=refresh,
-        progress=lambda text: say(text, aside=True),
+        progress=lambda text: say(text, stderr=True),
     )
-    return CheckSession(Memo(root / "memo"), library, count)
+    return CheckSession(DiskCache(root / "memo"), library, print_progress)
 
 
 def _read_mirrors(

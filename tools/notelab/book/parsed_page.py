@@ -2,10 +2,10 @@
 
 import msgspec
 
-from notelab.errors import shown
+from notelab.cache import CacheFile, cache_key, get_or_compute
+from notelab.errors import display_path
 from notelab.lab import pages
 from notelab.lab.pages import Page
-from notelab.memo import Shelf, key_of, remembered
 from notelab.page.citation import Span
 from notelab.page.note import Note
 from notelab.report.finding import Finding
@@ -31,16 +31,16 @@ class ParsedPage(msgspec.Struct):
         return Finding(code, self.filename, span, message, **details)
 
 
-def parse(page: Page, shelf: Shelf) -> ParsedPage:
+def parse(page: Page, cache: CacheFile) -> ParsedPage:
     """Read and parse a page; a missing page has neither note nor problem."""
-    filename = shown(page.path)
+    filename = display_path(page.path)
     page_text = pages.Text("", page.problem) if page.problem else pages.read(page.path)
     if page_text.problem:
         problem = page_text.problem if page_text.problem != pages.MISSING else ""
         return ParsedPage(page, filename, "", problem, None)
     source_text = page_text.text
-    digest = key_of(source_text)
-    note = remembered(shelf, "note", digest, Note, lambda: _parse_markdown(source_text))
+    digest = cache_key(source_text)
+    note = get_or_compute(cache, "note", digest, Note, lambda: _parse_markdown(source_text))
     return ParsedPage(page, filename, source_text, "", note, digest)
 
 

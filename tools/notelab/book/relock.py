@@ -12,7 +12,7 @@ from notelab.cited.outline import is_anchor
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.page.citation import Citation
-from notelab.page.note import Cell
+from notelab.page.note import ProseBlock
 from notelab.sources.answers import SourceError, Wheel
 
 
@@ -32,7 +32,7 @@ def relock(book: Workbook) -> RelockResult:
     builder = _LockBuilder(book)
     for view in book.views:
         page = view.page.key if view.page.original is None else ""
-        for cell in view.note.cells if view.note else []:
+        for cell in view.note.blocks if view.note else []:
             for citation in cell.citations:
                 builder.add(cell, citation, page)
     return builder.build()
@@ -49,12 +49,14 @@ class _LockBuilder:
         self._skipped: dict[str, str] = {}
         self._remarks: list[str] = []
 
-    def add(self, cell: Cell, citation: Citation, page: str) -> None:
+    def add(self, cell: ProseBlock, citation: Citation, page: str) -> None:
         """Record one citation; `page` is '' for a translation, which counts with its original."""
         if not is_usable(citation):
             self._skipped[citation.text] = citation.problem or "its range runs backwards"
             return
-        if behind := self._old.behind({name: citation.key_in(name) for name in self._book.pins}):
+        if behind := self._old.find_outdated(
+            {name: citation.key_in(name) for name in self._book.pins}
+        ):
             self._keep_older(*behind, citation, page)
             return
         resolved = self._book.resolver.resolve(citation)
@@ -161,7 +163,7 @@ def _explain_unresolved(resolved: Resolution) -> str:
 
 
 def _make_entry(
-    file: CitedFile, citation: Citation, cell: Cell, earlier: LockedCitation | None
+    file: CitedFile, citation: Citation, cell: ProseBlock, earlier: LockedCitation | None
 ) -> LockedCitation | None:
     first, last = citation.first, citation.last
     if file.outline is None or last > file.outline.lines:

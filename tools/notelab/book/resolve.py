@@ -18,7 +18,7 @@ from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
 from notelab.page.citation import Citation
 from notelab.page.note import FileLink
-from notelab.page.permalink import repository_of
+from notelab.page.permalink import normalize_repository
 
 _PRESENT = (State.PROVED, State.POINTER, State.LOCKED)
 
@@ -46,7 +46,7 @@ class Resolver:
     ) -> None:
         """Remember the lab; nothing is asked yet."""
         self._pins, self._evidence = pins, evidence
-        self._repositories = {name: repository_of(lab.sources[name].url) for name in pins}
+        self._repositories = {name: normalize_repository(lab.sources[name].url) for name in pins}
         self._recorded_sources = _read_recorded_sources(pins, lock) if lock else {}
 
     def gather(self, citations: Iterable[Citation]) -> None:

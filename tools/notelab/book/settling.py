@@ -17,7 +17,7 @@ from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
 from notelab.page.citation import Citation
-from notelab.page.note import Cell, FileLink, Note
+from notelab.page.note import FileLink, Note, ProseBlock
 from notelab.page.permalink import is_commit
 
 TYPE_CHECKING = False
@@ -227,7 +227,7 @@ def _map_citations(view: ParsedPage, change: Change) -> ParsedPage:
     if note is None or all(change(citation) is citation for citation in note.citations):
         return view
 
-    def cells(before: list[Cell]) -> list[Cell]:
+    def cells(before: list[ProseBlock]) -> list[ProseBlock]:
         return [
             msgspec.structs.replace(
                 cell, citations=[change(citation) for citation in cell.citations]
@@ -236,6 +236,6 @@ def _map_citations(view: ParsedPage, change: Change) -> ParsedPage:
         ]
 
     changed: Note = msgspec.structs.replace(
-        note, choices=cells(note.choices), other=cells(note.other)
+        note, choices=cells(note.choices), outside_choices=cells(note.outside_choices)
     )
     return msgspec.structs.replace(view, note=changed)

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.discovery import labs_below
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import Lab
@@ -77,4 +77,7 @@ class SiblingLocks:
                 table
                 and pins.read(name, lab.pins_folder / table.pin).commit == locked_source.commit
             ):
-                yield table.url, (shown(folder / lock_file.LOCK_FILE), locked_source, table.wheel)
+                yield (
+                    table.url,
+                    (display_path(folder / lock_file.LOCK_FILE), locked_source, table.wheel),
+                )

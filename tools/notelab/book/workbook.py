@@ -10,12 +10,12 @@ from notelab.book.evidence import Evidence
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.resolve import Resolver
 from notelab.book.settling import Settling, files_of
+from notelab.cache import DiskCache
 from notelab.lab import lab as lab_file
 from notelab.lab import lock as lock_file
 from notelab.lab import pages, pins
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
-from notelab.memo import Memo
 from notelab.mermaid.diagrams import Progress
 from notelab.page.citation import Citation
 from notelab.sources.library import Library
@@ -24,7 +24,7 @@ from notelab.sources.library import Library
 class CheckSession(msgspec.Struct):
     """What the labs of one command share: the cache, the library of sources, and progress."""
 
-    memo: Memo
+    cache: DiskCache
     library: Library
     progress: Progress = lambda what, done, of: None
 
@@ -34,7 +34,7 @@ class CheckSession(msgspec.Struct):
         Raises:
             NotelabError: lab.toml cannot be read.
         """
-        return self.memo.once("lab", str(folder), lambda: lab_file.load(folder, self.memo))
+        return self.cache.memoize("lab", str(folder), lambda: lab_file.load(folder, self.cache))
 
 
 class Workbook(msgspec.Struct):
@@ -89,12 +89,12 @@ def open_labs(
 def _read_lab(folder: Path, session: CheckSession, only: set[Path] | None) -> Workbook:
     """Read a lab's pages, pins and lock without gathering evidence."""
     lab = session.lab(folder)
-    pages_read = pages.of_lab(lab)
+    pages_read = pages.list_pages(lab)
     if only is not None:  # their originals and translations are read, too, to compare them
         families = {page.family for page in pages_read if page.path in only}
         pages_read = [page for page in pages_read if page.family in families]
-    shelf = session.memo.shelf(lab.root)
-    views = [parsed_page.parse(page, shelf) for page in pages_read]
+    cache = session.cache.file_for(lab.root)
+    views = [parsed_page.parse(page, cache) for page in pages_read]
     pins_read = {
         name: pins.read(name, lab.pins_folder / source.pin) for name, source in lab.sources.items()
     }

@@ -36,25 +36,27 @@ def repin(
     from notelab.book.opening import open_session
     from notelab.commands import repinning
     from notelab.lab.lab import repository_root
-    from notelab.repin import carry, journal
-    from notelab.repin.reading import raise_alarm
-    from notelab.repin.telling import told
+    from notelab.repin import journal, migrate
+    from notelab.repin.review_order import build_review
+    from notelab.repin.review_text import render
 
     for name in journal.finish(repository_root(Path.cwd())):
-        say(f"finished what an interrupted repin began: {name}", aside=True)
+        say(f"finished what an interrupted repin began: {name}", stderr=True)
     typed = shlex.join(["shardbook", "repin", source, ref])
     folder = find_lab(source, lab_folder, Path.cwd(), to_write=typed)
     session = open_session(mirrors, folder, offline=offline)
-    journey = carry.set_out(folder, source, ref, session)
-    outcome = carry.carried(journey)
-    reread, unasked = raise_alarm(journey, outcome, session)
-    session.memo.save()
-    if unasked:
-        say(f"note: {unasked}", aside=True)
+    migration = migrate.open_migration(folder, source, ref, session)
+    outcome = migrate.classify_citations(migration)
+    review, remark = build_review(migration, outcome, session)
+    session.cache.save()
+    if remark:
+        say(f"note: {remark}", stderr=True)
     if output_format == "json":
         write(repinning.as_json(outcome))
     else:
-        say(*repinning.as_text(outcome), "", *told(reread))
+        say(*repinning.as_text(outcome), "", *render(review))
     if writing or reformatted or accept:
-        report = repinning.write(journey, outcome, session, reformatted=reformatted, accept=accept)
-        say(*report, aside=output_format == "json")
+        report = repinning.write(
+            migration, outcome, session, reformatted=reformatted, accept=accept
+        )
+        say(*report, stderr=output_format == "json")

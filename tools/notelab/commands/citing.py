@@ -10,7 +10,7 @@ from notelab.cited.outline import Symbol
 from notelab.commands.parts import Part, split_symbol
 from notelab.errors import NotelabError
 from notelab.lab import pins
-from notelab.page.citation import written
+from notelab.page.citation import format_citation
 
 _WORDS = 40  # characters that are shown of a part's first line
 
@@ -26,7 +26,7 @@ def cite(
     book = open_lab(folder, session)
     pin = book.pins[source]
     if not pin.commit:
-        raise NotelabError(f"{pin.problem}", hint=f"write it with `{pins.command_for(pin)}`")
+        raise NotelabError(f"{pin.problem}", hint=f"write it with `{pins.format_command(pin)}`")
     files, name = _files(book, source, symbol)
     matches = [(file, match) for file in files for match in _find_symbols_in(file, name)]
     if not files and ":" in symbol:
@@ -37,7 +37,7 @@ def cite(
     lines: list[tuple[str, bool]] = []
     max_lines = book.lab.file.lab.max_lines
     for file, match in matches:
-        lines.append((f"`{written(file.path, match.top, match.last)}`", False))
+        lines.append((f"`{format_citation(file.path, match.top, match.last)}`", False))
         length = match.last - match.top + 1
         if length > max_lines:
             limit = f"over the {max_lines} that a citation may have"
@@ -116,7 +116,7 @@ def _parts(file: CitedFile, whole: Symbol, source: str, max_lines: int) -> list[
             text += f" ({part.lines} lines: `shardbook cite {source} {part.symbol.name}`)"
         elif part.lines > max_lines:
             text += f" (one statement of {part.lines} lines: too long to cite)"
-        lines.append(f"`{written(file.path, part.first, part.last)}`  {text}")
+        lines.append(f"`{format_citation(file.path, part.first, part.last)}`  {text}")
     return lines
 
 

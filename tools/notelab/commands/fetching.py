@@ -5,7 +5,7 @@ from pathlib import Path
 from notelab.book.discovery import unknown_source_error
 from notelab.book.evidence import State
 from notelab.book.workbook import CheckSession, open_lab, open_labs
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 
 
 def fetch(labs: list[Path], source: str | None, session: CheckSession) -> tuple[list[str], bool]:
@@ -43,7 +43,7 @@ def check_out(labs: list[Path], source: str | None, directory: Path, session: Ch
     book = open_lab(folder, session, only=set())
     pin = book.pins[source]
     if not pin.commit:
-        raise NotelabError(f"{shown(pin.path)}: {pin.problem}")
+        raise NotelabError(f"{display_path(pin.path)}: {pin.problem}")
     session.library.worktree(book.evidence.source(source), directory)
     return f"{directory}: {source} at {pin.commit}"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from notelab.commands.options import mirror_option, offline_option
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.report.terminal import say, write
 
 
@@ -50,27 +50,38 @@ def new(
 @click.option(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
+@click.option("--all", "show_all", is_flag=True, help="List every choice that you missed.")
 @click.option("--page", is_flag=True, help="Write it as a page of the lab, for the site, too.")
 @mirror_option
 @offline_option
 def compare(
-    folder: Path | None, output_format: str, *, page: bool, mirrors: tuple[str, ...], offline: bool
+    folder: Path | None,
+    output_format: str,
+    *,
+    show_all: bool,
+    page: bool,
+    mirrors: tuple[str, ...],
+    offline: bool,
 ) -> None:
     """Set your choices beside the solution's, once yours are committed.
 
     Matched, missed, and yours alone: by the lines and symbols that both cite.
     """
     from notelab.book.opening import open_session
-    from notelab.compare import comparing, telling
-    from notelab.report.json import indented
+    from notelab.compare import comparing, output
+    from notelab.report.json import format_json
 
     session = open_session(mirrors, *([folder] if folder else []), offline=offline)
-    folder = (folder or comparing.lab_to_compare(Path.cwd(), session)).resolve()
+    folder = (folder or comparing.find_lab(Path.cwd(), session)).resolve()
     comparison, remarks = comparing.compare(folder, session)
-    say(*(f"note: {remark}" for remark in remarks), aside=True)
+    say(*(f"note: {remark}" for remark in remarks), stderr=True)
     if page:
-        place = telling.write_page(comparison, folder, session.lab(folder).languages[0])
-        say(f"wrote {shown(place)}", aside=True)
+        path = output.write_page(comparison, folder, session.lab(folder).languages[0])
+        say(f"wrote {display_path(path)}", stderr=True)
     write(
-        indented(telling.data(comparison)) if output_format == "json" else telling.text(comparison)
+        format_json(output.to_data(comparison))
+        if output_format == "json"
+        else output.format_text(
+            comparison, () if show_all else session.lab(folder).file.lab.candidates
+        )
     )

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.atomic_write import write_files
 from notelab.book.parsed_page import ParsedPage
 from notelab.book.relock import RelockResult, lock_path, relock
 from notelab.book.workbook import CheckSession, Workbook, open_lab, open_labs, reload
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE
-from notelab.lab.release import renamed, table_at
-from notelab.whole_files import write_together
+from notelab.lab.release import replace_release, table_at
 
 
 def pin(folder: Path, source: str, ref: str, session: CheckSession) -> list[str]:
@@ -34,22 +34,24 @@ def pin(folder: Path, source: str, ref: str, session: CheckSession) -> list[str]
     lab = msgspec.structs.replace(book.lab, sources={**book.lab.sources, source: now})
     moved = {**book.pins, source: pins.Pin(source, place, commit)}
     relocked = relock(reload(msgspec.structs.replace(book, lab=lab, pins=moved), session))
-    contents = {place: pins.text_of(commit).encode()}
+    contents = {place: pins.format_pin(commit).encode()}
     old_lab_file = lab_path.read_bytes()
-    if old_lab_file != (new_lab_file := renamed(old_lab_file, source, old, now)):
+    if old_lab_file != (new_lab_file := replace_release(old_lab_file, source, old, now)):
         contents[lab_path] = new_lab_file
     if relocked.lock.citations or book.lock is not None:
         contents[lock_path(book)] = lock_file.dump(relocked.lock).encode()
-    write_together(contents)
+    write_files(contents)
     before_text = f", was {before.commit[:12]}" if before.commit and before.commit != commit else ""
     lines = [f"{source}: {commit} ({ref}){before_text}"]
     lines += [f"not locked: `{text}`: {reason}" for text, reason in relocked.skipped]
     lines += relocked.remarks
-    lines += [f"wrote {shown(path)}" for path in contents]
+    lines += [f"wrote {display_path(path)}" for path in contents]
     if before.commit != commit:
         lines.append("now read the notes again: `shardbook check` says what no longer fits")
     if old.wheel and not now.wheel:
-        lines.append(f"{shown(lab_path)} named {old.wheel}: name the wheel of {ref} if it has one")
+        lines.append(
+            f"{display_path(lab_path)} named {old.wheel}: name the wheel of {ref} if it has one"
+        )
     return lines
 
 
@@ -81,8 +83,8 @@ def _write_lock(book: Workbook, relocked: RelockResult) -> list[str]:
     lines = [f"not locked: {view.filename}, which {view.problem}" for view in _unread_pages(book)]
     lines += [f"not locked: `{text}`: {reason}" for text, reason in relocked.skipped]
     lines += relocked.remarks
-    summary = f"{shown(path)}: {count} citations of {files} files"
+    summary = f"{display_path(path)}: {count} citations of {files} files"
     if path.exists() and path.read_text("utf-8") == text:
         return [*lines, f"{summary}, as it was"]
-    write_together({path: text.encode()})
+    write_files({path: text.encode()})
     return [*lines, summary]

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from msgspec.structs import asdict
 
 from notelab.book.workbook import CheckSession
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.repin import journal
-from notelab.repin.carried import Carried, Place, Repin
-from notelab.repin.carry import Journey
-from notelab.repin.writing import contents, going
-from notelab.report.json import indented
+from notelab.repin.changes import CitationChange, Place, RepinResult
+from notelab.repin.migrate import Migration
+from notelab.repin.writing import build_files, plan_moves
+from notelab.report.json import format_json
 from notelab.sources.git.uncommitted import list_uncommitted
 
 _LINES = r"L(\d{1,8})(?:-L(\d{1,8}))?"
@@ -24,8 +24,8 @@ _HEADINGS = {
 
 
 def write(
-    journey: Journey,
-    outcome: Repin,
+    migration: Migration,
+    outcome: RepinResult,
     session: CheckSession,
     *,
     reformatted: bool,
@@ -39,16 +39,16 @@ def write(
         NotelabError: an accepted text is no such citation, the files are in no repository or have
             uncommitted changes, or a file can't be written.
     """
-    to = going(outcome, _parse_accepted(journey, outcome, accept, reformatted=reformatted))
-    changed = contents(journey, to, session)
-    root = session.lab(journey.pin.path.parent).root
+    to = plan_moves(outcome, _parse_accepted(migration, outcome, accept, reformatted=reformatted))
+    changed = build_files(migration, to, session)
+    root = session.lab(migration.pin.path.parent).root
     dirty = list_uncommitted(root, changed)
     if dirty is None:
         raise NotelabError(
-            f"{shown(root)} is no git repository: what repin writes could not be taken back",
+            f"{display_path(root)} is no git repository: what repin writes could not be taken back",
             hint="`git init`, and commit the notes",
         )
-    if dirty and journey.pin.commit != journey.commit:
+    if dirty and migration.pin.commit != migration.commit:
         raise NotelabError(
             f"{len(dirty)} of the files to be written have changes that are not committed: "
             f"{', '.join(dirty[:5])}",
@@ -56,13 +56,13 @@ def write(
         )
     journal.write(root, changed)
     waiting = len(outcome.citations) - len(to)
-    lines = [f"wrote {shown(path)}" for path in sorted(changed)] or ["nothing to write"]
+    lines = [f"wrote {display_path(path)}" for path in sorted(changed)] or ["nothing to write"]
     remark = f"{waiting} wait at the old commit (N217)" if waiting else "none waits"
     return [*lines, f"{len(to)} citations carried, {remark}"]
 
 
 def _parse_accepted(
-    journey: Journey, outcome: Repin, accept: Iterable[str], *, reformatted: bool
+    migration: Migration, outcome: RepinResult, accept: Iterable[str], *, reformatted: bool
 ) -> dict[Place, Place]:
     accepted: dict[Place, Place] = {}
     if reformatted:
@@ -78,7 +78,7 @@ def _parse_accepted(
         if old not in cited_places:
             raise NotelabError(f"--accept {text}: nothing cites {old}")
         # A written citation leaves the list, so a wrong range would never be seen again.
-        version = journey.new(new.path)
+        version = migration.new_version(new.path)
         if version is None:
             raise NotelabError(f"--accept {text}: {new.path} can't be read at the new commit")
         if not 0 < new.start <= new.end <= version.outline.lines:
@@ -88,9 +88,9 @@ def _parse_accepted(
     return accepted
 
 
-def as_json(outcome: Repin) -> str:
+def as_json(outcome: RepinResult) -> str:
     """Return the lists as one JSON object."""
-    return indented(
+    return format_json(
         {
             "source": outcome.source,
             "old": outcome.old_commit,
@@ -115,7 +115,7 @@ def as_json(outcome: Repin) -> str:
     )
 
 
-def as_text(outcome: Repin) -> list[str]:
+def as_text(outcome: RepinResult) -> list[str]:
     """Return the lists for a terminal of 80 columns."""
     kinds = [citation.kind for citation in outcome.citations]
     carried = kinds.count("same") + kinds.count("moved")
@@ -132,7 +132,7 @@ def as_text(outcome: Repin) -> list[str]:
     return lines
 
 
-def _format_entry(citation: Carried) -> list[str]:
+def _format_entry(citation: CitationChange) -> list[str]:
     lines = [f"  {citation.old}"]
     lines += [f"    {f'in {citation.symbol}'[:76]}"] if citation.symbol else []
     lines += [

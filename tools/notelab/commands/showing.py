@@ -7,9 +7,9 @@ import msgspec
 from notelab.book.discovery import unknown_source_error
 from notelab.book.evidence import CitedFile, State
 from notelab.book.workbook import CheckSession, open_lab
-from notelab.errors import NotelabError, plain
+from notelab.errors import NotelabError, sanitize
 from notelab.page.citation import Citation, Span
-from notelab.page.spelling import looks_like_citation, parse
+from notelab.page.citation_syntax import looks_like_citation, parse
 
 
 class Shown(msgspec.Struct):
@@ -71,9 +71,9 @@ def write(shown: Shown, context: int, *, colour: bool) -> str:
     symbol = outline.innermost(citation.first, citation.last) if outline else None
     # Names and lines come from a remote, so their control characters must not reach the terminal.
     named = f"  {symbol.name}" if symbol else ""
-    head = plain(f"{file.source} {shown.commit[:12]}  {file.path}{named}")
+    head = sanitize(f"{file.source} {shown.commit[:12]}  {file.path}{named}")
     lines = [
-        plain(line.decode("utf-8", "replace").replace("\t", "    "))
+        sanitize(line.decode("utf-8", "replace").replace("\t", "    "))
         for line in file.lines[first - 1 : last]
     ]
     cited = range(citation.first, citation.last + 1) if context else range(0)

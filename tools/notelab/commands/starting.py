@@ -10,7 +10,7 @@ from pathlib import Path
 from notelab.book.discovery import labs_below
 from notelab.book.opening import open_session
 from notelab.commands.blank_page import blank_page, fill_template
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.lab import lab as lab_file
 from notelab.lab import pages, pins
 from notelab.lab.lab import LAB_FILE, repository_root
@@ -86,9 +86,9 @@ def _target_folder(name: str, here: Path) -> Path:
     bare = len(path.parts) == 1 and experiments.is_dir()
     target = (experiments if bare else (here / path).parent).resolve() / path.name
     if os.path.lexists(target):
-        raise NotelabError(f"{shown(target)} is there already", hint="nothing was written")
+        raise NotelabError(f"{display_path(target)} is there already", hint="nothing was written")
     if not target.parent.is_dir():
-        raise NotelabError(f"{shown(target.parent)} is no folder", hint="make it first")
+        raise NotelabError(f"{display_path(target.parent)} is no folder", hint="make it first")
     return target
 
 
@@ -117,6 +117,7 @@ def _head(file: LabFile, language: str, solution: list[str]) -> str:
     max_lines = table.max_lines if table.max_lines != LabTable("").max_lines else None
     settings: dict[str, object] = {
         "solution": solution,
+        "candidates": table.candidates if solution else [],
         "max-lines": max_lines,
         "ignore": table.ignore,
     }
@@ -145,7 +146,7 @@ def _copy_tables(folder: Path, *of: str) -> str:
 
 def _title(note: Path, language: str) -> str:
     """Return the title of a finished note, or else its file's name as a title."""
-    for place in (pages.translated(note, language), note):
+    for place in (pages.translation_path(note, language), note):
         if place.is_file() and (title := reading.read(pages.read(place).text).front.title):
             return title
     return note.stem.replace("-", " ").capitalize()
@@ -156,12 +157,12 @@ def _create_lab(
 ) -> list[str]:
     """Write the lab under another name, read it as a check would, and then rename it."""
     scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
-    place = shlex.quote(shown(target))
+    place = shlex.quote(display_path(target))
     try:
         scratch.mkdir()
         _write(scratch / LAB_FILE, text)
         for name, commit in commits.items():
-            _write(scratch / name, pins.text_of(commit))
+            _write(scratch / name, pins.format_pin(commit))
         lab = lab_file.load(scratch)
         at = {source: commits[table.pin] for source, table in lab.sources.items()}
         for name, title in titles.items():
@@ -169,7 +170,10 @@ def _create_lab(
         scratch.rename(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    lines = [f"{shown(target)}/", *(f"  {name}" for name in sorted([LAB_FILE, *commits, *titles]))]
+    lines = [
+        f"{display_path(target)}/",
+        *(f"  {name}" for name in sorted([LAB_FILE, *commits, *titles])),
+    ]
     return [*lines, f"next: read, write, and see how far you are: `shardbook check {place}`"]
 
 

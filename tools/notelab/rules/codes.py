@@ -1,4 +1,4 @@
-"""The rules, each with its stable code and its name. Their pages are in docs/reference/rules."""
+"""The rules' stable codes and their names. Each rule has a page in docs/reference/rules."""
 
 RULES: dict[str, str] = {
     # N1xx: stop conditions

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from notelab.memo import Memo, key_of, recalled
+from notelab.cache import DiskCache, cache_key, get_decoded
 
 MINUTES = 10  # during which a failure is believed; `shardbook fetch` asks again at once
 T = TypeVar("T")
@@ -34,15 +34,15 @@ class ResponseCache:
         self, root: Path | None, *, refresh: bool = False, now: Callable[[], float] = time.time
     ) -> None:
         """Open the cache; nothing is read yet."""
-        self._memo, self._refresh, self._now = Memo(root), refresh, now
+        self._cache, self._refresh, self._now = DiskCache(root), refresh, now
 
     def get(self, kind: str, key: tuple[str, ...], type: type[T]) -> T | None:
         """Return the value that `put` wrote under the key, or None."""
-        return None if self._refresh else recalled(self._memo, kind, key_of(*key), type)
+        return None if self._refresh else get_decoded(self._cache, kind, cache_key(*key), type)
 
     def put(self, kind: str, key: tuple[str, ...], value: object) -> None:
         """Write an answer that never changes."""
-        self._memo.put(kind, key_of(*key), msgspec.msgpack.encode(value))
+        self._cache.put(kind, cache_key(*key), msgspec.msgpack.encode(value))
 
     def get_failure(self, *whom: str) -> str:
         """Return why and when asking `whom` failed in the last minutes, or ''."""
@@ -56,5 +56,5 @@ class ResponseCache:
 
     def put_failure(self, reason: str, *whom: str) -> None:
         """Record that asking `whom` failed; the reason '' deletes an earlier record."""
-        if reason or self._memo.get("no", key_of(*whom)) is not None:
+        if reason or self._cache.get("no", cache_key(*whom)) is not None:
             self.put("no", whom, _Failure(self._now(), reason))
