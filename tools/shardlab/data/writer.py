@@ -29,7 +29,8 @@ class Writer:
 
     Args:
         prefix: of the two files; their folder must be there.
-        dtype: of the tokens on disk: uint16 for vocabularies up to 65,536, else int32.
+        dtype: of the tokens on disk. Megatron takes uint16 for a vocabulary of fewer than 65,500
+            tokens, else int32.
 
     Raises:
         DataError: an unknown dtype, a token that it does not hold, lengths that don't add up, a
