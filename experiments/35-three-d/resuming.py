@@ -96,12 +96,12 @@ def _ranks_elsewhere(folder: Path, world: World) -> list[int]:
     """Return the ranks that don't find a file which rank 0 writes to `folder` for a moment."""
     from fit import Refused
 
-    from shardlab.together import together
+    from shardlab.comm.collective_errors import raise_on_all_ranks
 
     token = torch.tensor([secrets.randbits(62)], device=world.device)
     name = folder / f".rank-0-was-here-{int(world.whole.broadcast(token)):016x}"
     try:
-        with together(world.whole, world.device, f"write to {folder}", Refused):
+        with raise_on_all_ranks(world.whole, world.device, f"write to {folder}", Refused):
             if world.rank == 0:
                 name.touch()
         missing = torch.tensor([int(not name.is_file())], device=world.device)

@@ -5,7 +5,8 @@ Dimensions: B sequences of a data rank's share, S words of a sequence.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from fit import Refused
 from grammar import Grammar
@@ -31,6 +32,7 @@ class Drawn:
         self._grammar = Grammar(settings.vocabulary, seed=settings.seed)
         self._shape = settings.batch, settings.sequence
         self._data = grid.data
+        self._name = f"the grammar of seed {settings.seed}"
         self.said = f"no model can get the loss below {self._grammar.floor:.3f}"
 
     def share(self, step: int) -> Share:
@@ -46,6 +48,18 @@ class Drawn:
     def demand(self, end: int) -> None:
         """Refuse nothing: the grammar never ends."""
 
+    def state(self, step: int) -> dict[str, Any]:
+        """Return what a checkpoint keeps of the text after `step` steps."""
+        return {"name": self._name}
+
+    def resume(self, state: Mapping[str, Any], step: int) -> None:
+        """Go on after `step` steps of the run that left this state.
+
+        Raises:
+            Refused: that run read another text.
+        """
+        _demand_text(state["name"] == self._name, state, self._name)
+
 
 class Read:
     """A corpus: each data rank reads its share of an epoch, each stage what it looks at.
@@ -57,11 +71,13 @@ class Read:
     def __init__(self, loader: Loader, held_out: Loader | None, prefix: str) -> None:
         self._loader = loader
         self._held_out = held_out
+        self._begin = 0, 0  # steps of the runs before this one, and samples that they consumed
+        self._name = f"the corpus {prefix}"
         self.said = f"{len(loader.samples):,} sequences of {prefix}"
 
     def share(self, step: int) -> Share:
         """Return (words, next words), [B, S] each; None for what this stage doesn't look at."""
-        return self._loader.read(step * self._loader.batch)
+        return self._loader.read(self._consumed(step))
 
     def held_out(self, number: int) -> Share:
         """Return a batch of the documents that no step reads."""
@@ -70,12 +86,42 @@ class Read:
 
     def demand(self, end: int) -> None:
         """Refuse a run that is longer than the epoch, before its first step."""
-        steps = len(self._loader.samples) // self._loader.batch
+        steps, consumed = self._begin
+        steps += (len(self._loader.samples) - consumed) // self._loader.batch
         if end > steps:
             raise Refused(
                 f"{end} steps, and one epoch of the corpus is enough for {steps}: choose fewer, a "
                 "shorter --sequence, or more text"
             )
+
+    def state(self, step: int) -> dict[str, Any]:
+        """Return what a checkpoint keeps of the text after `step` steps."""
+        return {"name": self._name, "samples": self._loader.state(self._consumed(step))}
+
+    def resume(self, state: Mapping[str, Any], step: int) -> None:
+        """Go on after `step` steps of the run that left this state; its batch size may differ.
+
+        Raises:
+            Refused: that run read other samples, or the same in another order.
+        """
+        _demand_text("samples" in state, state, self._name)
+        try:
+            self._begin = step, self._loader.resume(state["samples"])
+        except ValueError as error:
+            raise Refused(str(error)) from error
+
+    def _consumed(self, step: int) -> int:
+        """Return how many samples `step` steps have consumed."""
+        first_step, consumed = self._begin
+        return consumed + (step - first_step) * self._loader.batch
+
+
+def _demand_text(same: bool, state: Mapping[str, Any], name: str) -> None:
+    if not same:
+        raise Refused(
+            f"the run that left the checkpoint read {state['name']}, and this run would read "
+            f"{name}: choose the former again"
+        )
 
 
 def source(settings: Settings, world: World, grid: Grid) -> Drawn | Read:

@@ -32,7 +32,7 @@ try:
     from text import EVALUATED, Share, source
     from torch import Tensor
 
-    from shardlab.comm import World, observed
+    from shardlab.comm import World, tracing
     from shardlab.pipeline.action import Schedule
     from shardlab.pipeline.run import Microbatch, run
     from shardlab.pipeline.schedule import forward_only
@@ -85,7 +85,7 @@ class Trainer:
 
     def context_shard(self, x_BS: Tensor) -> Tensor:
         """Return this rank's words of whole sequences."""
-        return self.model.context.own(x_BS) if self.model.context else x_BS
+        return self.model.context.shard(x_BS) if self.model.context else x_BS
 
     def run(self, schedule: Schedule, share: Share) -> list[Tensor]:
         """Go through a schedule; return the micro-batches' losses on the last stage."""
@@ -105,7 +105,7 @@ class Trainer:
         # stage. The last backward also starts the gradients' way over the data axis.
         losses = self.run(self.schedule, self.text.share(number))
         # What is still partial is summed: over data, tensor (sequence parallelism) and tied ends.
-        with observed.during("after backward"):
+        with tracing.phase("after backward"):
             self.norm = self.part.gradients.finish()
         if self.norm.isfinite():  # the same on every rank
             self.optimizer.step()
@@ -129,7 +129,7 @@ class Trainer:
         """Return the mean over all replicas' losses; for the eyes only: training needs none."""
         if not losses:
             return None
-        with observed.during("report"):
+        with tracing.phase("report"):
             return self.grid.replicas.all_reduce(torch.stack(losses).mean(), op="mean")
 
     def load(self, folder: str) -> None:
@@ -137,12 +137,15 @@ class Trainer:
         with self.checkpoints() as checkpoint:
             record = checkpoint.load(folder, **self.whole)
         self.first_step = int(record["step"])
+        if "text" in record:  # checkpoints of earlier versions have none
+            self.text.resume(record["text"], self.first_step)
         self.rate = paced(self.optimizer, self.settings, self.first_step)
 
     def save(self, folder: str, step: int) -> None:
         """Write a checkpoint that says `step` comes next."""
+        record = {"step": step, "text": self.text.state(step)}
         with self.checkpoints() as checkpoint:
-            checkpoint.save(folder, **self.whole, record={"step": step})
+            checkpoint.save(folder, **self.whole, record=record)
 
     @property
     def whole(self) -> dict[str, Any]:

@@ -131,8 +131,8 @@ def explain(first: Heard, second: Heard) -> str:
         entered = name(second.sent, len(first.sent))
         return (
             f"rank {second.rank} enters {entered}, and rank {first.rank} has finished without it: "
-            "the one would wait for ever. Every rank must enter every collective; look for an `if` "
-            "that one of them doesn't take."
+            "it would wait forever. Every rank must enter every collective; look for an `if` that "
+            "only one of them takes."
         )
     return "right"
 

@@ -16,8 +16,31 @@ CLAIMS = re.compile(
 )
 
 
+CHOICE = re.compile(r"^- \*\*.*\n(?:  .*\n)*", re.M)
+LINES = re.compile(r"([\w/.-]+\.py):L(\d+)(?:-L(\d+))?")
+CANDIDATES = re.compile(
+    r"^### The (?:lab's candidates|candidates of Block C)\n(.*?)^###? ", re.M | re.S
+)
+
+
 def name(page: Path) -> str:
     return page.name
+
+
+def cited_lines(text: str) -> set[tuple[str, int]]:
+    """Return every line that the text cites, as its file and its number."""
+    return {
+        (path, line)
+        for path, first, last in LINES.findall(text)
+        for line in range(int(first), int(last or first) + 1)
+    }
+
+
+def choices_shown(text: str) -> list[str]:
+    """Return the choices of which English theory 1 to 4 cite a line."""
+    pages = [page for page in THEORY if ".es." not in page.name]
+    theory = set().union(*(cited_lines(page.read_text("utf-8")) for page in pages))
+    return [choice for choice in CHOICE.findall(text) if cited_lines(choice) & theory]
 
 
 def cited(page: Path) -> set[str]:
@@ -47,3 +70,21 @@ def test_what_the_claims_come_to_is_folded_until_the_lab_is_done(page: Path) -> 
     assert body.endswith("</details>")
     summary = body.partition("</summary>")[0]
     assert re.search(r"[Ll]ab(?:oratorio)? 03", summary), "the summary says until when"
+
+
+def test_theory_cites_the_lines_of_at_most_two_finished_choices() -> None:
+    notes = [note.read_text("utf-8") for note in NOTES if ".es." not in note.name]
+    assert sum(len(CHOICE.findall(note)) for note in notes) == 10
+    assert len([choice for note in notes for choice in choices_shown(note)]) <= 2
+
+
+def test_theory_cites_no_line_of_a_candidates_reference_choice() -> None:
+    reading = (ROOT / "solutions/03-reading-ref.md").read_text("utf-8")
+    candidates = CANDIDATES.findall(reading)
+    assert sum(len(CHOICE.findall(group)) for group in candidates) == 19
+    assert [choice for group in candidates for choice in choices_shown(group)] == []
+
+
+@pytest.mark.parametrize("page", THEORY, ids=name)
+def test_a_theory_page_before_the_lab_links_no_finished_note(page: Path) -> None:
+    assert "35-reading-notes" not in page.read_text("utf-8")

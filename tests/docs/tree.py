@@ -1,16 +1,14 @@
-"""The repository's tree, a line per folder and per file, from what each file says of itself first.
+"""The repository's folders, a line each, as docs/reference/design.md and design.es.md list them.
 
-    python -m tests.docs.tree        writes it into docs/reference/design.md and design.es.md
+    python -m tests.docs.tree        writes the list into both pages
 
-A file's line is the first sentence of its docstring, of its first comment, or its title; a folder's
-is its `__init__.py`'s or stands below. `test_tree` holds that the pages have what is made here.
+A folder's line is the first sentence of its `__init__.py`, or stands in FOLDERS below.
+`test_tree` holds that both pages have the list that is generated here.
 """
 
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
-from fnmatch import fnmatch
 from functools import cache
 from pathlib import PurePosixPath
 from textwrap import shorten
@@ -19,151 +17,102 @@ from tests.docs.page import ROOT
 
 PAGES = [ROOT / "docs" / "reference" / name for name in ("design.md", "design.es.md")]
 BLOCK = re.compile(r"<!-- tree -->.*?<!-- /tree -->", re.DOTALL)
-COMMENT = re.compile(r"(?:#!.*\n)?(?:(?:/\*|\{#)((?:.|\n)*?)(?:\*/|#\})|((?:(?:#|//).*\n)+))")
 COLUMN, WIDTH = 34, 100
 
-# Folders in which nothing speaks for the whole, by path or by name.
+# Folders without an `__init__.py` that could describe them, by path or by name.
 FOLDERS = {
-    ".github": "What a code host runs for a fork.",
-    ".github/workflows": "For a fork, and to be copied.",
-    ".ci": "What a pull request must pass.",
-    ".ci/lock": "What each layer of the environment is, to the byte.",
-    "docs": "What a reader reads; each page stands beside its .es.md, left out here.",
+    ".github": "The workflow for a fork on a code host.",
+    ".github/workflows": "A workflow that a fork can use or copy.",
+    ".ci": "The checks that a pull request must pass.",
+    ".ci/lock": "The exact versions of each layer of the environment.",
+    "docs": "The pages of the site, in English and Spanish.",
     "docs/assets": "Pictures, and what the site adds to its theme.",
-    "docs/labs": "The labs' pages.",
-    "docs/measured": "What the pages of speed, promise and since are made from.",
-    "docs/reference": "What one looks up.",
-    "docs/reference/rules": "A page for each rule; `shardbook explain` shows the same.",
-    "docs/theory": "The theory's pages.",
-    "experiments": "What a learner produces, a lab each.",
-    "solutions": "Reference answers, for when yours are committed.",
-    "tools": "What the workbook runs; the import root.",
-    "tools/notelab/commands/blank": "What the pages of a new lab are filled in from.",
-    "tools/sitelab/katex/fonts": "What KaTeX's style names.",
-    "tests": "The same folders as in tools, each beside what it tests.",
-    "tests/costlab/data": "Results of real machines, small.",
-    "tests/docs": "What the pages say is held: commands, links, languages, this tree.",
-    "tests/fresh": "The set-up, as a stranger meets it.",
-    "tests/shardlab/labs": "What the labs' pages and programs say, run.",
-    "tests/shardlab/oracles": "Ours beside megatron-core and torch, trained alike.",
-    "tests/site": "The site, built, and looked at in a real browser.",
-    "benchmark": "What `make benchmark` measures.",
-    "figures": "RESULTS' figures, drawn by the bench.",
-    "javascripts": "What a page does once it is open.",
+    "docs/assets/figures": "The figures of RESULTS, drawn by the bench.",
+    "docs/labs": "The pages of the labs.",
+    "docs/measured": "Committed measurements that pages are generated from.",
+    "docs/reference": "The pages to look things up in.",
+    "docs/reference/api": "The API of the kernels, a page for each room.",
+    "docs/reference/rules": "A page for each rule; `shardbook explain` shows the same text.",
+    "docs/theory": "The pages of the theory.",
+    "experiments": "What a learner produces, a folder for each lab.",
+    "solutions": "Reference answers, to be read after your own are committed.",
+    "tools": "All programs of the workbook; the root of their imports.",
+    "tools/notelab/commands/blank": "The templates of a new lab's pages.",
+    "tools/sitelab/katex/fonts": "The fonts that KaTeX's style sheet names.",
+    "tests": "The tests, in the same folders as in tools.",
+    "tests/costlab/data": "Small results of real machines.",
+    "tests/docs": "Tests of the pages: commands, links, languages, this list.",
+    "tests/fresh": "Tests of the set-up on a fresh machine.",
+    "tests/shardlab/labs": "Tests that run what the labs' pages and programs say.",
+    "tests/shardlab/oracles": "Tests that train our kernels and megatron-core or torch alike.",
+    "tests/site": "Tests of the built site, in a real browser.",
+    "benchmark": "The measurements of `make benchmark`.",
+    "docs/assets/javascripts/figures": "The scripts of the figures that a reader can play with.",
+    "experiments/35-allreduce-costs/figures": "The figures of RESULTS, in the lab.",
+    "javascripts": "The scripts of an open page.",
     "network": "Nodes made of network namespaces.",
-    "results": "Measured, committed; local/ is not.",
-    "screenshots": "The README's, by `make screenshots`.",
-    "stand_ins": "What is run in place of what takes long.",
-    "api": "The kernels' API, a page a room.",
-    "stylesheets": "How a page looks.",
-    "templates": "What generated pages have around their tables, by jinja2.",
+    "results": "Committed measurements; local/ is ignored by git.",
+    "screenshots": "The pictures of the README, by `make screenshots`.",
+    "stand_ins": "Fast replacements of slow programs, for tests.",
+    "stylesheets": "The styles of a page.",
+    "templates": "The jinja2 templates of generated pages.",
 }
-SPEAKERS = ("__init__.py", "lab.toml")
-# Files that have no place for a comment.
-FILES = {
-    "LICENSE": "Apache License 2.0.",
-    "*.LICENSE": "The bundle's own licence.",
-    "*.NOTICES": "What others' packages the bundle holds, and their licences.",
-    "*.min.*": "Vendored, as it was published.",
-    "missing_page.html": "The 404.html of the site, whole.",
-    "VERSION": "The bundle's version, and its script's SHA-256.",
-    "citations.lock": "What each citation's lines are, by hash.",
-    "lab.toml": "When the lab is done, and what it reads, as data.",
-    "flowchart.en.txt": "A diagram that draws, to be replaced.",
-    "gantt.en.txt": "A diagram that draws right, to be replaced.",
-    "*.en.txt": "One part of a blank page.",
-    "*.es.txt": "The same in Spanish.",
-    "repository.txt": "The conditions of a lab about any repository.",
-    "untouched.txt": "Of the sample, the places whose text is the same in both releases.",
-    "*-sha.txt": "A pin: the one place where that commit stands.",
-    ".gitignore": "What stays out of git.",
-    "check.svg": "A finding, drawn for the README.",
-    "reference.csv": "The same for a spreadsheet, a metric a line.",
-    "reference.json": "The run that RESULTS and CLAIMS are made from.",
-    "seen.json": "What every room of the museum showed.",
-    "drawn.json": "What the compositions drawn against one process came to.",
-}
-# Many of a kind in one folder are counted, not listed.
-ALIKE = ("N*.md", "*.json", "*.png", "*.svg", "*.woff2")
+DESCRIBED_BY = ("__init__.py", "lab.toml")
 
 
-def tracked() -> list[PurePosixPath]:
-    """Return what git knows of, or would: neither what it ignores, nor translations."""
-    listed = subprocess.run(
+def list_files() -> list[PurePosixPath]:
+    """Return the files that git tracks or would track, without the Spanish pages."""
+    output = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    found = {PurePosixPath(name) for name in listed.split("\0") if (ROOT / name).is_file()}
-    return sorted(path for path in found if not path.name.endswith(".es.md"))
+    paths = {PurePosixPath(name) for name in output.split("\0") if (ROOT / name).is_file()}
+    return sorted(path for path in paths if not path.name.endswith(".es.md"))
 
 
-def of_file(path: PurePosixPath) -> str:
-    """Return a file's line: what it says of itself first, or what is said for its kind."""
-    known = [line for pattern, line in FILES.items() if fnmatch(path.name, pattern)]
-    return known[0] if known else first(path)
-
-
-def first(path: PurePosixPath) -> str:
-    """Return the first sentence of a file's docstring or comment, or its title."""
-    text = (ROOT / path).read_text("utf-8")
-    if path.suffix == ".py" or text.startswith("#!/usr/bin/env python"):
-        return sentence(ast.get_docstring(ast.parse(text)) or "")
-    if path.suffix == ".md":
-        title = re.search(r"^# (.+)$", text, re.M)
-        return title[1] if title else ""
-    said = COMMENT.match(text)
-    bare = re.sub(r"^\s*(?:\*|//|#)", "", said[1] or said[2], flags=re.M) if said else ""
-    return sentence(bare)
-
-
-def of_folder(path: PurePosixPath) -> str:
-    """Return a folder's line; a folder of tests has that of what it tests."""
-    mirrored = PurePosixPath(str(path).replace("tests/site/", "tests/sitelab/"))
-    mirrored = PurePosixPath("tools", *mirrored.parts[1:])
+def describe(folder: PurePosixPath) -> str:
+    """Return a folder's line; a folder of tests is described by the folder that it tests."""
+    tested = PurePosixPath(str(folder).replace("tests/site/", "tests/sitelab/"))
+    tested = PurePosixPath("tools", *tested.parts[1:])
     return (
-        FOLDERS.get(str(path))
-        or next((first(path / name) for name in SPEAKERS if (ROOT / path / name).is_file()), "")
-        or FOLDERS.get(path.name)
-        or (f"Tests of {mirrored}." if (ROOT / mirrored).is_dir() else "")
+        FOLDERS.get(str(folder))
+        or next((first_line(folder / n) for n in DESCRIBED_BY if (ROOT / folder / n).is_file()), "")
+        or FOLDERS.get(folder.name)
+        or (f"Tests of {tested}." if (ROOT / tested).is_dir() else "")
     )
+
+
+def first_line(path: PurePosixPath) -> str:
+    """Return the first sentence of a module's docstring or of a data file's first comment."""
+    text = (ROOT / path).read_text("utf-8")
+    if path.suffix == ".py":
+        return sentence(ast.get_docstring(ast.parse(text)) or "")
+    comment = re.match(r"(?:#.*\n)+", text)
+    return sentence(re.sub(r"^#", "", comment[0], flags=re.M)) if comment else ""
 
 
 def sentence(text: str) -> str:
     """Return the first sentence of a docstring or a comment, on one line."""
-    first = " ".join(text.strip().split("\n\n")[0].split())
-    return re.split(r"(?<=[.!?])\s+(?=[A-Z`])", first)[0]
+    paragraph = " ".join(text.strip().split("\n\n")[0].split())
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z`])", paragraph)[0]
 
 
 @cache
 def tree() -> str:
-    """Return the whole tree as the pages have it."""
+    """Return the list of folders with its marks, as the pages have it."""
+    folders = {parent for path in list_files() for parent in path.parents if parent.parts}
     rows = [
-        f"{'  ' * depth + name:<{COLUMN}}  {shorten(line, WIDTH, placeholder=' …')}".rstrip()
-        for depth, name, line in walk(tracked(), PurePosixPath())
+        f"{'  ' * (len(folder.parts) - 1) + folder.name + '/':<{COLUMN}}  "
+        f"{shorten(describe(folder), WIDTH, placeholder=' …')}".rstrip()
+        for folder in sorted(folders)
     ]
     return "\n".join(["<!-- tree -->", "```text", *rows, "```", "<!-- /tree -->"])
 
 
-def walk(held: list[PurePosixPath], folder: PurePosixPath) -> Iterator[tuple[int, str, str]]:
-    """Yield what stands in a folder, files before folders: depth, name and line."""
-    depth = len(folder.parts)
-    inside = [path for path in held if path.parent == folder and path.name != "__init__.py"]
-    alike = [p for p in ALIKE if sum(fnmatch(path.name, p) for path in inside) > 1]
-    for path in inside:
-        if not any(fnmatch(path.name, pattern) for pattern in alike):
-            yield depth, path.name, of_file(path)
-    for pattern in alike:
-        yield depth, pattern, f"{sum(fnmatch(path.name, pattern) for path in inside)} of them."
-    for below in sorted({path.parents[-depth - 2] for path in held if folder in path.parents[1:]}):
-        yield depth, f"{below.name}/", of_folder(below)
-        yield from walk([path for path in held if below in path.parents], below)
-
-
 def main() -> None:
-    """Write the tree into both pages."""
-    made = tree()
+    """Write the list into both pages."""
     for page in PAGES:
-        page.write_text(BLOCK.sub(lambda _: made, page.read_text("utf-8")), "utf-8")
+        page.write_text(BLOCK.sub(lambda _: tree(), page.read_text("utf-8")), "utf-8")
 
 
 if __name__ == "__main__":

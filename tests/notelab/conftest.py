@@ -1,4 +1,4 @@
-"""Fixtures of the checker's tests."""
+"""Fixtures for the tests of the checker."""
 
 import os
 import sys
@@ -15,29 +15,31 @@ from tests.notelab.scratch import Scratch
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Scratch:
-    """Return a small lab that has nothing to report."""
+    """Return a small lab without findings."""
     return Scratch(tmp_path)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def pip_asked_once() -> Iterator[None]:
-    """Ask pip what its files hold once for each place they are in: it takes it a quarter second."""
-    asked, where = settings._told_by_pip, ("PIP_CONFIG_FILE", "HOME", "XDG_CONFIG_HOME")
+def pip_queried_once() -> Iterator[None]:
+    """Query pip once for each set of configuration paths: a query takes a quarter second."""
+    ask_pip, variables = settings._told_by_pip, ("PIP_CONFIG_FILE", "HOME", "XDG_CONFIG_HOME")
 
     @cache
-    def told(*_: str | None) -> Any:
-        return asked()
+    def cached_ask(*_: str | None) -> Any:
+        return ask_pip()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            settings, "_told_by_pip", lambda: told(sys.executable, *map(os.environ.get, where))
+            settings,
+            "_told_by_pip",
+            lambda: cached_ask(sys.executable, *map(os.environ.get, variables)),
         )
         yield
 
 
 @pytest.fixture
 def pip_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away what this machine's pip is told, and any proxy and login."""
+    """Remove this machine's pip settings, proxies and logins from the environment."""
     for name in list(os.environ):
         if name.startswith("PIP_") or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)

@@ -1,14 +1,14 @@
-"""A page as a program generates it: it names its inputs, and itself, by SHA-256."""
+"""A generated page: it names the SHA-256 of each input and of itself."""
 
 from hashlib import sha256
 
 
 def generated_page(body: str, *, title: str = "", **inputs: bytes) -> str:
-    """Return a page made from `inputs`, each the contents of NAME.json."""
-    made = "".join(
+    """Return a page generated from `inputs`, each the content of NAME.json."""
+    input_lines = "".join(
         f"<!-- generated from {name}.json sha256:{sha256(data).hexdigest()} -->\n"
         for name, data in inputs.items()
     )
     front = f"---\ntitle: {title}\n---\n\n" if title else ""
-    digest = sha256(f"{front}{made}\n{body}".encode()).hexdigest()
-    return f"{front}{made}<!-- this page without this line sha256:{digest} -->\n\n{body}"
+    digest = sha256(f"{front}{input_lines}\n{body}".encode()).hexdigest()
+    return f"{front}{input_lines}<!-- this page without this line sha256:{digest} -->\n\n{body}"

@@ -1,4 +1,4 @@
-"""A line is what ends in a line feed, in every part of the checker, as git numbers it."""
+"""Every part of the checker ends a line at a line feed only, as git numbers lines."""
 
 import ast
 import importlib
@@ -43,26 +43,29 @@ def test_rows_of_python_are_lines_of_git_wherever_carriage_returns_stand(at: lis
     pieces = CODE.split("\n")
     ends = ["\r" if number in at else "\n" for number in range(len(pieces) - 1)]
     text = "".join(piece + end for piece, end in zip(pieces, [*ends, ""], strict=True))
-    made = outline.of_file("a.py", text.encode())
+    file_outline = outline.of_file("a.py", text.encode())
     lines = split_lines(text)
-    assert (made.structured, made.lines) == (True, len(lines))
-    assert all(1 <= first <= last <= len(lines) for first, last in made.statements)
-    for symbol in made.symbols:
+    assert (file_outline.structured, file_outline.lines) == (True, len(lines))
+    assert all(1 <= first <= last <= len(lines) for first, last in file_outline.statements)
+    for symbol in file_outline.symbols:
         assert symbol.name.rpartition(".")[2] in lines[symbol.line - 1]
 
 
 def test_headers_and_branches_on_one_line_of_git_have_an_outline() -> None:
-    made = outline.of_file("a.py", HEADERS.encode())
-    assert [(one.name, one.line, one.last) for one in made.symbols] == [("A", 1, 4), ("A.g", 1, 3)]
-    assert (1, 3) in made.statements
-    assert (4, 4) in made.statements
+    file_outline = outline.of_file("a.py", HEADERS.encode())
+    assert [(symbol.name, symbol.line, symbol.last) for symbol in file_outline.symbols] == [
+        ("A", 1, 4),
+        ("A.g", 1, 3),
+    ]
+    assert (1, 3) in file_outline.statements
+    assert (4, 4) in file_outline.statements
 
 
 def test_a_page_with_a_lone_carriage_return_is_refused_with_its_line(scratch: Scratch) -> None:
     text = scratch.read("note.md").replace("\n- **Two", "\r- **Two")
     (scratch.lab / "note.md").write_bytes(text.encode())
-    found = [one for one in scratch.check("note.md").findings if one.code == "N102"]
-    assert "lone carriage return in line 10" in found[0].message
+    findings = [finding for finding in scratch.check("note.md").findings if finding.code == "N102"]
+    assert "lone carriage return in line 10" in findings[0].message
 
 
 def test_no_module_of_the_checker_has_a_second_idea_of_a_line() -> None:

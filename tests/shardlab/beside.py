@@ -40,12 +40,12 @@ class Beside:
         works = list(dict.fromkeys(works))
         self._waiting = list(works)
         self._done: dict[Work, tuple[str, Any]] = {}
-        self._answers, theirs = multiprocessing.Pipe(duplex=False)
+        self._answers, child_end = multiprocessing.Pipe(duplex=False)
         self._process = multiprocessing.get_context("forkserver").Process(
-            target=_do, args=(works, theirs)
+            target=_do, args=(works, child_end)
         )
         self._process.start()
-        theirs.close()
+        child_end.close()
 
     def result(self, work: Work, timeout: float = LIMIT) -> Any:
         """Return what a work returned, once it is done.

@@ -40,9 +40,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     pool.preload()  # before the bench's launcher starts its own forkserver, which imports less
     if BESIDE not in item.config.stash:
         works = [work for test in item.session.items if (work := work_of(test))]
-        beside = item.config.stash[BESIDE] = Beside(works) if works else None
-        if beside:
-            item.config.add_cleanup(beside.stop)
+        background = item.config.stash[BESIDE] = Beside(works) if works else None
+        if background:
+            item.config.add_cleanup(background.stop)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -54,7 +54,7 @@ def one_thread() -> None:
 @pytest.fixture
 def done_beside(request: pytest.FixtureRequest) -> Any:
     """What the work of this test returned."""
-    beside, work = request.config.stash[BESIDE], work_of(request.node)
-    assert beside
+    background, work = request.config.stash[BESIDE], work_of(request.node)
+    assert background
     assert work
-    return beside.result(work)
+    return background.result(work)

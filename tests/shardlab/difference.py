@@ -11,25 +11,25 @@ TOLERANCE = 1e-12  # relative, in fp64: some thousand roundings of the last bit
 SHOWN = 12
 
 
-def difference(found: Tensor, expected: Tensor) -> float:
+def difference(actual: Tensor, expected: Tensor) -> float:
     """Largest difference, relative to the largest magnitude; infinite between unlike tensors."""
-    if found.shape != expected.shape or found.dtype != expected.dtype:
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return float("inf")
     scale = float(expected.detach().abs().max()) or 1.0
-    return float((found.detach() - expected.detach()).abs().max()) / scale
+    return float((actual.detach() - expected.detach()).abs().max()) / scale
 
 
-def differences(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, float]:
+def differences(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, float]:
     """One number a name; infinite for a name that only one side has."""
     return {
-        name: difference(found[name], expected[name])
-        if name in found and name in expected
+        name: difference(actual[name], expected[name])
+        if name in actual and name in expected
         else float("inf")
-        for name in sorted({*found, *expected})
+        for name in sorted({*actual, *expected})
     }
 
 
-def beyond(
+def list_exceeding(
     ranks: Iterable[Mapping[str, Mapping[str, float]]], tolerance: float = TOLERANCE
 ) -> list[str]:
     """What of {case: {quantity: difference}}, from every rank, is too far off."""
@@ -45,8 +45,8 @@ def beyond(
 def demand_alike(
     ranks: Iterable[Mapping[str, Mapping[str, float]]], tolerance: float = TOLERANCE
 ) -> None:
-    """Fail with what is `beyond`, a dozen of them."""
-    wrong = beyond(ranks, tolerance)
+    """Fail with what is `list_exceeding`, a dozen of them."""
+    wrong = list_exceeding(ranks, tolerance)
     more = [f"… and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
     assert not wrong, "\n".join(["too far apart:", *wrong[:SHOWN], *more])
 

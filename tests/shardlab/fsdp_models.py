@@ -121,10 +121,11 @@ def train_whole(
     return losses, gradients
 
 
-def furthest(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
-    """The largest relative error, by tensor, of `ours` over the names in `theirs`."""
+def furthest(ours: dict[str, Tensor], reference: dict[str, Tensor]) -> float:
+    """The largest relative error, by tensor, of `ours` over the names in `reference`."""
     return max(
-        ((ours[n] - theirs[n]).norm() / theirs[n].norm().clamp_min(1e-30)).item() for n in theirs
+        ((ours[n] - reference[n]).norm() / reference[n].norm().clamp_min(1e-30)).item()
+        for n in reference
     )
 
 

@@ -91,12 +91,12 @@ def compared(world: World, cases: list[Case]) -> dict[str, dict[str, float]]:
             for case, whole in zip(cases, weights, strict=True)
         ]
         with mcore.megatron(tensor=first.tensor, pipeline=first.pipeline):
-            theirs = [
+            references = [
                 trained(case, Theirs(case, grid, whole), grid)
                 for case, whole in zip(cases, weights, strict=True)
             ]
-    pairs = zip(cases, ours, theirs, strict=True)
-    return {str(case): differences(mine, other) for case, mine, other in pairs}
+    pairs = zip(cases, ours, references, strict=True)
+    return {str(case): differences(actual, reference) for case, actual, reference in pairs}
 
 
 def grid_of(world: World, case: Case) -> Grid:
@@ -182,8 +182,8 @@ class Theirs:
         for name, parameter in megatron_gpt.named_parameters(self.model.module):
             if self.tied and name == "output_layer.weight":  # the last stage's copy
                 name = "embedding.word_embeddings.weight"  # noqa: PLW2901
-            for ours, theirs in OURS_TO_THEIRS.items():
-                name = name.replace(theirs, ours, 1)  # noqa: PLW2901
+            for ours, reference in OURS_TO_THEIRS.items():
+                name = name.replace(reference, ours, 1)  # noqa: PLW2901
             yield name, parameter
 
     def gradients(self, batch: list[tuple[Tensor, Tensor]]) -> list[Tensor]:

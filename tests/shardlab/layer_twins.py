@@ -73,7 +73,7 @@ def part(world: World, whole: Tensor, dim: int | None) -> Tensor:
     return whole if dim is None else whole.chunk(world.size, dim)[world.rank].contiguous()
 
 
-def copied(world: World, ours: nn.Module, theirs: nn.Module, names: Mapping[str, str]) -> None:
+def copied(world: World, ours: nn.Module, reference: nn.Module, names: Mapping[str, str]) -> None:
     """Give both the same values, a sharded parameter other values on each rank.
 
     `names` maps our parameters' names to theirs.
@@ -82,4 +82,4 @@ def copied(world: World, ours: nn.Module, theirs: nn.Module, names: Mapping[str,
         for index, (name, parameter) in enumerate(ours.named_parameters()):
             seed = index + (100 * (1 + world.rank) if sharding_of(parameter) else 0)
             parameter.copy_(random_like(*parameter.shape, seed=seed) / parameter.shape[-1] ** 0.5)
-            theirs.get_parameter(names[name]).copy_(parameter)
+            reference.get_parameter(names[name]).copy_(parameter)

@@ -99,14 +99,14 @@ class Pool:
             "127.0.0.1", 0, self.size, is_master=True, wait_for_workers=False
         )
         for rank in range(self.size):
-            ours, theirs = self._context.Pipe()
+            ours, child_end = self._context.Pipe()
             worker = self._context.Process(
                 target=_work,
-                args=(theirs, self._store.port, rank, self.size, self._device),
+                args=(child_end, self._store.port, rank, self.size, self._device),
                 daemon=True,
             )
             worker.start()
-            theirs.close()
+            child_end.close()
             self._workers.append(worker)
             self._pipes.append(ours)
         answers = self._answers(LIMIT)

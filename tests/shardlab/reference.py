@@ -121,8 +121,8 @@ def random_weights(seed: int = 0, **settings: object) -> dict[str, Tensor]:
     return weights
 
 
-def relative_error(found: Tensor, expected: Tensor) -> float:
+def relative_error(actual: Tensor, expected: Tensor) -> float:
     """The largest difference over the largest expected value."""
-    found, expected = found.detach().double(), expected.detach().double()
-    assert found.shape == expected.shape, (found.shape, expected.shape)
-    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
+    actual, expected = actual.detach().double(), expected.detach().double()
+    assert actual.shape == expected.shape, (actual.shape, expected.shape)
+    return float((actual - expected).abs().max() / expected.abs().max().clamp(min=1e-300))

@@ -1,3 +1,3 @@
-"""Reading notes that prove themselves: notes, the source they cite, the rules that judge."""
+"""Checked reading notes: the notes, the source files that they cite, and the rules of the check."""
 
 __version__ = "0.4.0.dev0"

@@ -1,4 +1,4 @@
-"""`python -m notelab` is the command `shardbook`."""
+"""Run the command `shardbook` as `python -m notelab`."""
 
 from notelab.cli import main
 

@@ -1,4 +1,4 @@
-"""Prove a lab: read its pages, gather what they cite, judge, and count what was proved."""
+"""Check labs: read the pages, gather the cited files, apply the rules, count what was proved."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -9,11 +9,11 @@ import msgspec
 from notelab.book.evidence import CitedFile, State
 from notelab.book.view import View
 from notelab.book.workbook import Bench, Workbook, open_labs
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.mermaid.diagrams import Diagrams
 from notelab.report.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport, Unparsed
-from notelab.rules import constraints, languages, stop, unjudged
+from notelab.rules import constraints, languages, limits, release, unjudged
 from notelab.rules.citations import Judge, Verdict
 from notelab.rules.diagrams import findings as diagram_findings
 from notelab.rules.locked import Use
@@ -22,124 +22,133 @@ from notelab.rules.waivers import Waivers
 
 
 def check_labs(
-    wanted: Mapping[Path, set[Path] | None],
+    labs: Mapping[Path, set[Path] | None],
     bench: Bench,
     *,
-    unasked: bool = False,
+    implicit: bool = False,
     strict: bool = False,
 ) -> Report:
-    """Prove several labs, of each all its pages or only some.
+    """Check several labs and return one report.
 
-    Nobody named those that are `unasked`: what one in progress lacks is then no finding. What looks
-    like a citation and is not judged is counted, and is a finding where the check is `strict`.
+    Args:
+        labs: the folder of each lab, with the pages to check, or None for all of its pages.
+        bench: the cache, the sources and the progress display of this run.
+        implicit: the user named no lab. What a lab in progress lacks is then listed as to do, and
+            is not a finding.
+        strict: text that looks like a citation but is not checked is a finding. Otherwise it is
+            counted.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
     """
     report = Report()
     try:
-        books = open_labs(wanted, bench)
-        diagrams = _diagrams(books, bench)
-        for book, only in zip(books, wanted.values(), strict=True):
-            one = _judged(book, bench, diagrams, whole=only is None, unasked=unasked)
-            report.add(one if strict else _counted(one))
-    finally:  # what was worked out before an interrupt is worth keeping
-        bench.memo.save()
+        books = open_labs(labs, bench)
+        diagrams = _prefetch_diagrams(books, bench)
+        for book, pages in zip(books, labs.values(), strict=True):
+            lab_report = _check_lab(
+                book, bench, diagrams, all_pages=pages is None, implicit=implicit
+            )
+            report.add(lab_report if strict else _without_strict_findings(lab_report))
+    finally:  # keep the results computed before an interrupt
+        bench.cache.save()
     return report
 
 
-def _counted(report: Report) -> Report:
-    """Take out of the findings what is only counted unless a check is strict."""
-    report.findings = [one for one in report.findings if one.code != unjudged.STRICT]
+def _without_strict_findings(report: Report) -> Report:
+    """Remove the findings that only a strict check reports."""
+    report.findings = [finding for finding in report.findings if finding.code != unjudged.STRICT]
     return report
 
 
-def _diagrams(books: list[Workbook], bench: Bench) -> Diagrams:
-    """Return what all labs of a run share to parse diagrams, engine and time, and parse the new."""
-    diagrams = Diagrams(bench.memo.shelf(books[0].lab.root if books else Path.cwd()))
-    read = (one.note for book in books for one in book.views if one.note)
-    diagrams.ahead((diagram.text for note in read for diagram in note.diagrams), bench.progress)
+def _prefetch_diagrams(books: list[Workbook], bench: Bench) -> Diagrams:
+    """Parse the new diagrams of all labs; return the parser that the whole run shares."""
+    diagrams = Diagrams(bench.cache.file_for(books[0].lab.root if books else Path.cwd()))
+    notes = (view.note for book in books for view in book.views if view.note)
+    diagrams.prefetch((diagram.text for note in notes for diagram in note.diagrams), bench.progress)
     return diagrams
 
 
-def _judged(
-    book: Workbook, bench: Bench, diagrams: Diagrams, *, whole: bool, unasked: bool
+def _check_lab(
+    book: Workbook, bench: Bench, diagrams: Diagrams, *, all_pages: bool, implicit: bool
 ) -> Report:
-    rules = _Rules(book, bench, diagrams)
-    findings: list[Finding] = [*stop.pin_findings(book)]
-    tally = _Tally(shown(book.lab.folder))
-    for one in book.views:
-        verdicts = rules.citations.verdicts(one)
-        tally.count(one, verdicts)
+    rules = _LabRules(book, bench, diagrams)
+    findings: list[Finding] = [*limits.pin_findings(book), *release.findings(book)]
+    tally = _Tally(display_path(book.lab.folder))
+    for view in book.views:
+        verdicts = rules.citations.verdicts(view)
+        tally.count(view, verdicts)
         findings += (finding for verdict in verdicts for finding in verdict.findings)
-        findings += rules.findings(one)
+        findings += rules.findings(view)
     findings += rules.numbers.stale_findings()
     findings += rules.citations.lock.lock_findings(
-        tally.used, tally.sound, {one.page.key for one in book.views} if whole else None
+        tally.used, tally.sound, {view.page.key for view in book.views} if all_pages else None
     )
     waivers = Waivers(book.lab, book.views)
-    left = list(waivers.sift(set(findings)))
-    left += waivers.findings(whole=whole)
-    not_judged = Counter(one.filename for one in left if one.code == unjudged.STRICT)
+    remaining = list(waivers.sift(set(findings)))
+    remaining += waivers.findings(all_pages=all_pages)
+    unjudged_counts = Counter(
+        finding.filename for finding in remaining if finding.code == unjudged.STRICT
+    )
     for note in tally.notes:
         note.waived = waivers.waived[note.filename]
-        note.unjudged = not_judged[note.filename]
-    ordered = sorted(set(left), key=lambda finding: finding.order)
-    to_do = [one for one in ordered if unasked and stop.is_to_do(book.lab, one)]
+        note.unjudged = unjudged_counts[note.filename]
+    ordered = sorted(set(remaining), key=lambda finding: finding.order)
+    to_do = [finding for finding in ordered if implicit and limits.is_to_do(book.lab, finding)]
     return Report(
-        findings=[one for one in ordered if one not in to_do],
+        findings=[finding for finding in ordered if finding not in to_do],
         to_do=to_do,
         notes=tally.notes,
-        labs=[_lab_report(book, tally, waivers.waived.total(), len(to_do), whole=whole)],
+        labs=[_report_lab(book, tally, waivers.waived.total(), len(to_do), all_pages=all_pages)],
     )
 
 
-class _Rules:
-    """The rules at work on one lab."""
+class _LabRules:
+    """All rules, prepared for one lab."""
 
     def __init__(self, book: Workbook, bench: Bench, diagrams: Diagrams) -> None:
         self._book = book
-        self._originals = {one.page.path: one for one in book.views if not one.page.original}
+        self._originals = {view.page.path: view for view in book.views if not view.page.original}
         self._diagrams = diagrams
-        gathered = book.evidence.gathered()
-        proved = (file for file in gathered if file.state is State.PROVED)
-        shelf = bench.memo.shelf(book.lab.root)
-        self._pinned = constraints.Pinned(proved, shelf)
-        self.citations = Judge(book, shelf)
-        self.numbers = Numbers(book.lab, shelf)
+        files = book.evidence.gathered()
+        proved = (file for file in files if file.state is State.PROVED)
+        cache = bench.cache.file_for(book.lab.root)
+        self._pinned = constraints.Pinned(proved, cache)
+        self.citations = Judge(book, cache)
+        self.numbers = Numbers(book.lab, cache)
 
-    def findings(self, one: View) -> Iterator[Finding]:
-        """Judge all of a page but its citations."""
-        yield from stop.page_findings(self._book.lab, one, self._book.pins)
-        yield from diagram_findings(one, self._diagrams)
-        yield from self.numbers.findings(one)
-        yield from constraints.findings(one, self._pinned)
-        yield from unjudged.findings(self._book, one)
-        if one.page.original is not None:
-            yield from languages.findings(self._originals[one.page.original], one)
+    def findings(self, view: View) -> Iterator[Finding]:
+        """Yield the findings of a page, except those about its citations."""
+        yield from limits.page_findings(self._book.lab, view, self._book.pins)
+        yield from diagram_findings(view, self._diagrams)
+        yield from self.numbers.findings(view)
+        yield from constraints.findings(view, self._pinned)
+        yield from unjudged.findings(self._book, view)
+        if view.page.original is not None:
+            yield from languages.findings(self._originals[view.page.original], view)
 
 
 class _Tally(msgspec.Struct):
-    """What is counted on the way: what each page cites, and how far that was proved."""
+    """Counts gathered during a check: what each page cites and how it was proved."""
 
-    lab: str  # its folder, as it is shown
+    lab: str  # its folder, as messages show it
     notes: list[NoteReport] = []
     used: Counter[Use] = msgspec.field(default_factory=Counter)
     lock_only: Counter[str] = msgspec.field(default_factory=Counter)
     unstructured: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     sound: set[str] = set()
 
-    def count(self, one: View, verdicts: list[Verdict]) -> None:
-        """Count one page's citations."""
-        if one.note is None:
+    def count(self, view: View, verdicts: list[Verdict]) -> None:
+        """Count the citations of one page."""
+        if view.note is None:
             return
-        self.notes.append(_note_report(self.lab, one, verdicts))
-        if one.page.original is None:
-            self.used.update([(v.source, v.key, one.page.key) for v in verdicts if v.source])
+        self.notes.append(_report_note(self.lab, view, verdicts))
+        if view.page.original is None:
+            self.used.update([(v.source, v.key, view.page.key) for v in verdicts if v.source])
             if not any(verdict.findings for verdict in verdicts):
-                self.sound.add(one.page.key)
+                self.sound.add(view.page.key)
         if any(verdict.locked or verdict.unstructured for verdict in verdicts):
-            for citation, verdict in zip(one.note.citations, verdicts, strict=True):
+            for citation, verdict in zip(view.note.citations, verdicts, strict=True):
                 sound = not verdict.findings
                 if verdict.locked and sound:
                     self.lock_only[f"{verdict.source}:{citation.path}"] += 1
@@ -147,14 +156,14 @@ class _Tally(msgspec.Struct):
                     self.unstructured[verdict.source, citation.path] += 1
 
 
-def _note_report(lab: str, one: View, verdicts: list[Verdict]) -> NoteReport:
-    note = one.note
+def _report_note(lab: str, view: View, verdicts: list[Verdict]) -> NoteReport:
+    note = view.note
     assert note is not None
     sound = [verdict for verdict in verdicts if not verdict.findings]
     return NoteReport(
-        filename=one.filename,
+        filename=view.filename,
         lab=lab,
-        language=one.page.language,
+        language=view.page.language,
         words=note.words,
         choices=len(note.choices),
         citations=len(verdicts),
@@ -164,57 +173,57 @@ def _note_report(lab: str, one: View, verdicts: list[Verdict]) -> NoteReport:
         by_wheel=sum([verdict.proof == "wheel" for verdict in sound]),
         unstructured=sum([verdict.unstructured for verdict in sound]),
         cited_choices=sum([bool(choice.citations) for choice in note.choices]),
-        min_choices=one.page.table.min_choices or 0,
-        max_words=one.page.table.max_words or 0,
+        min_choices=view.page.table.min_choices or 0,
+        max_words=view.page.table.max_words or 0,
     )
 
 
 _SUMS = ("citations", "proved", "locked", "diagrams", "by_wheel", "unstructured", "unjudged")
 
 
-def _lab_report(
-    book: Workbook, tally: _Tally, waived: int, to_do: int, *, whole: bool
+def _report_lab(
+    book: Workbook, tally: _Tally, waived_count: int, to_do_count: int, *, all_pages: bool
 ) -> LabReport:
-    gathered, notes = book.evidence.gathered(), tally.notes
+    files, notes = book.evidence.gathered(), tally.notes
     return LabReport(
         title=book.lab.file.lab.title,
         folder=tally.lab,
-        sources=[_source_report(book, name, gathered) for name in book.pins],
+        sources=[_report_source(book, name, files) for name in book.pins],
         notes=len(notes),
         lock_only=dict(sorted(tally.lock_only.items())),
-        unparsed=_unparsed(book, tally.unstructured),
-        unread_for_paste=sum(file.state is State.LOCKED for file in gathered),
-        waived=waived,
+        unparsed=_find_unparsed(book, tally.unstructured),
+        unread_for_paste=sum(file.state is State.LOCKED for file in files),
+        waived=waived_count,
         in_progress=book.lab.file.lab.in_progress,
-        to_do=to_do,
-        compares=whole and book.lab.compares,
+        to_do=to_do_count,
+        compares=all_pages and book.lab.compares,
         **{field: sum(getattr(note, field) for note in notes) for field in _SUMS},
     )
 
 
-def _unparsed(book: Workbook, cited: Counter[tuple[str, str]]) -> dict[str, Unparsed]:
-    """Return, of the files whose citations no structure rule judged, those that could have one."""
-    found = {}
+def _find_unparsed(book: Workbook, cited: Counter[tuple[str, str]]) -> dict[str, Unparsed]:
+    """Return the cited files without structure rules whose language has such rules."""
+    unparsed = {}
     for (source, path), citations in sorted(cited.items()):
         file = book.evidence.file(source, path)
         if file and file.outline and file.outline.unread:
-            found[f"{source}:{path}"] = Unparsed(file.outline.unread, citations)
-    return found
+            unparsed[f"{source}:{path}"] = Unparsed(file.outline.unread, citations)
+    return unparsed
 
 
-def _source_report(book: Workbook, name: str, gathered: list[CitedFile]) -> SourceReport:
-    mine = [file for file in gathered if file.source == name]
-    there = [file for file in mine if file.state in (State.PROVED, State.LOCKED)]
-    proved = [file for file in there if file.state is State.PROVED]
-    vouched = Counter(file.vouched for file in there if file.vouched)
-    reasons = {reason: None for file in there for reason in file.reasons}
+def _report_source(book: Workbook, name: str, lab_files: list[CitedFile]) -> SourceReport:
+    files = [file for file in lab_files if file.source == name]
+    available = [file for file in files if file.state in (State.PROVED, State.LOCKED)]
+    proved = [file for file in available if file.state is State.PROVED]
+    vouched = Counter(file.vouched for file in available if file.vouched)
+    reasons = {reason: None for file in available for reason in file.reasons}
     return SourceReport(
         name=name,
         commit=book.pins[name].commit,
         release=book.lab.sources[name].release,
-        files=len(there),
+        files=len(available),
         proved=len(proved),
         providers=dict(Counter(file.provider for file in proved)),
-        reasons=list(reasons) if len(proved) < len(there) else [],
+        reasons=list(reasons) if len(proved) < len(available) else [],
         vouched=dict(sorted(vouched.items())),
     )

@@ -1,4 +1,4 @@
-"""Which version of our own analysis made a cached result."""
+"""The version of our own analysis code, which is part of the keys of cached results."""
 
 import os
 import sys
@@ -10,15 +10,15 @@ from pathlib import Path
 from notelab import __version__
 
 _HERE = Path(__file__).parent
-# What is remembered by content depends on the content, and on the code in these.
+# A cached result depends on the file's content and on the code in these folders.
 _FOLDERS = ("book", "cited", "lab", "page", "rules")
 
 
 @cache
 def code_version(*folders: str) -> str:
-    """Return a digest of the modules in folders of ours; by default, of what analyses files.
+    """Return a digest of the modules in some of our folders; by default, those that analyse files.
 
-    The interpreter's version is in it too: it parses the cited Python.
+    The digest includes the Python version, because Python's own parser reads the cited files.
     """
     digest = blake2b(f"{__version__} {sys.version_info[:2]}".encode(), digest_size=16)
     for folder in folders or _FOLDERS:

@@ -1,4 +1,4 @@
-"""The one error that ends a command, in a line with how to mend it; how text and paths are said."""
+"""The error that ends a command, with its hint; how paths and untrusted text are printed."""
 
 import os
 from collections.abc import Iterable
@@ -6,38 +6,64 @@ from pathlib import Path
 
 
 class NotelabError(Exception):
-    """A fault of the tool's surroundings or its configuration, not a finding about a note.
+    """A fault of the configuration or of the machine, not a finding about a note.
 
     Args:
-        message: what was expected and what was found, in one line.
-        hint: what to do about it; may be empty.
+        message: one line that says what was expected and what was found.
+        hint: one line that says what to do about it; it may be empty.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        """Keep the message and the hint, each as one line."""
+        """Store the message and the hint, each on one line."""
         super().__init__(" ".join(message.split()))
         self.hint = " ".join(hint.split())
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the hint that names what is known and nearest to a name; '' where nothing is near."""
-    from difflib import get_close_matches  # most commands have nothing to hint at
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """Return a hint that names the candidate most similar to `name`, or '' if none is similar."""
+    from difflib import get_close_matches  # imported late: most commands give no hint
 
-    near = get_close_matches(name, list(known), n=1, cutoff=0.4)
-    return f"did you mean `{near[0]}`?" if near else ""
+    matches = get_close_matches(name, list(candidates), n=1, cutoff=0.4)
+    return f"did you mean `{matches[0]}`?" if matches else ""
 
 
-def plain(text: str) -> str:
-    """Put a space for each control or invisible character of an untrusted text."""
+def sanitize(text: str) -> str:
+    """Replace each control or invisible character of an untrusted text by a space."""
     return text if text.isprintable() else "".join(ch if ch.isprintable() else " " for ch in text)
 
 
-def shown(path: Path) -> str:
-    """Return a path as findings name it: POSIX, relative to the working directory if it can be."""
-    here, place = os.getcwd(), str(path)  # noqa: PTH109 (Path is slow, and asked for each page)
-    if os.sep == "/" and here != "/" and place.startswith(f"{here}/"):
-        return place[len(here) + 1 :]
+def escape_json(json: str) -> str:
+    r"""Escape, in JSON text, each control or invisible character that JSON itself lets stand.
+
+    >>> escape_json('{"a": "\u202eb"}')
+    '{"a": "\\u202eb"}'
+    """
+    lines = json.split("\n")
+    return "\n".join(line if line.isprintable() else _escape_line(line) for line in lines)
+
+
+def _escape_line(line: str) -> str:
+    pieces = []
+    for ch in line:
+        units = ch.encode("utf-16-be", "surrogatepass").hex()
+        codes = [f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)]
+        pieces.append(ch if ch.isprintable() else "".join(codes))
+    return "".join(pieces)
+
+
+def display_path(path: Path) -> str:
+    """Return a path as messages show it: POSIX, relative to the working directory if possible.
+
+    Bytes of a name that are not UTF-8 are replaced, since no report could hold them.
+    """
+    working_directory, absolute = os.getcwd(), str(path)  # noqa: PTH109 (Path is slow)
+    if os.sep == "/" and working_directory != "/" and absolute.startswith(f"{working_directory}/"):
+        return _replace_invalid(absolute[len(working_directory) + 1 :])
     try:
-        return Path(os.path.relpath(path)).as_posix()
-    except ValueError:  # another drive
-        return path.as_posix()
+        return _replace_invalid(Path(os.path.relpath(path)).as_posix())
+    except ValueError:  # the path is on another drive
+        return _replace_invalid(path.as_posix())
+
+
+def _replace_invalid(name: str) -> str:
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "replace")

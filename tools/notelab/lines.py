@@ -1,8 +1,8 @@
-"""What a line is, for the whole checker: text up to a line feed, as git and code hosts number it.
+"""The checker's definition of a line: text up to a line feed, as git and code hosts number lines.
 
-Nothing else ends a line. A carriage return, a form feed and U+2028 are characters of their line,
-although Python's tokenizer and `str.splitlines` begin a line after some of them. What another
-parser counts in rows of its own is converted here before a rule sees it.
+Nothing else ends a line. A carriage return, a form feed and U+2028 are ordinary characters,
+although Python's tokenizer and `str.splitlines` start a new line after some of them. Row numbers of
+other parsers are converted here before a rule uses them.
 """
 
 import re
@@ -23,9 +23,9 @@ def split_lines(text: AnyStr) -> list[AnyStr]:
 
 
 def places_of_rows(text: str) -> list[tuple[int, int]]:
-    """Return where each row of Python's tokenizer begins: its line, and bytes of UTF-8 before it.
+    """Return where each row of Python's tokenizer begins: its line, and its offset in UTF-8 bytes.
 
-    Python begins a row after a lone carriage return too, so one line may hold several rows.
+    Python also begins a row after a lone carriage return, so one line may hold several rows.
 
     >>> places_of_rows("a\\rb\\r\\nc")
     [(1, 0), (1, 2), (2, 0)]

@@ -94,7 +94,7 @@ def on_pre_build(config: MkDocsConfig) -> None:
     _citations.update(resolved.resolve_citations(_root(config), bench))
     _cards.clear()
     _cards.update(recall_cards.find_cards(_root(config), list(plugin.all_languages), bench))
-    bench.memo.save()  # a page is parsed again only after it has changed
+    bench.cache.save()  # a page is parsed again only after it has changed
 
 
 def _root(config: MkDocsConfig) -> Path:

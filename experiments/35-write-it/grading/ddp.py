@@ -52,7 +52,7 @@ def replicas(code: ModuleType, rank: int, watch: Watch) -> None:
     trained = frozen()
     with watch:
         wrapped = code.Replicas(trained, bucket_bytes=BUCKET)
-    sends("Replicas.__init__", watch, [], "The copies are the same already.")
+    sends("Replicas.__init__", watch, [], "The copies are already the same.")
     for step, (local, means) in enumerate(oracle):
         with watch:
             gradients(trained, trained, data(step, rank))
@@ -61,15 +61,15 @@ def replicas(code: ModuleType, rank: int, watch: Watch) -> None:
         for name, mean in means.items():
             same(f"step {step}, gradient of {name}", trained.get_parameter(name).grad, mean, {
                 "It is this rank's own: its bucket was not sent, or not copied back.": local[name],
-                "That is the sum: a mean is divided by the ranks.": RANKS * mean,
-                "That is half the mean: it is divided twice.": mean / RANKS,
+                "It is the sum: divide by the number of ranks.": RANKS * mean,
+                "It is half the mean: it was divided twice.": mean / RANKS,
             })  # fmt: skip
         sends(f"step {step}", watch, [("all_reduce", size) for size in FILLED], (
-            f"From the last on, a bucket takes as many gradients as fit in {BUCKET} B: not "
-            "one each, nor one more."
+            f"From the last parameter on, a bucket takes as many gradients as fit in {BUCKET} B: "
+            "not one each, and not one too many."
         ))  # fmt: skip
         if before < len(FILLED):
             raise WrongError(
                 f"step {step}: {before} of {len(FILLED)} buckets left during backward, the others "
-                "waited for its end. A bucket leaves when the last of its gradients is there."
+                "after it. A bucket must leave as soon as it has the last of its gradients."
             )

@@ -33,7 +33,7 @@ def same(what: str, computed: Tensor | None, right: Tensor, faults: Mapping[str,
     """Demand a tensor; `faults` are what the usual mistakes make of it, by what is said of them."""
     if not isinstance(computed, Tensor):
         raise WrongError(
-            f"{what}: expected a tensor, found {computed}. No way leads back to it: was something "
+            f"{what}: expected a tensor, found {computed}. No gradient reaches it: was something "
             "computed outside autograd (no_grad, detach, .data), or not returned?"
         )
     computed = computed.detach()
@@ -48,14 +48,16 @@ def same(what: str, computed: Tensor | None, right: Tensor, faults: Mapping[str,
     off, times = (computed - right).abs().max().item(), (computed.norm() / right.norm()).item()
     exactly = "exactly " if equal(computed, right * round(times, 2)) else ""
     cause = cause or " That is none of the usual mistakes: compare the two, number by number."
-    raise WrongError(f"{what}: off by up to {off:.2g}, {exactly}{times:.2f} x as long.{cause}")
+    norm = f"its norm is {exactly}{times:.2f} x the right one"
+    raise WrongError(f"{what}: off by up to {off:.2g}; {norm}.{cause}")
 
 
 def leads_back(what: str, out: Tensor) -> None:
     """Demand that autograd finds its way from an output."""
     if not out.requires_grad:
         raise WrongError(
-            f"{what} leads nowhere back: it was computed outside autograd (no_grad, detach, .data)."
+            f"{what}: autograd can't go back from it; was it computed under no_grad, or from .data "
+            "or detach()?"
         )
 
 

@@ -76,13 +76,13 @@ def cut(learner_unit: Any, right: Tensor, watch: Watch) -> None:
     behind = learner_unit.shard.untyped_storage().nbytes()
     if behind > right.nbytes:
         raise WrongError(
-            f"the shard has {right.nbytes} B, and the memory that it looks into {behind}: a chunk "
-            "is a view, and holds all of what it was cut from. clone() it."
+            f"the shard has {right.nbytes} B, but its storage has {behind}: a chunk is a view, and "
+            "keeps all of the tensor that it was cut from in memory. clone() it."
         )
     if stored := watch.stored_bytes([learner_unit.shard]):
         raise WrongError(
-            f"Unit.__init__ leaves {stored} B held beside the shard's {right.nbytes}: the module's "
-            "own parameters (module.to('meta') takes them), or the flat tensor of them all."
+            f"Unit.__init__ leaves {stored} B in memory in addition to the shard's {right.nbytes}: "
+            "the module's own parameters (module.to('meta') frees them), or the flat tensor."
         )
     sends("Unit.__init__", watch, [], "Every rank has the same module, and takes its piece of it.")
 
@@ -99,23 +99,26 @@ def forward_and_back(learner_unit: Any, step: Step, watch: Watch) -> None:
     watch.settle()
     if (stored := watch.stored_bytes([x, learner_unit.shard]) - activations(x)) > 0:
         raise WrongError(
-            f"{when}: after forward {stored} B more are held than in a module that nobody shards, "
-            f"and {gathered} were gathered. Autograd saved weights, each a view of all of it: save "
-            "what finds them again (saved_tensors_hooks), and gather once more in backward."
+            f"{when}: after forward {stored} B more are in memory than with an unsharded module, "
+            f"and {gathered} were gathered. Autograd saved weights, and each is a view of all that "
+            "was gathered. Use saved_tensors_hooks to save only where each weight is, and gather "
+            "again in backward."
         )
     with watch:
         loss_of(out).backward()
     same(f"{when}, the shard's gradient", learner_unit.shard.grad, step.grad, {
-        "That is the sum: a mean is divided by the ranks.": RANKS * step.grad,
-        "That is half the mean: it is divided twice.": step.grad / RANKS,
+        "It is the sum: divide by the number of ranks.": RANKS * step.grad,
+        "It is half the mean: it was divided twice.": step.grad / RANKS,
     })  # fmt: skip
     sends(f"{when}, backward", watch, [("all_gather", gathered), ("reduce_scatter", gathered)], (
-        "Gather once more, then reduce-scatter: an all-reduce would send twice as much."
+        "Gather again, then reduce-scatter: an all-reduce would send twice as much."
     ))  # fmt: skip
     del out
     watch.settle()
     if stored := watch.stored_bytes([x, learner_unit.shard, learner_unit.shard.grad]):
-        raise WrongError(f"{when}: after backward {stored} B are still held, of what was gathered.")
+        raise WrongError(
+            f"{when}: after backward {stored} B of what was gathered are still in memory."
+        )
 
 
 def activations(x: Tensor) -> int:

@@ -51,15 +51,15 @@ def way(
     """One direction: what came out, what became of what was given, and what was sent."""
     (inputs, out), (local, total) = through, right
     same(name, out, total if sums else local, {
-        "It comes out as it went in: no all-reduce, or one of a copy that is then forgotten, as "
-        ".contiguous() makes where it must.": local,
-        "That is the sum over ranks: here each rank has its due already.": total,
-        "That is the mean: here the ranks' parts are added.": total / RANKS,
+        "It is the input, unchanged: nothing was all-reduced, or only a copy was, which was not "
+        "returned (.contiguous() copies what isn't contiguous).": local,
+        "It is the sum over ranks, but here each rank already has what it needs.": total,
+        "It is the mean over ranks; expected the sum.": total / RANKS,
     })  # fmt: skip
     same(f"what {name} was given, afterwards", inputs, local, {
-        "The all-reduce works in place: clone first, for others may hold it too.": total,
+        "The all-reduce works in place: clone first, for other code may use the tensor.": total,
     })  # fmt: skip
-    once = "One all-reduce does it." if sums else "Each rank has its due already."
+    once = "One all-reduce is enough." if sums else "Each rank has what it needs."
     sends(name, watch, [("all_reduce", local.nbytes)] * sums, once)
 
 
@@ -90,9 +90,9 @@ def layer(name: str, function: Callable[..., Tensor], rank: int, watch: Watch) -
         out = function(*(leaf.requires_grad_() for leaf in parts))
     same(f"{name}'s output", out, right, {
         "This is each rank's own product: the sum over ranks is missing (G).": fn.linear(x, w, b),
-        "The bias is in it once a rank: add it after the sum.": right + (RANKS - 1) * b,
+        "Every rank added the bias: add it once, after the sum.": right + (RANKS - 1) * b,
         "The bias is missing.": right - b,
-        "It is gathered: the next layer wants each rank's own.": y,
+        "It was gathered: the next layer takes each rank's own part.": y,
     })  # fmt: skip
     leads_back(f"{name}'s output", out)
     sends(f"{name}, forward", watch, [("all_reduce", y.nbytes)] * (name == "row"), WHOLE[name])
@@ -103,13 +103,13 @@ def layer(name: str, function: Callable[..., Tensor], rank: int, watch: Watch) -
         assert of.grad is not None
         grad = part(of.grad, dim, rank)
         same(f"{name}: gradient of its {what}", leaf.grad, grad, {
-            "Each rank knows a part of it, and nobody adds them (F).": partial,
-            "It is summed over ranks, and every rank had its due already.": RANKS * grad,
+            "It is this rank's part only: the sum over ranks is missing (F).": partial,
+            "It was summed over ranks, but every rank had the whole already.": RANKS * grad,
         })  # fmt: skip
     sends(f"{name}, backward", watch, [("all_reduce", x.nbytes)] * (name == "column"), WHOLE[name])
 
 
 WHOLE = {
-    "column": "x is whole: forward needs nobody, and backward sums dX alone.",
-    "row": "Forward sums the outputs, once; dY is whole, so backward needs nobody.",
+    "column": "x is whole: forward sends nothing, and backward sums only dX.",
+    "row": "Forward sums the outputs, once; dY is whole, so backward sends nothing.",
 }

@@ -20,7 +20,7 @@ from costlab.record import quantity
 from costlab.record.result import Load, Metric, Result, Section, save
 from costlab.record.result import load as load_result
 from notelab.book.workbook import Bench
-from notelab.memo import Memo, Shelf
+from notelab.cache import CacheFile, DiskCache
 from notelab.page import results_page as rows
 from notelab.sources.library import Library
 from notelab.sources.store import Store
@@ -93,7 +93,7 @@ def points() -> list[Metric]:
 def findings(folder: Path) -> list[str]:
     cache = folder / "cache"
     library = Library(store=Store(cache), mirrors={}, offline=True, progress=lambda _: None)
-    report = check_lab(folder, Bench(Memo(cache / "memo"), library), None)
+    report = check_lab(folder, Bench(DiskCache(cache / "memo"), library), None)
     return [f"{one.code} {one.message}" for one in report.findings if OURS.match(one.code)]
 
 
@@ -111,7 +111,7 @@ def test_the_checker_finds_nothing_until_a_reference_or_claims_file_changes(book
 def test_every_metric_has_one_row_with_its_value_in_every_language(
     book: Path, language: str
 ) -> None:
-    found = rows.read(book / page.name("RESULTS", language), Shelf(None)).values
+    found = rows.read(book / page.name("RESULTS", language), CacheFile(None)).values
     metrics = load_result(book / results_page.REFERENCE).metrics()
     quotable = {name: one for name, one in metrics.items() if not name.startswith("timeline.")}
     assert found == {
@@ -169,7 +169,7 @@ def test_the_first_lines_and_the_wide_tables_give_each_number_as_its_row_has_it(
 ) -> None:
     path = LAB / page.name("RESULTS", language)
     text = path.read_text("utf-8")
-    found = rows.read(path, Shelf(None)).values
+    found = rows.read(path, CacheFile(None)).values
     top = text[text.index("\n## ") : text.index("CSV")]
     assert top.count("\n- ") == 10
     assert top.count(" – ") > 12  # intervals

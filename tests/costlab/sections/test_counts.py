@@ -9,7 +9,7 @@ import pytest
 from costlab.sections.counts import count_ring
 from costlab.sections.counts.count_wire import COUNTER
 from shardlab.proofs import formulas
-from shardlab.proofs.formulas.context import kept
+from shardlab.proofs.formulas.context import saved_bytes
 from tests.costlab.tiny_run import DATASETS, ROOT, counted
 
 
@@ -134,7 +134,7 @@ def test_megatrons_experts_send_rows_twice_each_way_and_their_weights_apart() ->
 def test_both_of_megatrons_dispatchers_send_what_the_formulas_say() -> None:
     sizes = {"hidden": 16, "itemsize": 4, "prob": 4, "experts": 4, "ranks": 2}
     for k in (1, 3):
-        rows = formulas.all_to_all_experts(sent=16 * k, came=16 * k, **sizes).forward
+        rows = formulas.all_to_all_experts(sent=16 * k, received=16 * k, **sizes).forward
         found = value(f"experts-megatron.k{k}.all-to-all.sent")
         # Ours exchanges the counts of rows all to all, 8 bytes an expert; Megatron gathers all.
         assert found == sum(call.wire * n for call, n in rows.items()) + 4 * 8 / 2
@@ -164,7 +164,7 @@ def test_attention_over_cut_sequences_sends_and_keeps_what_the_formulas_say() ->
             traffic = formulas.context_attention(kind, ranks=ranks, **sizes)
             assert value(f"{name}.sent") == traffic.wire
             if kind != "ulysses":  # which keeps the order of its tokens besides
-                assert value(f"{name}.kept") == kept(ranks=ranks, heads=32, **sizes)
+                assert value(f"{name}.kept") == saved_bytes(ranks=ranks, heads=32, **sizes)
 
 
 def test_the_slowest_rank_has_nearly_twice_the_mean_and_megatrons_cut_gives_all_the_same() -> None:

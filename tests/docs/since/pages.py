@@ -14,12 +14,12 @@ from typing import Literal
 
 import msgspec
 
-from notelab.lab.pages import translated
-from notelab.repin.carried import Kind, Place
-from notelab.repin.reading import Why
+from notelab.lab.pages import translation_path
+from notelab.repin.changes import Kind, Place
+from notelab.repin.review_order import ReviewReason
 from tests.docs.page import ROOT
 from tests.docs.since.words import WORDS
-from tests.notelab.repin.judged import Judged, load
+from tests.notelab.repin.judgements import Judged, load
 
 DATA = ROOT / "docs" / "measured" / "since.json"
 PAGES = {"en": "since.md", "es": "since.es.md"}
@@ -39,7 +39,7 @@ class Read(msgspec.Struct, frozen=True):
 
     old: Place
     kind: Kind
-    why: Why
+    why: ReviewReason
     names: list[str]
     share: float
     said: list[Said]
@@ -92,7 +92,7 @@ def _source(since: Since, judged: list[Judged], language: str) -> Iterator[str]:
         yield words["claims"].format(claims=", ".join(links))
     yield f"### {words['order']}"
     rows = [_item(at, one, since, language) for at, one in enumerate(since.reread, start=1)]
-    sharp = sum(one.why is not Why.CHANGED for one in since.reread)
+    sharp = sum(one.why is not ReviewReason.CHANGED for one in since.reread)
     if sharp:
         yield "\n".join(rows[:sharp])
     if rows[sharp:]:
@@ -136,19 +136,19 @@ def _item(place: int, one: Read, since: Since, language: str) -> str:
         for said in one.said
     ]
     # Where the rest begins, Markdown would count from one again.
-    mark = "-" if one.why is Why.CHANGED else f"{place}."
+    mark = "-" if one.why is ReviewReason.CHANGED else f"{place}."
     return "\n".join([f"{mark} {lines}: {_why(one, since, language)}", *told])
 
 
 def _why(one: Read, since: Since, language: str) -> str:
     words = WORDS[language]
     names = ", ".join(f"`{name}`" for name in one.names)
-    if one.why is Why.NAMED:
+    if one.why is ReviewReason.NAME_CHANGED:
         told = [f"`{name}` {words[since.changed[name]]}" for name in one.names]
         return ", ".join(told)
-    if one.why is Why.GONE and not names:
+    if one.why is ReviewReason.GONE and not names:
         return words["gone lines"]
-    if one.why is Why.CHANGED and not one.share:
+    if one.why is ReviewReason.CHANGED and not one.share:
         return words["same words"]
     return words[one.why.name].format(names=names, share=round(100 * one.share))
 
@@ -175,7 +175,7 @@ def _address(name: str, language: str) -> str:
 
 def _title(said: Said, language: str) -> str:
     place = ROOT / said.page
-    text = (place if language == "en" else translated(place, language)).read_text("utf-8")
+    text = (place if language == "en" else translation_path(place, language)).read_text("utf-8")
     found = re.search(r"^# (.+)$", text, re.MULTILINE)
     return found[1] if found else said.page
 

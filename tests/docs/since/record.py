@@ -15,10 +15,10 @@ import msgspec
 from notelab.book.finding_labs import lab_with
 from notelab.book.opening import open_bench
 from notelab.book.workbook import Workbook
-from notelab.repin.carried import Repin
-from notelab.repin.carry import carried, set_out
-from notelab.repin.reading import Reread, raise_alarm
-from notelab.repin.sentences import Sentence, about
+from notelab.repin.changes import RepinResult
+from notelab.repin.migrate import classify_citations, open_migration
+from notelab.repin.review_order import ReviewItem, build_review
+from notelab.repin.sentences import Sentence, find_sentences
 from tests.docs.page import ROOT
 from tests.docs.since.pages import DATA, Read, Said, Since, data
 
@@ -27,8 +27,8 @@ KINDS = ("same", "moved", "reformatted", "edited", "gone")
 
 
 def record(
-    repin: Repin,
-    reread: list[Reread],
+    repin: RepinResult,
+    reread: list[ReviewItem],
     books: Iterable[Workbook],
     *,
     title: str,
@@ -48,13 +48,13 @@ def record(
         {one.name: one.change for one in repin.names},
         [
             Read(
-                one.carried.old,
-                one.carried.kind,
-                one.why,
+                one.change.old,
+                one.change.kind,
+                one.reason,
                 one.names,
-                round(one.share, 3),
+                round(one.changed_share, 3),
                 list({(said.page, said.text["en"]): said for said in told.of(one)}.values()),
-                next(iter(one.carried.proposals), None),
+                next(iter(one.change.proposals), None),
             )
             for one in reread
         ],
@@ -67,15 +67,15 @@ class _Translations:
     def __init__(self, books: Iterable[Workbook], source: str) -> None:
         self._known: dict[str, list[Sentence]] = {}
         for book in books:
-            for one in about(book, source, "es"):
+            for one in find_sentences(book, source, "es"):
                 self._known.setdefault(one.page, []).append(one)
 
-    def of(self, reread: Reread) -> Iterator[Said]:
+    def of(self, reread: ReviewItem) -> Iterator[Said]:
         for one in reread.sentences:
             there = self._known.get(f"{one.page.removesuffix('.md')}.es.md", [])
-            same = [two for two in there if two.cited == one.cited and two.anchor == one.anchor]
+            same = [two for two in there if two.places == one.places and two.anchor == one.anchor]
             same = [two for two in same if set(two.names) == set(one.names)] or same
-            near = [two for two in there if set(one.cited) & set(two.cited)]
+            near = [two for two in there if set(one.places) & set(two.places)]
             found = next(iter(same or near), None)
             text = {"en": one.text, "es": found.text if found else one.text}
             yield Said(one.page, text, one.anchor)
@@ -85,15 +85,15 @@ def main(name: str, ref: str) -> None:
     """Carry a source, and replace what is recorded of it."""
     bench = open_bench((), anew=True)
     folder = lab_with(name, None, ROOT)
-    journey = set_out(folder, name, ref, bench)
-    repin = carried(journey)
-    reread, why = raise_alarm(journey, repin, bench)
+    migration = open_migration(folder, name, ref, bench)
+    repin = classify_citations(migration)
+    reread, why = build_review(migration, repin, bench)
     if why:
         sys.exit(f"error: {why}")
     table = bench.lab(folder).sources[name]
     releases = table.release, ref
     made = record(
-        repin, reread, journey.books, title=TITLES[name], url=table.url, releases=releases
+        repin, reread, migration.books, title=TITLES[name], url=table.url, releases=releases
     )
     kept = [made if one.source == name else one for one in data()]
     DATA.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")

@@ -5,12 +5,12 @@ import re
 import pytest
 
 from notelab.lab import pins
-from notelab.lab.pages import translated
-from notelab.page.citation import written
-from notelab.repin.sentences import plain
+from notelab.lab.pages import translation_path
+from notelab.page.citation import format_citation
+from notelab.repin.sentences import quote
 from tests.docs.page import ROOT
 from tests.docs.since import pages
-from tests.notelab.repin import judged
+from tests.notelab.repin import judgements
 
 READING = ROOT / "experiments" / "35-reading-notes"
 SAID = [(one.source, said) for one in pages.data() for read in one.reread for said in read.said]
@@ -54,10 +54,10 @@ def test_every_sentence_quoted_still_stands_on_its_page(language: str) -> None:
     texts: dict[str, str] = {}
     for _, said in SAID:
         original = ROOT / said.page
-        place = original if language == "en" else translated(original, language)
+        place = original if language == "en" else translation_path(original, language)
         # Each by itself: what a block of output holds may look like the end of a block.
         parts = place.read_text("utf-8").split("\n\n")
-        text = texts.setdefault(said.page, "\n".join(map(plain, parts)))
+        text = texts.setdefault(said.page, "\n".join(map(quote, parts)))
         words = said.text[language].rpartition(" — ")[2]
         if said.anchor:
             words = words.partition(". ")[2]
@@ -73,14 +73,14 @@ def test_it_begins_at_the_pin(one: pages.Since) -> None:
 
 def test_what_was_judged_false_is_on_the_list() -> None:
     listed = {
-        (one.source, written(read.old.path, read.old.start, read.old.end), said.page)
+        (one.source, format_citation(read.old.path, read.old.start, read.old.end), said.page)
         for one in pages.data()
         for read in one.reread
         for said in read.said
     }
     false = {
         (one.source, one.cited, page)
-        for one in judged.load()
+        for one in judgements.load()
         if one.verdict != "true"
         for page in one.pages
     }
@@ -91,10 +91,10 @@ def test_four_in_five_false_sentences_stand_in_the_first_half() -> None:
     early = total = 0
     for one in pages.data():
         places = {
-            written(read.old.path, read.old.start, read.old.end): at
+            format_citation(read.old.path, read.old.start, read.old.end): at
             for at, read in enumerate(one.reread, start=1)
         }
-        found = judged.in_first_half(one.source, places)
+        found = judgements.in_first_half(one.source, places)
         early, total = early + found[0], total + found[1]
     assert total >= 15
     assert early >= 0.8 * total, f"{early} of {total}"

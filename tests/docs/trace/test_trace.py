@@ -58,6 +58,24 @@ def test_theory_10_counts_what_was_recorded() -> None:
     assert min(one[:9]) < 400  # µs, as the bench's
 
 
+@pytest.mark.parametrize("page", ["10-reading-a-trace.md", "10-reading-a-trace.es.md"])
+def test_theory_10_says_how_busy_the_machine_was_and_how_long_backward_took(page: str) -> None:
+    record = json.loads(MEASURED.read_text("utf-8"))
+    text = " ".join((ROOT / "docs/theory" / page).read_text("utf-8").split())
+    computed = record["ranks"][0]["compute"]
+    forward, backward = (
+        sum(end - start for start, end, phase in computed if phase == wanted)
+        for wanted in ("forward", "backward")
+    )
+    numbers = [
+        f"{record['provenance']['load-before']}",
+        f"{forward / 1000:.1f} ms",
+        f"{backward / 1000:.1f} ms",
+        f"{backward / forward:.2f}",
+    ]
+    assert [number for number in numbers if number not in text] == [], "the trace is another"
+
+
 def test_ranks_are_joined_as_train_joins_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

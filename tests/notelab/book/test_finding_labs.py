@@ -75,8 +75,8 @@ def test_to_find_the_lab_of_a_note_no_other_note_is_read(
     spread: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
-    inputs = results_page.inputs
-    monkeypatch.setattr(results_page, "inputs", lambda page: read.append(page) or inputs(page))
+    inputs = results_page.input_files
+    monkeypatch.setattr(results_page, "input_files", lambda page: read.append(page) or inputs(page))
     assert labs(spread, "experiments/01-scratch/note.md") == {"01-scratch": False}
     assert not read
     assert labs(spread, "notes/inputs.json") == {"one": True}

@@ -7,10 +7,10 @@ import pytest
 
 from notelab.book.relock import Relocked, relock
 from notelab.book.workbook import Bench, open_lab
+from notelab.cache import DiskCache
 from notelab.commands import showing
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
-from notelab.memo import Memo
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
@@ -77,7 +77,7 @@ class Two:
     def bench(self) -> Bench:
         cache = self.scratch.root / "cache"
         mirrors = {"up": self.scratch.upstream, "other": self.other}
-        return Bench(Memo(cache / "memo"), Library(Store(cache), mirrors, offline=True))
+        return Bench(DiskCache(cache / "memo"), Library(Store(cache), mirrors, offline=True))
 
     def lock(self) -> Relocked:
         made = relock(open_lab(self.scratch.lab, self.bench))
@@ -180,3 +180,30 @@ def test_a_source_that_could_not_be_asked_makes_a_new_bare_citation_doubtful(two
     two.scratch.write("note.md", text.replace(BARE, f"other:{BARE}"))
     two.lock()
     assert two.check().findings == []
+
+
+def test_offline_with_no_source_at_hand_the_lock_says_whose_a_bare_citation_is(two: Two) -> None:
+    two.say(f"\nIts `nothing` is nought (`pkg/else.py:L1`), and `combine` is `up:{BARE}`.\n")
+    assert two.lock().skipped == []
+    two.scratch.root.joinpath("cache").rename(two.scratch.root / "forgotten")
+    bench = Bench(DiskCache(None), Library(Store(two.scratch.root / "empty"), {}, offline=True))
+    report = check_lab(two.scratch.lab, bench)
+    assert report.findings == []
+    assert [(note.citations, note.locked) for note in report.notes] == [(3, 3)]
+
+
+def test_offline_a_bare_citation_that_the_lock_has_of_two_sources_is_doubtful(two: Two) -> None:
+    two.gain()
+    two.say(f"\nAnd there `combine` is the same (`other:{BARE}`).\n")
+    two.lock()
+    path = two.scratch.lab / "citations.lock"
+    lock = lock_file.load(path)
+    assert lock
+    entry = lock.citations["other"].pop(f"other:{BARE}")
+    for name in ("up", "other"):
+        lock.citations.setdefault(name, {})[BARE] = entry
+        lock.sources[name].files["pkg/scaler.py"] = lock.sources["other"].files["pkg/scaler.py"]
+    path.write_text(lock_file.dump(lock))
+    two.say("")
+    bench = Bench(DiskCache(None), Library(Store(two.scratch.root / "empty"), {}, offline=True))
+    assert {one.code for one in check_lab(two.scratch.lab, bench).findings} == {"N204"}

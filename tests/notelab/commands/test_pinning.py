@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.whole_files import write_together
+from notelab.atomic_write import write_files
 from tests.notelab.scratch import UPSTREAM, Scratch, git
 
 
@@ -115,6 +115,6 @@ def test_whole_files_are_written_all_or_none(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     second.mkdir()
     with pytest.raises(IsADirectoryError) as fault:
-        write_together({first: b"1", second: b"2"})
+        write_files({first: b"1", second: b"2"})
     assert fault.value.filename == str(second)
     assert list(tmp_path.iterdir()) == [second]

@@ -15,7 +15,7 @@ CHOICES = """
 
 
 @pytest.fixture
-def mine(scratch: Scratch) -> Path:
+def learner_lab(scratch: Scratch) -> Path:
     """Start a lab whose solution is the scratch lab's finished note, all of it committed."""
     assert scratch.run("new", "mine", "--from", "01-scratch").returncode == 0
     git(scratch.book, "add", ".")
@@ -24,32 +24,32 @@ def mine(scratch: Scratch) -> Path:
 
 
 @pytest.fixture
-def written(scratch: Scratch, mine: Path) -> Path:
+def committed_lab(scratch: Scratch, learner_lab: Path) -> Path:
     """Write two choices in the lab, and commit them."""
-    note = mine / "note.md"
+    note = learner_lab / "note.md"
     note.write_text(note.read_text("utf-8") + CHOICES, "utf-8")
     git(scratch.book, "add", ".")
     git(scratch.book, "commit", "-qm", "mine")
-    return mine
+    return learner_lab
 
 
-@pytest.mark.usefixtures("written")
+@pytest.mark.usefixtures("committed_lab")
 def test_choices_are_matched_missed_or_yours_each_with_its_lines(scratch: Scratch) -> None:
     done = scratch.run("compare", "--output-format", "json")
     assert done.returncode == 0, done
-    found = json.loads(done.stdout)
-    assert set(found) == {"matched", "missed", "yours"}
-    [pair], [missed], [alone] = found["matched"], found["missed"], found["yours"]
+    comparison = json.loads(done.stdout)
+    assert set(comparison) == {"matched", "missed", "yours"}
+    [pair], [missed], [unmatched] = comparison["matched"], comparison["missed"], comparison["yours"]
     assert (pair["yours"]["title"], pair["solution"]["title"]) == ("My count", "Counted before")
     assert pair["yours"]["citations"] == [
         {"source": "up", "path": "pkg/scaler.py", "start": 15, "end": 15, "symbol": "Scaler.apply"}
     ]
     assert pair["solution"]["filename"] == "experiments/01-scratch/note.md"
     assert missed["solution"]["title"] == "Two amounts" and missed["yours"]["citations"] == []
-    assert alone["yours"]["title"] == "My start" and alone["solution"]["citations"] == []
+    assert unmatched["yours"]["title"] == "My start" and unmatched["solution"]["citations"] == []
 
 
-@pytest.mark.usefixtures("written")
+@pytest.mark.usefixtures("committed_lab")
 def test_a_terminal_of_80_columns_shows_it_without_a_line_of_source(scratch: Scratch) -> None:
     done = scratch.run("compare", "experiments/mine")
     assert done.returncode == 0, done
@@ -61,9 +61,9 @@ def test_a_terminal_of_80_columns_shows_it_without_a_line_of_source(scratch: Scr
 
 
 def test_the_page_is_the_labs_own_written_anew_and_over_nothing_else(
-    scratch: Scratch, written: Path
+    scratch: Scratch, committed_lab: Path
 ) -> None:
-    page = written / "comparison.md"
+    page = committed_lab / "comparison.md"
     for _ in range(2):
         assert scratch.run("compare", "--page").returncode == 0
     text = page.read_text("utf-8")
@@ -75,17 +75,19 @@ def test_the_page_is_the_labs_own_written_anew_and_over_nothing_else(
     assert page.read_text() == "# Mine\n"
 
 
-def test_where_no_choice_is_written_yet_nothing_is_shown(scratch: Scratch, mine: Path) -> None:
-    done = scratch.run("compare", str(mine))
+def test_where_no_choice_is_written_yet_nothing_is_shown(
+    scratch: Scratch, learner_lab: Path
+) -> None:
+    done = scratch.run("compare", str(learner_lab))
     assert (done.returncode, done.stdout) == (2, "")
     assert "no choice with a citation yet" in done.stderr
 
 
 @pytest.mark.parametrize("state", ["changed", "staged", "untracked", "ignored"])
 def test_notes_that_are_not_committed_are_compared_with_nothing(
-    scratch: Scratch, written: Path, state: str
+    scratch: Scratch, committed_lab: Path, state: str
 ) -> None:
-    note = written / "note.md"
+    note = committed_lab / "note.md"
     if state in ("untracked", "ignored"):
         git(scratch.book, "rm", "-q", "--cached", str(note))
         git(scratch.book, "commit", "-qm", "not this")
@@ -101,13 +103,13 @@ def test_notes_that_are_not_committed_are_compared_with_nothing(
     assert "hint: `git add experiments/mine && git commit" in done.stderr
 
 
-def test_a_change_elsewhere_is_no_reason_to_refuse(scratch: Scratch, written: Path) -> None:
+def test_a_change_elsewhere_is_no_reason_to_refuse(scratch: Scratch, committed_lab: Path) -> None:
     scratch.book.joinpath("other.txt").write_text("x\n")
-    (written / "lab.toml").write_text((written / "lab.toml").read_text("utf-8") + "\n")
+    (committed_lab / "lab.toml").write_text((committed_lab / "lab.toml").read_text("utf-8") + "\n")
     assert scratch.run("compare").returncode == 0
 
 
-@pytest.mark.usefixtures("written")
+@pytest.mark.usefixtures("committed_lab")
 def test_what_a_strangers_repository_would_have_git_run_is_not_run(scratch: Scratch) -> None:
     trace = scratch.root / "ran"
     git(scratch.book, "config", "core.fsmonitor", f"touch {trace}; false")
@@ -115,7 +117,9 @@ def test_what_a_strangers_repository_would_have_git_run_is_not_run(scratch: Scra
     assert not trace.exists()
 
 
-def test_outside_of_a_repository_it_says_how_to_commit(scratch: Scratch, written: Path) -> None:
+def test_outside_of_a_repository_it_says_how_to_commit(
+    scratch: Scratch, committed_lab: Path
+) -> None:
     away = scratch.root / "away"
     away.mkdir()
     for name in ("01-scratch", "mine"):
@@ -131,7 +135,7 @@ def test_outside_of_a_repository_it_says_how_to_commit(scratch: Scratch, written
 
 
 @pytest.mark.parametrize(
-    ("solution", "said"),
+    ("solution", "message"),
     [
         ("[]", "names no solution"),
         ('["gone.md"]', "gone.md is missing"),
@@ -139,28 +143,28 @@ def test_outside_of_a_repository_it_says_how_to_commit(scratch: Scratch, written
     ],
 )
 def test_without_a_solution_it_says_what_lab_toml_lacks(
-    scratch: Scratch, written: Path, solution: str, said: str
+    scratch: Scratch, committed_lab: Path, solution: str, message: str
 ) -> None:
-    file = written / "lab.toml"
+    file = committed_lab / "lab.toml"
     text = file.read_text("utf-8").replace('["../01-scratch/note.md"]', solution)
     file.write_text(text)
     done = scratch.run("compare", "experiments/mine")
-    assert done.returncode == 2 and said in done.stderr, done
+    assert done.returncode == 2 and message in done.stderr, done
 
 
 def test_a_solution_read_at_another_commit_is_compared_and_said(
-    scratch: Scratch, written: Path
+    scratch: Scratch, committed_lab: Path
 ) -> None:
     (scratch.upstream / "pkg/new.py").write_text("x = 1\n")
     git(scratch.upstream, "add", ".")
     git(scratch.upstream, "commit", "-qm", "two")
-    assert scratch.run("pin", "up", "main", "--lab", str(written)).returncode == 0
+    assert scratch.run("pin", "up", "main", "--lab", str(committed_lab)).returncode == 0
     done = scratch.run("compare")
     assert done.returncode == 0 and "lines may have moved" in done.stderr
 
 
 def test_which_lab_is_asked_where_two_could_be_meant_and_the_one_stood_in_is_taken(
-    scratch: Scratch, written: Path
+    scratch: Scratch, committed_lab: Path
 ) -> None:
     assert scratch.run("new", "other", "--from", "01-scratch").returncode == 0
     done = scratch.run("compare")

@@ -17,7 +17,7 @@ def fault(scratch: Scratch) -> NotelabError:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said", "hint"),
+    ("old", "new", "message", "hint"),
     [
         ("max-words", "max-word", "unknown field `max-word`", "did you mean `max-words`?"),
         ("[sources.up]", "[source.up]", "unknown field `source`", "did you mean `sources`?"),
@@ -35,12 +35,12 @@ def fault(scratch: Scratch) -> NotelabError:
     ],
 )
 def test_a_slip_is_answered_with_its_key_and_the_nearest_spelling(
-    scratch: Scratch, old: str, new: str, said: str, hint: str
+    scratch: Scratch, old: str, new: str, message: str, hint: str
 ) -> None:
     scratch.replace("lab.toml", old, new)
     done = scratch.run("check")
     assert done.returncode == 2, done
-    assert said in done.stderr
+    assert message in done.stderr
     assert hint in done.stderr
     assert done.stdout == ""
     assert len(done.stderr.strip().split("\n")) <= 2
@@ -97,12 +97,12 @@ def test_a_note_that_is_a_link_out_of_the_repository_is_refused(scratch: Scratch
 
 
 def test_another_lab_may_share_the_sources_and_their_pins(scratch: Scratch) -> None:
-    other = scratch.book / "experiments" / "02-other"
-    other.mkdir()
-    (other / "lab.toml").write_text(
+    second_lab = scratch.book / "experiments" / "02-other"
+    second_lab.mkdir()
+    (second_lab / "lab.toml").write_text(
         '[lab]\ntitle = "Other"\nsources-from = "../01-scratch"\n[notes."n.md"]\nsources = ["up"]\n'
     )
-    loaded = lab.load(other)
+    loaded = lab.load(second_lab)
     assert loaded.pins_folder == scratch.lab.resolve()
     assert list(loaded.sources) == ["up"]
 

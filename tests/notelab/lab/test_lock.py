@@ -42,7 +42,7 @@ def test_what_is_dumped_is_loaded_back(scratch: Scratch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "not a lock file"),
         ("{", "not a lock file"),
@@ -59,10 +59,10 @@ def test_what_is_dumped_is_loaded_back(scratch: Scratch) -> None:
     ],
 )
 def test_a_lock_that_is_none_ends_the_command_and_is_left_as_it_was(
-    scratch: Scratch, text: str, said: str
+    scratch: Scratch, text: str, message: str
 ) -> None:
     scratch.write("citations.lock", text)
-    with pytest.raises(NotelabError, match=said):
+    with pytest.raises(NotelabError, match=message):
         scratch.check()
     done = scratch.run("lock")
     assert done.returncode == 2
@@ -70,25 +70,25 @@ def test_a_lock_that_is_none_ends_the_command_and_is_left_as_it_was(
     assert scratch.read("citations.lock") == text
 
 
-def test_relocking_where_no_source_is_at_hand_keeps_what_the_lock_knew(scratch: Scratch) -> None:
+def test_relocking_without_a_source_keeps_the_entries_of_the_lock(scratch: Scratch) -> None:
     before = scratch.read("citations.lock")
     scratch.root.joinpath("cache").rename(scratch.root / "gone")
-    made = relock(open_lab(scratch.lab, scratch.bench(mirror=False)))
-    assert lock_file.dump(made.lock) == before
-    assert made.skipped == []
+    relocked = relock(open_lab(scratch.lab, scratch.bench(mirror=False)))
+    assert lock_file.dump(relocked.lock) == before
+    assert relocked.skipped == []
 
 
 def test_relocking_from_the_store_alone_never_weakens_a_proof(scratch: Scratch) -> None:
     before = scratch.read("citations.lock")
-    made = relock(open_lab(scratch.lab, scratch.bench(mirror=False)))
-    assert lock_file.dump(made.lock) == before
+    relocked = relock(open_lab(scratch.lab, scratch.bench(mirror=False)))
+    assert lock_file.dump(relocked.lock) == before
 
 
 def test_the_lock_records_what_resolves_and_judges_nothing(scratch: Scratch) -> None:
     for name in ("note.md", "note.es.md"):
         scratch.replace(name, "L14-L15", "L15-L17")
-    made = scratch.lock()
-    assert "pkg/scaler.py:L15-L17" in made.lock.citations["up"]
+    relocked = scratch.lock()
+    assert "pkg/scaler.py:L15-L17" in relocked.lock.citations["up"]
     codes = {finding.code for finding in check_lab(scratch.lab, scratch.bench()).findings}
     assert codes == {"N208"}
 
@@ -120,5 +120,7 @@ def test_locking_without_a_usable_pin_forgets_nothing(scratch: Scratch, pin: str
 def test_a_page_that_cannot_be_read_is_said_not_to_be_locked(scratch: Scratch) -> None:
     scratch.lab.joinpath("note.es.md").write_bytes(b"\xe9\n")
     done = scratch.run("lock")
-    said = "not locked: experiments/01-scratch/note.es.md, which is not UTF-8: byte 0xe9 in line 1"
-    assert done.returncode == 1 and said in done.stdout
+    message = (
+        "not locked: experiments/01-scratch/note.es.md, which is not UTF-8: byte 0xe9 in line 1"
+    )
+    assert done.returncode == 1 and message in done.stdout

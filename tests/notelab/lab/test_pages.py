@@ -10,10 +10,10 @@ import pytest
 from notelab.lab import pages
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_link_is_not_followed_wherever_it_leads(tmp_path: Path, there: bool) -> None:
+@pytest.mark.parametrize("target_exists", [True, False])
+def test_a_link_is_not_followed_wherever_it_leads(tmp_path: Path, target_exists: bool) -> None:
     secret = tmp_path / "secret"
-    if there:
+    if target_exists:
         secret.write_text("not yours\n")
     link = tmp_path / "note.es.md"
     link.symlink_to(secret)
@@ -22,8 +22,8 @@ def test_a_link_is_not_followed_wherever_it_leads(tmp_path: Path, there: bool) -
 
 def test_a_pipe_is_not_waited_for_and_a_folder_is_no_page(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.md")
-    for name in ("pipe.md", "."):
-        assert pages.read(tmp_path / name).problem == "is not a file"
+    for name, kind in (("pipe.md", "named pipe"), (".", "folder")):
+        assert pages.read(tmp_path / name).problem == f"is a {kind}, not a file"
     assert pages.read(tmp_path / "none.md").problem == pages.MISSING
     assert pages.read(tmp_path / "pipe.md" / "below.md").problem == pages.MISSING
 

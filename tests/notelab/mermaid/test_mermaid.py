@@ -111,8 +111,8 @@ def test_a_rule_that_may_match_later_in_the_text_is_not_taken_for_an_anchored_on
     engine: Engine,
 ) -> None:
     context: Any = engine._context
-    said = context.eval('JSON.stringify(["xb".match(/^(?:a)|b/), "xb".match(/^(?:b)/)])')
-    assert said == '[["b"],null]'
+    answer = context.eval('JSON.stringify(["xb".match(/^(?:a)|b/), "xb".match(/^(?:b)/)])')
+    assert answer == '[["b"],null]'
 
 
 SETTINGS = """
@@ -135,12 +135,12 @@ def test_settings_copied_quickly_are_those_that_mermaid_copies(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = BUNDLE.read_text("utf-8")
-    assert engine_module._quick(bundle).count("standIn.merge(") == 1
-    monkeypatch.setattr(engine_module, "_quick", lambda bundle: bundle)
+    assert engine_module._speed_up(bundle).count("standIn.merge(") == 1
+    monkeypatch.setattr(engine_module, "_speed_up", lambda bundle: bundle)
     slow = Engine()
-    said: list[str] = [one._context.eval(SETTINGS) for one in (engine, slow)]
-    assert said[0] == said[1]
-    assert '"b":[1,null,[2],[2]],' in said[0]
+    configs: list[str] = [each_engine._context.eval(SETTINGS) for each_engine in (engine, slow)]
+    assert configs[0] == configs[1]
+    assert '"b":[1,null,[2],[2]],' in configs[0]
     for text, *_ in (*VALID.values(), *BROKEN.values()):
         assert engine.parse(text) == slow.parse(text)
 

@@ -93,14 +93,14 @@ def test_a_closing_with_a_block_in_it_is_not_one_paragraph() -> None:
         ("![a](b.png)", "N602"),
     ],
 )
-def test_a_fault_in_a_block_is_found_where_it_stands(
+def test_a_fault_in_a_block_is_reported_at_its_row(
     scratch: Scratch, opening: str, wrong: str, code: str
 ) -> None:
     scratch.replace("note.md", "## Connect", f"{opening}\n\n    {wrong}\n\n## Connect")
     row = scratch.read("note.md").split("\n").index(opening) + 3
-    found = [finding for finding in scratch.check("note.md").findings if finding.code == code]
-    assert found, scratch.codes("note.md")
-    assert row <= found[0].span.row <= row + 3
+    findings = [finding for finding in scratch.check("note.md").findings if finding.code == code]
+    assert findings, scratch.codes("note.md")
+    assert row <= findings[0].span.row <= row + 3
 
 
 def test_blocks_nested_too_deeply_to_read_are_a_finding(scratch: Scratch) -> None:

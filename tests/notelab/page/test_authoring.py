@@ -53,7 +53,7 @@ def test_a_byte_order_mark_is_no_finding(scratch: Scratch) -> None:
 def test_a_finding_points_at_the_citation(scratch: Scratch, row: str) -> None:
     scratch.replace("note.md", "`pkg/scaler.py:L14-L15`", f"{row}`pkg/scaler.py:L14-L99`")
     scratch.replace("note.es.md", "`pkg/scaler.py:L14-L15`", "`pkg/scaler.py:L14-L99`")
-    finding = next(one for one in scratch.check().findings if one.code == "N205")
+    finding = next(finding for finding in scratch.check().findings if finding.code == "N205")
     lines = scratch.read(finding.filename.rpartition("/")[2]).split("\n")
     assert lines[finding.span.row - 1][finding.span.column - 1 :].startswith(
         "`pkg/scaler.py:L14-L99`"

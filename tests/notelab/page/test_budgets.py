@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
+from notelab.cache import CacheFile
 from notelab.check import check_labs
-from notelab.memo import Shelf
 from notelab.mermaid import engine_thread
 from notelab.mermaid.diagrams import Diagrams
 from notelab.mermaid.engine import Engine
@@ -33,24 +33,24 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(engine_thread, "time", made)
+    fake_clock = Clock()
+    monkeypatch.setattr(engine_thread, "time", fake_clock)
     monkeypatch.setattr(Engine, "__init__", lambda engine: None)
-    monkeypatch.setattr(Engine, "parse", made.parse)
-    return made
+    monkeypatch.setattr(Engine, "parse", fake_clock.parse)
+    return fake_clock
 
 
 def test_a_run_gives_up_on_diagrams_after_a_few_seconds_and_says_so(clock: Clock) -> None:
     clock.cost = 3.0
-    shared = Diagrams(Shelf(None))
+    shared = Diagrams(CacheFile(None))
     answers = [shared.parse(f"gantt {number}") for number in range(6)]
     assert [answer is not None for answer in answers] == [True, True, False, False, False, False]
-    assert "6 s on diagrams" in shared.missing
+    assert "6 s on diagrams" in shared.unavailable_reason
 
 
 def test_a_thousand_diagrams_of_the_usual_cost_are_all_parsed(clock: Clock) -> None:
     clock.cost = 0.02
-    shared = Diagrams(Shelf(None))
+    shared = Diagrams(CacheFile(None))
     assert all(shared.parse(f"gantt {number}") for number in range(1000))
 
 
@@ -61,8 +61,10 @@ def test_all_labs_of_a_run_share_one_budget(scratch: Scratch, clock: Clock) -> N
     shutil.copytree(scratch.lab, second)
     note = second / "note.md"
     note.write_text(note.read_text("utf-8").replace("\ngantt\n", "\npie\n"), "utf-8")
-    found = check_labs({scratch.lab: None, second: None}, scratch.bench()).findings
-    assert [one.code for one in found if one.filename.endswith("second/note.md")] == ["N307"]
+    findings = check_labs({scratch.lab: None, second: None}, scratch.bench()).findings
+    assert [
+        finding.code for finding in findings if finding.filename.endswith("second/note.md")
+    ] == ["N307"]
     assert clock.parsed == 1
 
 
@@ -80,7 +82,7 @@ def test_a_diagram_beyond_the_budget_is_a_finding(scratch: Scratch, clock: Clock
 def test_a_page_of_many_long_paragraphs_is_read_up_to_a_budget_and_the_rest_said() -> None:
     page = FRONT + "\n\n".join(["[" * 9_900] * 20)
     unread = read(page).unread
-    assert [one.what for one in unread] == [
+    assert [marker.description for marker in unread] == [
         "has more long paragraphs than are read; this one and the rest are not"
     ]
     assert unread[0].span.row == 11
@@ -109,7 +111,13 @@ def test_code_spans_that_never_close_cost_a_look_each() -> None:
 )
 @pytest.mark.parametrize(
     "place",
-    ["uses", *(pytest.param(one, marks=pytest.mark.ci) for one in ("counts", "```mermaid\ngantt"))],
+    [
+        "uses",
+        *(
+            pytest.param(slow_place, marks=pytest.mark.ci)
+            for slow_place in ("counts", "```mermaid\ngantt")
+        ),
+    ],
 )
 def test_a_character_that_nobody_sees_is_a_finding_at_its_place(
     scratch: Scratch, hidden: str, place: str
@@ -118,7 +126,9 @@ def test_a_character_that_nobody_sees_is_a_finding_at_its_place(
         scratch.replace("note.md", "\n## ", f"\n{place} {hidden}\n```\n\n## ")
     else:
         scratch.replace("note.md", place, place[:2] + hidden + place[2:])
-    finding = next(one for one in scratch.check("note.md").findings if one.code == "N113")
+    finding = next(
+        candidate for candidate in scratch.check("note.md").findings if candidate.code == "N113"
+    )
     assert f"U+{ord(hidden):04X}" in finding.message
     line = scratch.read("note.md").split("\n")[finding.span.row - 1]
     assert line[finding.span.column - 1] == hidden

@@ -11,15 +11,15 @@ import pytest
 
 from notelab.book.relock import relock
 from notelab.book.workbook import Bench, open_lab
+from notelab.cache import DiskCache
 from notelab.check import check_labs
 from notelab.lab import lock as lock_file
-from notelab.memo import Memo
 from notelab.page.reading import read
 from notelab.report.finding import Finding
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.notelab.scratch import copied, git
+from tests.notelab.scratch import copy_filled, git
 
 WORK = '''\
 """Work."""
@@ -72,11 +72,11 @@ class Lab:
         return self.root / "lab"
 
     def bench(self, *, mirror: bool = True) -> Bench:
-        """A cache of its own and no network."""
+        """Return a bench with an empty cache and without network."""
         mirrors = {"s": self.source} if mirror else {}
         store = Store(self.source.parent / "cache")
         library = Library(store=store, mirrors=mirrors, offline=True)
-        return Bench(Memo(None), library)
+        return Bench(DiskCache(None), library)
 
     def write(self, text: str, front: str = "") -> None:
         """Write the note."""
@@ -88,12 +88,12 @@ class Lab:
         """Lock the note, then check it."""
         bench = self.bench(mirror=mirror)
         if mirror:
-            made = relock(open_lab(self.folder, bench))
-            (self.folder / "citations.lock").write_text(lock_file.dump(made.lock))
+            relocked = relock(open_lab(self.folder, bench))
+            (self.folder / "citations.lock").write_text(lock_file.dump(relocked.lock))
         return check_labs({self.folder: None}, bench, strict=strict)
 
     def judge(self, form: str, *, strict: bool = False) -> Report:
-        """Check a note that holds a form in a sentence, or a footnote alone."""
+        """Check a note with a form in a sentence; a footnote stands on its own."""
         before = "" if form.startswith("[^") else "The name `add_one` is shown by "
         self.write(f"{before}{form}")
         return self.check(strict=strict)
@@ -102,28 +102,28 @@ class Lab:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     """Return a lab that cites another repository."""
-    copied(_source, tmp_path / "source")
+    copy_filled(_source, tmp_path / "source")
     commit = git(tmp_path / "source", "rev-parse", "v1.0")
-    made = Lab(tmp_path / "book", tmp_path / "source", commit)
-    (made.root / ".git").mkdir(parents=True)
-    made.folder.mkdir()
-    made.folder.joinpath("lab.toml").write_text(LAB + '\n[notes."note.md"]\nsources = ["s"]\n')
-    made.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
-    return made
+    new_lab = Lab(tmp_path / "book", tmp_path / "source", commit)
+    (new_lab.root / ".git").mkdir(parents=True)
+    new_lab.folder.mkdir()
+    new_lab.folder.joinpath("lab.toml").write_text(LAB + '\n[notes."note.md"]\nsources = ["s"]\n')
+    new_lab.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
+    return new_lab
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Lab:
-    """Return a lab that cites the repository that it is in."""
+def self_citing_lab(tmp_path: Path) -> Lab:
+    """Return a lab that cites the repository that holds the lab."""
     root = tmp_path / "book"
-    copied(_source, root)
+    copy_filled(_source, root)
     commit = git(root, "rev-parse", "v1.0")
-    made = Lab(root, tmp_path / "none", commit)
-    made.folder.mkdir()
+    new_lab = Lab(root, tmp_path / "none", commit)
+    new_lab.folder.mkdir()
     table = '[lab]\ntitle = "Own"\n\n[sources.s]\npath = "."\npin = "s-sha.txt"\n'
-    made.folder.joinpath("lab.toml").write_text(table + '\n[notes."note.md"]\nsources = ["s"]\n')
-    made.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
-    return made
+    new_lab.folder.joinpath("lab.toml").write_text(table + '\n[notes."note.md"]\nsources = ["s"]\n')
+    new_lab.folder.joinpath("s-sha.txt").write_text(f"{commit}\n")
+    return new_lab
 
 
 READ = [
@@ -220,12 +220,12 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("form", "code", "said"), REFUSED)
+@pytest.mark.parametrize(("form", "code", "message"), REFUSED)
 def test_a_form_that_nothing_resolves_is_a_finding(
-    lab: Lab, form: str, code: str, said: str
+    lab: Lab, form: str, code: str, message: str
 ) -> None:
-    findings = [one for one in lab.judge(form).findings if one.code == code]
-    assert findings and said in findings[0].message
+    findings = [finding for finding in lab.judge(form).findings if finding.code == code]
+    assert findings and message in findings[0].message
 
 
 NO_CITATION = [
@@ -259,11 +259,11 @@ UNJUDGED = [
 def test_a_known_path_with_lines_near_by_is_counted_and_strictly_refused(
     lab: Lab, text: str
 ) -> None:
-    said = f"`pkg/work.py:L4-L6` is `add_one`.\n\nAbout `add_one`: {text}."
-    lab.write(said)
+    paragraph = f"`pkg/work.py:L4-L6` is `add_one`.\n\nAbout `add_one`: {text}."
+    lab.write(paragraph)
     counted, strict = lab.check(), lab.check(strict=True)
     assert counted.findings == [] and [note.unjudged for note in counted.notes] == [1]
-    assert [one.code for one in strict.findings] == ["N230"]
+    assert [finding.code for finding in strict.findings] == ["N230"]
 
 
 def test_a_path_that_no_tree_has_is_not_counted(lab: Lab) -> None:
@@ -285,20 +285,28 @@ def test_lines_of_a_citation_near_by_are_its_own(lab: Lab) -> None:
 )
 def test_a_citation_in_the_front_matter_is_refused(lab: Lab, front: str) -> None:
     lab.write("`add_one` is `pkg/work.py:L4-L6`.", front)
-    assert [(one.code, one.span.row) for one in lab.check().findings] == [("N201", 5)]
+    assert [(finding.code, finding.span.row) for finding in lab.check().findings] == [("N201", 5)]
 
 
 def test_a_file_in_the_front_matter_must_be_there(lab: Lab) -> None:
     lab.write("`add_one` is `pkg/work.py:L4-L6`.", f"read: {PERMALINK}/gone.py\n")
-    assert [(one.code, one.span.row) for one in lab.check().findings] == [("N232", 5)]
+    assert [(finding.code, finding.span.row) for finding in lab.check().findings] == [("N232", 5)]
 
 
-def test_a_link_from_the_page_is_read_where_the_source_is_the_repository(own: Lab) -> None:
-    report = own.judge("[code](../pkg/work.py#L4-L6)")
+def test_a_link_from_the_page_is_read_where_the_source_is_the_repository(
+    self_citing_lab: Lab,
+) -> None:
+    report = self_citing_lab.judge("[code](../pkg/work.py#L4-L6)")
     assert report.findings == []
     assert [note.proved for note in report.notes] == [1]
-    assert {one.code for one in own.judge("[code](../pkg/work.py#L9-L9000)").findings} == {"N205"}
-    assert {one.code for one in own.judge("[`work.py:9`](../pkg/work.py#L4)").findings} == {"N231"}
+    assert {
+        finding.code
+        for finding in self_citing_lab.judge("[code](../pkg/work.py#L9-L9000)").findings
+    } == {"N205"}
+    assert {
+        finding.code
+        for finding in self_citing_lab.judge("[`work.py:9`](../pkg/work.py#L4)").findings
+    } == {"N231"}
 
 
 def test_the_end_of_two_paths_is_refused_with_both(lab: Lab) -> None:
@@ -308,9 +316,9 @@ def test_the_end_of_two_paths_is_refused_with_both(lab: Lab) -> None:
     git(lab.source, "commit", "-q", "-m", "two of a name")
     lab.commit = git(lab.source, "rev-parse", "HEAD")
     lab.folder.joinpath("s-sha.txt").write_text(f"{lab.commit}\n")
-    found = lab.judge("`work.py:4-6`").findings
-    assert [one.code for one in found] == ["N201"]
-    assert "`lib/work.py`, `pkg/work.py`" in found[0].message
+    findings = lab.judge("`work.py:4-6`").findings
+    assert [finding.code for finding in findings] == ["N201"]
+    assert "`lib/work.py`, `pkg/work.py`" in findings[0].message
 
 
 def test_without_the_tree_the_lock_says_which_path_an_end_means(lab: Lab) -> None:
@@ -318,13 +326,13 @@ def test_without_the_tree_the_lock_says_which_path_an_end_means(lab: Lab) -> Non
     without = lab.check(mirror=False)
     assert without.findings == []
     lab.write("The name `add_one` is shown by `work.py:9-11`")
-    assert "N213" in {one.code for one in lab.check(mirror=False).findings}
+    assert "N213" in {finding.code for finding in lab.check(mirror=False).findings}
 
 
 def test_every_place_of_a_page_is_read_once_and_in_order() -> None:
     text = f"`a/b.py:1-3, 9`, [c.py:4]({PERMALINK}/c.py#L4), d/e.py:5 and `f/g.py`, line 6"
-    found = read(f"---\ntitle: x\n---\n\n{text.replace('@SHA@', 'ab' * 20)}\n").citations
-    assert [(one.path, one.first) for one in found] == [
+    citations = read(f"---\ntitle: x\n---\n\n{text.replace('@SHA@', 'ab' * 20)}\n").citations
+    assert [(citation.path, citation.first) for citation in citations] == [
         ("a/b.py", 1),
         ("a/b.py", 9),
         ("pkg/c.py", 4),
@@ -333,13 +341,13 @@ def test_every_place_of_a_page_is_read_once_and_in_order() -> None:
     ]
 
 
-def first_of(report: Report, code: str) -> Finding:
-    """Return the first finding of a code."""
-    return next(one for one in report.findings if one.code == code)
+def first_finding(report: Report, code: str) -> Finding:
+    """Return the first finding with a code."""
+    return next(finding for finding in report.findings if finding.code == code)
 
 
 def test_a_finding_of_a_label_stands_at_the_link_and_says_both_places(lab: Lab) -> None:
-    found = first_of(lab.judge(f"[`work.py:L9-L11`]({PERMALINK}/work.py#L4-L6)"), "N231")
-    assert "`work.py:L9-L11`" in found.found and "#L4-L6" in found.found
-    line = (lab.folder / "note.md").read_text().split("\n")[found.span.row - 1]
-    assert line[found.span.column - 1 :].startswith("[`work.py")
+    finding = first_finding(lab.judge(f"[`work.py:L9-L11`]({PERMALINK}/work.py#L4-L6)"), "N231")
+    assert "`work.py:L9-L11`" in finding.found and "#L4-L6" in finding.found
+    line = (lab.folder / "note.md").read_text().split("\n")[finding.span.row - 1]
+    assert line[finding.span.column - 1 :].startswith("[`work.py")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from notelab.cache import DiskCache
 from notelab.lab import pins
-from notelab.memo import Memo
 from notelab.page import embedded_html, reading, tokens
 from tests.notelab.scratch import UPSTREAM, Scratch
 
@@ -134,8 +134,8 @@ def test_a_diagram_is_one_whatever_its_fence_says_beside(info: str) -> None:
     ],
 )
 def test_what_a_reader_takes_for_a_citation_is_judged_as_one(citation: str) -> None:
-    found = reading.read(f"{citation}\n").citations
-    assert found and all(one.problem or one.first in (1, 3, 5, 10) for one in found)
+    citations = reading.read(f"{citation}\n").citations
+    assert citations and all(cited.problem or cited.first in (1, 3, 5, 10) for cited in citations)
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_what_a_reader_takes_for_a_citation_is_judged_as_one(citation: str) -> N
     ],
 )
 def test_a_slip_of_the_pen_is_no_other_citation(citation: str) -> None:
-    found = reading.read(f"{citation}\n").citations
-    assert len(found) == 1
-    assert found[0].problem
+    citations = reading.read(f"{citation}\n").citations
+    assert len(citations) == 1
+    assert citations[0].problem
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_source_pasted_into_the_front_matter_is_seen(scratch: Scratch) -> None:
 
 
 def test_a_page_keeps_its_rows_whatever_its_entities_are() -> None:
-    assert [row for token, row in tokens.of_page("a&#10;b\nc") if token == "c"] == [2]
+    assert [row for token, row in tokens.tokenize_page("a&#10;b\nc") if token == "c"] == [2]
 
 
 def test_a_translation_that_is_a_link_is_not_followed(scratch: Scratch, tmp_path: Path) -> None:
@@ -275,8 +275,8 @@ def test_a_name_that_no_file_can_have_is_a_fault_in_the_lab_file(
 
 
 def test_a_results_page_with_a_nul_in_its_input_is_stale_and_no_crash(scratch: Scratch) -> None:
-    made = f"<!-- generated from a\0b sha256:{'0' * 64} -->"
-    scratch.write("RESULTS.md", f'{made}\n\n<a id="r"></a> **1**\n')
+    first_line = f"<!-- generated from a\0b sha256:{'0' * 64} -->"
+    scratch.write("RESULTS.md", f'{first_line}\n\n<a id="r"></a> **1**\n')
     scratch.replace("note.md", "In lab 02", "In lab 02 [1](RESULTS.md#r)")
     assert "N404" in scratch.codes()
 
@@ -289,7 +289,7 @@ def test_control_characters_in_front_matter_are_called_what_they_are() -> None:
 def test_html_is_scanned_to_its_end() -> None:
     scanned = embedded_html.scan('a<!-- b --><b>c</b>d<br/>e &amp; <![ <img alt="f > g"')
     assert scanned.text.split()[:3] == ["acd", "e", "&"]
-    assert [kind for kind, _ in scanned.drawn] == ["<img>"]
+    assert [kind for kind, _ in scanned.drawings] == ["<img>"]
 
 
 def test_show_and_cite_say_which_source_or_file_is_not_there(scratch: Scratch) -> None:
@@ -327,5 +327,5 @@ def test_an_interrupt_leaves_no_scratch_file_in_the_content_cache(
 
     monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        Memo(tmp_path).put("note", "abcd", b"x")
+        DiskCache(tmp_path).put("note", "abcd", b"x")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

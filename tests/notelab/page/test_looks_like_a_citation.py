@@ -1,4 +1,4 @@
-"""Whatever a reader would take for a citation is proved or refused, however it is written."""
+"""Text that a reader takes for a citation is proved or refused, in whatever form it is written."""
 
 import pytest
 
@@ -8,9 +8,9 @@ from tests.notelab.scratch import Scratch
 FRONT = "---\ntitle: x\n---\n\n"
 
 
-def taken(text: str) -> list[tuple[str, str]]:
-    """What a page of one paragraph cites, and what is wrong with each."""
-    return [(one.text, one.problem) for one in read(f"{FRONT}{text}\n").citations]
+def read_citations(text: str) -> list[tuple[str, str]]:
+    """Return the text and the problem of each citation of a page with one paragraph."""
+    return [(citation.text, citation.problem) for citation in read(f"{FRONT}{text}\n").citations]
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def taken(text: str) -> list[tuple[str, str]]:
     ],
 )
 def test_a_citation_in_another_form_is_refused(text: str) -> None:
-    found = taken(f"See {text} there.")
-    assert len(found) == 1, found
-    assert found[0][1], found
+    citations = read_citations(f"See {text} there.")
+    assert len(citations) == 1, citations
+    assert citations[0][1], citations
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_a_citation_in_another_form_is_refused(text: str) -> None:
     ],
 )
 def test_a_citation_in_an_honest_form_is_read(text: str) -> None:
-    [one] = read(f"{FRONT}See {text} there.\n").citations
-    assert (one.path.endswith("a.py"), one.first, one.problem) == (True, 15, "")
+    [citation] = read(f"{FRONT}See {text} there.\n").citations
+    assert (citation.path.endswith("a.py"), citation.first, citation.problem) == (True, 15, "")
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_a_citation_in_an_honest_form_is_read(text: str) -> None:
     ],
 )
 def test_what_is_no_citation_is_left_alone(text: str) -> None:
-    assert taken(f"See {text} there.") == []
+    assert read_citations(f"See {text} there.") == []
 
 
 def test_a_path_with_brackets_is_a_path(scratch: Scratch) -> None:
-    assert taken("`app/[id]/page.tsx:L900`") == [("app/[id]/page.tsx:L900", "")]
+    assert read_citations("`app/[id]/page.tsx:L900`") == [("app/[id]/page.tsx:L900", "")]
     scratch.replace("note.md", "`pkg/scaler.py:L22-L25`", "`app/[id]/page.tsx:L900`")
     assert "N203" in scratch.codes("note.md")
 
@@ -164,7 +164,7 @@ def test_the_forms_of_the_known_hosts_are_read(linked: Scratch, old: str, new: s
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "said"),
+    ("change", "code", "reason"),
     [
         (("{commit}", "main"), "N201", "`main`, which moves"),
         (("{commit}", "1" * 40), "N216", "another commit of `up`"),
@@ -175,13 +175,13 @@ def test_the_forms_of_the_known_hosts_are_read(linked: Scratch, old: str, new: s
     ],
 )
 def test_a_permalink_that_is_not_the_pins_is_refused_with_the_reason(
-    linked: Scratch, change: tuple[str, str], code: str, said: str
+    linked: Scratch, change: tuple[str, str], code: str, reason: str
 ) -> None:
     old, new = change
     address = link(linked).replace(old.format(commit=linked.commit), new)
     say(linked, f"[it]({address})")
     linked.lock()
-    findings = [one for one in linked.check("note.md").findings if one.code == code]
-    assert said in findings[0].message
+    findings = [finding for finding in linked.check("note.md").findings if finding.code == code]
+    assert reason in findings[0].message
     line = linked.read("note.md").split("\n")[findings[0].span.row - 1]
     assert line[findings[0].span.column - 1 :].startswith("[it]")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from notelab.recall.quantity import Quantity, read, same
+from notelab.recall.quantity import Quantity, is_same, read
 
 SIXTEEN_GB = Quantity(16e9, "B")
 
@@ -17,19 +17,19 @@ SIXTEEN_GB = Quantity(16e9, "B")
 )
 def test_sixteen_gigabytes_however_they_are_written(typed: str) -> None:
     number = read(typed)
-    assert number and same(number, SIXTEEN_GB), number
+    assert number and is_same(number, SIXTEEN_GB), number
 
 
 @pytest.mark.parametrize("typed", ["16 GiB", "16 MB", "16", "15 GB", "16 ranks", "17e9 B"])
 def test_what_is_not_sixteen_gigabytes(typed: str) -> None:
     number = read(typed)
-    assert number and not same(number, SIXTEEN_GB), number
+    assert number and not is_same(number, SIXTEEN_GB), number
 
 
 def test_a_binary_unit_is_a_power_of_1024_and_told_from_a_decimal_one() -> None:
     assert read("1 KiB") == Quantity(1024, "B") and read("1 kB") == Quantity(1000, "B")
     assert read("1.5 MiB") == Quantity(1.5 * 2**20, "B")
-    assert not same(Quantity(2**10, "B"), Quantity(1000, "B"))
+    assert not is_same(Quantity(2**10, "B"), Quantity(1000, "B"))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_binary_unit_is_a_power_of_1024_and_told_from_a_decimal_one() -> None:
 )
 def test_a_count_is_exact_and_no_bytes(typed: str, right: bool) -> None:
     number = read(typed)
-    assert number and same(number, Quantity(64, "ranks")) is right
+    assert number and is_same(number, Quantity(64, "ranks")) is right
 
 
 @pytest.mark.parametrize("typed", ["", "many", "GB", "16 GB or so", "1,2,3", "--3", "1e9e9", "NaN"])

@@ -21,7 +21,7 @@ CARDS = """
 ??? question number size "How large?"
     **1.5 MiB**: six times 256 KiB.
 """
-OWN, SIZE = (f"experiments/01-scratch/note#{name}" for name in ("own", "size"))
+CITING, SIZE = (f"experiments/01-scratch/note#{name}" for name in ("own", "size"))
 
 
 class Learner:
@@ -30,7 +30,7 @@ class Learner:
     def __init__(self, scratch: Scratch) -> None:
         self.scratch = scratch
         self.data = scratch.root / "data"
-        self.kept = self.data / "shardbook" / "recall.jsonl"
+        self.history_file = self.data / "shardbook" / "recall.jsonl"
         scratch.write("note.md", scratch.read("note.md") + CARDS)
         scratch.lock()
         self.environment = {
@@ -40,33 +40,33 @@ class Learner:
             "NO_COLOR": "1",
         }
 
-    def started(
-        self, *options: str, stdin: int | None = subprocess.PIPE
-    ) -> "subprocess.Popen[str]":
+    def start(self, *options: str, stdin: int | None = subprocess.PIPE) -> "subprocess.Popen[str]":
         command = [sys.executable, "-m", "notelab", "recall", *options]
         return subprocess.Popen(
             command, cwd=self.scratch.book, env=self.environment, text=True, encoding="utf-8",
             stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
-    def types(self, *lines: str, options: tuple[str, ...] = ()) -> tuple[int, str, str]:
+    def type_lines(self, *lines: str, options: tuple[str, ...] = ()) -> tuple[int, str, str]:
         """Return how a sitting ends, and what it says on either stream."""
-        process = self.started(*options)
-        said, aside = process.communicate("".join(f"{line}\n" for line in lines), timeout=LIMIT)
-        return process.returncode, said, aside
+        process = self.start(*options)
+        output, errors = process.communicate("".join(f"{line}\n" for line in lines), timeout=LIMIT)
+        return process.returncode, output, errors
 
     def reviews(self) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.kept.read_text().splitlines()]
+        return [json.loads(line) for line in self.history_file.read_text().splitlines()]
 
-    def answered(self, card: str, days_ago: float, grade: int = 3, evidence: str = "") -> None:
+    def add_review(self, card: str, days_ago: float, grade: int = 3, evidence: str = "") -> None:
         at = datetime.now(UTC) - timedelta(days=days_ago)
-        History(self.kept.parent).add(Review(card, at, grade, evidence or self.evidence(card)))
+        History(self.history_file.parent).add(
+            Review(card, at, grade, evidence or self.evidence(card))
+        )
 
     def evidence(self, card: str) -> str:
-        from notelab.recall.cards import of_labs
+        from notelab.recall.cards import collect_cards
 
-        cards = of_labs({self.scratch.lab: None}, "en", self.scratch.bench())
-        return next(one.evidence for one in cards if one.id == card)
+        cards = collect_cards({self.scratch.lab: None}, "en", self.scratch.bench())
+        return next(candidate.evidence for candidate in cards if candidate.id == card)
 
 
 @pytest.fixture
@@ -75,74 +75,79 @@ def learner(scratch: Scratch) -> Learner:
 
 
 def test_a_card_is_asked_shown_graded_and_written_down(learner: Learner) -> None:
-    status, said, aside = learner.types("", "good", "1,5 MiB", "4")
-    assert (status, aside) == (0, "")
-    assert said.index("Counted when?") < said.index("First, `uses`") < said.index("How large?")
-    assert "\nright\n" in said
-    assert [(one["card"], one["grade"]) for one in learner.reviews()] == [(OWN, 3), (SIZE, 4)]
-    assert "2 answered, 0 left, of 2 cards; next in" in said
+    status, output, errors = learner.type_lines("", "good", "1,5 MiB", "4")
+    assert (status, errors) == (0, "")
+    assert (
+        output.index("Counted when?") < output.index("First, `uses`") < output.index("How large?")
+    )
+    assert "\nright\n" in output
+    assert [(review["card"], review["grade"]) for review in learner.reviews()] == [
+        (CITING, 3),
+        (SIZE, 4),
+    ]
+    assert "2 answered, 0 left, of 2 cards; next in" in output
 
 
 def test_at_a_terminal_a_key_is_enough(learner: Learner) -> None:
-    ours, theirs = os.openpty()
-    process = learner.started("--limit", "1", stdin=theirs)
+    keyboard, terminal = os.openpty()
+    process = learner.start("--limit", "1", stdin=terminal)
     assert process.stdout
     for prompt, key in [("any key", b" "), ("4 easy", b"2")]:
-        said = ""
-        while prompt not in said:
+        output = ""
+        while prompt not in output:
             letter = process.stdout.read(1)
-            assert letter, said
-            said += letter
-        while termios.tcgetattr(theirs)[3] & termios.ICANON:  # until a key alone will do
+            assert letter, output
+            output += letter
+        while termios.tcgetattr(terminal)[3] & termios.ICANON:  # until a key alone will do
             pass
-        os.write(ours, key)
+        os.write(keyboard, key)
     assert "1 answered, 1 left" in process.communicate(timeout=LIMIT)[0]
     assert learner.reviews()[0]["grade"] == 2
-    os.close(ours)
-    os.close(theirs)
+    os.close(keyboard)
+    os.close(terminal)
 
 
 def test_a_card_that_was_answered_is_asked_again_only_when_it_is_due(learner: Learner) -> None:
-    learner.answered(OWN, 30)
-    learner.answered(SIZE, 0.001, grade=4)
-    status, said, _ = learner.types("", "3")
+    learner.add_review(CITING, 30)
+    learner.add_review(SIZE, 0.001, grade=4)
+    status, output, _ = learner.type_lines("", "3")
     assert status == 0
-    assert "Counted when?" in said and "How large?" not in said
-    assert "1 answered, 0 left, of 2 cards; next in" in said
+    assert "Counted when?" in output and "How large?" not in output
+    assert "1 answered, 0 left, of 2 cards; next in" in output
 
 
 def test_a_card_whose_cited_lines_changed_says_that_it_is_stale(learner: Learner) -> None:
-    learner.answered(OWN, 0.001, grade=4, evidence="0123456789abcdef")
-    learner.answered(SIZE, 0.001, grade=4)
-    said = learner.types("", "3")[1]
-    assert said.index("stale: the lines it rests on have changed") < said.index("Counted when?")
-    assert "How large?" not in said
-    assert "stale" not in learner.types()[1]  # answered anew, it rests on what there is now
+    learner.add_review(CITING, 0.001, grade=4, evidence="0123456789abcdef")
+    learner.add_review(SIZE, 0.001, grade=4)
+    output = learner.type_lines("", "3")[1]
+    assert output.index("stale: the lines it rests on have changed") < output.index("Counted when?")
+    assert "How large?" not in output
+    assert "stale" not in learner.type_lines()[1]  # answered anew, it rests on what there is now
 
 
 def test_a_wrong_number_is_asked_again_and_what_is_none_is_asked_for_better(
     learner: Learner,
 ) -> None:
-    learner.answered(OWN, 0.001, grade=4)
-    said = learner.types("a lot", "1.5 MB")[1]
-    assert "expected a number with its unit" in said
-    assert "not that: again" in said and "**1.5 MiB**" in said
+    learner.add_review(CITING, 0.001, grade=4)
+    output = learner.type_lines("a lot", "1.5 MB")[1]
+    assert "expected a number with its unit" in output
+    assert "not that: again" in output and "**1.5 MiB**" in output
     assert learner.reviews()[-1]["grade"] == 1
 
 
 def test_a_number_may_be_shown_without_typing_one(learner: Learner) -> None:
-    learner.answered(OWN, 0.001, grade=4)
-    said = learner.types("", "", "2")[1]
-    assert "not that" not in said and "right" not in said
+    learner.add_review(CITING, 0.001, grade=4)
+    output = learner.type_lines("", "", "2")[1]
+    assert "not that" not in output and "right" not in output
     assert learner.reviews()[-1]["grade"] == 2
 
 
 @pytest.mark.parametrize("lines", [(), ("",), ("", "x", "7")])
 def test_input_that_ends_early_grades_nothing(learner: Learner, lines: tuple[str, ...]) -> None:
-    status, said, aside = learner.types(*lines)
-    assert (status, aside) == (0, "")
-    assert said.endswith("\n0 answered, 2 left, of 2 cards\n")
-    assert not learner.kept.exists()
+    status, output, errors = learner.type_lines(*lines)
+    assert (status, errors) == (0, "")
+    assert output.endswith("\n0 answered, 2 left, of 2 cards\n")
+    assert not learner.history_file.exists()
 
 
 def test_a_closed_standard_input_is_an_end_and_no_fault(learner: Learner) -> None:
@@ -155,44 +160,51 @@ def test_a_closed_standard_input_is_an_end_and_no_fault(learner: Learner) -> Non
 
 
 def test_a_page_without_cards_is_refused_with_what_a_card_is(learner: Learner) -> None:
-    status, said, aside = learner.types(options=("--language", "es"))
-    assert (status, said) == (2, "")
-    assert "no recall cards" in aside and "??? question" in aside
+    status, output, errors = learner.type_lines(options=("--language", "es"))
+    assert (status, output) == (2, "")
+    assert "no recall cards" in errors and "??? question" in errors
 
 
 def test_a_limit_leaves_the_rest_for_another_time(learner: Learner) -> None:
-    said = learner.types("", "3", options=("--limit", "1"))[1]
-    assert "1 of 1" in said and "1 answered, 1 left, of 2 cards" in said
+    output = learner.type_lines("", "3", options=("--limit", "1"))[1]
+    assert "1 of 1" in output and "1 answered, 1 left, of 2 cards" in output
 
 
 def test_a_sitting_that_is_broken_off_keeps_what_was_answered(learner: Learner) -> None:
-    assert "1 answered, 1 left" in learner.types("", "3", "")[1]
-    assert [one["card"] for one in learner.reviews()] == [OWN]
+    assert "1 answered, 1 left" in learner.type_lines("", "3", "")[1]
+    assert [review["card"] for review in learner.reviews()] == [CITING]
 
 
 def test_two_sittings_at_once_lose_nothing(learner: Learner) -> None:
-    one, other = learner.started(), learner.started()
-    for process in (one, other):  # both have read the history before either answers
+    first, second = learner.start(), learner.start()
+    for process in (first, second):  # both have read the history before either answers
         assert process.stdout
         assert any("Counted when?" in line for line in process.stdout)
-    ends = [process.communicate("\n3\n1.5 MiB\n3\n", timeout=LIMIT) for process in (one, other)]
-    assert [said.count("2 answered") for said, _ in ends] == [1, 1]
-    assert sorted(str(review["card"]) for review in learner.reviews()) == [OWN, OWN, SIZE, SIZE]
+    ends = [process.communicate("\n3\n1.5 MiB\n3\n", timeout=LIMIT) for process in (first, second)]
+    assert [output.count("2 answered") for output, _ in ends] == [1, 1]
+    assert sorted(str(review["card"]) for review in learner.reviews()) == [
+        CITING,
+        CITING,
+        SIZE,
+        SIZE,
+    ]
 
 
 def test_a_history_that_is_no_history_is_set_aside_and_goes_on(learner: Learner) -> None:
-    learner.answered(OWN, 0.001, grade=4)
-    good = learner.kept.read_bytes()
+    learner.add_review(CITING, 0.001, grade=4)
+    good = learner.history_file.read_bytes()
     spoilt = b"\x00\xff nonsense\n" + good + b'{"card": "torn'
-    learner.kept.write_bytes(spoilt)
-    status, said, aside = learner.types("1.5 MiB", "3")
+    learner.history_file.write_bytes(spoilt)
+    status, output, errors = learner.type_lines("1.5 MiB", "3")
     assert status == 0
-    assert "2 of 3 lines of" in aside and "kept as recall.corrupt-" in aside
-    assert "Counted when?" not in said and "1 answered" in said  # what could be read still counts
-    (kept,) = learner.kept.parent.glob("recall.corrupt-*.jsonl")
-    assert kept.read_bytes() == spoilt
-    assert learner.kept.read_bytes().startswith(good)
-    assert learner.types()[2] == ""  # said once
+    assert "2 of 3 lines of" in errors and "kept as recall.corrupt-" in errors
+    assert (
+        "Counted when?" not in output and "1 answered" in output
+    )  # what could be read still counts
+    (copy,) = learner.history_file.parent.glob("recall.corrupt-*.jsonl")
+    assert copy.read_bytes() == spoilt
+    assert learner.history_file.read_bytes().startswith(good)
+    assert learner.type_lines()[2] == ""  # said once
 
 
 def test_an_answer_after_a_torn_line_stands_on_a_line_of_its_own(tmp_path: Path) -> None:

@@ -106,12 +106,12 @@ def test_what_was_measured_is_what_the_docs_promise() -> None:
         # A function that happens to hold the same anchor as the one meant isn't to be told apart.
         floors = {"1 to 4": 0.85, "5 to 50": 0.95, "another function": 0.99}
         floor = next((least for kind, least in floors.items() if kind in name), 1.0)
-        assert row.kept.planted > 200, name
-        assert row.kept.missed == [], name
-        assert row.anew_in_notes.rate >= floor, (name, row.anew_in_notes.missed[:9])
-        assert row.anew_in_reference.rate >= floor, (name, row.anew_in_reference.missed[:9])
+        assert row.with_lock.planted > 200, name
+        assert row.with_lock.missed == [], name
+        assert row.relocked_in_notes.rate >= floor, (name, row.relocked_in_notes.missed[:9])
+        assert row.relocked_in_reference.rate >= floor, (name, row.relocked_in_reference.missed[:9])
     for language, page in zip(LANGUAGES, PROMISE, strict=True):
-        assert faults.as_markdown(rows, language) in page.read_text("utf-8"), AGAIN
+        assert faults.format_table(rows, language) in page.read_text("utf-8"), AGAIN
 
 
 # A laptop breaks one note in English and the other in Spanish; CI each in both.
@@ -158,12 +158,12 @@ class TestStopConditions:
         report = book.check()
         base = next(finding for finding in report.findings if finding.code == "N106")
         edit(book, name, text=with_words(words - int(base.found)))
-        found = [finding for finding in book.check().findings if finding.code == "N106"]
-        assert bool(found) == fault
+        findings = [finding for finding in book.check().findings if finding.code == "N106"]
+        assert bool(findings) == fault
         if fault:
-            assert found[0].filename.endswith(f"/{name}")
+            assert findings[0].filename.endswith(f"/{name}")
             row = with_words(0)[: with_words(0).index(fixed)].count("\n") + 1
-            assert found[0].span.row == row
+            assert findings[0].span.row == row
 
     def test_a_citation_missing(self, book: Book, note: str, language: str) -> None:
         name = f"{note}{language}.md"
@@ -276,10 +276,10 @@ class TestPins:
         pin.write_text(sha[:12] + "\n")
         assert "N121" in codes(book, pin.name)
         pin.write_text("1" * 40 + "\n")
-        found = book.check().findings
+        findings = book.check().findings
         # A git host says N122; a machine without one still has a lock that disagrees.
-        assert {"N122", "N211"} & {finding.code for finding in found}
-        assert "N123" in {finding.code for finding in found}
+        assert {"N122", "N211"} & {finding.code for finding in findings}
+        assert "N123" in {finding.code for finding in findings}
 
 
 class TestHarmlessEdits:

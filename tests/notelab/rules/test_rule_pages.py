@@ -73,9 +73,9 @@ def test_no_paragraph_is_left_in_english(code: str) -> None:
     assert not english & spanish
 
 
-def test_no_page_is_left_over() -> None:
-    known = {f"{code}{ending}.md" for code in [*RULES, "index"] for ending in ("", ".es")}
-    assert {path.name for path in PAGES.iterdir()} == known
+def test_every_page_belongs_to_a_rule() -> None:
+    expected = {f"{code}{ending}.md" for code in [*RULES, "index"] for ending in ("", ".es")}
+    assert {path.name for path in PAGES.iterdir()} == expected
 
 
 @pytest.mark.parametrize("language", SECTIONS)

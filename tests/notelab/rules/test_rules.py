@@ -43,7 +43,7 @@ def gantt(form: str, *tasks: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("form", "task", "said"),
+    ("form", "task", "reason"),
     [
         ("X", "late :active, l, 2, 4", "its start, 2, as milliseconds"),
         pytest.param("X", "late : 2, 3s", "its start, 2, as milliseconds", marks=pytest.mark.ci),
@@ -53,13 +53,15 @@ def gantt(form: str, *tasks: str) -> str:
     ],
 )
 def test_a_gantts_task_that_mermaid_draws_elsewhere_is_a_finding_at_its_line(
-    scratch: Scratch, form: str, task: str, said: str
+    scratch: Scratch, form: str, task: str, reason: str
 ) -> None:
     scratch.replace("note.md", "## Connect", gantt(form, "early : 0, 2", task) + "\n## Connect")
-    (found,) = (one for one in scratch.check("note.md").findings if one.code == "N308")
-    assert said in found.message and "“late”" in found.message
-    line = scratch.read("note.md").split("\n")[found.span.row - 1]
-    assert line[found.span.column - 1 :] == task
+    (finding,) = (
+        candidate for candidate in scratch.check("note.md").findings if candidate.code == "N308"
+    )
+    assert reason in finding.message and "“late”" in finding.message
+    line = scratch.read("note.md").split("\n")[finding.span.row - 1]
+    assert line[finding.span.column - 1 :] == task
 
 
 @pytest.mark.parametrize(
@@ -384,8 +386,8 @@ def test_a_lab_in_spanish_alone_quotes_the_spanish_page_of_another_labs_results(
 def test_a_generated_page_names_itself_once(scratch: Scratch, seals: int) -> None:
     scratch.write("results.json", "1")
     page = generated_page(ROW, results=b"1")
-    own = next(line for line in page.split("\n") if "without this line" in line)
-    quoting(scratch, page.replace(f"{own}\n", f"{own}\n" * seals))
+    seal = next(line for line in page.split("\n") if "without this line" in line)
+    quoting(scratch, page.replace(f"{seal}\n", f"{seal}\n" * seals))
     assert scratch.codes("note.md") == ["N404", "N504"]
 
 
@@ -413,10 +415,10 @@ def test_a_generated_page_may_show_figures_and_a_note_or_another_page_may_not(
     for name in ("CLAIMS.md", "CLAIMS.es.md"):
         scratch.write(name, f"# x\n{figure}")
     assert scratch.codes() == ["N602", "N602"]
-    made = f"<!-- generated from results.json sha256:{sha256(b'1').hexdigest()} -->"
+    input_line = f"<!-- generated from results.json sha256:{sha256(b'1').hexdigest()} -->"
     note = scratch.read("note.md")
     scratch.write(
-        "note.md", note.replace("# A scratch note", f"{made}\n\n# A scratch note\n{figure}")
+        "note.md", note.replace("# A scratch note", f"{input_line}\n\n# A scratch note\n{figure}")
     )
     assert scratch.codes("note.md") == ["N404", "N602"]
     scratch.write("note.md", note)

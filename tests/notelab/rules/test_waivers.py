@@ -51,7 +51,7 @@ def test_a_waiver_of_another_rule_or_another_choice_spares_nothing(broken: Scrat
 
 
 @pytest.mark.parametrize(
-    ("comment", "said"),
+    ("comment", "problem"),
     [
         ("<!-- shardbook: allow N208 -->", "gives no reason"),
         ("<!-- shardbook: allow N208 because -->", "gives no reason"),
@@ -63,13 +63,13 @@ def test_a_waiver_of_another_rule_or_another_choice_spares_nothing(broken: Scrat
     ],
 )
 def test_a_waiver_without_a_reason_or_a_rule_is_a_finding_and_spares_nothing(
-    broken: Scratch, comment: str, said: str
+    broken: Scratch, comment: str, problem: str
 ) -> None:
     put(broken, comment)
     findings = broken.check("note.md").findings
     assert {"N208", "N701"} == {finding.code for finding in findings}
-    malformed = next(one for one in findings if one.code == "N701")
-    assert said in malformed.message
+    malformed = next(finding for finding in findings if finding.code == "N701")
+    assert problem in malformed.message
     row = broken.read(malformed.filename.rpartition("/")[2]).split("\n")[malformed.span.row - 1]
     assert row[malformed.span.column - 1 :].startswith("<!-- shardbook")
 
@@ -84,7 +84,7 @@ def test_one_comment_may_allow_several_rules_and_give_its_reason_in_spanish(
 ) -> None:
     broken.replace("note.md", "**Counted before.**", "Counted before.")
     put(broken, "<!-- shardbook: allow N208, N107 porque se\n  cortó en clase -->")
-    assert [one.code for one in broken.check().findings] == ["N702"]  # the Spanish N107
+    assert [finding.code for finding in broken.check().findings] == ["N702"]  # the Spanish N107
 
 
 def test_a_note_may_ignore_a_rule_and_a_lab_too(broken: Scratch) -> None:
@@ -96,7 +96,7 @@ def test_a_note_may_ignore_a_rule_and_a_lab_too(broken: Scratch) -> None:
     assert (report.findings, report.labs[0].waived) == ([], 2)
 
 
-def test_a_lab_or_note_that_ignores_what_nobody_breaks_is_told_so_at_the_line(
+def test_a_lab_or_note_that_ignores_an_unbroken_rule_is_a_finding_at_the_line(
     scratch: Scratch,
 ) -> None:
     text = scratch.read("lab.toml")
@@ -107,10 +107,10 @@ def test_a_lab_or_note_that_ignores_what_nobody_breaks_is_told_so_at_the_line(
         ),
     )
     findings = scratch.check().findings
-    assert [(one.code, one.span.row) for one in findings] == [("N702", 3), ("N702", 12)]
-    assert [one.message.split("`")[1] for one in findings] == ["N208", "N206"]
+    assert [(finding.code, finding.span.row) for finding in findings] == [("N702", 3), ("N702", 12)]
+    assert [finding.message.split("`")[1] for finding in findings] == ["N208", "N206"]
     # A part of the lab can't tell what the rest of it breaks.
-    assert [one.span.row for one in scratch.check("note.md").findings] == [12]
+    assert [finding.span.row for finding in scratch.check("note.md").findings] == [12]
 
 
 def test_a_lab_that_ignores_what_is_no_rule_is_refused_with_the_nearest(scratch: Scratch) -> None:

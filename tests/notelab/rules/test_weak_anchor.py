@@ -27,8 +27,8 @@ def crowded(scratch: Scratch) -> Scratch:
 def test_a_name_of_every_statement_near_by_is_refused_and_better_ones_are_named(
     crowded: Scratch,
 ) -> None:
-    findings = [one for one in crowded.check("note.md").findings if one.code == "N215"]
-    assert [one.found for one in findings] == ["`common`, the rarest, in 28 of 29"] * 2
+    findings = [finding for finding in crowded.check("note.md").findings if finding.code == "N215"]
+    assert [finding.found for finding in findings] == ["`common`, the rarest, in 28 of 29"] * 2
     assert "`step_12`" in findings[0].help and "`step_13`" in findings[0].help
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from notelab.book.relock import Relocked, relock
 from notelab.book.workbook import Bench, open_lab
+from notelab.cache import DiskCache
 from notelab.errors import NotelabError
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedSource
-from notelab.memo import Memo
 from notelab.report import text
 from notelab.sources.answers import Found, Source, SourceError, Unreachable, Wheel
 from notelab.sources.blob import blob_id
@@ -174,7 +174,7 @@ def published(scratch: Scratch, index: Index) -> Scratch:
 def _bench(scratch: Scratch, *, cache: str = "cache", mirror: bool = True) -> Bench:
     root = scratch.root / cache
     mirrors = {"up": scratch.upstream} if mirror else {}
-    return Bench(Memo(root / "memo"), Library(Store(root), mirrors))
+    return Bench(DiskCache(root / "memo"), Library(Store(root), mirrors))
 
 
 def _lock(scratch: Scratch, bench: Bench, lab: Path | None = None) -> Relocked:

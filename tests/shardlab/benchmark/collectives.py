@@ -1,8 +1,8 @@
-"""One collective by every way that there is: gloo's own, our exchanges and relay, shared memory.
+"""One collective by every algorithm: gloo's own, our exchanges and relay, shared memory.
 
-What `exchange.CHOICES` and `relay.UP_TO` rest on: a way belongs into them where its ratio to gloo's
-own repeats below 0.9. A size is what each rank brings, in KiB of fp32; a step is several calls
-where one takes microseconds.
+`exchange.CHOICES` and `relay.MAX_BYTES` rest on it: an algorithm is chosen there if its ratio to
+gloo's own is repeatedly below 0.9. A size is that of each rank's input, in KiB of fp32. A step is
+several calls if one call takes microseconds.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def build(world: World, *, collective: str, kib: int) -> Iterator[Mapping[str, S
     torch_axis = world.whole
     shared = world.axis("shared", range(n), link="shared-memory")
     checked = World(check=True, link=world.link).whole
-    for how in ("together",) if collective == "all_reduce" else ("together", "singly"):
-        calls[how] = way(collective, how, x, out)
+    for algorithm in ("single",) if collective == "all_reduce" else ("single", "by-peer"):
+        calls[algorithm] = make_exchange(collective, algorithm, x, out)
     if n > 2:
-        calls["relay"] = relayed(collective, x, out)
-    yield {name: repeated(call, 20 if kib < 256 else 1) for name, call in calls.items()}
+        calls["relay"] = make_relay(collective, x, out)
+    yield {name: repeat(call, 20 if kib < 256 else 1) for name, call in calls.items()}
 
 
-def repeated(call: Call, times: int) -> Step:
+def repeat(call: Call, times: int) -> Step:
     def step() -> None:
         for _ in range(times):
             call()
@@ -70,17 +70,17 @@ def gloo(group: object, collective: str, x: torch.Tensor, out: torch.Tensor) -> 
         group._reduce_scatter_base(out, x).wait()
 
 
-def relayed(collective: str, x: torch.Tensor, out: torch.Tensor) -> Call:
-    """By way of one rank."""
+def make_relay(collective: str, x: torch.Tensor, out: torch.Tensor) -> Call:
+    """Return a collective relayed by one rank."""
     minute = timedelta(minutes=1)
-    return lambda: relay.start(collective, dist.group.WORLD, x, out, "sum", patience=minute).wait()
+    return lambda: relay.start(collective, dist.group.WORLD, x, out, "sum", timeout=minute).wait()
 
 
-def way(collective: str, how: str, x: torch.Tensor, out: torch.Tensor) -> Call:
-    """One of our exchanges, whatever `CHOICES` says."""
+def make_exchange(collective: str, algorithm: str, x: torch.Tensor, out: torch.Tensor) -> Call:
+    """Return one of our exchanges, by a given algorithm instead of the one in `CHOICES`."""
 
     def call() -> None:
-        with patch.object(exchange, "choice", lambda *_: how):
+        with patch.object(exchange, "choose_algorithm", lambda *_: algorithm):
             exchange.STARTS[collective](dist.group.WORLD, x, out, "sum").wait()
 
     return call

@@ -1,4 +1,4 @@
-"""Collectives by every way, measured: what `exchange.CHOICES` and `relay.UP_TO` rest on.
+"""Collectives by every algorithm, measured: `exchange.CHOICES` and `relay.MAX_BYTES` rest on it.
 
 `pytest -m benchmark -s tests/shardlab/benchmark/test_benchmark_collectives.py [--quick]`
 """

@@ -45,7 +45,7 @@ def build(world: World, *, sequence: int, hidden: int = 128) -> Iterator[dict[st
         return GPT(config, tensor=Axis.alone(), context=context)
 
     def on(context: ContextParallel) -> Step:
-        cut, mine, wanted = model(context), context.own(tokens), context.own(targets)
+        cut, mine, wanted = model(context), context.shard(tokens), context.shard(targets)
 
         def step() -> float:
             cut.zero_grad()

@@ -13,63 +13,66 @@ PLAIN = ("torch", "staged")  # whose sums are gloo's own
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.int64]
 
 
-def values(world: World, link: str, length: int) -> None:
+def check_values(world: World, link: str, length: int) -> None:
     n, r = world.size, world.rank
     axis = world.axis("test", range(n), link=link)
     for dtype in DTYPES:
         wide = (torch.arange(n * length * 2, device=world.device) % 5 + r).view(n, 2 * length)
         x = wide.to(dtype)[:, ::2]
-        kept = x.clone()
-        every = torch.stack([x - r + other for other in range(n)]).to(dtype)
-        assert torch.equal(axis.all_reduce(x), every.sum(0).to(dtype)), (link, dtype)
-        assert torch.equal(axis.all_reduce(x, op="max"), every.amax(0)), (link, dtype)
-        assert torch.equal(axis.all_gather(x), every.flatten(0, 1)), (link, dtype)
-        assert torch.equal(axis.reduce_scatter(x), every.sum(0).to(dtype)[r : r + 1]), (link, dtype)
-        assert torch.equal(axis.all_to_all(x), every[:, r]), (link, dtype)
-        assert torch.equal(axis.broadcast(x, source=n - 1), every[n - 1]), (link, dtype)
+        before = x.clone()
+        inputs = torch.stack([x - r + rank for rank in range(n)]).to(dtype)
+        assert torch.equal(axis.all_reduce(x), inputs.sum(0).to(dtype)), (link, dtype)
+        assert torch.equal(axis.all_reduce(x, op="max"), inputs.amax(0)), (link, dtype)
+        assert torch.equal(axis.all_gather(x), inputs.flatten(0, 1)), (link, dtype)
+        assert torch.equal(axis.reduce_scatter(x), inputs.sum(0).to(dtype)[r : r + 1]), (
+            link,
+            dtype,
+        )
+        assert torch.equal(axis.all_to_all(x), inputs[:, r]), (link, dtype)
+        assert torch.equal(axis.broadcast(x, source=n - 1), inputs[n - 1]), (link, dtype)
         if dtype.is_floating_point:
-            mean = (every.sum(0) / n).to(dtype)
+            mean = (inputs.sum(0) / n).to(dtype)
             assert torch.equal(axis.all_reduce(x, op="mean"), mean)
             assert torch.equal(axis.reduce_scatter(x, op="mean"), mean[r : r + 1])
-        assert torch.equal(x, kept), "an input was changed"
+        assert torch.equal(x, before), "an input was changed"
         inside = x.contiguous()
-        where = inside.data_ptr()
+        address = inside.data_ptr()
         axis.all_reduce(inside, out=inside)
-        assert inside.data_ptr() == where
-        assert torch.equal(inside, every.sum(0).to(dtype))
+        assert inside.data_ptr() == address
+        assert torch.equal(inside, inputs.sum(0).to(dtype))
 
 
 @pytest.mark.parametrize("length", [1, 7, 5000])
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("link", LINKS)
 def test_every_collective_gives_its_value_and_leaves_its_input(pool, link, size, length) -> None:
-    pool(size).run(values, link, length)
+    pool(size).run(check_values, link, length)
 
 
-def round_trip(world: World, link: str) -> None:
+def exchange_in_a_ring(world: World, link: str) -> None:
     n, r = world.size, world.rank
     axis = world.axis("test", range(n), link=link)
     after, before = (r + 1) % n, (r - 1) % n
     for length in (1, 3000):
-        mine = torch.full((length,), float(r), device=world.device)
-        arriving = [(torch.empty_like(mine), before), (torch.empty_like(mine), after)]
-        pending = axis.start_exchange([(mine, after), (mine * 10, before)], arriving)
+        sent = torch.full((length,), float(r), device=world.device)
+        arriving = [(torch.empty_like(sent), before), (torch.empty_like(sent), after)]
+        pending = axis.start_exchange([(sent, after), (sent * 10, before)], arriving)
         for each in pending:
             each.wait()
             each.wait()
-        assert torch.equal(arriving[0][0], torch.full_like(mine, float(before)))
+        assert torch.equal(arriving[0][0], torch.full_like(sent, float(before)))
         if n > 2:
-            assert torch.equal(arriving[1][0], torch.full_like(mine, 10.0 * after))
+            assert torch.equal(arriving[1][0], torch.full_like(sent, 10.0 * after))
     axis.barrier()
 
 
 @pytest.mark.parametrize("size", [4])
 @pytest.mark.parametrize("link", LINKS)
 def test_a_ring_of_crossing_sends_arrives(pool, link, size) -> None:
-    pool(size).run(round_trip, link)
+    pool(size).run(exchange_in_a_ring, link)
 
 
-def same_bits(world: World, link: str, length: int) -> bool:
+def have_same_bits(world: World, link: str, length: int) -> bool:
     axis = world.axis("test", range(world.size), link=link)
     generator = torch.Generator().manual_seed(world.rank)
     x = torch.randn(length, generator=generator).to(world.device)
@@ -81,10 +84,10 @@ def same_bits(world: World, link: str, length: int) -> bool:
 @pytest.mark.parametrize("length", [17, 40_000])
 @pytest.mark.parametrize("link", LINKS)
 def test_an_all_reduce_gives_every_rank_the_same_bits(pool, link, length) -> None:
-    assert all(pool(4).run(same_bits, link, length))
+    assert all(pool(4).run(have_same_bits, link, length))
 
 
-def groups(world: World) -> tuple[list[float], bool]:
+def sum_over_half(world: World) -> tuple[list[float], bool]:
     half = [r for r in range(world.size) if r % 2 == world.rank % 2]
     axis = world.axis("half", half)
     total = axis.all_reduce(torch.tensor([float(world.rank)], device=world.device))
@@ -92,10 +95,15 @@ def groups(world: World) -> tuple[list[float], bool]:
 
 
 def test_axes_of_one_world_do_not_meet_and_are_made_once(pool) -> None:
-    assert pool(4).run(groups) == [([2.0], True), ([4.0], True), ([2.0], True), ([4.0], True)]
+    assert pool(4).run(sum_over_half) == [
+        ([2.0], True),
+        ([4.0], True),
+        ([2.0], True),
+        ([4.0], True),
+    ]
 
 
-def disagreeing(world: World, what: str) -> str:
+def disagree(world: World, what: str) -> str:
     checked = World(check=True, device=world.device)
     axis = checked.axis("tensor", range(world.size))
     odd = world.rank == 1
@@ -118,12 +126,12 @@ def disagreeing(world: World, what: str) -> str:
     ],
 )
 def test_ranks_that_disagree_are_told_who_brought_what(pool, what, words) -> None:
-    for text in pool(2).run(disagreeing, what):
+    for text in pool(2).run(disagree, what):
         assert words in text
         assert "rank 0: all_reduce of float32[2]" in text
 
 
-def sent_wrong(world: World) -> str:
+def send_wrong_shape(world: World) -> str:
     checked = World(check=True, device=world.device)
     axis = checked.axis("pipeline", range(2))
     first, second = torch.ones(4, device=world.device), torch.ones(3, device=world.device)
@@ -140,13 +148,13 @@ def sent_wrong(world: World) -> str:
 
 
 def test_a_message_of_another_shape_is_refused_at_both_ends(pool) -> None:
-    for text in pool(2).run(sent_wrong):
+    for text in pool(2).run(send_wrong_shape):
         assert "rank 0 of the pipeline axis sends float32[3]" in text
         assert "but the receiver, rank 1, expects float32[4] (tag 0)" in text
     pool(2).stop()  # what the one that came first has started is still under way
 
 
-def refused(world: World) -> None:
+def misuse(world: World) -> None:
     axis = world.whole
     x = torch.zeros(2, 3, device=world.device)
     with pytest.raises(ValueError, match="out must be contiguous"):
@@ -164,7 +172,7 @@ def refused(world: World) -> None:
 
 
 def test_misuse_is_told_what_to_do(pool) -> None:
-    pool(2).run(refused)
+    pool(2).run(misuse)
 
 
 def test_an_axis_that_stands_alone_communicates_nothing() -> None:
@@ -183,16 +191,16 @@ def test_join_without_torchrun_says_how_to_launch(monkeypatch: pytest.MonkeyPatc
         World.join()
 
 
-def wide(world: World, link: str, length: int) -> list[list[float]]:
+def add_in_both_widths(world: World, link: str, length: int) -> list[list[float]]:
     """256 and three times 1, added and averaged over the ranks; plain, then in fp32."""
-    found = []
-    mine = 256.0 if world.rank == 0 else 1.0
+    values = []
+    value = 256.0 if world.rank == 0 else 1.0
     for wide_sums in (False, True):
         again = World(device=world.device, wide_sums=wide_sums)
         axis = again.axis("test", range(world.size), link=link)
         for dtype in (torch.bfloat16, torch.float32):
-            x = torch.full((world.size * length, 2), mine, dtype=dtype, device=world.device)
-            kept = x.clone()
+            x = torch.full((world.size * length, 2), value, dtype=dtype, device=world.device)
+            before = x.clone()
             with Ledger() as ledger:
                 results = [
                     axis.all_reduce(x),
@@ -201,7 +209,7 @@ def wide(world: World, link: str, length: int) -> list[list[float]]:
                     axis.all_reduce(x.clone(), out=x.clone()),
                     axis.all_reduce(x, op="max"),
                 ]
-            assert torch.equal(x, kept)
+            assert torch.equal(x, before)
             assert all(result.dtype == dtype for result in results)
             # Plain gloo adds each piece of a tensor in another order of the ranks.
             if wide_sums or dtype == torch.float32 or link not in PLAIN:
@@ -209,16 +217,16 @@ def wide(world: World, link: str, length: int) -> list[list[float]]:
             payloads = [entry.payload / x.nbytes for entry in ledger.entries]
             twice = 2 if wide_sums and dtype == torch.bfloat16 else 1
             assert payloads == [twice, twice, twice, twice, 1]
-            found.append([float(result.flatten()[0]) for result in results])
+            values.append([float(result.flatten()[0]) for result in results])
         again.close()
-    return found
+    return values
 
 
 @pytest.mark.parametrize("length", [1, 70_000])
 @pytest.mark.parametrize("link", LINKS)
-def test_half_precision_is_added_in_fp32_where_that_is_wished(pool, link, length) -> None:
+def test_half_precision_is_added_in_fp32_under_wide_sums(pool, link, length) -> None:
     """259 rounds to 260 in bf16, and 64.75 to 65; added in bf16, 1 is lost three times."""
-    for narrow, single, wide_sums, same in pool(4).run(wide, link, length):
+    for narrow, single, wide_sums, same in pool(4).run(add_in_both_widths, link, length):
         if link not in PLAIN:
             assert narrow == [256.0, 256.0, 64.0, 256.0, 256.0]
         assert wide_sums == [260.0, 260.0, 65.0, 260.0, 256.0]
@@ -228,20 +236,20 @@ def test_half_precision_is_added_in_fp32_where_that_is_wished(pool, link, length
 # ------------------------------------------------------------------ uneven all-to-all
 
 
-def uneven(world: World, link: str) -> None:
+def exchange_uneven_rows(world: World, link: str) -> None:
     """Rank r sends r·n + j rows to rank j, each of which says so; some send and get nothing."""
     axis = world.axis("tensor", range(world.size), link=link)
     n = world.size
     counts = torch.arange(n * n).view(n, n) % 4
     counts[1] = 0  # a rank that sends nothing
     counts[:, 0] = 0  # and one that nothing comes to
-    mine, came = counts[world.rank].tolist(), counts[:, world.rank].tolist()
-    x = torch.cat([torch.full((k, 3), 10.0 * world.rank + j) for j, k in enumerate(mine)])
+    sent_rows, received_rows = counts[world.rank].tolist(), counts[:, world.rank].tolist()
+    x = torch.cat([torch.full((k, 3), 10.0 * world.rank + j) for j, k in enumerate(sent_rows)])
     wide = torch.cat([x, x + 1], 1).to(world.device)
     with Ledger() as ledger:
-        found = axis.all_to_all(wide[:, :3], rows=(mine, came))  # not contiguous
-    right = [torch.full((k, 3), 10.0 * r + world.rank) for r, k in enumerate(came)]
-    assert torch.equal(found.cpu(), torch.cat(right))
+        received = axis.all_to_all(wide[:, :3], rows=(sent_rows, received_rows))  # not contiguous
+    expected = [torch.full((k, 3), 10.0 * r + world.rank) for r, k in enumerate(received_rows)]
+    assert torch.equal(received.cpu(), torch.cat(expected))
     assert [(e.op, e.payload) for e in ledger.entries] == [("all_to_all", x.nbytes)]
 
 
@@ -250,14 +258,14 @@ def test_an_uneven_all_to_all_carries_as_many_rows_as_are_said_and_none_at_all(
     pool, device: str, link: str
 ) -> None:
     if device == "cpu" or link == "torch":
-        pool(4).run(uneven, link)
+        pool(4).run(exchange_uneven_rows, link)
 
 
-def uneven_into_a_view(world: World) -> None:
+def exchange_into_a_view(world: World) -> None:
     wide = torch.zeros(4, 2, device=world.device)
     with pytest.raises(ValueError, match="out must be contiguous"):
         world.whole.all_to_all(torch.ones(4, 1), out=wide[:, :1], rows=([2, 2], [2, 2]))
 
 
 def test_an_all_to_all_never_writes_into_a_view_where_gloo_would_put_wrong_data(pool) -> None:
-    pool(2).run(uneven_into_a_view)
+    pool(2).run(exchange_into_a_view)

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from shardlab.comm import World
-from shardlab.comm.groups import agree_on_device, backend_for, own_gpu
+from shardlab.comm.groups import agree_on_device, choose_backend, select_gpu
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def nccl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
 
 
-def gpus(monkeypatch: pytest.MonkeyPatch, *uuids: str) -> None:
+def pretend_gpus(monkeypatch: pytest.MonkeyPatch, *uuids: str) -> None:
     """Have torch see these GPUs, and no others."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(uuids))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(uuids))
@@ -26,37 +26,37 @@ def gpus(monkeypatch: pytest.MonkeyPatch, *uuids: str) -> None:
     )
 
 
-def test_a_gpu_each_is_nccl_and_said_to_nobody() -> None:
-    assert backend_for(["a", "b"], share=False) == ("nccl", "cuda", "")
+def test_one_gpu_for_each_rank_is_nccl_without_a_warning() -> None:
+    assert choose_backend(["a", "b"], share_gpus=False) == ("nccl", "cuda", "")
 
 
-def test_no_gpu_at_all_is_gloo_and_said_to_nobody() -> None:
-    assert backend_for([None, None], share=False) == ("gloo", "cpu", "")
+def test_no_gpu_at_all_is_gloo_without_a_warning() -> None:
+    assert choose_backend([None, None], share_gpus=False) == ("gloo", "cpu", "")
 
 
 @pytest.mark.parametrize(
-    ("taken", "why"),
+    ("gpus", "why"),
     [
         (["a", "a"], "2 ranks have 1 GPU, and NCCL wants one a rank"),
         (["a", "b", "a", "b"], "4 ranks have 2 GPUs, and NCCL wants one a rank"),
         (["a", None], "1 of 2 ranks see no GPU that torch can use"),
     ],
 )
-def test_a_gpu_that_is_not_used_is_said(taken: list[str | None], why: str) -> None:
-    backend, kind, remark = backend_for(taken, share=False)
+def test_a_gpu_that_is_not_used_gives_a_warning(gpus: list[str | None], why: str) -> None:
+    backend, kind, remark = choose_backend(gpus, share_gpus=False)
     assert (backend, kind) == ("gloo", "cpu")
     assert remark == f"{why}. All ranks compute on the CPU, over gloo."
 
 
 def test_ranks_share_a_gpu_only_where_that_is_wished() -> None:
-    backend, kind, remark = backend_for(["a", "a"], share=True)
+    backend, kind, remark = choose_backend(["a", "a"], share_gpus=True)
     assert (backend, kind) == ("gloo", "cuda")
     assert "They share" in remark
 
 
 def test_a_torch_without_nccl_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dist, "is_nccl_available", lambda: False)
-    assert backend_for(["a", "b"], share=False)[2].startswith("this torch has no NCCL.")
+    assert choose_backend(["a", "b"], share_gpus=False)[2].startswith("this torch has no NCCL.")
 
 
 def test_a_rank_that_sees_one_gpu_alone_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,14 +64,14 @@ def test_a_rank_that_sees_one_gpu_alone_takes_it(monkeypatch: pytest.MonkeyPatch
     store = dist.HashStore()
     store.set("shardlab/gpu/0", "GPU-a")
     monkeypatch.setenv("LOCAL_RANK", "1")
-    gpus(monkeypatch, "GPU-b")
-    assert agree_on_device(store, 1, 2, share=False) == ("nccl", torch.device("cuda", 0), "")
+    pretend_gpus(monkeypatch, "GPU-b")
+    assert agree_on_device(store, 1, 2, share_gpus=False) == ("nccl", torch.device("cuda", 0), "")
 
 
 def test_of_several_gpus_a_rank_takes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus(monkeypatch, "GPU-a", "GPU-b")
+    pretend_gpus(monkeypatch, "GPU-a", "GPU-b")
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert own_gpu(5) == (1, "GPU-b")
+    assert select_gpu(5) == (1, "GPU-b")
 
 
 def test_joining_without_a_gpu_each_warns_once_and_computes_on_the_cpu(
@@ -79,7 +79,7 @@ def test_joining_without_a_gpu_each_warns_once_and_computes_on_the_cpu(
 ) -> None:
     """One rank of one that sees a GPU, in a torch without NCCL."""
     monkeypatch.setattr(dist, "is_nccl_available", lambda: False)
-    gpus(monkeypatch, "GPU-a")
+    pretend_gpus(monkeypatch, "GPU-a")
     with pytest.warns(UserWarning, match="no NCCL. All ranks compute on the CPU"):
         world = World.join(store=dist.HashStore(), rank=0, size=1)
     with world:

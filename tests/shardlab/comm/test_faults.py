@@ -62,7 +62,7 @@ CASES = [
 ]
 
 
-def meet_its_end(what: str) -> None:
+def fail(what: str) -> None:
     if what == "raises":
         raise ValueError("bad batch 17")
     if what in ("dies", "stops"):
@@ -94,7 +94,7 @@ def member(pipe: Any, store: str, rank: int, case: Case) -> None:
         pipe.recv()
         axis.all_reduce(torch.ones(LARGE))
         if rank == VICTIM:
-            meet_its_end(case.what)
+            fail(case.what)
         try:
             call(axis, case.call)
         except BaseException as error:
@@ -118,11 +118,11 @@ class Run:
         self.pipes = []
         self.workers = []
         for rank in range(SIZE):
-            ours, theirs = context.Pipe()
-            worker = context.Process(target=member, args=(theirs, str(folder), rank, case))
+            parent_end, child_end = context.Pipe()
+            worker = context.Process(target=member, args=(child_end, str(folder), rank, case))
             worker.start()
-            theirs.close()
-            self.pipes.append(ours)
+            child_end.close()
+            self.pipes.append(parent_end)
             self.workers.append(worker)
 
     def ready(self) -> None:
@@ -138,14 +138,14 @@ class Run:
 
     def ends(self, deadline: float) -> list[End]:
         """Return how the survivors ended."""
-        found = []
+        ends = []
         for pipe in self.pipes[:VICTIM] + self.pipes[VICTIM + 1 :]:
-            late = End("late", "says nothing")
+            end = End("late", "says nothing")
             with contextlib.suppress(EOFError):
                 if pipe.poll(max(0.0, deadline - time.monotonic())):
-                    late = End(*pipe.recv())
-            found.append(late)
-        return found
+                    end = End(*pipe.recv())
+            ends.append(end)
+        return ends
 
     def stop(self) -> list[str]:
         """Kill what still runs; return the files that its ranks left."""
@@ -157,7 +157,7 @@ class Run:
         return [path.name for name in names for path in region.folder().glob(name)]
 
 
-def every_end() -> dict[Case, list[End]]:
+def run_all_cases() -> dict[Case, list[End]]:
     """Every case's survivors, and how each ended."""
     context = multiprocessing.get_context("fork")
     with TemporaryDirectory() as folder:
@@ -168,14 +168,14 @@ def every_end() -> dict[Case, list[End]]:
             for run in runs:
                 run.go()
             deadline = time.monotonic() + LIMIT
-            found = {run.case: run.ends(deadline) for run in runs}
+            ends = {run.case: run.ends(deadline) for run in runs}
         finally:
-            left = [name for run in runs for name in run.stop()]
-    assert left == [], "a file outlives its ranks"
-    return found
+            files = [name for run in runs for name in run.stop()]
+    assert files == [], "a file outlives its ranks"
+    return ends
 
 
-@pytest.mark.beside(work=every_end)
+@pytest.mark.beside(work=run_all_cases)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
 def test_every_other_rank_names_the_rank_and_the_collective_in_time(
     done_beside: dict[Case, list[End]], case: Case
@@ -198,16 +198,16 @@ ODD: dict[str, dict[str, Any]] = {
 }
 
 
-def differing(world: World, link: str) -> list[str]:
+def call_with_differences(world: World, link: str) -> list[str]:
     axis = World(check=True, device=world.device).axis("tensor", range(world.size), link=link)
     texts = []
     for odd in ODD.values():
-        mine: dict[str, Any] = {"x": torch.ones(2, 3), "op": "sum", "name": "all_reduce"}
+        arguments: dict[str, Any] = {"x": torch.ones(2, 3), "op": "sum", "name": "all_reduce"}
         if world.rank == 1:
-            mine |= odd
-        options = {"op": mine["op"]} if mine["name"] == "all_reduce" else {}
+            arguments |= odd
+        options = {"op": arguments["op"]} if arguments["name"] == "all_reduce" else {}
         with pytest.raises(CollectiveError) as caught:
-            getattr(axis, mine["name"])(mine["x"].to(world.device), **options)
+            getattr(axis, arguments["name"])(arguments["x"].to(world.device), **options)
         texts.append(str(caught.value))
         assert axis.all_reduce(torch.ones(1, device=world.device)).item() == world.size
     return texts
@@ -216,7 +216,7 @@ def differing(world: World, link: str) -> list[str]:
 @pytest.mark.parametrize("link", LINKS)
 def test_tensors_that_differ_are_refused_before_the_backend_sees_them(pool, link: str) -> None:
     """The backend never saw them: on the same axis the next collective works."""
-    for texts in pool(2).run(differing, link):
+    for texts in pool(2).run(call_with_differences, link):
         shape, dtype, op, collective = texts
         for text in texts:
             assert "rank 0: all_reduce of float32[2, 3]" in text
@@ -230,7 +230,7 @@ def test_tensors_that_differ_are_refused_before_the_backend_sees_them(pool, link
 # ---------------------------------------------------------------------- errors that are no peer's
 
 
-def at_fault(world: World, link: str) -> None:
+def call_with_bad_dtype(world: World, link: str) -> None:
     """A dtype that has no sum, found out before the backend or after it."""
     axis = world.axis("tensor", range(world.size), link=link)
     with pytest.raises(RuntimeError) as caught:  # NotImplementedError is one
@@ -240,5 +240,5 @@ def at_fault(world: World, link: str) -> None:
 
 @pytest.mark.parametrize("link", LINKS)
 def test_an_error_on_this_rank_is_not_taken_for_a_lost_peer(pool, link: str) -> None:
-    pool(2).run(at_fault, link)
+    pool(2).run(call_with_bad_dtype, link)
     pool(2).stop()  # what shared memory began is still under way

@@ -32,9 +32,7 @@ print(*sorted(name.strip() for name in tasks if "gloo" in name))
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's /proc")
 @pytest.mark.ci
 @pytest.mark.parametrize("link", ["torch", "fast-gloo"])
-def test_who_left_has_no_thread_that_could_outlive_the_interpreter(
-    tmp_path: Path, link: str
-) -> None:
+def test_a_rank_that_left_has_no_thread_of_gloo(tmp_path: Path, link: str) -> None:
     """A thread that lets go of a tensor while Python ends would abort the process."""
     ranks = [
         subprocess.Popen(
@@ -45,6 +43,6 @@ def test_who_left_has_no_thread_that_could_outlive_the_interpreter(
         )
         for rank in range(2)
     ]
-    said = [rank.communicate(timeout=LIMIT)[0].strip() for rank in ranks]
+    outputs = [rank.communicate(timeout=LIMIT)[0].strip() for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
-    assert said == ["", ""]
+    assert outputs == ["", ""]

@@ -72,11 +72,11 @@ class _Joined(nn.Module):
         dropped = [drop(part) for drop, part in zip(self._ranks, parts, strict=True)]
         return torch.cat(dropped, self._dim)
 
-    def inside(self, kernel: Any, *given: Tensor) -> Tensor:
+    def run_fused(self, kernel: Any, *given: Tensor) -> Tensor:
         """Each rank's heads by themselves: a kernel draws its mask out of sight."""
         parts = zip(*(x.chunk(len(self._ranks), self._dim) for x in given), strict=True)
         pairs = zip(self._ranks, parts, strict=True)
-        return torch.cat([drop.inside(kernel, *part) for drop, part in pairs], self._dim)
+        return torch.cat([drop.run_fused(kernel, *part) for drop, part in pairs], self._dim)
 
 
 def join_masks(model: GPT, case: Composition) -> None:

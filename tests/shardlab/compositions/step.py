@@ -182,7 +182,7 @@ def _run(case: Composition, grid: Grid, chunks: list[GPT], run_by: Any) -> list[
 
 
 def _microbatches(case: Composition, rank: int, model: GPT | None = None) -> list[Any]:
-    own = model.context.own if model and model.context else lambda x: x
+    own = model.context.shard if model and model.context else lambda x: x
     mine = [own(x.chunk(case.data)[rank]).chunk(case.microbatches) for x in case.batch()]
     return list(zip(*mine, strict=True))
 

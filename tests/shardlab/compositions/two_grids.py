@@ -192,14 +192,14 @@ def _snapshot(model: GPT) -> dict[str, Tensor]:
 
 def _play(model: GPT, leg: Leg) -> None:
     """Add up the gradients of a step; move the routers' biases."""
-    loads, drawn = Loads(leg.data), [dropout.drawn for dropout in dropouts_of(model)]
+    loads, drawn = Loads(leg.data), [dropout.masks_drawn for dropout in dropouts_of(model)]
     if leg.experts and leg.experts.global_aux_loss:
         _play_ranks(model, leg, loads)  # to know the loads of all ranks
         model.zero_grad()
         for router in model.routers:
             router.forget()
         for dropout, number in zip(dropouts_of(model), drawn, strict=True):
-            dropout.drawn = number
+            dropout.masks_drawn = number
         loads.known = True
     _play_ranks(model, leg, loads)
     for router in model.routers:
@@ -210,11 +210,11 @@ def _play(model: GPT, leg: Leg) -> None:
 def _play_ranks(model: GPT, leg: Leg, loads: Loads) -> None:
     counted = int((leg.batch()[1] != IGNORED).sum())
     parts = {"mean": leg.data * leg.microbatches, "sum": leg.microbatches, "tokens": counted}
-    drawn = [dropout.drawn for dropout in dropouts_of(model)]
+    drawn = [dropout.masks_drawn for dropout in dropouts_of(model)]
     for rank in range(leg.data):
         number_replicas(model, rank)
         for dropout, number in zip(dropouts_of(model), drawn, strict=True):
-            dropout.drawn = number
+            dropout.masks_drawn = number
         loads.watch(model)
         for router in model.routers:
             router._loads, router.scale = [], 1 / parts[leg.reduction]

@@ -11,21 +11,21 @@ from pathlib import Path
 
 from costlab.sections.fit.piecewise import Curve, piecewise
 from shardlab.proofs import causal_work, formulas
-from shardlab.proofs.formulas.context import kept
+from shardlab.proofs.formulas.context import saved_bytes
 from tests.shardlab.labs.lab_pages import LANGUAGES, ROOT, table, write
 
 MIB, RANKS, HEADS, HEAD, TOKENS = 1 << 20, 4, 8, 128, 8192
 HEAD_ROW = {
     "en": ["G", "sent: ring, all-gather", "sent: Ulysses", "kept for backward"],
-    "es": ["G", "enviado: anillo, all-gather", "enviado: Ulysses", "guardado"],
+    "es": ["G", "enviado: anillo, all-gather", "enviado: Ulysses", "guardado para el backward"],
 }
 # What is predicted: a layer of 32 heads of 128 in bf16 on the published sweep's 8 A100, at the bf16
 # rate of their data sheet.
 SWEEP = ROOT / "tests" / "costlab" / "data" / "nccl-a100-8.json"
 RATE, A, D = 312e12, 32, 128
 PREDICTED = {
-    "en": ["S", "G", "products", "its block's way", "ring", "all-gather", "Ulysses"],
-    "es": ["S", "G", "productos", "viaje de su bloque", "anillo", "all-gather", "Ulysses"],
+    "en": ["S", "G", "products", "transfer of a block", "ring", "all-gather", "Ulysses"],
+    "es": ["S", "G", "productos", "envío de un bloque", "anillo", "all-gather", "Ulysses"],
 }
 
 
@@ -49,22 +49,22 @@ def predicted(tokens: int, groups: int) -> list[float]:
     is taken to last as long, and an all-to-all or an all-gather to be n − 1 of them.
     """
     ranks, curve = fitted()
-    mine = tokens // ranks
+    share = tokens // ranks
 
     def way(sent: float) -> float:
         return float(curve.predict(ranks * sent)) / (2 * (ranks - 1))
 
-    products = 2 * mine * mine * A * D / RATE
-    queries, keys = 2 * mine * A * D, 2 * mine * groups * D
-    block, others = way(2 * keys), ranks - 1
+    products = 2 * share * share * A * D / RATE
+    queries, keys = 2 * share * A * D, 2 * share * groups * D
+    block, peers = way(2 * keys), ranks - 1
     return [
         1000 * seconds
         for seconds in (
             products,
             block,
-            products + others * max(products, block),
-            ranks * products + others * block,
-            ranks * products + others * 2 * (way(queries / ranks) + way(keys / ranks)),
+            products + peers * max(products, block),
+            ranks * products + peers * block,
+            ranks * products + peers * 2 * (way(queries / ranks) + way(keys / ranks)),
         )
     ]
 
@@ -81,7 +81,9 @@ def blocks(language: str) -> dict[str, str]:
             f"{kind.wire / MIB:g}" if name == "ring" or groups % RANKS == 0 else "–"
             for name, kind in sent.items()
         ]
-        rows.append([f"{groups}", *wires, f"{kept(ranks=RANKS, heads=HEADS, **sizes) / MIB:.2f}"])
+        rows.append(
+            [f"{groups}", *wires, f"{saved_bytes(ranks=RANKS, heads=HEADS, **sizes) / MIB:.2f}"]
+        )
     times = [
         [f"{tokens:,}".replace(",", "," if language == "en" else "\N{NO-BREAK SPACE}"), f"{groups}"]
         + [f"{ms:.3g}" if ms < 10 else f"{ms:.1f}" for ms in predicted(tokens, groups)]
@@ -89,7 +91,7 @@ def blocks(language: str) -> dict[str, str]:
         for tokens in (4096, 8192, 16384, 32768, 131072)
     ]
     return {
-        "who computes what": f"```text\n{causal_work.text(RANKS)}\n```",
+        "who computes what": f"```text\n{causal_work.draw_both_cuts(RANKS)}\n```",
         "bytes": table(HEAD_ROW[language], ">>>>", rows),
         "predicted": table(PREDICTED[language], ">>>>>>>", times),
     }

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis, World
-from shardlab.context import piece, zigzag
-from shardlab.context.documents import documents_of, seen_in
+from shardlab.context import block_attention, zigzag
+from shardlab.context.documents import document_ids, document_mask
 from shardlab.context.parallel import ContextParallel
 from tests.shardlab.reference import relative_error
 
@@ -47,8 +47,8 @@ def whole(tensors: list[Tensor], documents: Tensor | None) -> list[Tensor]:
 
 def packed(tokens: int) -> Tensor:
     """Documents of two sequences: one begins in the middle of a chunk, one is a single token."""
-    one = documents_of([3, 0, tokens - 4, 1])
-    return torch.stack([one, documents_of([1, tokens - 1])])
+    documents = document_ids([3, 0, tokens - 4, 1])
+    return torch.stack([documents, document_ids([1, tokens - 1])])
 
 
 def cut(
@@ -61,15 +61,15 @@ def cut(
     expected = whole(tensors, of)
     context = ContextParallel(world.whole, kind)
     rows = zigzag.positions(tokens, world.rank, world.size)
-    mine = [x[:, :, rows] for x in tensors]
+    local = [x[:, :, rows] for x in tensors]
     if strided:  # as the GPT's come: heads and tokens the other way round in memory
-        mine = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in mine]
-    q, k, v = (x.requires_grad_() for x in mine[:3])
+        local = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in local]
+    q, k, v = (x.requires_grad_() for x in local[:3])
     out = context.attend(q, k, v, of)
-    out.backward(mine[3])
-    found = [out.detach(), q.grad, k.grad, v.grad]
+    out.backward(local[3])
+    actual = [out.detach(), q.grad, k.grad, v.grad]
     return max(
-        relative_error(a.double(), b[:, :, rows]) for a, b in zip(found, expected, strict=True)
+        relative_error(a.double(), b[:, :, rows]) for a, b in zip(actual, expected, strict=True)
     )
 
 
@@ -98,18 +98,18 @@ def test_bf16_is_as_near_to_whole_attention_as_bf16_can_be(pool: Any) -> None:
 
 def test_the_form_that_other_devices_take_is_torchs_kernel(monkeypatch: Any) -> None:
     q, k, v, g = drawn(8, 4, S, torch.float64)
-    seen = seen_in(packed(S))
+    seen = document_mask(packed(S))
 
     def both() -> list[Tensor]:
-        found: list[Tensor] = []
+        results: list[Tensor] = []
         for mask, causal in ((None, True), (None, False), (seen, False)):
-            out, lse = piece.attend(q, k, v, causal=causal, seen=mask)
-            found += [out, lse]
-            found += piece.gradients(g, q, (k, v), (out, lse), causal=causal, seen=mask)
-        return found
+            out, lse = block_attention.attend(q, k, v, causal=causal, mask=mask)
+            results += [out, lse]
+            results += block_attention.gradients(g, q, (k, v), (out, lse), causal=causal, mask=mask)
+        return results
 
     kernels = both()
-    monkeypatch.setattr(piece, "KERNELS", frozenset())
+    monkeypatch.setattr(block_attention, "KERNELS", frozenset())
     errors = [relative_error(a, b) for a, b in zip(both(), kernels, strict=True)]
     assert max(errors) < EXACT
 
@@ -124,8 +124,8 @@ def test_a_rank_has_the_tokens_that_megatron_core_gives_it(ranks: int, monkeypat
     for rank in range(ranks):
         monkeypatch.setattr(utils, "get_pg_size", lambda _: ranks)
         monkeypatch.setattr(utils, "get_pg_rank", lambda _, rank=rank: rank)
-        theirs = utils.get_batch_on_this_cp_rank({"tokens": whole_BS}, cp_group=object())
-        assert torch.equal(whole_BS[:, zigzag.positions(48, rank, ranks)], theirs["tokens"])
+        megatron = utils.get_batch_on_this_cp_rank({"tokens": whole_BS}, cp_group=object())
+        assert torch.equal(whole_BS[:, zigzag.positions(48, rank, ranks)], megatron["tokens"])
     assert zigzag.order(48, ranks).sort().values.tolist() == [*range(48)]
 
 
@@ -136,13 +136,13 @@ def test_every_rank_computes_as_much_in_every_step_and_each_seen_pair_once(ranks
     for step in range(ranks):
         pairs = set()
         for rank in range(ranks):
-            other = (rank - step) % ranks
-            rows, keys, causal = zigzag.seen(rank, other, share)
-            mine, theirs = (zigzag.positions(S, r, ranks) for r in (rank, other))
-            block = torch.ones(len(mine[rows]), len(theirs[keys]), dtype=torch.int64)
+            owner = (rank - step) % ranks
+            rows, keys, causal = zigzag.visible_slices(rank, owner, share)
+            queries, key_positions = (zigzag.positions(S, r, ranks) for r in (rank, owner))
+            block = torch.ones(len(queries[rows]), len(key_positions[keys]), dtype=torch.int64)
             block = block.tril() if causal else block
             pairs.add(int(block.sum()))
-            counted[mine[rows].unsqueeze(1), theirs[keys]] += block
+            counted[queries[rows].unsqueeze(1), key_positions[keys]] += block
         assert len(pairs) == 1, f"step {step}: {pairs}"
     assert torch.equal(counted, torch.ones(S, S, dtype=torch.int64).tril())
 
@@ -156,21 +156,21 @@ def test_what_cannot_be_cut_is_refused_with_what_could() -> None:
     ring, ulysses = ContextParallel(axis), ContextParallel(axis, "ulysses")
     q = torch.zeros(1, 4, 2, D)
     for words, refused in [
-        ("12 tokens don't form them: choose 8 or 16", lambda: ring.own(torch.zeros(1, 12))),
+        ("12 tokens don't form them: choose 8 or 16", lambda: ring.shard(torch.zeros(1, 12))),
         ("8 equal chunks, two a rank; 4 tokens", lambda: ring.positions(1)),  # one token a rank
-        ("0 tokens don't form them: choose 8", lambda: ring.own(torch.zeros(1, 0))),
-        ("does not divide 6 heads of a tensor rank", lambda: ulysses.demand_heads(6, 6)),
-        ("choose 1 or 2", lambda: ulysses.demand_heads(8, 2)),  # fewer groups than ranks
-        ("ring cuts none", lambda: ulysses.demand_heads(2, 2)),
+        ("0 tokens don't form them: choose 8", lambda: ring.shard(torch.zeros(1, 0))),
+        ("does not divide 6 heads of a tensor rank", lambda: ulysses.check_heads(6, 6)),
+        ("choose 1 or 2", lambda: ulysses.check_heads(8, 2)),  # fewer groups than ranks
+        ("ring cuts none", lambda: ulysses.check_heads(2, 2)),
         ("choose ring, all-gather or ulysses", lambda: ContextParallel(axis, "rings")),
         ("documents of shape (1, 2)", lambda: ring.attend(q, q, q, torch.zeros(1, 2))),
-        ("lengths are 0 or more", lambda: documents_of([3, -1])),
-        ("lengths are 0 or more", lambda: documents_of([0, 0])),
+        ("lengths are 0 or more", lambda: document_ids([3, -1])),
+        ("lengths are 0 or more", lambda: document_ids([0, 0])),
     ]:
         with pytest.raises(ValueError, match=re.escape(words)):
             refused()
-    ring.demand_heads(6, 1)  # heads and groups of any number
+    ring.check_heads(6, 1)  # heads and groups of any number
 
 
 def test_an_empty_document_is_nobodys() -> None:
-    assert documents_of([2, 0, 1]).tolist() == [0, 0, 2]
+    assert document_ids([2, 0, 1]).tolist() == [0, 0, 2]

@@ -23,7 +23,7 @@ from shardlab.pipeline.schedule import by_name
 from shardlab.proofs import formulas
 from shardlab.proofs.collective import Traffic, calls
 from shardlab.proofs.formulas import Sizes
-from shardlab.proofs.formulas.context import blocks_held, kept
+from shardlab.proofs.formulas.context import max_blocks_held, saved_bytes
 from shardlab.proofs.ledger import Ledger
 from shardlab.training.step import StepGradients
 from tests.shardlab.fake_world import alone
@@ -46,9 +46,9 @@ def attention(world: World, kind: str) -> Tensor:
 def test_each_kind_sends_what_its_formula_says(kind: str, ranks: int) -> None:
     with alone(ranks - 1, ranks) as world, Ledger() as ledger:
         attention(world, kind).sum().backward()
-    found = Traffic(ledger.calls(phase=""), ledger.calls(phase="backward"))
+    actual = Traffic(ledger.calls(phase=""), ledger.calls(phase="backward"))
     expected = formulas.context_attention(kind, ranks=ranks, **SIZES)
-    assert found == expected, ledger.summary()
+    assert actual == expected, ledger.summary()
     assert ledger.total().wire == expected.wire
 
 
@@ -112,8 +112,8 @@ def losses(world: World, logits: Tensor, targets: Tensor) -> float:
     config = GPTConfig(layers=1, hidden=4, heads=1, vocab=7, sequence=8, dtype=torch.float64)
     context = ContextParallel(world.whole)
     model = GPT(config, tensor=Axis.alone(), context=context)
-    mine = context.own(logits.transpose(0, 1)).transpose(0, 1)
-    loss = model.loss(mine, context.own(targets))
+    local = context.shard(logits.transpose(0, 1)).transpose(0, 1)
+    loss = model.loss(local, context.shard(targets))
     return float(world.whole.all_reduce(loss.detach()[None], op="mean")[0])
 
 
@@ -123,8 +123,8 @@ def test_the_loss_is_a_mean_over_all_tokens_wherever_those_that_count_lie(pool: 
     targets[:, 1:7] = IGNORED  # rank 0 of 2 has chunks 0 and 3
     targets[0, 2] = 3
     whole = torch.nn.functional.cross_entropy(logits.permute(1, 2, 0), targets)
-    for found in pool(2).run(losses, logits, targets):
-        assert found == pytest.approx(float(whole), rel=1e-13)
+    for actual in pool(2).run(losses, logits, targets):
+        assert actual == pytest.approx(float(whole), rel=1e-13)
 
 
 class Blocks(TorchDispatchMode):
@@ -167,7 +167,7 @@ def test_a_rank_keeps_its_share_for_backward_to_the_byte(kind: str, ranks: int) 
         attention(world, kind)
     if kind == "ulysses":  # how to put rows in order and back, 8 bytes a token of the sequence
         saved = {at: size for at, size in saved.items() if size != S * 8}
-    assert sum(saved.values()) == kept(ranks=ranks, heads=A, **SIZES)
+    assert sum(saved.values()) == saved_bytes(ranks=ranks, heads=A, **SIZES)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
@@ -180,5 +180,5 @@ def test_the_ring_holds_as_many_blocks_however_many_ranks_there_are(kind: str, r
                 out = attention(world, kind)
                 if backward:
                     out.sum().backward()
-            held = blocks.most / (prod(block) * 8)
-            assert held == blocks_held(kind, ranks=ranks, backward=backward)
+            peak = blocks.most / (prod(block) * 8)
+            assert peak == max_blocks_held(kind, ranks=ranks, backward=backward)

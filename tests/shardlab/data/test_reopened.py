@@ -57,20 +57,48 @@ def test_jobs_that_start_on_one_cold_cache_all_get_their_indices(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("recipe", "why"),
+    ("recipe", "before", "after"),
     [
-        (Recipe(sequence=16, samples=500, seed=1), "the sequence length is 16, not 8"),
-        (Recipe(sequence=8, samples=500, seed=2), "the weights, seed, split or number"),
+        (
+            Recipe(sequence=16, samples=500, seed=1),
+            "a sequence length of 8",
+            "a sequence length of 16",
+        ),
+        (
+            Recipe(sequence=8, samples=500, seed=2),
+            "the order of seed 1 (",
+            "the order of seed 2 (",
+        ),
+        (Recipe(sequence=8, samples=9000, seed=1), "4,999 samples of", "9,999 samples of"),
     ],
 )
 def test_a_run_goes_on_with_the_samples_that_it_began_with(
-    tmp_path: Path, recipe: Recipe, why: str
+    tmp_path: Path, recipe: Recipe, before: str, after: str
 ) -> None:
     prefix = write(tmp_path / "a")
     state = Loader(samples(prefix, tmp_path / "cache"), batch=4).state(consumed=100)
     assert Loader(samples(prefix, tmp_path / "cache"), batch=2).resume(state) == 100
-    with pytest.raises(DataError, match=why):
+    with pytest.raises(DataError) as refused:
         Loader(samples(prefix, tmp_path / "cache", recipe), batch=4).resume(state)
+    read, following = str(refused.value).split(", and the next ones would be read with ")
+    assert read.startswith("100 samples were read with ")
+    assert before in read and after in following
+
+
+def blend(folder: Path, weights: list[float], names: str = "ab") -> Loader:
+    corpora = [Corpus(folder / name) for name in names]
+    return Loader(Builder().blend(corpora, RECIPE, weights=weights), batch=4)
+
+
+def test_a_blend_goes_on_with_the_weights_and_corpora_that_it_began_with(tmp_path: Path) -> None:
+    for number, name in enumerate("abc"):
+        write(tmp_path / name, tokens=40_000 + 1000 * number)
+    state = blend(tmp_path, [0.5, 0.5]).state(consumed=100)
+    assert blend(tmp_path, [2.0, 2.0]).resume(state) == 100
+    with pytest.raises(DataError, match=r"shares of 0\.5, 0\.5: .* shares of 0\.8, 0\.2: "):
+        blend(tmp_path, [0.8, 0.2]).resume(state)
+    with pytest.raises(DataError, match=r"/b \(41,000 .* next .*/c \(42,000 "):
+        blend(tmp_path, [0.5, 0.5], "ac").resume(state)
 
 
 def test_a_negative_token_is_no_padding(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ def whole_layer(case: Case) -> ExpertLayer:
 def rows(grid: Grid, seed: int) -> Tensor:
     """This rank's [s, B, H] of a whole [S, B · data, H]."""
     whole = random_like(S, B * grid.data.size, H, seed=seed)
-    mine = whole.chunk(grid.data.size, 1)[grid.data.rank]
-    return mine.chunk(grid.tensor.size)[grid.tensor.rank].contiguous()
+    local = whole.chunk(grid.data.size, 1)[grid.data.rank]
+    return local.chunk(grid.tensor.size)[grid.tensor.rank].contiguous()
 
 
 def gathered(x_sBH: Tensor, grid: Grid) -> Tensor:
@@ -122,8 +122,8 @@ def ours(case: Case, grid: Grid) -> tuple[ExpertLayer, dict[str, Tensor]]:
     return layer, backward(layer, grid)
 
 
-def theirs(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, Tensor]:
-    """What a MoELayer leaves, by our names; Megatron's parallel state must stand."""
+def run_megatron_layer(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, Tensor]:
+    """Return a MoELayer's output and gradients, by our names, under Megatron's parallel state."""
     layer = moe.layer(moe.config(hidden=H, **case.megatron()))
     first = grid.expert.rank * (E // case.expert)
     moe.copy(dict(like.named_parameters()), layer, first)
@@ -133,7 +133,7 @@ def theirs(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, Tensor]:
     return {by_ours.get(n, n): value for n, value in backward(layer, grid).items()}
 
 
-def trained_by_megatron(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, Tensor]:
+def train_with_megatron(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, Tensor]:
     """A MoELayer's gradients as Megatron's data parallelism and last reductions leave them."""
     layer = moe.layer(moe.config(hidden=H, **case.megatron()))
     first = grid.expert.rank * (E // case.expert)
@@ -141,32 +141,32 @@ def trained_by_megatron(case: Case, grid: Grid, like: ExpertLayer) -> dict[str, 
     replicas = megatron_gpt.data_parallel(layer)
     backward(replicas, grid)
     mcore.finalize_model_grads([replicas])
-    found = dict(replicas.module.named_parameters())
-    return {o: found[t].main_grad for o, t in moe.names(layer, first).items()}
+    parameters = dict(replicas.module.named_parameters())
+    return {o: parameters[t].main_grad for o, t in moe.names(layer, first).items()}
 
 
-def finished(layer: ExpertLayer, grid: Grid, seen: dict[str, Tensor]) -> dict[str, Tensor]:
+def reduce_gradients(layer: ExpertLayer, grid: Grid, seen: dict[str, Tensor]) -> dict[str, Tensor]:
     """Our gradients summed over the ranks that share them: what each rank must learn."""
-    tokens, found = grid.axis("tensor", "data"), dict(seen)
+    tokens, reduced = grid.axis("tensor", "data"), dict(seen)
     for name, parameter in layer.named_parameters():
         if name in seen:
             partial = partial_gradients.is_marked(parameter)
             axis = sharding.copies_of(parameter) or (tokens if partial else grid.data)
-            found[name] = axis.all_reduce(seen[name])
-    return found
+            reduced[name] = axis.all_reduce(seen[name])
+    return reduced
 
 
-def mine_of(layer: ExpertLayer, grid: Grid, whole: dict[str, Tensor]) -> dict[str, Tensor]:
+def local_part(layer: ExpertLayer, grid: Grid, whole: dict[str, Tensor]) -> dict[str, Tensor]:
     """Of what one process has, what this rank should have."""
-    found = {}
+    expected = {}
     for name in ("y", "dx"):
-        mine = whole[name].chunk(grid.data.size, 1)[grid.data.rank]
-        found[name] = mine.chunk(grid.tensor.size)[grid.tensor.rank]
+        local = whole[name].chunk(grid.data.size, 1)[grid.data.rank]
+        expected[name] = local.chunk(grid.tensor.size)[grid.tensor.rank]
     for name, parameter in layer.named_parameters():
         if name in whole:
             cut = sharding.sharding_of(parameter)
-            found[name] = cut.local(whole[name]) if cut else whole[name]
-    return found
+            expected[name] = cut.local(whole[name]) if cut else whole[name]
+    return expected
 
 
 def dense_loop(case: Case, grid: Grid) -> dict[str, Tensor]:
@@ -181,7 +181,7 @@ def dense_loop(case: Case, grid: Grid) -> dict[str, Tensor]:
         for of_data in x.chunk(grid.data.size, 1)
         for piece in of_data.chunk(grid.tensor.size)
     ]  # fmt: skip
-    found = []
+    outputs = []
     for piece in parts:
         x_TH = piece.flatten(0, 1)
         probs_TE, chosen_TE = choice(layer, x_TH)
@@ -194,8 +194,8 @@ def dense_loop(case: Case, grid: Grid) -> dict[str, Tensor]:
             if layer.shared_gate is not None:
                 beside_TH = beside_TH * sigmoid(linear(x_TH, layer.shared_gate))
             y_TH = y_TH + beside_TH
-        found.append(y_TH.view_as(piece))
-    by_data = [found[i : i + grid.tensor.size] for i in range(0, len(found), grid.tensor.size)]
+        outputs.append(y_TH.view_as(piece))
+    by_data = [outputs[i : i + grid.tensor.size] for i in range(0, len(outputs), grid.tensor.size)]
     y = torch.cat([torch.cat(pieces) for pieces in by_data], 1)
     y.backward(gathered(rows(grid, seed=101), grid))
     assert x.grad is not None

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from shardlab.comm import Axis, World
 from shardlab.experts.config import ExpertConfig
-from shardlab.experts.dispatch import Places, gathered, together
+from shardlab.experts.dispatch import DispatchPlan, all_gather_rows, send_packed
 from shardlab.experts.layer import ExpertAxes, ExpertLayer
 from shardlab.fsdp import FSDP
 from shardlab.gpt.config import GPTConfig
@@ -52,13 +52,13 @@ def routed(tokens: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def sent(
     joint: Axis, kind: str, copies: int, routed: tuple[Tensor, Tensor, Tensor]
-) -> tuple[Tensor, Tensor, Places]:
+) -> tuple[Tensor, Tensor, DispatchPlan]:
     """What comes to this rank's experts, as a layer sends it."""
     if kind == "all-gather":
-        x_AH, probs_AL, chosen_AL = gathered(*routed, joint, copies)
-        places = Places(Axis.alone(), 1, chosen_AL)
+        x_AH, probs_AL, chosen_AL = all_gather_rows(*routed, joint, copies)
+        places = DispatchPlan(Axis.alone(), 1, chosen_AL)
         return *places.dispatch(x_AH, probs_AL), places
-    places = Places(joint, copies, routed[2])
+    places = DispatchPlan(joint, copies, routed[2])
     return *places.dispatch(*routed[:2]), places
 
 
@@ -84,16 +84,16 @@ def test_a_probability_travels_in_its_row_bit_by_bit(
         return rows.clone()
 
     with alone(0, 2) as world:
-        found = together(world.whole, collective, x, p)
+        received = send_packed(world.whole, collective, x, p)
     assert packed[0].is_contiguous()
     assert packed[0].shape == (5, H + columns * probs.itemsize // rows.itemsize)
-    assert torch.equal(found[0], x)
-    assert torch.equal(found[1], p)
+    assert torch.equal(received[0], x)
+    assert torch.equal(received[1], p)
 
 
 def gradients_of_probs(world: World, kind: str, copies: int) -> None:
     """With rows in half precision, as in double."""
-    found = []
+    gradients = []
     for rows, probs in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
         x_TH, probs_TE, chosen_TE = routed(64, seed=10 * world.rank)
         x_TH, probs_TE = (x.to(t).requires_grad_() for x, t in ((x_TH, rows), (probs_TE, probs)))
@@ -101,8 +101,8 @@ def gradients_of_probs(world: World, kind: str, copies: int) -> None:
         q_N = random_like(*probs_N.shape, seed=78 + world.rank).to(probs)
         torch.autograd.backward([rows_NH, probs_N], [torch.zeros_like(rows_NH), q_N])
         assert probs_TE.grad is not None
-        found.append(probs_TE.grad.double())
-    torch.testing.assert_close(*found, rtol=1e-6, atol=1e-7)
+        gradients.append(probs_TE.grad.double())
+    torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("copies", [1, 2])
@@ -124,11 +124,11 @@ def adjoint(world: World, kind: str, copies: int, tokens: list[int]) -> None:
     assert len(rows_NH) == len(probs_N) == sum(places.counts)
     r_NH, q_N = random_like(*rows_NH.shape, seed=77), random_like(*probs_N.shape, seed=78)
     torch.autograd.backward([rows_NH, probs_N], [r_NH, q_N])
-    there = (rows_NH * r_NH).sum() + (probs_N * q_N).sum()
+    forward_product = (rows_NH * r_NH).sum() + (probs_N * q_N).sum()
     assert x_TH.grad is not None and probs_TE.grad is not None
     back = (x_TH * x_TH.grad).sum() + (probs_TE * probs_TE.grad).sum()
-    there, back = joint.all_reduce(torch.stack([there, back]).detach()).tolist()
-    assert there == pytest.approx(back, rel=1e-12)
+    forward_product, back = joint.all_reduce(torch.stack([forward_product, back]).detach()).tolist()
+    assert forward_product == pytest.approx(back, rel=1e-12)
     # An expert that changes nothing: each token comes home once for each expert and rank of it.
     home_TH = places.combine(rows_NH.detach().requires_grad_())
     if kind == "all-gather":
@@ -189,47 +189,49 @@ def all_to_one(world: World, kind: str) -> list[float]:
 
 @pytest.mark.parametrize("kind", ["all-gather", "all-to-all"])
 def test_experts_that_nobody_chooses_learn_nothing_and_hold_nobody_up(pool: Any, kind: str) -> None:
-    (first, *others), second = pool(2).run(all_to_one, kind)
+    (first, *rest), second = pool(2).run(all_to_one, kind)
     assert first > 0
-    assert others[1:] == [0, 0]
+    assert rest[1:] == [0, 0]
     assert second == [0] * 4
 
 
-def one_trained(world: World, kind: str) -> float:
+def train_on_one_rank(world: World, kind: str) -> float:
     """Only an expert of the last rank is trained: the first has nothing to train."""
     config = replace(CONFIG, experts=ExpertConfig(count=E, ffn=8, dispatch=kind))
     axes = ExpertAxes.of(Grid(world=world, expert=2))
     layer = ExpertLayer(config, "x", axis=Axis.alone(), axes=axes, init=INIT)
     whole = ExpertLayer(config, "x", axis=Axis.alone(), init=INIT)
     x = random_like(4, 2, H, seed=0)
-    for made, rows in ((layer, x.chunk(2, 1)[world.rank]), (whole, x)):
-        for name, parameter in made.named_parameters():
+    for model, rows in ((layer, x.chunk(2, 1)[world.rank]), (whole, x)):
+        for name, parameter in model.named_parameters():
             parameter.requires_grad_(name.startswith("experts.2."))
-        made(rows).square().sum().backward()
-    mine = {name: p.grad for name, p in layer.named_parameters() if p.requires_grad}
-    assert len(mine) == 2 * world.rank
-    return max((difference(g, whole.get_parameter(n).grad) for n, g in mine.items()), default=0.0)
+        model(rows).square().sum().backward()
+    gradients = {name: p.grad for name, p in layer.named_parameters() if p.requires_grad}
+    assert len(gradients) == 2 * world.rank
+    return max(
+        (difference(g, whole.get_parameter(n).grad) for n, g in gradients.items()), default=0.0
+    )
 
 
 @pytest.mark.parametrize("kind", ["all-gather", "all-to-all"])
 def test_a_rank_whose_experts_are_all_frozen_holds_no_other_up(pool: Any, kind: str) -> None:
-    assert max(pool(2).run(one_trained, kind)) <= 1e-15
+    assert max(pool(2).run(train_on_one_rank, kind)) <= 1e-15
 
 
-def tied(world: World) -> float:
+def compare_tied_scores(world: World) -> float:
     """A router of zeros: all experts tie, for every token, on every rank."""
     grid = Grid(world=world, expert=2)
     layer = ExpertLayer(CONFIG, "x", axis=Axis.alone(), axes=ExpertAxes.of(grid), init=INIT)
     whole = ExpertLayer(CONFIG, "x", axis=Axis.alone(), init=INIT)
-    for made in (layer, whole):
-        torch.nn.init.zeros_(made.router.weight)
+    for model in (layer, whole):
+        torch.nn.init.zeros_(model.router.weight)
     x = random_like(4, 2, H, seed=0)
-    mine = x.chunk(2, 1)[world.rank]
-    return difference(layer(mine), whole(x).chunk(2, 1)[world.rank])
+    local = x.chunk(2, 1)[world.rank]
+    return difference(layer(local), whole(x).chunk(2, 1)[world.rank])
 
 
 def test_experts_that_tie_give_on_two_ranks_what_they_give_on_one(pool: Any) -> None:
-    assert max(pool(2).run(tied)) <= 1e-15
+    assert max(pool(2).run(compare_tied_scores)) <= 1e-15
 
 
 def test_one_expert_is_a_feed_forward_pair() -> None:
@@ -253,7 +255,7 @@ def test_a_token_that_all_its_experts_dropped_leaves_as_zero() -> None:
     assert (y_TH[chosen_TE.any(1)] != 0).any(1).all()
 
 
-def recomputed(world: World, kind: str) -> float:
+def recompute(world: World, kind: str) -> float:
     """Gradients of a layer whose forward runs again in backward."""
     experts = ExpertConfig(
         count=E, ffn=8, dispatch=kind, aux_loss=0.1, global_aux_loss=0.1, scores="sigmoid",
@@ -261,23 +263,23 @@ def recomputed(world: World, kind: str) -> float:
     )  # fmt: skip
     config, worst = replace(CONFIG, experts=experts), 0.0
     axes = ExpertAxes.of(Grid(world=world, expert=2))
-    found = []
+    results = []
     for reentrant in (None, False, True):
         layer = ExpertLayer(config, "x", axis=Axis.alone(), axes=axes, init=INIT)
         x = random_like(4, 1, H, seed=world.rank).requires_grad_()
         y = layer(x) if reentrant is None else checkpoint(layer, x, use_reentrant=reentrant)
         y.square().sum().backward()
         layer.router.end_step()
-        found.append([x.grad, *(p.grad for p in layer.parameters() if p.requires_grad)])
-        found[-1].append(layer.router.expert_bias)
-    for again in found[1:]:
-        worst = max(worst, *(difference(a, b) for a, b in zip(again, found[0], strict=True)))
+        results.append([x.grad, *(p.grad for p in layer.parameters() if p.requires_grad)])
+        results[-1].append(layer.router.expert_bias)
+    for again in results[1:]:
+        worst = max(worst, *(difference(a, b) for a, b in zip(again, results[0], strict=True)))
     return worst
 
 
 @pytest.mark.parametrize("kind", ["all-gather", "all-to-all"])
 def test_a_recomputed_layer_learns_the_same_and_counts_no_token_twice(pool: Any, kind: str) -> None:
-    assert max(pool(2).run(recomputed, kind)) <= 1e-14
+    assert max(pool(2).run(recompute, kind)) <= 1e-14
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

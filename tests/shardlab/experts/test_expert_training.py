@@ -96,17 +96,17 @@ def train(world: World, case: Case, experts: ExpertConfig) -> tuple[GPT, list[fl
         reduction=case.reduction, main_grads=torch.float64 if case.main_grads else None,
     )  # fmt: skip
     optimizer = SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
-    share, own = BATCH // grid.data.size, context.own if case.context > 1 else Tensor.contiguous
+    share, shard = BATCH // grid.data.size, context.shard if case.context > 1 else Tensor.contiguous
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
         return model.loss(logits, targets) * (targets.numel() if sums else 1)
 
     losses, norms = [], []
     for step in range(STEPS):
-        mine = [own(x.chunk(grid.data.size)[grid.data.rank]).chunk(count) for x in batch(step)]
+        batches = [shard(x.chunk(grid.data.size)[grid.data.rank]).chunk(count) for x in batch(step)]
         gradients.zero_grad()
-        found = run(
-            one_forward_one_backward(case.pipeline, count), model, list(zip(*mine, strict=True)),
+        micro_losses = run(
+            one_forward_one_backward(case.pipeline, count), model, list(zip(*batches, strict=True)),
             loss, axis=grid.pipeline, shape=model.hidden_shape(share // count, CONFIG.sequence),
             scale=1.0 if sums else None,
         )  # fmt: skip
@@ -116,18 +116,18 @@ def train(world: World, case: Case, experts: ExpertConfig) -> tuple[GPT, list[fl
             for parameter in model.parameters():
                 parameter.grad = getattr(parameter, "main_grad", None)
         optimizer.step()
-        if found:
-            each = torch.stack(found).sum() / (tokens or count)
+        if micro_losses:
+            each = torch.stack(micro_losses).sum() / (tokens or count)
             losses.append(grid.replicas.all_reduce(each, op="mean").item())
     return model, losses, norms
 
 
 def errors(world: World, case: Case, experts: ExpertConfig, right: Any) -> dict[str, float]:
     losses, norms, parameters = right
-    model, mine, my_norms = train(world, case, experts)
+    model, my_losses, my_norms = train(world, case, experts)
     worst = {"norm": max(abs(f / r - 1) for f, r in zip(my_norms, norms, strict=True))}
     if model.last:
-        worst["loss"] = max(abs(f / r - 1) for f, r in zip(mine, losses, strict=True))
+        worst["loss"] = max(abs(f / r - 1) for f, r in zip(my_losses, losses, strict=True))
     for name, parameter in model.named_parameters():
         cut, whole = sharding_of(parameter), parameters[name]
         worst[name] = difference(parameter.detach(), cut.local(whole) if cut else whole)
@@ -173,7 +173,7 @@ LEFT = [
         (1, "all-to-all"),
         (2, "all-gather"),
         (4, "all-to-all"),
-        *(pytest.param(*left, marks=pytest.mark.ci) for left in LEFT),
+        *(pytest.param(*options, marks=pytest.mark.ci) for options in LEFT),
     ],
 )
 def test_experts_train_on_every_grid_as_in_one_process(
@@ -268,7 +268,7 @@ def test_experts_beside_a_context_axis_train_and_balance_as_in_one_process(
             assert max(worst.values()) <= 1e-12, (case, worst)
 
 
-def frozen_here_alone(world: World) -> float:
+def freeze_on_one_rank(world: World) -> float:
     """Tokens are counted, and rank 0 has no expert to train; uneven shares."""
     config = replace(CONFIG, experts=PLAIN)
     grid = Grid(world=world, expert=2)
@@ -278,19 +278,19 @@ def frozen_here_alone(world: World) -> float:
         parameter.requires_grad_("experts.0." not in name and "experts.1." not in name)
     gradients = StepGradients(model, grid, reduction="tokens")
     tokens, targets = batch(0)
-    mine = slice(0, 2) if world.rank == 0 else slice(2, BATCH)
-    loss = model.loss(model(tokens[mine]), targets[mine])
-    (loss * targets[mine].numel()).backward()
-    norm = gradients.finish(tokens=targets[mine].numel())
+    rows = slice(0, 2) if world.rank == 0 else slice(2, BATCH)
+    loss = model.loss(model(tokens[rows]), targets[rows])
+    (loss * targets[rows].numel()).backward()
+    norm = gradients.finish(tokens=targets[rows].numel())
     whole.loss(whole(tokens), targets).backward()
     right = {name: p.grad for name, p in whole.named_parameters() if p.grad is not None}
     squares = torch.stack([gradient.square().sum() for gradient in right.values()])
-    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    by_name = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return max(
         abs(float(norm / squares.sum().sqrt()) - 1),
-        *(difference(gradient, right[name]) for name, gradient in found.items()),
+        *(difference(gradient, right[name]) for name, gradient in by_name.items()),
     )
 
 
 def test_a_rank_without_an_expert_to_train_counts_its_tokens_with_the_others(pool: Any) -> None:
-    assert max(pool(2).run(frozen_here_alone)) <= 1e-12
+    assert max(pool(2).run(freeze_on_one_rank)) <= 1e-12

@@ -51,13 +51,13 @@ def step(model: GPT, optimizer: AdamW, number: int) -> None:
     optimizer.step()
 
 
-def everything(model: GPT, optimizer: AdamW) -> dict[str, Tensor]:
-    found = {}
+def collect_state(model: GPT, optimizer: AdamW) -> dict[str, Tensor]:
+    state = {}
     for name, parameter in model.named_parameters():
-        found[name] = whole(parameter).clone()
+        state[name] = whole(parameter).clone()
         for key, value in optimizer.state.get(parameter, {}).items():
-            found[f"{name}/{key}"] = (whole(parameter, value) if value.dim() else value).clone()
-    return found
+            state[f"{name}/{key}"] = (whole(parameter, value) if value.dim() else value).clone()
+    return state
 
 
 def saved(world: World, folder: str, sizes: Sizes, config: GPTConfig = CONFIG) -> dict[str, Tensor]:
@@ -65,7 +65,7 @@ def saved(world: World, folder: str, sizes: Sizes, config: GPTConfig = CONFIG) -
     step(model, optimizer, 0)
     checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid)
     step(model, optimizer, 1)
-    return everything(model, optimizer)
+    return collect_state(model, optimizer)
 
 
 def resumed(
@@ -74,7 +74,7 @@ def resumed(
     model, optimizer, grid = setting(world, sizes, 1, config)
     checkpoint.load(folder, model=model, optimizer=optimizer, grid=grid)
     step(model, optimizer, 1)
-    return everything(model, optimizer)
+    return collect_state(model, optimizer)
 
 
 MOVES: list[tuple[int, Sizes]] = [
@@ -89,31 +89,31 @@ MOVES: list[tuple[int, Sizes]] = [
 
 
 def test_experts_go_on_from_any_other_grid_bit_for_bit(pool: Any, tmp_path: Path) -> None:
-    for number, ((ranks, sizes), (others, their_sizes)) in enumerate(pairwise(MOVES)):
+    for number, ((ranks, sizes), (next_ranks, next_sizes)) in enumerate(pairwise(MOVES)):
         folder = str(tmp_path / str(number))
         before = pool(ranks).run(saved, folder, sizes)
-        after = pool(others).run(resumed, folder, their_sizes)
-        right = {name: value for found in before for name, value in found.items()}
-        for found in after:
-            for name, value in found.items():
-                assert torch.equal(value, right[name]), (sizes, their_sizes, name)
-        assert {name for found in after for name in found} == right.keys()
+        after = pool(next_ranks).run(resumed, folder, next_sizes)
+        right = {name: value for state in before for name, value in state.items()}
+        for state in after:
+            for name, value in state.items():
+                assert torch.equal(value, right[name]), (sizes, next_sizes, name)
+        assert {name for state in after for name in state} == right.keys()
 
 
-def of_more_experts(world: World, folder: str) -> None:
+def load_into_more_experts(world: World, folder: str) -> None:
     model, optimizer, grid = setting(world, {"expert": 2})
     checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid)
     fewer = ExpertConfig(count=2, ffn=8)
-    other = GPT(
+    larger = GPT(
         GPTConfig(layers=2, hidden=8, heads=4, ffn=8, vocab=10, sequence=4, experts=fewer),
         tensor=grid.tensor, experts=ExpertAxes.of(grid),
     )  # fmt: skip
     with pytest.raises(CheckpointError, match="of another model: bias = False"):
-        checkpoint.load(folder, model=other, grid=grid)
+        checkpoint.load(folder, model=larger, grid=grid)
 
 
 def test_a_checkpoint_of_other_experts_is_refused(pool: Any, tmp_path: Path) -> None:
-    pool(2).run(of_more_experts, str(tmp_path))
+    pool(2).run(load_into_more_experts, str(tmp_path))
 
 
 # ------------------------------------------------------------------ experts inside FSDP
@@ -141,15 +141,15 @@ def sharded_step(model: FSDP, optimizer: AdamW, number: int) -> None:
     optimizer.step()
 
 
-def everything_sharded(model: FSDP, optimizer: AdamW) -> Moved:
-    found: Moved = {}
+def collect_sharded_state(model: FSDP, optimizer: AdamW) -> Moved:
+    state: Moved = {}
     for flat in model.flats:
         for key, value in {"": flat.shard_f, **optimizer.state.get(flat.shard_f, {})}.items():
             parts = (
                 gathered(flat, value) if value.dim() else dict.fromkeys(flat.layout.names, value)
             )
-            found |= {f"{name}/{key}" if key else name: part for name, part in parts.items()}
-    return {name: value.detach().clone() for name, value in found.items()}
+            state |= {f"{name}/{key}" if key else name: part for name, part in parts.items()}
+    return {name: value.detach().clone() for name, value in state.items()}
 
 
 def cut_inside(model: FSDP) -> bool:
@@ -169,14 +169,14 @@ def saved_sharded(
     sharded_step(model, optimizer, 0)
     checkpoint.save(folder, model=model, optimizer=optimizer, grid=grid)
     sharded_step(model, optimizer, 1)
-    return everything_sharded(model, optimizer), cut_inside(model)
+    return collect_sharded_state(model, optimizer), cut_inside(model)
 
 
 def resumed_sharded(world: World, folder: str, strategy: str, config: GPTConfig) -> Moved:
     model, optimizer, grid = sharded(world, strategy, config, seed=1)
     checkpoint.load(folder, model=model, optimizer=optimizer, grid=grid)
     sharded_step(model, optimizer, 1)
-    return everything_sharded(model, optimizer)
+    return collect_sharded_state(model, optimizer)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -191,12 +191,12 @@ def test_experts_that_fsdp_cuts_go_on_from_any_other_grid_bit_for_bit(
     cuts = pool(2).run(saved_sharded, shards, strategy, config)
     assert any(cut for _, cut in cuts) == (inside and strategy != "NO_SHARD"), "sizes miss the case"
     for ranks, sizes in [(1, {}), (2, {"expert": 2}), (2, {"pipeline": 2})]:
-        for found in pool(ranks).run(resumed, shards, sizes, config):
-            for name, value in found.items():
+        for state in pool(ranks).run(resumed, shards, sizes, config):
+            for name, value in state.items():
                 assert torch.equal(value, right[name]), (sizes, name)
-    for found in pool(2).run(resumed_sharded, whole_model, strategy, config):
-        assert found.keys() == right.keys()
-        assert all(torch.equal(value, right[name]) for name, value in found.items())
+    for state in pool(2).run(resumed_sharded, whole_model, strategy, config):
+        assert state.keys() == right.keys()
+        assert all(torch.equal(value, right[name]) for name, value in state.items())
 
 
 def save_without(world: World, folder: str, name: str, key: str) -> tuple[str, int]:

@@ -23,7 +23,7 @@ S, B, H, E, K = 8, 2, 6, 8, 3
 TOKENS = S * B
 
 
-def counted(
+def count_traffic(
     world: World, experts: ExpertConfig, dtype: torch.dtype, copies: int, link: str
 ) -> tuple[Traffic, tuple[int, int]]:
     """What one forward and backward sent, and how many rows went and came."""
@@ -41,8 +41,8 @@ def counted(
     assert {entry.axis for entry in ledger.entries} == {joint}
     chosen_TE = layer.router(x.detach())[1]
     everyone = grid.axis("expert_tensor", "expert").all_gather(chosen_TE.sum(0)[None])
-    mine = [int(e) for e in layer.experts]
-    rows = int(everyone[world.rank].sum()) * copies, int(everyone[:, mine].sum())
+    local_experts = [int(e) for e in layer.experts]
+    rows = int(everyone[world.rank].sum()) * copies, int(everyone[:, local_experts].sum())
     return Traffic(ledger.calls(phase=""), ledger.calls(phase="backward")), rows
 
 
@@ -59,10 +59,10 @@ def test_all_to_all_sends_the_rows_that_were_chosen_each_with_its_probability(
     experts = ExpertConfig(count=E, top_k=K, ffn=8)
     if pad:
         experts = replace(experts, capacity=1.0, pad=True)
-    for found, (sent, came) in pool(4).run(counted, experts, dtype, copies, link):
+    for traffic, (sent, received) in pool(4).run(count_traffic, experts, dtype, copies, link):
         assert pad or sent == TOKENS * K * copies
-        assert found == formulas.all_to_all_experts(
-            sent=sent, came=came, hidden=H, itemsize=itemsize, prob=prob, experts=E,
+        assert traffic == formulas.all_to_all_experts(
+            sent=sent, received=received, hidden=H, itemsize=itemsize, prob=prob, experts=E,
             copies=copies, ranks=4, even=pad,
         )  # fmt: skip
 
@@ -76,15 +76,15 @@ def test_all_gather_sends_every_row_everywhere_with_a_number_for_each_expert(
     expected = formulas.all_gather_experts(
         tokens=TOKENS, hidden=H, itemsize=itemsize, prob=4, experts=E, ranks=4
     )
-    for found, _ in pool(4).run(counted, experts, dtype, copies, "torch"):
-        assert found == expected
+    for traffic, _ in pool(4).run(count_traffic, experts, dtype, copies, "torch"):
+        assert traffic == expected
 
 
 def test_experts_on_one_rank_send_nothing(pool: Any) -> None:
     for dispatch in ("all-to-all", "all-gather"):
         experts = ExpertConfig(count=E, top_k=K, ffn=8, dispatch=dispatch)
-        ((found, _),) = pool(1).run(nothing, experts)
-        assert found == 0
+        ((wire, _),) = pool(1).run(nothing, experts)
+        assert wire == 0
 
 
 def nothing(world: World, experts: ExpertConfig) -> tuple[int, None]:
@@ -101,5 +101,5 @@ def test_all_to_all_asks_for_fewer_bytes_while_a_token_has_fewer_experts_than_th
     for ranks in (2, 4, 8, 16):
         rows = {"hidden": 64, "itemsize": 4, "prob": 4, "experts": 16, "ranks": ranks}
         gathered = formulas.all_gather_experts(tokens=TOKENS, **rows).wire
-        exchanged = formulas.all_to_all_experts(sent=TOKENS * K, came=TOKENS * K, **rows).wire
+        exchanged = formulas.all_to_all_experts(sent=TOKENS * K, received=TOKENS * K, **rows).wire
         assert (exchanged < gathered) == (ranks > K)

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from shardlab.comm import Axis
 from shardlab.experts import routing
 from shardlab.experts.config import ExpertConfig
-from shardlab.experts.router import Router, attached
+from shardlab.experts.router import Router, attach_loss
 from shardlab.gpt.config import GPTConfig
 from shardlab.layers.init import Init
 from tests.shardlab.difference import random_like
@@ -89,8 +89,8 @@ def test_an_expert_takes_no_more_than_its_capacity(drop: str, capacity: float) -
     config = replace(EIGHT, capacity=capacity, drop=drop)
     probs_TE, chosen_TE = routing.choose(logits(), EIGHT)
     kept_probs, kept_TE = routing.drop(probs_TE, chosen_TE, config)
-    most = min(16, math.ceil(16 * 3 / 8 * capacity))
-    assert (kept_TE.sum(0) == chosen_TE.sum(0).clamp(max=most)).all()
+    limit = min(16, math.ceil(16 * 3 / 8 * capacity))
+    assert (kept_TE.sum(0) == chosen_TE.sum(0).clamp(max=limit)).all()
     assert not (kept_TE & ~chosen_TE).any()
     assert torch.equal(kept_probs, probs_TE * kept_TE)
     if drop == "probs":  # what was kept is worth no less than what was dropped
@@ -99,15 +99,15 @@ def test_an_expert_takes_no_more_than_its_capacity(drop: str, capacity: float) -
             if dropped[:, e].any():
                 assert probs_TE[kept_TE[:, e], e].min() >= probs_TE[dropped[:, e], e].max()
     else:
-        assert torch.equal(kept_TE, chosen_TE & (chosen_TE.cumsum(0) <= most))
+        assert torch.equal(kept_TE, chosen_TE & (chosen_TE.cumsum(0) <= limit))
     _, padded_TE = routing.drop(probs_TE, chosen_TE, replace(config, pad=True))
-    assert (padded_TE.sum(0) == most).all()
+    assert (padded_TE.sum(0) == limit).all()
 
 
 def test_nothing_is_dropped_of_no_tokens() -> None:
     none = torch.zeros(0, 8, dtype=torch.float64)
-    kept = routing.drop(none, none.bool(), replace(EIGHT, capacity=1.0))
-    assert [tuple(x.shape) for x in kept] == [(0, 8), (0, 8)]
+    results = routing.drop(none, none.bool(), replace(EIGHT, capacity=1.0))
+    assert [tuple(x.shape) for x in results] == [(0, 8), (0, 8)]
 
 
 def test_sinkhorn_gives_every_token_and_every_expert_the_same_in_all() -> None:
@@ -125,17 +125,17 @@ def test_sinkhorn_gives_every_token_and_every_expert_the_same_in_all() -> None:
 def test_an_even_load_costs_one_and_one_expert_for_all_e_over_k() -> None:
     even = torch.full((8, 8), 1 / 8)
     assert routing.load_loss(even, torch.full((8,), 3), EIGHT) == pytest.approx(1)
-    one = torch.zeros(8, 8)
-    one[:, 0] = 1
+    scores = torch.zeros(8, 8)
+    scores[:, 0] = 1
     load = torch.tensor([8, 0, 0, 0, 0, 0, 0, 0])
-    assert routing.load_loss(one, load, replace(EIGHT, top_k=1, pre_softmax=True)) == pytest.approx(
-        8
-    )
+    assert routing.load_loss(
+        scores, load, replace(EIGHT, top_k=1, pre_softmax=True)
+    ) == pytest.approx(8)
 
 
 def test_an_attached_loss_sends_its_gradient_and_changes_nothing_else() -> None:
     x, weight = (random_like(3, seed=seed).requires_grad_() for seed in (0, 1))
-    y = attached(x, weight.square().sum(), 0.5)
+    y = attach_loss(x, weight.square().sum(), 0.5)
     assert torch.equal(y, x)
     y.backward(torch.full((3,), 7.0, dtype=torch.float64))
     assert x.grad is not None and x.grad.tolist() == [7, 7, 7]
@@ -151,42 +151,42 @@ def router(config: ExpertConfig, dtype: torch.dtype = torch.float64) -> Router:
 
 
 def test_the_bias_rises_where_few_tokens_go_and_only_once_a_step() -> None:
-    made = router(replace(EIGHT, scores="sigmoid", bias_rate=0.25))
+    module = router(replace(EIGHT, scores="sigmoid", bias_rate=0.25))
     x = random_like(16, 1, 8, seed=3)
-    load_E = made(x)[1].sum(0) + made(x)[1].sum(0)  # two micro-batches
-    made.eval()(x)  # an evaluation counts nothing
-    made.end_step()
-    assert made.expert_bias is not None
+    load_E = module(x)[1].sum(0) + module(x)[1].sum(0)  # two micro-batches
+    module.eval()(x)  # an evaluation counts nothing
+    module.end_step()
+    assert module.expert_bias is not None
     expected = 0.25 * (load_E.float().mean() - load_E).sign()
-    assert torch.equal(made.expert_bias, expected)
-    made.end_step()
-    assert torch.equal(made.expert_bias, expected)
-    assert not made.expert_bias.requires_grad
+    assert torch.equal(module.expert_bias, expected)
+    module.end_step()
+    assert torch.equal(module.expert_bias, expected)
+    assert not module.expert_bias.requires_grad
 
 
 @pytest.mark.parametrize("kind", ["aux_loss", "sequence_aux_loss", "global_aux_loss", "z_loss"])
 def test_no_loss_is_attached_where_nothing_trains_and_none_is_nan_of_no_tokens(kind: str) -> None:
-    made = router(replace(EIGHT, **{kind: 1.0}))
+    module = router(replace(EIGHT, **{kind: 1.0}))
 
     def learnt(tokens: int) -> float:
         """Of the attached loss alone."""
-        made.zero_grad()
-        made(random_like(tokens, 2, 8, seed=0))[0].mul(0).sum().backward()
-        assert made.weight.grad is not None
-        return float(made.weight.grad.abs().sum())
+        module.zero_grad()
+        module(random_like(tokens, 2, 8, seed=0))[0].mul(0).sum().backward()
+        assert module.weight.grad is not None
+        return float(module.weight.grad.abs().sum())
 
     assert learnt(4) > 0
     assert learnt(0) == 0
-    made.eval()
+    module.eval()
     assert learnt(4) == 0
 
 
 def test_a_half_precision_model_is_routed_in_fp32() -> None:
-    made = router(EIGHT, torch.bfloat16)
+    module = router(EIGHT, torch.bfloat16)
     x = random_like(64, 1, 8, seed=3).bfloat16()
-    probs_TE, chosen_TE = made(x)
+    probs_TE, chosen_TE = module(x)
     assert probs_TE.dtype == torch.float32
-    exact_TE = torch.nn.functional.linear(x.float().flatten(0, 1), made.weight.float())
+    exact_TE = torch.nn.functional.linear(x.float().flatten(0, 1), module.weight.float())
     assert torch.equal(chosen_TE, routing.choose(exact_TE, EIGHT)[1])
 
 

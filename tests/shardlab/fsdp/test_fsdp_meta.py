@@ -14,7 +14,7 @@ from shardlab.fsdp import FSDP
 from shardlab.fsdp.mixed_precision import MixedPrecision
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
-from shardlab.layers.draw import draw, key
+from shardlab.layers.draw import keyed_normal, seed_from
 from shardlab.layers.sharding import sharding_of
 
 CONFIG = GPTConfig(layers=2, hidden=16, heads=4, vocab=37, sequence=6)
@@ -100,14 +100,14 @@ def test_a_model_on_meta_is_refused_without_a_device_and_without_values() -> Non
 @pytest.mark.parametrize("shape", [(1, 7), (17, 5), (100, 33), (9, 30_000), (40, 2051)])
 def test_any_box_is_that_of_the_whole_draw_and_that_is_torchs(shape: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(0)
-    whole = draw("w", shape, seed=1, std=2.0)
-    seeded = torch.Generator().manual_seed(key(1, "w"))
+    whole = keyed_normal("w", shape, seed=1, std=2.0)
+    seeded = torch.Generator().manual_seed(seed_from(1, "w"))
     torchs = torch.randn(*shape, generator=seeded, dtype=torch.float64)
     assert torch.equal(whole, torchs.mul_(2.0).float())
     bounds = torch.rand(20, 4, generator=generator) * torch.tensor([shape[0] + 1, shape[1] + 1] * 2)
     for top, left, bottom, right in bounds.long().tolist():
         rows = range(min(top, bottom), max(top, bottom))
         columns = range(min(left, right), max(left, right))
-        box = draw("w", shape, seed=1, std=2.0, rows=rows, columns=columns)
+        box = keyed_normal("w", shape, seed=1, std=2.0, rows=rows, columns=columns)
         expected = whole[rows.start : rows.stop, columns.start : columns.stop]
         assert torch.equal(box.reshape(expected.shape), expected)

@@ -38,17 +38,17 @@ def compare(
     load_whole(layer, dict(reference.named_parameters()))
     x = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
     g = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
-    theirs = x.clone().requires_grad_()
-    expected = reference(theirs)
+    reference_x = x.clone().requires_grad_()
+    expected = reference(reference_x)
     expected.backward(g)
-    rows = (lambda t: ops.own_slice(t, axis, 0)) if sequence_parallel else (lambda t: t)
+    rows = (lambda t: ops.local_slice(t, axis, 0)) if sequence_parallel else (lambda t: t)
     ours = rows(x.transpose(0, 1)).detach().requires_grad_()
     y = layer(ours)
     y.backward(rows(g.transpose(0, 1)))
     partial_gradients.reduce(layer, axis)
     errors = {
         "y": relative_error(y, rows(expected.transpose(0, 1))),
-        "dx": relative_error(ours.grad, rows(theirs.grad.transpose(0, 1))),
+        "dx": relative_error(ours.grad, rows(reference_x.grad.transpose(0, 1))),
     }
     wanted = dict(reference.named_parameters())
     for name, parameter in layer.named_parameters():

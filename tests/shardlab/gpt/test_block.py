@@ -37,17 +37,17 @@ def compare(world: World, sequence_parallel: bool) -> dict[str, float]:
     load_whole(layer, dict(reference.named_parameters()))
     x = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
     g = torch.randn(B, S, H, dtype=torch.float64, device=world.device)
-    theirs = x.clone().requires_grad_()
-    expected = reference(theirs)
+    reference_x = x.clone().requires_grad_()
+    expected = reference(reference_x)
     expected.backward(g)
-    rows = (lambda t: ops.own_slice(t, axis, 0)) if sequence_parallel else (lambda t: t)
+    rows = (lambda t: ops.local_slice(t, axis, 0)) if sequence_parallel else (lambda t: t)
     ours = rows(x.transpose(0, 1)).detach().requires_grad_()
     y = layer(ours)
     y.backward(rows(g.transpose(0, 1)))
     partial_gradients.reduce(layer, axis)
     errors = {
         "y": relative_error(y, rows(expected.transpose(0, 1))),
-        "dx": relative_error(ours.grad, rows(theirs.grad.transpose(0, 1))),
+        "dx": relative_error(ours.grad, rows(reference_x.grad.transpose(0, 1))),
     }
     wanted = dict(reference.named_parameters())
     for name, parameter in layer.named_parameters():
@@ -101,11 +101,11 @@ def compiled(world: World) -> list[bool]:
     """What compiling leaves as it is of the feed-forward pair; its graph breaks at collectives."""
     layer = block_of(world, True).mlp
     x = torch.randn(S // world.size, B, H, dtype=torch.float64, device=world.device)
-    found = []
+    results = []
     for call in (layer, torch.compile(layer, backend="eager")):
         y = call(x)
-        found.append([y, *torch.autograd.grad(y.sum(), list(layer.parameters()))])
-    return [torch.equal(a, b) for a, b in zip(*found, strict=True)]
+        results.append([y, *torch.autograd.grad(y.sum(), list(layer.parameters()))])
+    return [torch.equal(a, b) for a, b in zip(*results, strict=True)]
 
 
 def test_a_compiled_layer_computes_the_same(pool) -> None:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from shardlab.comm import Axis, World
-from shardlab.context.documents import documents_of
+from shardlab.context.documents import document_ids
 from shardlab.context.parallel import ContextParallel
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import ops, partial_gradients
@@ -98,8 +98,8 @@ def forward_and_backward(
     loss.backward()
     sharded_rows = last.sequence_parallel
     values = {
-        "logits": ops.gathered(x.detach(), last.tensor, -1)[..., : last.config.vocab],
-        "hidden gradient": ops.gathered(hidden.grad, last.tensor, 0)
+        "logits": ops.gather_along(x.detach(), last.tensor, -1)[..., : last.config.vocab],
+        "hidden gradient": ops.gather_along(hidden.grad, last.tensor, 0)
         if sharded_rows
         else hidden.grad,
     }
@@ -127,10 +127,10 @@ def expected_step(label: str, dtype: torch.dtype = torch.float64) -> Values:
     return {"logits": logits, "loss": loss, "hidden gradient": hidden.grad, **gradients}
 
 
-def off(found: Values, expected: Values, limit: float = EXACT) -> dict[str, float]:
+def off(actual: Values, expected: Values, limit: float = EXACT) -> dict[str, float]:
     """What is off by more than `limit`."""
-    assert found.keys() == expected.keys(), found.keys() ^ expected.keys()
-    errors = {name: relative_error(found[name], expected[name]) for name in expected}
+    assert actual.keys() == expected.keys(), actual.keys() ^ expected.keys()
+    errors = {name: relative_error(actual[name], expected[name]) for name in expected}
     return {name: error for name, error in errors.items() if not error <= limit}
 
 
@@ -141,8 +141,8 @@ def test_values_and_gradients_equal_the_unsharded_model(
     pool, size, sequence_parallel, label
 ) -> None:
     args = (label, torch.float64, 1, sequence_parallel)
-    for found in pool(size).run(forward_and_backward, *args):
-        assert off(found, expected_step(label)) == {}
+    for actual in pool(size).run(forward_and_backward, *args):
+        assert off(actual, expected_step(label)) == {}
 
 
 @pytest.mark.parametrize("label", ["tied", "untied"])
@@ -151,8 +151,8 @@ def test_two_stages_one_after_the_other_equal_the_whole_model(
     pool, sequence_parallel, label
 ) -> None:
     args = (label, torch.float64, 2, sequence_parallel)
-    for found in pool(2).run(forward_and_backward, *args):
-        assert off(found, expected_step(label)) == {}
+    for actual in pool(2).run(forward_and_backward, *args):
+        assert off(actual, expected_step(label)) == {}
 
 
 def trained(world: World, optimizer: str, sequence_parallel: bool) -> Values:
@@ -197,8 +197,8 @@ def without_key_bias(name: str, parameter: Tensor) -> Tensor:
 def test_ten_steps_end_at_the_unsharded_parameters(
     pool, size, sequence_parallel, optimizer
 ) -> None:
-    for found in pool(size).run(trained, optimizer, sequence_parallel):
-        assert off(found, expected_trained(optimizer)) == {}
+    for actual in pool(size).run(trained, optimizer, sequence_parallel):
+        assert off(actual, expected_trained(optimizer)) == {}
 
 
 # What (logits, loss, any gradient) may be off by, from the table above.
@@ -212,10 +212,10 @@ def test_low_precision_stays_within_the_measured_envelope(
     pool, size, sequence_parallel, dtype
 ) -> None:
     expected = expected_step("tied", dtype)
-    for found in pool(size).run(forward_and_backward, "tied", dtype, 1, sequence_parallel):
+    for actual in pool(size).run(forward_and_backward, "tied", dtype, 1, sequence_parallel):
         # The keys' bias has no gradient but rounding (`without_key_bias`).
         names = [name for name in expected if not name.endswith("qkv.bias gradient")]
-        errors = {name: relative_error(found[name], expected[name]) for name in names}
+        errors = {name: relative_error(actual[name], expected[name]) for name in names}
         worst = errors.pop("logits"), errors.pop("loss"), max(errors.values())
         limits = ENVELOPES[dtype]
         assert all(w <= limit for w, limit in zip(worst, limits, strict=True)), (worst, limits)
@@ -236,9 +236,9 @@ def autocast(world: World, sequence_parallel: bool) -> dict[str, float]:
     errors = {"loss": relative_error(loss, expected["loss"].to(world.device))}
     for name, parameter in model.named_parameters():
         if not name.endswith("qkv.bias"):
-            found = whole(parameter, parameter.grad)
+            actual = whole(parameter, parameter.grad)
             wanted = expected[f"{name} gradient"].to(world.device)
-            errors[name] = relative_error(found, wanted)
+            errors[name] = relative_error(actual, wanted)
     return errors
 
 
@@ -263,10 +263,10 @@ def padded(world: World) -> tuple[float, float]:
     expected = reference.loss(reference(tokens), targets)
     expected.backward()
     weight = model.word_embedding.weight
-    found = whole(weight, weight.grad)
+    actual = whole(weight, weight.grad)
     return (
         relative_error(loss.cpu(), expected),
-        relative_error(found.cpu(), reference.word_embedding.weight.grad),
+        relative_error(actual.cpu(), reference.word_embedding.weight.grad),
     )
 
 
@@ -335,7 +335,7 @@ def test_a_shorter_sequence_gives_the_first_rows_of_a_longer_one(pool) -> None:
 def test_a_token_of_a_packed_sequence_sees_its_own_document_alone(dropout: float) -> None:
     model = GPT(GPTConfig(**BASE, dtype=torch.float64, dropout=dropout), tensor=Axis.alone())
     tokens, _ = batch()
-    documents = torch.stack([documents_of([3, 0, 5]), documents_of([5, 3])])
+    documents = torch.stack([document_ids([3, 0, 5]), document_ids([5, 3])])
     changed = tokens.clone()
     changed[0, :3] = (changed[0, :3] + 1) % 16
     before, after = (model(words, documents) for words in (tokens, changed))  # [S, B, V]
@@ -353,9 +353,9 @@ def in_thirds(world: World) -> float:
     logits_SBv = torch.randn(12, 2, 19, generator=generator, dtype=torch.float64)
     targets_BS = torch.randint(19, (2, 12), generator=generator)
     targets_BS[0, 0] = IGNORED
-    mine = model.loss(logits_SBv[context.positions(4)], context.own(targets_BS))
+    local = model.loss(logits_SBv[context.positions(4)], context.shard(targets_BS))
     right = torch.nn.functional.cross_entropy(logits_SBv.flatten(0, 1), targets_BS.t().flatten())
-    return relative_error(world.whole.all_reduce(mine[None], op="mean")[0], right)
+    return relative_error(world.whole.all_reduce(local[None], op="mean")[0], right)
 
 
 def test_a_mean_over_three_context_ranks_is_rounded_in_the_losses_dtype(pool: Any) -> None:

@@ -27,20 +27,20 @@ ORDERS = ["tp-cp-ep-dp-pp", "tp-pp-dp", "dp-tp-pp", "pp-dp-tp-cp-ep", "cp-tp-dp-
 def axes(world: World, sizes: dict[str, int], order: str) -> dict[str, tuple[int, list[int]]]:
     """Each axis' place of this rank, and the ranks that a real all-gather over it finds there."""
     grid = Grid(world=world, order=order, **sizes)
-    found = {}
+    members = {}
     for axis in (grid.tensor, grid.data, grid.pipeline, grid.axis("data", "tensor")):
-        mine = torch.tensor([world.rank], device=world.device)
-        found[axis.name] = (axis.rank, axis.all_gather(mine).tolist())
-        assert list(axis.ranks) == found[axis.name][1]
-    return found
+        rank = torch.tensor([world.rank], device=world.device)
+        members[axis.name] = (axis.rank, axis.all_gather(rank).tolist())
+        assert list(axis.ranks) == members[axis.name][1]
+    return members
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_each_axis_reaches_the_ranks_that_the_layout_says(pool, order: str) -> None:
     sizes = {"tensor": 2, "pipeline": 2}
     layout = Layout(**sizes, data=2, order=order)
-    for rank, found in enumerate(pool(8).run(axes, sizes, order)):
-        for name, (place, ranks) in found.items():
+    for rank, members in enumerate(pool(8).run(axes, sizes, order)):
+        for name, (place, ranks) in members.items():
             tokens = "dp-tp" if name == "data-tensor" else name[0] + "p"
             assert ranks == layout.group_of(rank, tokens)
             if name in layout.coordinates(rank):
@@ -49,26 +49,26 @@ def test_each_axis_reaches_the_ranks_that_the_layout_says(pool, order: str) -> N
 
 def embedding(world: World) -> tuple[list[int] | None, list[int] | None, bool]:
     four = Grid(world=world, pipeline=4).embedding
-    one = Grid(world=world, tensor=4).embedding
+    single_stage = Grid(world=world, tensor=4).embedding
     two = Grid(world=world, pipeline=2)
     assert two.embedding is not None
     return (
         None if four is None else list(four.ranks),
-        None if one is None else list(one.ranks),
+        None if single_stage is None else list(single_stage.ranks),
         two.embedding.ranks == two.pipeline.ranks,
     )
 
 
 def test_the_embedding_axis_joins_the_first_and_the_last_stage(pool) -> None:
-    found = pool(4).run(embedding)
-    assert [four for four, _, _ in found] == [[0, 3], None, None, [0, 3]]
-    assert [one for _, one, _ in found] == [[0], [1], [2], [3]]
-    assert all(same for _, _, same in found)
+    results = pool(4).run(embedding)
+    assert [four for four, _, _ in results] == [[0, 3], None, None, [0, 3]]
+    assert [single_stage for _, single_stage, _ in results] == [[0], [1], [2], [3]]
+    assert all(same for _, _, same in results)
 
 
 def expert_axes(world: World, sizes: dict[str, int]) -> dict[str, tuple[str, list[int]]]:
     grid = Grid(world=world, **sizes)  # type: ignore[arg-type]
-    mine = torch.tensor([world.rank], device=world.device)
+    rank = torch.tensor([world.rank], device=world.device)
     axes = {
         "ep": grid.expert,
         "tp": grid.expert_tensor,
@@ -76,7 +76,7 @@ def expert_axes(world: World, sizes: dict[str, int]) -> dict[str, tuple[str, lis
         "tp-ep": grid.axis("expert_tensor", "expert"),
         "tp-ep-pp": grid.axis("expert_tensor", "expert", "pipeline"),
     }
-    return {token: (axis.name, axis.all_gather(mine).tolist()) for token, axis in axes.items()}
+    return {token: (axis.name, axis.all_gather(rank).tolist()) for token, axis in axes.items()}
 
 
 @pytest.mark.ci
@@ -100,19 +100,19 @@ def test_the_experts_axes_reach_the_ranks_that_their_own_layout_says(
         tensor=sizes.get("expert_tensor", tensor), expert=sizes.get("expert", 1),
         data=8 // pipeline // ranks, pipeline=pipeline,
     )  # fmt: skip
-    for rank, found in enumerate(pool(8).run(expert_axes, sizes)):
-        assert {t: g for t, (_, g) in found.items()} == {
-            tokens: layout.group_of(rank, tokens) for tokens in found
+    for rank, members in enumerate(pool(8).run(expert_axes, sizes)):
+        assert {t: g for t, (_, g) in members.items()} == {
+            tokens: layout.group_of(rank, tokens) for tokens in members
         }
-        assert [name for name, _ in found.values()][-1] == "expert_tensor-expert-pipeline"
+        assert [name for name, _ in members.values()][-1] == "expert_tensor-expert-pipeline"
 
 
 def two_grids(world: World) -> None:
-    one = Grid(world=world, tensor=2)
-    other = Grid(world=world, tensor=2, order="dp-tp")
+    tensor_first = Grid(world=world, tensor=2)
+    data_first = Grid(world=world, tensor=2, order="dp-tp")
     x = torch.ones(1, device=world.device) * world.rank
-    assert one.tensor.all_reduce(x).item() == [1, 1, 5, 5][world.rank]
-    assert other.tensor.all_reduce(x).item() == [2, 4, 2, 4][world.rank]
+    assert tensor_first.tensor.all_reduce(x).item() == [1, 1, 5, 5][world.rank]
+    assert data_first.tensor.all_reduce(x).item() == [2, 4, 2, 4][world.rank]
 
 
 def test_two_grids_live_side_by_side_in_one_process(pool) -> None:
@@ -201,20 +201,20 @@ def test_what_does_not_fit_the_world_is_refused_with_what_would(fifth: World) ->
 
 
 def test_a_link_goes_to_the_axis_that_it_names_and_to_no_other(fifth: World) -> None:
-    asked = {}
+    requested = {}
 
     class Asked:
         rank, size, device = fifth.rank, fifth.size, fifth.device
 
         def axis(self, name: str, ranks: list[int], *, link: str | None) -> object:
-            asked[name] = link
+            requested[name] = link
             return fifth.axis(name, ranks)
 
     links = {"tensor": "shared-memory", "tensor-data": "shared-memory"}
     grid = Grid(world=Asked(), tensor=2, links=links)  # type: ignore[arg-type]
     grid.axis("tensor", "data")
     grid.axis("data", "pipeline")
-    assert {name for name, link in asked.items() if link} == {"tensor", "tensor-data"}
+    assert {name for name, link in requested.items() if link} == {"tensor", "tensor-data"}
 
 
 def linked(world: World) -> str:
@@ -237,8 +237,8 @@ def left_and_joined_again(world: World) -> None:
     for _ in range(2):
         again = World(device=world.device)
         pair = Grid(world=again, tensor=2).tensor
-        mine = torch.ones(1, device=world.device) * world.rank
-        assert pair.all_reduce(mine).item() == [1, 1, 5, 5][world.rank]
+        value = torch.ones(1, device=world.device) * world.rank
+        assert pair.all_reduce(value).item() == [1, 1, 5, 5][world.rank]
         again.whole.barrier()  # whoever left now would hang up on one who still joins another group
         again.close()
 

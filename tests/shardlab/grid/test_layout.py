@@ -45,29 +45,29 @@ def factorisations(ranks: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (size, *rest)
 
 
-def ours(sizes: dict[str, int], order: str) -> Layout:
+def shardlab_layout(sizes: dict[str, int], order: str) -> Layout:
     return Layout(order=order, **{NAMES[token]: size for token, size in sizes.items()})
 
 
-def theirs(sizes: dict[str, int], order: str) -> RankGenerator:
+def megatron_layout(sizes: dict[str, int], order: str) -> RankGenerator:
     return RankGenerator(**(dict.fromkeys(TOKENS, 1) | sizes), order=order)
 
 
 def assert_equal(sizes: dict[str, int], order: str, tokens: list[str]) -> None:
-    mine, real = ours(sizes, order), theirs(sizes, order)
-    assert mine.order == real.order
-    assert mine.world_size == real.world_size
+    layout, real = shardlab_layout(sizes, order), megatron_layout(sizes, order)
+    assert layout.order == real.order
+    assert layout.world_size == real.world_size
     for token in tokens:
-        assert mine.groups(token) == real.get_ranks(token), (sizes, order, token)
+        assert layout.groups(token) == real.get_ranks(token), (sizes, order, token)
 
 
 # Of an expert's axes, the groups that Megatron makes.
 WANTED = {DENSE: combinations(DENSE), EXPERT: ["tp", "ep", "dp", "pp", "tp-ep", "tp-ep-pp"]}
 
 
-def compare_every_factorisation(axes: tuple[str, ...], most: int) -> int:
+def compare_every_factorisation(axes: tuple[str, ...], max_ranks: int) -> int:
     """Hold all sizes of up to so many ranks to Megatron's; return how many there are."""
-    every = [sizes for ranks in range(1, most + 1) for sizes in factorisations(ranks, 4)]
+    every = [sizes for ranks in range(1, max_ranks + 1) for sizes in factorisations(ranks, 4)]
     for sizes in every:
         assert_equal(dict(zip(axes, sizes, strict=True)), "tp-cp-ep-dp-pp", WANTED[axes])
     return len(every)
@@ -112,7 +112,7 @@ def test_an_axis_of_one_rank_may_be_left_out_of_the_order() -> None:
 def test_a_rank_is_in_its_group_and_its_coordinates_lead_back_to_it(
     order: list[str], sizes: list[int], data: st.DataObject
 ) -> None:
-    layout = ours(dict(zip(DENSE, sizes, strict=True)), "-".join(order))
+    layout = shardlab_layout(dict(zip(DENSE, sizes, strict=True)), "-".join(order))
     rank = data.draw(st.integers(0, layout.world_size - 1))
     tokens = data.draw(st.sampled_from(combinations(TOKENS)))
     group = layout.group_of(rank, tokens)
@@ -120,8 +120,10 @@ def test_a_rank_is_in_its_group_and_its_coordinates_lead_back_to_it(
     assert group in layout.groups(tokens)
     place = layout.coordinates(rank)
     for member in group:
-        other = layout.coordinates(member)
-        assert all(other[n] == place[n] for t, n in NAMES.items() if t not in tokens.split("-"))
+        coordinates = layout.coordinates(member)
+        assert all(
+            coordinates[n] == place[n] for t, n in NAMES.items() if t not in tokens.split("-")
+        )
     strides, stride = {}, 1
     for token in layout.order.split("-"):
         strides[NAMES[token]] = stride
@@ -145,15 +147,15 @@ REFUSED = [
 @pytest.mark.parametrize(("sizes", "order"), REFUSED)
 def test_what_megatron_refuses_is_refused(sizes: dict[str, int], order: str) -> None:
     with pytest.raises((AssertionError, RuntimeError, KeyError)):
-        theirs(sizes, order)
+        megatron_layout(sizes, order)
     with pytest.raises(ValueError, match=r"order|context"):
-        ours(sizes, order)
+        shardlab_layout(sizes, order)
 
 
 @pytest.mark.parametrize("tokens", ["xp", "", "tp-", "tp dp", "TP"])
 def test_an_unknown_axis_is_refused_as_megatron_does(tokens: str) -> None:
     with pytest.raises(ValueError, match="not in list"):
-        theirs({"tp": 2}, "tp-dp").get_ranks(tokens)
+        megatron_layout({"tp": 2}, "tp-dp").get_ranks(tokens)
     for ask in (Layout(tensor=2).groups, lambda t: Layout(tensor=2).group_of(0, t)):
         with pytest.raises(ValueError, match="choose from tp, pp, dp, ep, cp"):
             ask(tokens)

@@ -53,32 +53,32 @@ ALONE = Mistake(
     "linears",
     "    dist.all_reduce(total)\n",
     "    if dist.get_rank() == 0:\n        dist.all_reduce(total)\n",
-    "on rank 1, F.backward: off by up to * It comes out as it went in: no all-reduce",
+    "on rank 1, F.backward: off by up to * It is the input, unchanged: nothing was all-reduced",
 )
 MISTAKES = {
     "nobody sums dX": Mistake(
         "linears",
         "return summed(dx_ND)",
         "return dx_ND",
-        "on rank 0, F.backward: off by up to * It comes out as it went in: no all-reduce",
+        "on rank 0, F.backward: off by up to * It is the input, unchanged: nothing was all-reduced",
     ),
     "f sums forward": Mistake(
         "linears",
         "return x_ND.view_as(x_ND)",
         "return summed(x_ND)",
-        "on rank 0, F.forward: off by up to * That is the sum over ranks: here each",
+        "on rank 0, F.forward: off by up to * It is the sum over ranks, but here each",
     ),
     "g sums backward": Mistake(
         "linears",
         "return dy_ND",
         "return summed(dy_ND)",
-        "on rank 0, G.backward: off by up to * That is the sum over ranks",
+        "on rank 0, G.backward: off by up to * It is the sum over ranks",
     ),
     "a contiguous copy is summed, and forgotten": Mistake(
         "linears",
         "    dist.all_reduce(total)\n    return total",
         "    dist.all_reduce(part.contiguous())\n    return part",
-        "F.backward: off by up to * a copy that is then forgotten",
+        "F.backward: off by up to * only a copy was, which was not returned",
     ),
     "in place": Mistake(
         "linears",
@@ -90,13 +90,13 @@ MISTAKES = {
         "linears",
         "    return total",
         "    return total / 2",
-        "F.backward: off by up to *, exactly 0.50 x as long. That is the mean",
+        "F.backward: off by up to *; its norm is exactly 0.50 x the right one. It is the mean",
     ),
     "summed twice": Mistake(
         "linears",
         "    dist.all_reduce(total)\n",
         "    dist.all_reduce(total)\n    dist.all_reduce(total)\n",
-        "F.backward: off by up to *, exactly 2.00 x as long. That is none of the usual mistakes",
+        "F.backward: off by up to *; its norm is exactly 2.00 x the right one. That is none",
     ),
     "gathered and added by hand": Mistake(
         "linears",
@@ -109,7 +109,7 @@ MISTAKES = {
         "linears",
         "linear(F.apply(x_ND), w_fD, b_f)",
         "linear(x_ND, w_fD, b_f)",
-        "column: gradient of its x: * Each rank knows a part of it, and nobody adds them (F)",
+        "column: gradient of its x: * It is this rank's part only: the sum over ranks",
     ),
     "column gathers": Mistake(
         "linears",
@@ -117,7 +117,7 @@ MISTAKES = {
         "y = linear(F.apply(x_ND), w_fD, b_f)\n"
         "    parts = [torch.empty_like(y) for _ in range(2)]\n"
         "    dist.all_gather(parts, y)\n    return torch.cat(parts, 1)",
-        "column's output: expected shape [3, 3], found [3, 6]. It is gathered",
+        "column's output: expected shape [3, 3], found [3, 6]. It was gathered",
     ),
     "column gathers, and forgets it": Mistake(
         "linears",
@@ -131,7 +131,7 @@ MISTAKES = {
         "linears",
         "G.apply(linear(x_Nf, w_Df)) + b_D",
         "G.apply(linear(x_Nf, w_Df, b_D))",
-        "row's output: off by up to * The bias is in it once a rank: add it after the sum",
+        "row's output: off by up to * Every rank added the bias: add it once, after the sum",
     ),
     "row without g": Mistake(
         "linears",
@@ -143,13 +143,13 @@ MISTAKES = {
         "linears",
         "G.apply(linear(x_Nf, w_Df)) + b_D",
         "F.apply(G.apply(linear(x_Nf, w_Df))) + b_D",
-        "row: gradient of its x: *, exactly 2.00 x as long. It is summed over ranks",
+        "row: gradient of its x: *; its norm is exactly 2.00 x the right one. It was summed",
     ),
     "outside autograd": Mistake(
         "linears",
         "G.apply(linear(x_Nf, w_Df)) + b_D",
         "G.apply(linear(x_Nf, w_Df).detach()) + b_D",
-        "row: gradient of its x: expected a tensor, found None. No way leads back to it",
+        "row: gradient of its x: expected a tensor, found None. No gradient reaches it",
     ),
     "larger on one rank": Mistake(
         "linears",
@@ -181,13 +181,13 @@ MISTAKES = {
         "replicas",
         "        self.flat /= dist.get_world_size()\n",
         "",
-        "step 0, gradient of 0.weight: *, exactly 2.00 x as long. That is the sum",
+        "step 0, gradient of 0.weight: *; its norm is exactly 2.00 x the right one. It is the sum",
     ),
     "divided twice": Mistake(
         "replicas",
         "self.flat /= dist.get_world_size()",
         "self.flat /= dist.get_world_size() ** 2",
-        "step 0, gradient of 0.weight: *, exactly 0.50 x as long. That is half the mean",
+        "step 0, gradient of 0.weight: *; its norm is exactly 0.50 x the right one. It is half",
     ),
     "not copied back": Mistake(
         "replicas",
@@ -212,7 +212,7 @@ MISTAKES = {
         "replicas",
         "            self.start()\n",
         "            self.finish = lambda: (self.start(), Bucket.finish(self))\n",
-        "step 0: 0 of 3 buckets left during backward, the others waited",
+        "step 0: 0 of 3 buckets left during backward, the others after it",
     ),
     "not ready for the next step": Mistake(
         "replicas",
@@ -230,25 +230,25 @@ MISTAKES = {
         "unit",
         ".clone()",
         "",
-        "the shard has 312 B, and the memory that it looks into 624: a chunk is a view",
+        "the shard has 312 B, but its storage has 624: a chunk is a view",
     ),
     "the module as it was": Mistake(
         "unit",
         'module.to("meta")',
         "module",
-        "Unit.__init__ leaves 616 B held beside the shard's 312: the module's own parameters",
+        "Unit.__init__ leaves 616 B in memory in addition to the shard's 312: the module's own",
     ),
     "the flat tensor kept": Mistake(
         "unit",
         'self.module = module.to("meta")',
         'self.module, self.flat = module.to("meta"), flat',
-        "Unit.__init__ leaves 624 B held beside the shard's 312",
+        "Unit.__init__ leaves 624 B in memory in addition to the shard's 312",
     ),
     "not divided": Mistake(
         "unit",
         "return piece / dist.get_world_size()",
         "return piece",
-        "step 0, the shard's gradient: *, exactly 2.00 x as long. That is the sum",
+        "step 0, the shard's gradient: *; its norm is exactly 2.00 x the right one. It is the sum",
     ),
     "all-reduced for reduce-scattered": Mistake(
         "unit",
@@ -261,13 +261,13 @@ MISTAKES = {
         "unit",
         "        with saved_tensors_hooks(place, find):\n            return",
         "        if True:\n            return",
-        "step 0: after forward 624 B more are held than in a module that nobody shards",
+        "step 0: after forward 624 B more are in memory than with an unsharded module",
     ),
     "whole after backward": Mistake(
         "unit",
         "whole.register_hook(lambda _: again.clear())",
         "self.again = again",
-        "step 0: after backward 624 B are still held",
+        "step 0: after backward 624 B of what was gathered are still in memory",
     ),
     "gathered for each weight": Mistake(
         "unit",
@@ -280,7 +280,7 @@ MISTAKES = {
         "unit",
         "        whole.register_hook(lambda _: again.clear())",
         "        whole.detach_()",
-        "step 0, the output leads nowhere back: it was computed outside autograd",
+        "step 0, the output: autograd can't go back from it",
     ),
 }
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from shardlab.comm import World
+from shardlab.data.writer import Writer
 from tests.shardlab.labs.lab_pages import TRAIN, script
 from tests.shardlab.pool import Pool
 
@@ -77,3 +80,58 @@ def test_resuming_says_in_one_line_what_it_goes_on_from_or_that_it_begins(
     )
     loaded = f"load: goes on from the checkpoint in {folder}, after its step 3"
     assert line({"steps": 1, "load": folder}) == loaded
+
+
+# ---------------------------------------------------------------------- the same text goes on
+
+
+def corpus(prefix: Path, tokens: int) -> str:
+    with Writer(prefix, np.uint16) as writer:
+        for begin in range(0, tokens, 50):
+            writer.add(np.arange(begin, begin + 50) % 70)
+    return str(prefix)
+
+
+def test_a_run_goes_on_with_the_text_that_it_began_with_or_is_refused(
+    pool: Pools, tmp_path: Path
+) -> None:
+    first, second = corpus(tmp_path / "first", 4000), corpus(tmp_path / "second", 4050)
+    read = {"steps": 4, "resume": True, "data": first}
+    refusals: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        (read, {"sequence": 4}, r"sequence = 8 \(here 4\)"),
+        (read, {"seed": 1}, r"16 samples .* of seed 0 \(.*, and .* of seed 1 \("),
+        (read, {"evaluate": 9}, "16 samples .* sequences 0 to 79 .*, and .* sequences 0 to 75 "),
+        (read, {"data": second}, r"/first \(4,000 tokens.*, and .*/second \(4,050 tokens"),
+        (read, {"data": None}, "read the corpus .*/first, and .* the grammar of seed 0: "),
+        (read | {"data": None}, {"data": first}, "the grammar of seed 0, and .* corpus .*/first: "),
+        (read | {"data": None}, {"seed": 3}, "the grammar of seed 0, and .* grammar of seed 3: "),
+    ]
+    for number, (settings, change, why) in enumerate(refusals):
+        folders = [str(tmp_path / f"checkpoint-{number}")] * 2
+        pool(2).run(attempt, folders, settings | {"steps": 2})
+        for words, _ in pool(2).run(attempt, folders, settings | change):
+            assert words.startswith("refused: ") and re.search(why, words), (change, words)
+
+
+def samples_read(world: World, settings: dict[str, Any], steps: list[int]) -> list[Any]:
+    """What steps of a run read that goes on from a checkpoint, or that begins and leaves one."""
+    lab = script(TRAIN)
+    trainer = lab.Trainer(lab.Settings(**SMALL | settings), world)
+    if settings["resume"]:
+        trainer.load(settings["save"])
+    rows = [row.tolist() for step in steps for row in trainer.text.share(step)[0]]
+    if not settings["resume"]:
+        trainer.save(settings["save"], steps[-1] + 1)
+    return rows
+
+
+def test_with_another_batch_size_a_run_goes_on_with_the_sample_after_the_last_one(
+    pool: Pools, tmp_path: Path
+) -> None:
+    run = {"dp": 1, "data": corpus(tmp_path / "first", 4000), "save": str(tmp_path / "checkpoint")}
+    [whole] = pool(1).run(
+        samples_read, run | {"resume": False, "save": str(tmp_path / "whole")}, [*range(6)]
+    )
+    [begun] = pool(1).run(samples_read, run | {"resume": False}, [0, 1])
+    [ended] = pool(1).run(samples_read, run | {"resume": True, "batch": 4}, [*range(2, 10)])
+    assert begun + ended == whole

@@ -46,26 +46,26 @@ def compare(world: World) -> dict[str, str]:
     axis, wrong = world.whole, {}
     wanted = targets().to(world.device)
     for label, case in cases().items():
-        theirs = case.to(world.device).detach().clone().requires_grad_()
+        reference = case.to(world.device).detach().clone().requires_grad_()
         expected = torch.nn.functional.cross_entropy(
-            theirs.flatten(0, 1), wanted.flatten(), reduction="none"
+            reference.flatten(0, 1), wanted.flatten(), reduction="none"
         ).view(S, B)
-        ours = ops.own_slice(case.to(world.device), axis, -1)
+        ours = ops.local_slice(case.to(world.device), axis, -1)
         ours = (ours if label == "strided" else ours.contiguous()).detach().requires_grad_()
-        kept = ours.detach().clone()
-        found = cross_entropy(ours, wanted, axis=axis)
+        before = ours.detach().clone()
+        actual = cross_entropy(ours, wanted, axis=axis)
         g = torch.linspace(-1, 2, 2 * S * B, dtype=torch.float64, device=world.device)
         g = g.view(S, B, 2)[..., 0]
-        found.backward(g, retain_graph=True)
-        (again,) = torch.autograd.grad(found, ours, g)
+        actual.backward(g, retain_graph=True)
+        (again,) = torch.autograd.grad(actual, ours, g)
         expected.backward(g)
-        wanted_gradient = ops.own_slice(theirs.grad, axis, -1)
-        scale = theirs.grad.abs().max()
-        if not relative_error(found, expected) <= EXACT:
-            wrong[label] = f"loss is off by {relative_error(found, expected)}"
+        wanted_gradient = ops.local_slice(reference.grad, axis, -1)
+        scale = reference.grad.abs().max()
+        if not relative_error(actual, expected) <= EXACT:
+            wrong[label] = f"loss is off by {relative_error(actual, expected)}"
         elif not (ours.grad - wanted_gradient).abs().max() <= EXACT * scale:
             wrong[label] = "gradient is off"
-        elif not torch.equal(ours.detach(), kept):
+        elif not torch.equal(ours.detach(), before):
             wrong[label] = "the logits were changed"
         elif not torch.equal(again, ours.grad):
             wrong[label] = "a second backward gave something else"
@@ -80,7 +80,7 @@ def test_loss_and_gradient_equal_the_whole_softmax(pool, size) -> None:
 
 def count(world: World) -> tuple[list[str], list[str], bool]:
     logits = cases()["plain"].to(world.device)
-    ours = ops.own_slice(logits, world.whole, -1).clone().requires_grad_()
+    ours = ops.local_slice(logits, world.whole, -1).clone().requires_grad_()
     with Ledger() as forward:
         loss = cross_entropy(ours, targets().to(world.device), axis=world.whole)
     with Ledger() as backward:
@@ -102,18 +102,18 @@ def low_precision(world: World) -> dict[str, float]:
     wanted = targets().to(world.device)
     for dtype in (torch.float32, torch.bfloat16):
         whole = cases()["plain"].to(dtype).to(world.device)
-        theirs = whole.double().requires_grad_()
-        expected = torch.nn.functional.cross_entropy(theirs.flatten(0, 1), wanted.flatten())
-        ours = ops.own_slice(whole, axis, -1).detach().requires_grad_()
-        found = cross_entropy(ours, wanted, axis=axis).mean()
-        found.backward()
+        reference = whole.double().requires_grad_()
+        expected = torch.nn.functional.cross_entropy(reference.flatten(0, 1), wanted.flatten())
+        ours = ops.local_slice(whole, axis, -1).detach().requires_grad_()
+        actual = cross_entropy(ours, wanted, axis=axis).mean()
+        actual.backward()
         expected.backward()
-        assert found.dtype == torch.float32
+        assert actual.dtype == torch.float32
         assert ours.grad is not None
         assert ours.grad.dtype == dtype
-        errors[f"{dtype} loss"] = relative_error(found, expected)
-        found_gradient = ops.gathered(ours.grad, axis, -1)
-        errors[f"{dtype} gradient"] = relative_error(found_gradient, theirs.grad)
+        errors[f"{dtype} loss"] = relative_error(actual, expected)
+        found_gradient = ops.gather_along(ours.grad, axis, -1)
+        errors[f"{dtype} gradient"] = relative_error(found_gradient, reference.grad)
     return errors
 
 
@@ -126,8 +126,8 @@ def test_low_precision_logits_are_reduced_in_fp32(pool) -> None:
         assert errors["torch.bfloat16 gradient"] <= 4e-3
 
 
-def nobody(world: World) -> list[float]:
-    logits = ops.own_slice(cases()["plain"].to(world.device), world.whole, -1)
+def score_unknown_targets(world: World) -> list[float]:
+    logits = ops.local_slice(cases()["plain"].to(world.device), world.whole, -1)
     wanted = targets().to(world.device).clone()
     wanted[0, 0], wanted[0, 1] = -1, V
     return [float(x) for x in cross_entropy(logits, wanted, axis=world.whole)[0]]
@@ -135,7 +135,7 @@ def nobody(world: World) -> list[float]:
 
 def test_the_loss_of_a_target_that_no_rank_holds_is_infinite(pool) -> None:
     for size in (1, 2):
-        first, second, third = pool(size).run(nobody)[0]
+        first, second, third = pool(size).run(score_unknown_targets)[0]
         assert first == math.inf
         assert second == math.inf
         assert math.isfinite(third)
@@ -146,18 +146,18 @@ def ignoring(world: World, ignore_index: int) -> tuple[float, float]:
     whole = cases()["plain"].to(world.device)
     wanted = targets().to(world.device).clone()
     wanted[0] = ignore_index
-    theirs = whole.clone().requires_grad_()
+    reference = whole.clone().requires_grad_()
     expected = torch.nn.functional.cross_entropy(
-        theirs.flatten(0, 1), wanted.flatten(), ignore_index=ignore_index
+        reference.flatten(0, 1), wanted.flatten(), ignore_index=ignore_index
     )
-    ours = ops.own_slice(whole, world.whole, -1).clone().requires_grad_()
-    found = cross_entropy(ours, wanted, axis=world.whole, ignore_index=ignore_index)
-    assert found[0].eq(0).all()
-    mean = found.sum() / (wanted != ignore_index).sum()
+    ours = ops.local_slice(whole, world.whole, -1).clone().requires_grad_()
+    actual = cross_entropy(ours, wanted, axis=world.whole, ignore_index=ignore_index)
+    assert actual[0].eq(0).all()
+    mean = actual.sum() / (wanted != ignore_index).sum()
     mean.backward()
     expected.backward()
-    gradient = ops.gathered(ours.grad, world.whole, -1)
-    return relative_error(mean, expected), relative_error(gradient, theirs.grad)
+    gradient = ops.gather_along(ours.grad, world.whole, -1)
+    return relative_error(mean, expected), relative_error(gradient, reference.grad)
 
 
 @pytest.mark.parametrize("ignore_index", [-100, 0, 9])

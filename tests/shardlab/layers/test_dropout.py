@@ -20,7 +20,7 @@ from shardlab.gpt.attention import Attention
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.grid.grid import Grid
 from shardlab.layers import partial_gradients
-from shardlab.layers.dropout import Dropout, _torchs_own
+from shardlab.layers.dropout import Dropout, _torch_generator
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import one_forward_one_backward
 from shardlab.training.step import StepGradients
@@ -43,15 +43,15 @@ def masks(world: World, seed: int) -> dict[str, Tensor]:
     }
 
 
-def test_replicated_regions_drop_alike_and_sharded_ones_each_for_itself(pool) -> None:
+def test_replicated_regions_share_a_mask_and_sharded_ones_have_their_own(pool) -> None:
     ranks = pool(4).run(masks, 0)
     for rank in ranks[1:]:
         assert torch.equal(rank["replicated"], ranks[0]["replicated"])
     everything = [rank["sharded"][i] for rank in ranks for i in range(2)]
     everything += list(ranks[0]["replicated"])
     for i, mask in enumerate(everything):
-        for other in everything[:i]:
-            assert not torch.equal(mask, other), "two places or ranks drop in step"
+        for earlier in everything[:i]:
+            assert not torch.equal(mask, earlier), "two places or ranks drop in step"
 
 
 def test_another_seed_drops_other_elements(pool) -> None:
@@ -62,9 +62,9 @@ def test_another_seed_drops_other_elements(pool) -> None:
 def test_dropout_keeps_the_mean_and_is_off_in_evaluation() -> None:
     layer = Dropout(0.25, axis=Axis.alone(), sharded=False, name="a", seed=0)
     x = torch.ones(100, 100).t()
-    kept = x.clone()
+    before = x.clone()
     y = layer(x)
-    assert torch.equal(x, kept)
+    assert torch.equal(x, before)
     assert y.unique().tolist() == [0.0, pytest.approx(4 / 3)]
     assert float(y.mean()) == pytest.approx(1.0, abs=0.05)
     assert not torch.equal(layer(x), y), "the mask changes from call to call"
@@ -97,10 +97,10 @@ def steps(world: World, sequence_parallel: bool, dropout_seed: int) -> dict[str,
 
 @pytest.mark.parametrize("sequence_parallel", [False, True], ids=["whole", "sequence_parallel"])
 def test_what_is_replicated_stays_equal_on_all_ranks_in_training(pool, sequence_parallel) -> None:
-    first, *others = pool(2).run(steps, sequence_parallel, 0)
+    first, *rest = pool(2).run(steps, sequence_parallel, 0)
     assert "layers.0.norm1.weight" in first
-    for other in others:
-        assert [n for n in first if not torch.equal(first[n], other[n])] == []
+    for parameters in rest:
+        assert [n for n in first if not torch.equal(first[n], parameters[n])] == []
 
 
 def test_replicas_with_seeds_of_their_own_drop_differently(pool) -> None:
@@ -137,7 +137,7 @@ def test_data_ranks_drop_other_elements_unless_their_seeds_were_chosen(
 def attended(layer: Attention, v: Tensor) -> Tensor:
     """What a layer's first mask leaves of attention; torch's own generator stands anywhere."""
     torch.seed()
-    layer.dropout.drawn = 0
+    layer.dropout.masks_drawn = 0
     q, k = torch.randn(2, 1, 4, 8, 8, generator=torch.Generator().manual_seed(0))
     return layer._attend(q, k, v, None)
 
@@ -165,21 +165,23 @@ def fails(x: Tensor, dropout_p: float) -> Tensor:
     raise ZeroDivisionError
 
 
-def test_torchs_own_generator_stands_where_it_stood_after_a_kernel_drew_from_it() -> None:
+def test_torchs_generator_is_restored_after_a_kernel_drew_from_it() -> None:
     layer = Dropout(0.5, axis=Axis.alone(), sharded=True, name="a", seed=0)
-    found = []
-    for draw in (layer, partial(layer.inside, drops), partial(layer.inside, fails)):
+    draws = []
+    for draw in (layer, partial(layer.run_fused, drops), partial(layer.run_fused, fails)):
         torch.manual_seed(7)
         with suppress(ZeroDivisionError):
             draw(torch.ones(4))
-        found.append(torch.rand(4))
-    assert all(torch.equal(one, found[0]) for one in found), "one label is drawn, and no more"
+        draws.append(torch.rand(4))
+    assert all(torch.equal(numbers, draws[0]) for numbers in draws), (
+        "one label is drawn, and no more"
+    )
 
 
 def test_on_a_gpu_the_generator_is_that_of_the_tensors_own_device(monkeypatch) -> None:
-    own = [torch.Generator() for _ in range(2)]
-    monkeypatch.setattr(torch.cuda, "default_generators", own)
-    assert _torchs_own(torch.device("cuda", 1)) is own[1]
+    generators = [torch.Generator() for _ in range(2)]
+    monkeypatch.setattr(torch.cuda, "default_generators", generators)
+    assert _torch_generator(torch.device("cuda", 1)) is generators[1]
 
 
 # ------------------------------------------------------------------ activation checkpointing
@@ -220,7 +222,7 @@ def learned(world: World, sequence_parallel: bool, way: str) -> tuple[list[Tenso
     losses = [model.loss(model(tokens[i]), tokens[i]) for i in (0, 1, 0)]
     for loss in losses[::-1]:
         loss.backward()
-    masks = {module.drawn for module in model.modules() if isinstance(module, Dropout)}
+    masks = {module.masks_drawn for module in model.modules() if isinstance(module, Dropout)}
     return [p.grad.cpu() for p in model.parameters() if p.grad is not None], masks
 
 
@@ -229,10 +231,10 @@ def test_a_recomputation_draws_the_mask_of_its_forward(pool, sequence_parallel) 
     saved, masks = zip(*pool(2).run(learned, sequence_parallel, "saved"), strict=True)
     assert masks == ({3}, {3})
     for way in ("reentrant", "not reentrant", "nested", "nested, reentrant"):
-        found, masks = zip(*pool(2).run(learned, sequence_parallel, way), strict=True)
+        actual, masks = zip(*pool(2).run(learned, sequence_parallel, way), strict=True)
         assert masks == ({3}, {3}), "a recomputation counted as a mask of its own"
-        for ours, theirs in zip(found, saved, strict=True):
-            assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True)), way
+        for ours, reference in zip(actual, saved, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(ours, reference, strict=True)), way
 
 
 def test_a_recomputation_that_cannot_know_its_mask_is_refused(pool) -> None:
@@ -269,8 +271,8 @@ def test_a_recomputation_of_one_of_two_forwards_from_one_seed_is_refused(
     way: str, experts: ExpertConfig | None
 ) -> None:
     right = seeded_alike("saved", 1, experts)
-    found = seeded_alike(way, 1, experts)
-    assert all(torch.equal(a, b) for a, b in zip(found, right, strict=True))
+    actual = seeded_alike(way, 1, experts)
+    assert all(torch.equal(a, b) for a, b in zip(actual, right, strict=True))
     with pytest.raises(RuntimeError, match=r"layers\.1\..* call torch\.manual_seed once"):
         seeded_alike(way, 2, experts)
     assert seeded_alike("saved", 2, experts), "without recomputation the seeds are no fault"
@@ -290,5 +292,5 @@ def piped(world: World, way: str) -> list[Tensor]:
 def test_each_micro_batch_of_a_pipeline_is_recomputed_with_its_own_mask(pool) -> None:
     saved = pool(2).run(piped, "saved")
     for way in ("reentrant", "not reentrant"):
-        for ours, theirs in zip(pool(2).run(piped, way), saved, strict=True):
-            assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True)), way
+        for ours, reference in zip(pool(2).run(piped, way), saved, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(ours, reference, strict=True)), way

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from shardlab.comm import World
 from shardlab.layers import ops
 from shardlab.layers.cross_entropy import cross_entropy
-from shardlab.layers.draw import draw
+from shardlab.layers.draw import keyed_normal
 from shardlab.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from shardlab.layers.init import Init
 from shardlab.layers.sharding import sharding_of, whole
@@ -49,11 +49,13 @@ def lookup(world: World, sequence_parallel: bool) -> dict[str, float]:
         g = torch.randn(B, S, H, dtype=torch.float64, device=world.device).transpose(0, 1)
         expected.backward(g)
         rows = sequence_parallel and axis.size > 1
-        x.backward(ops.own_slice(g, axis, 0) if rows else g)
+        x.backward(ops.local_slice(g, axis, 0) if rows else g)
         x = x.detach()
-        errors[f"{vocab} words"] = relative_error(ops.gathered(x, axis, 0) if rows else x, expected)
-        found = whole(layer.weight, layer.weight.grad)
-        errors[f"{vocab} words, gradient"] = relative_error(found, table.weight.grad)
+        errors[f"{vocab} words"] = relative_error(
+            ops.gather_along(x, axis, 0) if rows else x, expected
+        )
+        actual = whole(layer.weight, layer.weight.grad)
+        errors[f"{vocab} words, gradient"] = relative_error(actual, table.weight.grad)
     return errors
 
 
@@ -72,18 +74,18 @@ def head(world: World) -> dict[str, float]:
         with torch.no_grad():
             reference.weight.copy_(whole(layer.weight))
         x = torch.randn(S, B, H, dtype=torch.float64, device=world.device)
-        ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+        x_copy, reference_x = x.clone().requires_grad_(), x.clone().requires_grad_()
         targets = tokens_of(vocab, world.device)
-        loss = cross_entropy(layer(ours), targets, axis=axis).sum()
+        loss = cross_entropy(layer(x_copy), targets, axis=axis).sum()
         expected = nn.functional.cross_entropy(
-            reference(theirs).flatten(0, 1), targets.flatten(), reduction="sum"
+            reference(reference_x).flatten(0, 1), targets.flatten(), reduction="sum"
         )
         loss.backward()
         expected.backward()
         errors[f"{vocab} words"] = relative_error(loss, expected)
-        errors[f"{vocab} words, dx"] = relative_error(ours.grad, theirs.grad)
-        found = whole(layer.weight, layer.weight.grad)
-        errors[f"{vocab} words, dW"] = relative_error(found, reference.weight.grad)
+        errors[f"{vocab} words, dx"] = relative_error(x_copy.grad, reference_x.grad)
+        actual = whole(layer.weight, layer.weight.grad)
+        errors[f"{vocab} words, dW"] = relative_error(actual, reference.weight.grad)
     return errors
 
 
@@ -103,7 +105,7 @@ def padding(world: World) -> None:
         # All words' logits far below zero, where padding's zero weights would give 0.
         x = -1e3 * whole(layer.weight).sum(0).expand(S, B, H)
         logits = layer(x)
-        gathered = ops.gathered(logits.detach(), axis, -1)
+        gathered = ops.gather_along(logits.detach(), axis, -1)
         assert gathered.argmax(-1).max() < vocab
         assert gathered.isfinite().all()
         optimizer = torch.optim.AdamW(layer.parameters(), lr=0.1, weight_decay=0.1)
@@ -128,10 +130,10 @@ def whole_weights(world: World) -> Tensor:
 
 
 def test_every_axis_starts_from_the_same_words(pool) -> None:
-    expected = draw("words.weight", (13, H), seed=0, std=1.0, dtype=torch.float64)
+    expected = keyed_normal("words.weight", (13, H), seed=0, std=1.0, dtype=torch.float64)
     for size in (1, 2, 4):
-        for found in pool(size).run(whole_weights):
-            assert torch.equal(found, expected)
+        for actual in pool(size).run(whole_weights):
+            assert torch.equal(actual, expected)
 
 
 def tied(world: World) -> None:

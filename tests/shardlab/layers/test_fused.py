@@ -28,8 +28,8 @@ def gradients(world: World, sequence_parallel: bool, fused: bool) -> dict[str, t
     loss = model.loss(model(words), words.roll(-1, 1))
     loss.backward()
     torch.optim.SGD(model.parameters(), lr=0.1).step()
-    found = {name: p.grad for name, p in model.named_parameters()}
-    return {"loss": loss.detach()} | {name: g for name, g in found.items() if g is not None}
+    by_name = {name: p.grad for name, p in model.named_parameters()}
+    return {"loss": loss.detach()} | {name: g for name, g in by_name.items() if g is not None}
 
 
 def both(world: World, sequence_parallel: bool) -> dict[str, float]:
@@ -45,8 +45,8 @@ def both(world: World, sequence_parallel: bool) -> dict[str, float]:
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 @pytest.mark.parametrize("size", [2, 4])
 def test_the_fused_form_takes_the_same_step(pool, size: int, sequence_parallel: bool) -> None:
-    for found in pool(size).run(both, sequence_parallel):
-        assert {name: error for name, error in found.items() if not error <= 1e-13} == {}
+    for errors in pool(size).run(both, sequence_parallel):
+        assert {name: error for name, error in errors.items() if not error <= 1e-13} == {}
 
 
 def crossed(world: World, sequence_parallel: bool) -> set[str]:

@@ -56,7 +56,7 @@ def compare(layer: Any, x_whole: Tensor, scattered: tuple[str, str], strided: bo
     x_dim, y_dim = (dims[how] for how in scattered)
 
     def local(t: Tensor, dim: int | None) -> Tensor:
-        piece = t if dim is None else ops.own_slice(t, axis, dim)
+        piece = t if dim is None else ops.local_slice(t, axis, dim)
         return piece if strided else piece.contiguous()
 
     x = local(x_whole, x_dim).detach().requires_grad_()
@@ -66,7 +66,7 @@ def compare(layer: Any, x_whole: Tensor, scattered: tuple[str, str], strided: bo
         y = y + layer.bias
     grad = noise(*y_reference.shape, key=9, strided=strided, device=device)
     y_grad = local(grad, y_dim)
-    kept = x.detach().clone(), y_grad.clone()
+    before = x.detach().clone(), y_grad.clone()
     y.backward(y_grad)
     y_reference.backward(grad)
     partial_gradients.reduce(layer, axis)
@@ -78,8 +78,8 @@ def compare(layer: Any, x_whole: Tensor, scattered: tuple[str, str], strided: bo
     if layer.bias is not None:
         pairs["db"] = (whole(layer.bias, layer.bias.grad), reference.bias.grad)
     wrong = [name for name, (a, b) in pairs.items() if not relative_error(a, b) <= EXACT]
-    wrong += ["x was changed"] * (not torch.equal(x, kept[0]))
-    wrong += ["dY was changed"] * (not torch.equal(y_grad, kept[1]))
+    wrong += ["x was changed"] * (not torch.equal(x, before[0]))
+    wrong += ["dY was changed"] * (not torch.equal(y_grad, before[1]))
     return wrong
 
 
@@ -149,7 +149,7 @@ def adjoint(world: World) -> list[tuple[float, float]]:
 
 def _placed(x: Tensor, how: str, axis: Axis) -> Tensor:
     dims = {"rows": 0, "features": -1}
-    return ops.own_slice(x, axis, dims[how]).clone() if how else x
+    return ops.local_slice(x, axis, dims[how]).clone() if how else x
 
 
 def _dot(a: Tensor, b: Tensor, how: str, axis: Axis) -> float:
@@ -160,8 +160,8 @@ def _dot(a: Tensor, b: Tensor, how: str, axis: Axis) -> float:
 @pytest.mark.parametrize("size", SIZES)
 def test_backward_is_the_adjoint_of_forward(pool, size) -> None:
     for results in pool(size).run(adjoint):
-        for left, right in results:
-            assert left == pytest.approx(right, rel=EXACT)
+        for forward_product, right in results:
+            assert forward_product == pytest.approx(right, rel=EXACT)
 
 
 def refuse(world: World) -> None:

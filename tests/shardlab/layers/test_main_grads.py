@@ -42,7 +42,7 @@ def gradients_of(world: World, fused: bool, dtype: torch.dtype | None) -> list[l
         model.named_parameters(), world.whole, backwards=3, main_grads=dtype,
         bucket_bytes=300,
     )  # fmt: skip
-    found = []
+    steps = []
     for step in range(3):
         replicas.zero_grad()
         for x in micro_batches(world.rank, step):
@@ -51,10 +51,10 @@ def gradients_of(world: World, fused: bool, dtype: torch.dtype | None) -> list[l
         replicas.finish()
         if dtype:
             assert all(p.grad is None for p in model.parameters())
-        kept = [getattr(p, replicas.attribute).clone() for p in model.parameters()]
-        assert all(g.dtype == (dtype or torch.float64) for g in kept)
-        found.append(kept)
-    return found
+        gradients = [getattr(p, replicas.attribute).clone() for p in model.parameters()]
+        assert all(g.dtype == (dtype or torch.float64) for g in gradients)
+        steps.append(gradients)
+    return steps
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -98,8 +98,8 @@ def test_from_the_second_step_on_buckets_follow_the_order_in_which_gradients_cam
         named.items(), Axis.alone("data"), main_grads=torch.float64, bucket_bytes=1
     )
     for order in (["2", "1", "0"], ["1", "2", "0"]):
-        found = [slot.name for bucket in replicas.buckets for slot in bucket.slots]
-        assert list(dict.fromkeys(name[0] for name in found)) == order
+        names = [slot.name for bucket in replicas.buckets for slot in bucket.slots]
+        assert list(dict.fromkeys(name[0] for name in names)) == order
         model[1](model[2](model[0](micro_batches(0, 0)[0]))).sum().backward()
         replicas.finish()
         replicas.zero_grad()
@@ -119,11 +119,11 @@ def stepped(world: World, fused: bool) -> dict[str, Tensor]:
         model, grid, microbatches=2, max_norm=0.1, start="verify", bucket_bytes=2000,
         main_grads=torch.float64 if fused else None,
     )  # fmt: skip
-    mine = tokens(world, 8).chunk(2)[grid.data.rank]
+    batch = tokens(world, 8).chunk(2)[grid.data.rank]
     for _ in range(2):
         gradients.replicas.zero_grad()
         run(
-            one_forward_one_backward(2, 2), model, [(t, t) for t in mine.chunk(2)], model.loss,
+            one_forward_one_backward(2, 2), model, [(t, t) for t in batch.chunk(2)], model.loss,
             axis=grid.pipeline, shape=model.hidden_shape(2, 4),
         )  # fmt: skip
         norm = gradients.finish()

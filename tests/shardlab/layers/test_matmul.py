@@ -132,9 +132,9 @@ def frozen(world: World, accumulates: bool) -> None:
         layer.requires_grad_(False)
         x = torch.ones(S, B, layer.weight.shape[1], dtype=torch.float64, requires_grad=True)
         y = layer(x)
-        kept = [t for t in y.grad_fn.saved_tensors if t is not None]
-        assert len(kept) == 1
-        assert kept[0] is layer.weight
+        saved = [t for t in y.grad_fn.saved_tensors if t is not None]
+        assert len(saved) == 1
+        assert saved[0] is layer.weight
         with Ledger() as ledger:
             y.sum().backward()
         assert layer.weight.grad is None

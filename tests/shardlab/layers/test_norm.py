@@ -23,21 +23,25 @@ def compare(world: World, sequence_parallel: bool) -> tuple[dict[str, float], bo
     layer = LayerNorm(H, sequence_parallel=sequence_parallel, init=init)
     reference = nn.LayerNorm(H, dtype=torch.float64, device=world.device)
     with torch.no_grad():
-        for ours, theirs in zip(layer.parameters(), reference.parameters(), strict=True):
-            ours.copy_(theirs.normal_(generator=torch.Generator().manual_seed(1)))
+        for parameter, reference_parameter in zip(
+            layer.parameters(), reference.parameters(), strict=True
+        ):
+            parameter.copy_(reference_parameter.normal_(generator=torch.Generator().manual_seed(1)))
     x = torch.randn(B, S, H, dtype=torch.float64, device=world.device).transpose(0, 1)
     g = torch.randn(B, S, H, dtype=torch.float64, device=world.device).transpose(0, 1)
-    local_x, local_g = ((ops.own_slice(t, axis, 0) if sequence_parallel else t) for t in (x, g))
+    local_x, local_g = ((ops.local_slice(t, axis, 0) if sequence_parallel else t) for t in (x, g))
     y, expected = layer(local_x), reference(x)
     y.backward(local_g)
     expected.backward(g)
     assert layer.weight.grad is not None
     was_whole = relative_error(layer.weight.grad, reference.weight.grad) <= EXACT
     partial_gradients.reduce(layer, axis)
-    local_y = ops.own_slice(expected, axis, 0) if sequence_parallel else expected
+    local_y = ops.local_slice(expected, axis, 0) if sequence_parallel else expected
     errors = {"y": relative_error(y, local_y)}
-    for (name, ours), theirs in zip(layer.named_parameters(), reference.parameters(), strict=True):
-        errors[name] = relative_error(ours.grad, theirs.grad)
+    for (name, parameter), reference_parameter in zip(
+        layer.named_parameters(), reference.parameters(), strict=True
+    ):
+        errors[name] = relative_error(parameter.grad, reference_parameter.grad)
     return errors, was_whole
 
 

@@ -52,26 +52,26 @@ def adjoint(world: World, name: str, strided: bool) -> tuple[float, float]:
     axis = world.whole
     n = world.size
     x = draw(world, before, (2 * n, 4 * n, 3 * n), 1, strided).requires_grad_()
-    kept = x.detach().clone()
+    original = x.detach().clone()
     y = call(x, axis)
     g = draw(world, GRADIENT[after], tuple(y.shape), 2, strided)
     kept_g = g.clone()
     (back,) = torch.autograd.grad(y, x, g, retain_graph=True)
-    assert torch.equal(x, kept), "the input was changed"
+    assert torch.equal(x, original), "the input was changed"
     assert torch.equal(g, kept_g), "the incoming gradient was changed"
-    left = logical_dot(axis, y.detach(), g, after)
+    forward_product = logical_dot(axis, y.detach(), g, after)
     right = logical_dot(axis, x.detach(), back, before)
     (twice,) = torch.autograd.grad(call(x, axis) + call(x, axis), x, g)
     assert torch.allclose(twice, 2 * back, rtol=1e-13)
-    return float(left), float(right)
+    return float(forward_product), float(right)
 
 
 @pytest.mark.parametrize("strided", [False, True], ids=["contiguous", "strided"])
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("name", [pair[0] for pair in PAIRS])
 def test_backward_is_the_adjoint_of_forward(pool, name: str, size: int, strided: bool) -> None:
-    for left, right in pool(size).run(adjoint, name, strided):
-        assert left == pytest.approx(right, rel=1e-12)
+    for forward_product, right in pool(size).run(adjoint, name, strided):
+        assert forward_product == pytest.approx(right, rel=1e-12)
 
 
 def second_order(world: World, name: str) -> tuple[float, float]:
@@ -86,9 +86,9 @@ def second_order(world: World, name: str) -> tuple[float, float]:
     v = draw(world, before, shape, 2, False)
     y = call(x, axis)
     (first,) = torch.autograd.grad(y, x, 3 * y.square(), create_graph=True)
-    (found,) = torch.autograd.grad((first * v).sum(), x)
+    (actual,) = torch.autograd.grad((first * v).sum(), x)
     (right,) = torch.autograd.grad(call(x, axis), x, 6 * y.detach() * call(v, axis))
-    return float((found - right).abs().max()), float(right.abs().max())
+    return float((actual - right).abs().max()), float(right.abs().max())
 
 
 @pytest.mark.parametrize("name", [pair[0] for pair in PAIRS])
@@ -99,10 +99,10 @@ def test_a_gradient_can_be_differentiated_again(pool, name: str) -> None:
 
 def values(world: World) -> None:
     axis, n, r = world.whole, world.size, world.rank
-    own = torch.full((2, 2), float(r + 1), dtype=torch.float64, device=world.device)
+    local = torch.full((2, 2), float(r + 1), dtype=torch.float64, device=world.device)
     total = n * (n + 1) / 2
-    assert torch.equal(ops.reduce_from(own, axis), torch.full_like(own, total))
-    assert torch.equal(ops.copy_to(own, axis), own)
+    assert torch.equal(ops.reduce_from(local, axis), torch.full_like(local, total))
+    assert torch.equal(ops.copy_to(local, axis), local)
     whole = torch.arange(4.0 * n * n, device=world.device).view(2 * n, 2 * n)
     assert torch.equal(ops.scatter_to(whole, axis, 0), whole[2 * r : 2 * r + 2])
     assert torch.equal(ops.scatter_to(whole, axis, 1), whole[:, 2 * r : 2 * r + 2])

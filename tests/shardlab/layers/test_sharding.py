@@ -12,7 +12,7 @@ from shardlab.comm import Axis, World
 from shardlab.data_parallel.gradient_norm import gradient_norm
 from shardlab.gpt.model import GPT, GPTConfig
 from shardlab.layers import partial_gradients
-from shardlab.layers.draw import draw
+from shardlab.layers.draw import keyed_normal
 from shardlab.layers.init import Init
 from shardlab.layers.linear import ColumnParallelLinear, RowParallelLinear
 from shardlab.layers.sharding import Sharding, load_whole, sharding_of, whole, whole_parameters
@@ -32,19 +32,23 @@ def test_every_axis_and_every_pipeline_starts_from_the_same_model(pool) -> None:
     expected = whole_parameters(GPT(CONFIG, tensor=Axis.alone()))
     assert expected["word_embedding.weight"].shape == (13, 16)
     for size, stages in [(1, 2), (2, 1), (4, 2), (8, 1)]:
-        for found in pool(size).run(initial, stages):
-            assert found.keys() == expected.keys()
-            assert [n for n in expected if not torch.equal(found[n], expected[n])] == []
+        for actual in pool(size).run(initial, stages):
+            assert actual.keys() == expected.keys()
+            assert [n for n in expected if not torch.equal(actual[n], expected[n])] == []
 
 
 def test_a_draw_depends_on_name_and_seed_and_on_nothing_else() -> None:
-    first = draw("a", (3, 4), seed=0, std=2.0, dtype=torch.float64)
+    first = keyed_normal("a", (3, 4), seed=0, std=2.0, dtype=torch.float64)
     torch.manual_seed(5)
-    assert torch.equal(first, draw("a", (3, 4), seed=0, std=2.0, dtype=torch.float64))
-    assert torch.equal(first.bfloat16(), draw("a", (3, 4), seed=0, std=2.0, dtype=torch.bfloat16))
+    assert torch.equal(first, keyed_normal("a", (3, 4), seed=0, std=2.0, dtype=torch.float64))
+    assert torch.equal(
+        first.bfloat16(), keyed_normal("a", (3, 4), seed=0, std=2.0, dtype=torch.bfloat16)
+    )
     for name, seed in [("b", 0), ("a", 1)]:
-        assert not torch.equal(first, draw(name, (3, 4), seed=seed, std=2.0, dtype=torch.float64))
-    many = draw("a", (100, 100), seed=0, std=2.0)
+        assert not torch.equal(
+            first, keyed_normal(name, (3, 4), seed=seed, std=2.0, dtype=torch.float64)
+        )
+    many = keyed_normal("a", (100, 100), seed=0, std=2.0)
     assert float(many.std()) == pytest.approx(2.0, rel=0.02)
     assert float(many.mean()) == pytest.approx(0.0, abs=0.1)
 

@@ -48,17 +48,17 @@ def used_twice(world: World) -> None:
     }
     for name, (call, width) in calls.items():
         x = noise(world, S, B, width).requires_grad_()
-        kept = x.detach().clone()
+        before = x.detach().clone()
         g = noise(world, *call(x).shape, key=1)
         kept_g = g.clone()
         (once,) = torch.autograd.grad(call(x), x, g)
         (twice,) = torch.autograd.grad(call(x) + call(x), x, g)
         # x feeds the op and, unchanged, something else: a change in place would show there.
-        (beside,) = torch.autograd.grad([call(x), x * 3], x, [g, torch.ones_like(x)])
-        assert torch.equal(x.detach(), kept), f"{name} changed its input"
+        (with_residual,) = torch.autograd.grad([call(x), x * 3], x, [g, torch.ones_like(x)])
+        assert torch.equal(x.detach(), before), f"{name} changed its input"
         assert torch.equal(g, kept_g), f"{name} changed the incoming gradient"
         assert torch.allclose(twice, 2 * once, rtol=EXACT), name
-        assert torch.allclose(beside, once + 3, rtol=EXACT), name
+        assert torch.allclose(with_residual, once + 3, rtol=EXACT), name
 
 
 def test_an_input_used_twice_gets_both_gradients_and_keeps_its_values(pool) -> None:
@@ -81,9 +81,9 @@ def strided_gradient(world: World) -> None:
             y: Tensor = layer(x)
             strided = noise(world, *reversed(y.shape), key=2).permute(2, 1, 0)
             assert not strided.is_contiguous()
-            found = torch.autograd.grad(y, (x, layer.weight), strided, retain_graph=True)
+            actual = torch.autograd.grad(y, (x, layer.weight), strided, retain_graph=True)
             expected = torch.autograd.grad(y, (x, layer.weight), strided.contiguous())
-            for a, b in zip(found, expected, strict=True):
+            for a, b in zip(actual, expected, strict=True):
                 assert torch.equal(a, b)
     x = noise(world, S, H).requires_grad_()
     (grad,) = torch.autograd.grad(ops.copy_to(x, axis), x, noise(world, H, S).t())
@@ -203,8 +203,8 @@ def test_a_tied_embedding_across_stages_needs_the_sum_of_both_gradients(pool) ->
     """Faults: the last stage draws a weight of its own; or only one stage's gradient counts."""
     for first, last, expected in pool(2).run(two_stages):
         assert torch.allclose(first + last, expected, rtol=EXACT, atol=1e-15)
-        for one in (first, last):
-            assert not torch.allclose(one, expected, rtol=0.1)
+        for gradient in (first, last):
+            assert not torch.allclose(gradient, expected, rtol=0.1)
 
 
 def uneven(world: World) -> None:

@@ -81,7 +81,7 @@ def against_megatron(world: World, cases: list[Case]) -> dict[str, dict[str, flo
                 "expert_tensor_parallel_size": case.expert_tensor,
             }
             with moe.megatron(tensor=case.tensor, **sizes):
-                found[str(case)] = differences(mine, twins.theirs(case, grid, layer))
+                found[str(case)] = differences(mine, twins.run_megatron_layer(case, grid, layer))
     return found
 
 
@@ -99,8 +99,8 @@ def against_the_loop(world: World, cases: list[Case]) -> dict[str, dict[str, flo
             grid = twins.grid_of(world, case)
             layer, mine = twins.ours(case, grid)
             right = twins.dense_loop(case, grid)
-            finished = twins.finished(layer, grid, mine)
-            found[str(case)] = differences(finished, twins.mine_of(layer, grid, right))
+            finished = twins.reduce_gradients(layer, grid, mine)
+            found[str(case)] = differences(finished, twins.local_part(layer, grid, right))
     return found
 
 
@@ -128,14 +128,14 @@ def trained_by_megatron(world: World, layout: tuple[int, int, int]) -> tuple[flo
     with its_device(world):
         grid = twins.grid_of(world, case)
         layer, mine = twins.ours(case, grid)
-        right = twins.mine_of(layer, grid, twins.dense_loop(case, grid))
-        ours = twins.finished(layer, grid, mine)
+        right = twins.local_part(layer, grid, twins.dense_loop(case, grid))
+        ours = twins.reduce_gradients(layer, grid, mine)
         sizes = {
             "expert_model_parallel_size": case.expert,
             "expert_tensor_parallel_size": case.expert_tensor,
         }
         with moe.megatron(tensor=case.tensor, **sizes):
-            theirs = twins.trained_by_megatron(case, grid, layer)
+            theirs = twins.train_with_megatron(case, grid, layer)
     experts = [name for name in right if name.startswith("experts")]
     each = ((theirs[n] * grid.data.size, ours[n], right[n]) for n in experts)
     found = [(difference(a, c), difference(b, c)) for a, b, c in each]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from costlab.implementations.megatron import experts as moe
 from shardlab.comm import World
+from shardlab.proofs.formulas import memory
 from shardlab.proofs.ledger import Ledger
 from tests.docs.page import ROOT
 from tests.shardlab.its_device import its_device
@@ -20,12 +22,17 @@ EXAMPLE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def sent_forward(world: World, dispatch: str, expert: int) -> float:
-    """Wire bytes of one forward over four ranks, whole experts or ones cut in four."""
+# The same number of rows from each rank to each expert; gloo can't gather unequal numbers.
+EVEN = {"moe_expert_capacity_factor": 1.0, "moe_pad_expert_input_to_capacity": True}
+
+
+def sent_forward(world: World, dispatch: str, expert: int, even: bool = False) -> float:
+    """Wire bytes of one forward over four ranks: `expert` × 4 / `expert` expert-tensor ranks."""
+    settings = EVEN if even else {}
     layout = {"expert": expert, "expert_tensor": 4 // expert}
     sizes = {"expert_model_parallel_size": expert, "expert_tensor_parallel_size": 4 // expert}
     with its_device(world), moe.megatron(**sizes):
-        layer = moe.layer(moe.config(dispatch=dispatch, **EXAMPLE, **layout))
+        layer = moe.layer(moe.config(dispatch=dispatch, **EXAMPLE, **layout, **settings))
         x_TBH = torch.randn(T, 1, H, generator=torch.Generator().manual_seed(world.rank))
         with Ledger() as ledger:
             layer(x_TBH.to(next(layer.parameters())))
@@ -39,7 +46,36 @@ def sent_forward(world: World, dispatch: str, expert: int) -> float:
 def test_megatrons_dispatchers_ask_for_the_bytes_of_the_theory(
     pool: Any, dispatch: str, expert: int, bytes_: int
 ) -> None:
-    # What a rank sends hangs on where its tokens go; the mean over ranks doesn't.
+    # What a rank sends depends on where its tokens go; the mean over ranks doesn't.
     assert sum(pool(4).run(sent_forward, dispatch, expert)) / 4 == bytes_
     if expert == 4:
         assert f"{bytes_:,}" in (ROOT / "docs/theory/05-experts.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("expert", [4, 2, 1])
+def test_all_to_all_sends_k_over_ep_of_the_rows_that_all_gather_sends(
+    pool: Any, expert: int
+) -> None:
+    sent = sum(pool(4).run(sent_forward, "all-to-all", expert, True)) / 4
+    gathered = 2 * (4 - 1) * T * H * 4
+    weights = T * (4 - 1) * EXAMPLE["top_k"] / expert * 4
+    assert sent == EXAMPLE["top_k"] / expert * gathered + weights
+
+
+@pytest.mark.parametrize("page", ["05-experts.md", "05-experts.es.md"])
+def test_only_the_feed_forward_part_of_a_block_grows_with_the_experts(page: str) -> None:
+    def squares(key: str) -> int:
+        """Return how many H² of weights a term counts, one expert's for the experts'."""
+        terms = (*memory.PARAMETERS, *memory.DENSE_PARAMETERS, *memory.EXPERT_PARAMETERS)
+        return next(term.number for term in terms if term.key == key)
+
+    attention, feed_forward = squares("attention-weights"), squares("feed-forward-weights")
+    assert squares("expert-weights") == feed_forward
+    dense = attention + feed_forward
+    held = attention + EXAMPLE["experts"] * feed_forward
+    used = attention + EXAMPLE["top_k"] * feed_forward
+    text = (ROOT / "docs/theory" / page).read_text("utf-8").partition("\n## ")[0]
+    weights = [f"{count}H²" for count in (attention, feed_forward, dense, held, used)]
+    assert [words for words in weights if words not in text] == []
+    times = [float(number) for number in re.findall(r"\b\d\.\d\b", text)]
+    assert times == [round(held / dense, 1), round(used / dense, 1)]

@@ -21,7 +21,7 @@ from shardlab.pipeline.schedule import (
 )
 from shardlab.proofs.ledger import Ledger
 from tests.shardlab import pieces
-from tests.shardlab.difference import beyond, difference, differences
+from tests.shardlab.difference import difference, differences, list_exceeding
 from tests.shardlab.pieces import BATCH, HIDDEN, chunks_of, named
 
 STEPS = 10
@@ -73,10 +73,10 @@ def step(
     return losses
 
 
-def against_whole(
+def compare_with_whole_model(
     world: World, cases: list[tuple[str, int, int]], whole: Values
 ) -> dict[str, dict[str, float]]:
-    found: Differences = {}
+    errors: Differences = {}
     for kind, m, v in cases:
         schedule = by_name(kind, world.size, m, v)
         chunks = chunks_of(world, v)
@@ -90,24 +90,24 @@ def against_whole(
             means += [torch.stack(losses).mean()] if losses else []
             first = first or named(chunks, "gradients")
             optimizer.step()
-        mine = {name: whole["gradients"][name] for name in named(chunks, "weights")}
+        expected = {name: whole["gradients"][name] for name in named(chunks, "weights")}
         last = {name: whole["weights"][name] for name in named(chunks, "weights")}
         case = f"{kind}, {m} micro-batches, {v} chunks"
-        found[f"{case}, gradients"] = differences(first, mine)
-        found[f"{case}, weights"] = differences(named(chunks, "weights"), last)
+        errors[f"{case}, gradients"] = differences(first, expected)
+        errors[f"{case}, weights"] = differences(named(chunks, "weights"), last)
         if means:
-            found[f"{case}, losses"] = {"": difference(torch.stack(means), whole["losses"][""])}
-    return found
+            errors[f"{case}, losses"] = {"": difference(torch.stack(means), whole["losses"][""])}
+    return errors
 
 
 @pytest.mark.parametrize("p", CASES)
 def test_losses_gradients_and_ten_steps_equal_the_unsharded_model(
     pool, p: int, whole: Values
 ) -> None:
-    assert beyond(pool(p).run(against_whole, CASES[p], whole)) == []
+    assert list_exceeding(pool(p).run(compare_with_whole_model, CASES[p], whole)) == []
 
 
-def against_torch(world: World, cases: list[tuple[str, int, int]]) -> Differences:
+def compare_with_torch(world: World, cases: list[tuple[str, int, int]]) -> Differences:
     """The same pieces under torch.distributed.pipelining, on the same group."""
     from torch.distributed.pipelining import (
         PipelineStage,
@@ -118,9 +118,9 @@ def against_torch(world: World, cases: list[tuple[str, int, int]]) -> Difference
 
     kinds = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved": ScheduleInterleaved1F1B}
     axis = world.axis("pipeline", range(world.size))
-    found: Differences = {}
+    errors: Differences = {}
     for kind, m, v in cases:
-        ours, theirs = chunks_of(world, v), chunks_of(world, v)
+        ours, torch_chunks = chunks_of(world, v), chunks_of(world, v)
         losses = run(
             by_name(kind, world.size, m, v), list(ours), pieces.microbatches(m), pieces.loss,
             axis=axis, shape=(BATCH // m, HIDDEN),
@@ -129,7 +129,7 @@ def against_torch(world: World, cases: list[tuple[str, int, int]]) -> Difference
             PipelineStage(
                 chunk, c * world.size + world.rank, v * world.size, world.device, group=axis.group
             )
-            for c, chunk in enumerate(theirs)
+            for c, chunk in enumerate(torch_chunks)
         ]
         schedule = kinds[kind](stages if v > 1 else stages[0], m, pieces.loss)
         tokens_B, targets_B = pieces.data()
@@ -139,14 +139,14 @@ def against_torch(world: World, cases: list[tuple[str, int, int]]) -> Difference
             **{"target": targets_B, "losses": torchs} if world.rank == world.size - 1 else {},
         )
         case = f"{kind}, {m} micro-batches, {v} chunks"
-        found[f"{case}, gradients"] = differences(
-            named(ours, "gradients"), named(theirs, "gradients")
+        errors[f"{case}, gradients"] = differences(
+            named(ours, "gradients"), named(torch_chunks, "gradients")
         )
-        found[f"{case}, losses"] = {
-            str(i): difference(mine, torchs[i]) for i, mine in enumerate(losses)
+        errors[f"{case}, losses"] = {
+            str(i): difference(value, torchs[i]) for i, value in enumerate(losses)
         }
         assert len(losses) == len(torchs)
-    return found
+    return errors
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def against_torch(world: World, cases: list[tuple[str, int, int]]) -> Difference
 def test_losses_and_gradients_equal_torchs_pipelining(
     pool, p: int, cases: list[tuple[str, int, int]]
 ) -> None:
-    assert beyond(pool(p).run(against_torch, cases)) == []
+    assert list_exceeding(pool(p).run(compare_with_torch, cases)) == []
 
 
 def messages_counted(world: World) -> dict[str, tuple[object, object]]:
@@ -200,21 +200,21 @@ def messages_counted(world: World) -> dict[str, tuple[object, object]]:
 @pytest.mark.parametrize("p", [2, 4])
 def test_the_ledger_counts_each_boundary_once_each_way(pool, p: int) -> None:
     for counted in pool(p).run(messages_counted):
-        for kind, (found, expected) in counted.items():
-            assert found == expected, kind
+        for kind, (actual, expected) in counted.items():
+            assert actual == expected, kind
 
 
-def otherwise(world: World) -> Differences:
+def run_other_ways(world: World) -> Differences:
     """The same step over shared memory, with messages checked, with exchanges taken apart."""
     schedule = interleaved(world.size, 4, 2)
-    apart = [[part for action in actions for part in parts(action)] for actions in schedule]
+    unfused = [[part for action in actions for part in parts(action)] for actions in schedule]
     checked = World(check=True)
     ranks = range(world.size)
-    found: Differences = {}
+    errors: Differences = {}
     expected: dict[str, Tensor] = {}
     for case, axis, actions in [
         ("torch", world.axis("pipeline", ranks), schedule),
-        ("taken apart", world.axis("pipeline", ranks), apart),
+        ("taken apart", world.axis("pipeline", ranks), unfused),
         ("shared memory", world.axis("pipeline", ranks, link="shared-memory"), schedule),
         ("checked", checked.axis("pipeline", ranks), schedule),
     ]:
@@ -224,11 +224,11 @@ def otherwise(world: World) -> Differences:
             shape=(BATCH // 4, HIDDEN),
         )  # fmt: skip
         expected = expected or named(chunks, "gradients")
-        found[case] = differences(named(chunks, "gradients"), expected)
-    return found
+        errors[case] = differences(named(chunks, "gradients"), expected)
+    return errors
 
 
 @pytest.mark.parametrize("p", [2, 4])
 def test_any_link_carries_it_and_blocking_order_is_not_needed(pool, p: int) -> None:
     """Taken apart it would deadlock if a send were waited for: test_deadlock.py shows that."""
-    assert beyond(pool(p).run(otherwise), tolerance=0) == []
+    assert list_exceeding(pool(p).run(run_other_ways), tolerance=0) == []

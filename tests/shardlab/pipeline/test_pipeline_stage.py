@@ -16,7 +16,7 @@ from shardlab.pipeline.lockstep import with_exchanges
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name, forward_only, gpipe, one_forward_one_backward
 from tests.shardlab import pieces
-from tests.shardlab.difference import beyond, difference, differences
+from tests.shardlab.difference import difference, differences, list_exceeding
 from tests.shardlab.pieces import BATCH, HIDDEN, Piece, chunks_of, named
 from tests.shardlab.pipeline.test_pipeline_run import Differences
 
@@ -57,8 +57,8 @@ class Counting(nn.Module):
         return y
 
 
-def live(world: World) -> dict[str, tuple[int, int, int]]:
-    found = {}
+def measure_peaks(world: World) -> dict[str, tuple[int, int, int]]:
+    peaks = {}
     for kind in ("gpipe", "1f1b", "forward-only"):
         stage = Counting(Piece(world.rank, world.size))
         run(
@@ -66,24 +66,24 @@ def live(world: World) -> dict[str, tuple[int, int, int]]:
             axis=world.axis("pipeline", range(world.size)), shape=(BATCH // 8, HIDDEN),
         )  # fmt: skip
         after = sum(not s.expired() for s in stage.kept)
-        found[kind] = (stage.peak, stage.outputs_peak, after)
-    return found
+        peaks[kind] = (stage.peak, stage.outputs_peak, after)
+    return peaks
 
 
 def test_activations_live_from_forward_to_backward_and_outputs_until_they_are_sent(pool) -> None:
-    for rank, found in enumerate(pool(4).run(live)):
-        assert found["gpipe"][0] == 8
-        assert found["1f1b"][0] == 4 - rank
-        assert found["forward-only"][0] == 1
-        for kind, (_, outputs, after) in found.items():
+    for rank, peaks in enumerate(pool(4).run(measure_peaks)):
+        assert peaks["gpipe"][0] == 8
+        assert peaks["1f1b"][0] == 4 - rank
+        assert peaks["forward-only"][0] == 1
+        for kind, (_, outputs, after) in peaks.items():
             assert after == 0, kind
             assert outputs <= 3 + (rank == 3), kind  # this one, and two sends under way
 
 
-def evaluation(world: World) -> dict[str, float]:
+def evaluate(world: World) -> dict[str, float]:
     """Forward only: the losses of training, and nothing left behind."""
     axis = world.axis("pipeline", range(world.size))
-    found = {}
+    errors = {}
     for v in (1, 2):
         chunks = chunks_of(world, v)
         graphs: list[bool] = []
@@ -99,20 +99,20 @@ def evaluation(world: World) -> dict[str, float]:
             tokens_B, targets_B = pieces.data()
             with torch.no_grad():
                 whole = pieces.loss(Piece()(tokens_B), targets_B)
-            found[str(v)] = difference(torch.stack(losses).mean(), whole)
-    return found
+            errors[str(v)] = difference(torch.stack(losses).mean(), whole)
+    return errors
 
 
 def test_evaluation_gives_the_same_losses_and_leaves_no_gradient(pool) -> None:
-    ranks = pool(2).run(evaluation)
-    assert [list(found) for found in ranks] == [[], ["1", "2"]]
+    ranks = pool(2).run(evaluate)
+    assert [list(errors) for errors in ranks] == [[], ["1", "2"]]
     assert max(ranks[1].values()) <= 1e-12
 
 
-def frozen(world: World) -> Differences:
+def run_with_frozen_stage(world: World) -> Differences:
     """Stages without gradients: the first, one between, one that ignores its input."""
     axis = world.axis("pipeline", range(world.size))
-    found: Differences = {}
+    errors: Differences = {}
     for still in range(world.size):
         whole = Piece()
         whole.embedding.requires_grad_(False)
@@ -129,14 +129,14 @@ def frozen(world: World) -> Differences:
             one_forward_one_backward(world.size, 4), chunk, pieces.microbatches(4), pieces.loss,
             axis=axis, shape=(6, HIDDEN),
         )  # fmt: skip
-        mine, whole_gradients = pieces.gradients(chunk), pieces.gradients(whole)
-        assert mine.keys() == {n for n, p in chunk.named_parameters() if p.requires_grad}
-        found[f"stage {still} frozen"] = differences(mine, {n: whole_gradients[n] for n in mine})
-    return found
+        local, whole_gradients = pieces.gradients(chunk), pieces.gradients(whole)
+        assert local.keys() == {n for n, p in chunk.named_parameters() if p.requires_grad}
+        errors[f"stage {still} frozen"] = differences(local, {n: whole_gradients[n] for n in local})
+    return errors
 
 
 def test_a_frozen_stage_hands_gradients_on(pool) -> None:
-    assert beyond(pool(4).run(frozen)) == []
+    assert list_exceeding(pool(4).run(run_with_frozen_stage)) == []
 
 
 def crossed(world: World) -> list[float]:
@@ -211,7 +211,7 @@ def test_what_is_sent_need_not_be_contiguous(pool) -> None:
     assert max(pool(2).run(turned)) <= 1e-12
 
 
-def alone_in_chunks(world: World) -> dict[str, dict[str, float]]:
+def run_on_one_rank(world: World) -> dict[str, dict[str, float]]:
     """One stage that holds every piece: nothing is sent, results go from chunk to chunk."""
     order = [
         step(m, c)
@@ -229,12 +229,12 @@ def alone_in_chunks(world: World) -> dict[str, dict[str, float]]:
     pieces.loss(whole(tokens_B), targets_B).backward()
     expected = pieces.gradients(whole)
     tied = [chunk.embedding.grad for chunk in chunks]
-    found = named(chunks, "gradients") | {"embedding": tied[0] + tied[1]}
-    return {"": differences(found, expected)}
+    actual = named(chunks, "gradients") | {"embedding": tied[0] + tied[1]}
+    return {"": differences(actual, expected)}
 
 
 def test_chunks_of_one_stage_need_no_message(pool) -> None:
-    assert beyond(pool(1).run(alone_in_chunks)) == []
+    assert list_exceeding(pool(1).run(run_on_one_rank)) == []
 
 
 def refusals(world: World) -> list[str]:
@@ -257,9 +257,9 @@ def refusals(world: World) -> list[str]:
 def test_what_does_not_fit_is_refused_before_anything_is_sent(pool) -> None:
     words = pool(1).run(refusals)[0]
     assert words == [
-        "the schedule is for 2 stages, found 1: build it anew",
-        "the schedule is for 1 chunks a stage, found 2: build it anew",
-        "the schedule is for 2 micro-batches, found 3: build it anew",
+        "the schedule is for 2 stages, found 1: build it again",
+        "the schedule is for 1 chunks a stage, found 2: build it again",
+        "the schedule is for 2 micro-batches, found 3: build it again",
         "the loss of a micro-batch must be one number, found shape (12, 5): reduce it, to a "
         "mean or (with scale=1) to a sum",
         "SF0 on stage 0 is torch.float64 of shape (12, 6); between stages goes torch.float64 of "

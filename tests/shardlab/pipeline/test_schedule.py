@@ -119,12 +119,12 @@ def test_zb_h1_leaves_forward_plus_backward_minus_weights_of_the_bubble(
     p: int, m: int, forward: int, backward: int, weight: int
 ) -> None:
     """Where weights cost no more than either; else it is less than 1F1B's all the same."""
-    found = bubble(simulate(zero_bubble(p, m), forward=forward, backward=backward, weight=weight))
+    actual = bubble(simulate(zero_bubble(p, m), forward=forward, backward=backward, weight=weight))
     if m >= p and weight <= min(forward, backward):
         idle = (p - 1) * (forward + backward - weight)
         theory = idle / (m * (forward + backward + weight) + idle)
-        assert found == pytest.approx(theory, abs=1e-12)
-    assert found <= (p - 1) / (m + p - 1) + 1e-12
+        assert actual == pytest.approx(theory, abs=1e-12)
+    assert actual <= (p - 1) / (m + p - 1) + 1e-12
 
 
 @steady
@@ -196,8 +196,8 @@ def test_the_orders_are_torchs(kind: str) -> None:
                 getattr(run._stage, ops).return_value = []
             torchs._step_microbatches(run)
             kinds = {"forward_one_chunk": Forward, "backward_one_chunk": Backward}
-            theirs = [kinds[n](a[0]) for n, a, _ in run._stage.method_calls if n in kinds]
-            assert computes(actions) == theirs
+            torch_computes = [kinds[n](a[0]) for n, a, _ in run._stage.method_calls if n in kinds]
+            assert computes(actions) == torch_computes
 
 
 def test_the_interleaved_order_is_torchs_too() -> None:
@@ -208,12 +208,14 @@ def test_the_interleaved_order_is_torchs_too() -> None:
             n_local_stages=v, microbatches_per_round=group, pp_group_size=p, _n_microbatches=m
         )
         for stage, actions in enumerate(interleaved(p, m, v, group=group)):
-            theirs = ScheduleInterleaved1F1B._calculate_single_rank_operations(settings, stage)
+            torch_actions = ScheduleInterleaved1F1B._calculate_single_rank_operations(
+                settings, stage
+            )
             named = [
                 f"{a.chunk * p + stage}{type(a).__name__[0]}{a.microbatch}"
                 for a in computes(actions)
             ]
-            assert named == [str(a) for a in theirs if a is not None]
+            assert named == [str(a) for a in torch_actions if a is not None]
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ from shardlab.comm import Axis, World
 from shardlab.experts.config import ExpertConfig
 from shardlab.fsdp import FSDP, ShardingStrategy
 from shardlab.gpt.model import GPT, GPTConfig
-from shardlab.layers import split
+from shardlab.layers import deferred_weight_grad
 from shardlab.layers.matmul import fuse
 from shardlab.pipeline.action import Schedule, ScheduleError, Weight
 from shardlab.pipeline.run import run
 from shardlab.pipeline.schedule import by_name
-from tests.shardlab.difference import beyond, differences
+from tests.shardlab.difference import differences, list_exceeding
 
 CONFIG = GPTConfig(
     layers=4, hidden=16, heads=4, ffn=16, vocab=21, sequence=8, init_std=0.2, dtype=torch.float64
@@ -57,8 +57,8 @@ def gradients(model: GPT) -> dict[str, Tensor]:
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-def against_1f1b(world: World) -> dict[str, dict[str, float]]:
-    axis, found = world.axis("pipeline", range(world.size)), {}
+def compare_with_1f1b(world: World) -> dict[str, dict[str, float]]:
+    axis, errors = world.axis("pipeline", range(world.size)), {}
     for m in (1, 2, 6):
         expected: dict[str, Tensor] = {}
         for case in ("1f1b", "plain", "fused", "recomputed", "reentrant", "frozen"):
@@ -75,18 +75,18 @@ def against_1f1b(world: World) -> dict[str, dict[str, float]]:
             step(axis, model, model, by_name(kind, world.size, m), m)
             expected = expected or gradients(model)
             wanted = {n: expected[n] for n, p in model.named_parameters() if p.requires_grad}
-            found[f"{case}, {m} micro-batches"] = differences(gradients(model), wanted)
+            errors[f"{case}, {m} micro-batches"] = differences(gradients(model), wanted)
             assert [(module.linear, module.fused) for module in linears(model)] == before
-    return found
+    return errors
 
 
-def of_experts(world: World) -> dict[str, dict[str, float]]:
-    axis, found = world.axis("pipeline", range(world.size)), []
+def compare_experts_with_1f1b(world: World) -> dict[str, dict[str, float]]:
+    axis, results = world.axis("pipeline", range(world.size)), []
     for kind in ("1f1b", "zb-h1"):
         model = stage_of(world, axis, EXPERTS)
         step(axis, model, model, by_name(kind, world.size, 3), 3)
-        found.append(gradients(model))
-    return {"experts": differences(*reversed(found))}
+        results.append(gradients(model))
+    return {"experts": differences(*reversed(results))}
 
 
 def linears(model: GPT) -> list[Any]:
@@ -97,11 +97,13 @@ def linears(model: GPT) -> list[Any]:
 def test_gradients_are_those_of_1f1b_to_the_bit_also_for_fewer_micro_batches_than_stages(
     pool: Any, p: int
 ) -> None:
-    assert beyond(pool(p).run(against_1f1b), tolerance=0) == []
-    assert beyond(pool(p).run(of_experts), tolerance=0) == []
+    assert list_exceeding(pool(p).run(compare_with_1f1b), tolerance=0) == []
+    assert list_exceeding(pool(p).run(compare_experts_with_1f1b), tolerance=0) == []
 
 
-def counted(world: World, config: GPTConfig, weight: str) -> tuple[list[str], dict[str, list[int]]]:
+def count_hooks(
+    world: World, config: GPTConfig, weight: str
+) -> tuple[list[str], dict[str, list[int]]]:
     """When each weight's gradient arrives: the hook that data parallelism hangs on it."""
     model = GPT(config, tensor=Axis.alone())
     arrivals: list[str] = []
@@ -109,14 +111,14 @@ def counted(world: World, config: GPTConfig, weight: str) -> tuple[list[str], di
         note = partial(lambda name, _: arrivals.append(name), name)
         parameter.register_post_accumulate_grad_hook(note)
     order: list[str] = []
-    compute = split.compute
+    compute = deferred_weight_grad.compute_weight_grads
     with pytest.MonkeyPatch.context() as patch:
 
-        def noted(left: split.Left) -> None:
+        def record_arrivals(deferred: deferred_weight_grad.DeferredGrads) -> None:
             order.append(f"{arrivals.count(f'layers.0.mlp.{weight}')} before")
-            compute(left)
+            compute(deferred)
 
-        patch.setattr("shardlab.pipeline.run.compute", noted)
+        patch.setattr("shardlab.pipeline.run.compute_weight_grads", record_arrivals)
         step(Axis.alone("pipeline"), model, model, by_name("zb-h1", 1, 3), 3)
     return order, {name: arrivals.count(name) for name, _ in model.named_parameters()}
 
@@ -127,7 +129,7 @@ def counted(world: World, config: GPTConfig, weight: str) -> tuple[list[str], di
 def test_every_hook_runs_once_a_micro_batch_and_a_weights_after_its_own_action(
     pool: Any, config: GPTConfig, weight: str
 ) -> None:
-    order, counts = pool(1).run(counted, config, weight)[0]
+    order, counts = pool(1).run(count_hooks, config, weight)[0]
     assert order == ["0 before", "1 before", "2 before"]
     assert set(counts.values()) == {3}  # the tied embedding's too, whose head is left whole
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from shardlab.pipeline.schedule import by_name
-from shardlab.proofs.formulas import memory, tensor_parallel
+from shardlab.proofs.formulas import data_parallel, fully_sharded, memory, tensor_parallel
 from shardlab.proofs.formulas.memory import Model, Plan, total
 from shardlab.proofs.schedules.timeline import bubble, simulate
-from sitelab.figures.quantities import format_percent, format_bytes
+from sitelab.figures.quantities import format_bytes, format_percent
 from tests.docs.page import ROOT
 
 BATCH, CARDS, TENSOR = 1536, 1024, 8
@@ -25,7 +25,7 @@ ROW = re.compile(
 def test_every_row_of_the_example_is_computed(page: str) -> None:
     rows = ROW.findall((ROOT / "docs/theory" / page).read_text("utf-8"))
     assert len(rows) == 5
-    for p, d, cut, *said in rows:
+    for p, d, cut, *columns in rows:
         stages, data = int(p), int(d)
         assert TENSOR * stages * data == CARDS
         micro_batches = BATCH // data
@@ -35,8 +35,8 @@ def test_every_row_of_the_example_is_computed(page: str) -> None:
         )  # fmt: skip
         activations, whole = total(MODEL, plan, "activation"), total(MODEL, plan)
         lost = bubble(simulate(by_name("1f1b", stages, micro_batches)))
-        told = [format_bytes(whole - activations), format_bytes(activations), format_bytes(whole)]
-        assert said == [*told, str(micro_batches), format_percent(lost)]
+        sizes = [format_bytes(whole - activations), format_bytes(activations), format_bytes(whole)]
+        assert columns == [*sizes, str(micro_batches), format_percent(lost)]
 
 
 @pytest.mark.parametrize("page", ["09-choosing-a-layout.md", "09-choosing-a-layout.es.md"])
@@ -51,9 +51,78 @@ def test_what_a_layer_sends_over_the_tensor_axis_is_computed(page: str) -> None:
         ).wire
         for cut in (False, True)
     ]  # fmt: skip
-    times = [one * TENSOR // (TENSOR - 1) // (tokens * MODEL.hidden) for one in sent]
+    times = [count * TENSOR // (TENSOR - 1) // (tokens * MODEL.hidden) for count in sent]
     assert row and times == [16, 20]
-    assert all(re.search(rf"\b{one}\b", row[0]) for one in times)
+    assert all(re.search(rf"\b{count}\b", row[0]) for count in times)
+
+
+# An H100 by its data sheet, and what theory 9 assumes that kernels reach of it.
+SHEET, REACHED, NVLINK, NETWORK = 989e12, 400e12, 450e9, 50e9
+GRADIENTS = (2, 4)  # bytes of an element: reduced in bf16, and as Megatron does
+
+
+def words(page: str) -> str:
+    """Return a page's text on one line, with ordinary spaces and no separators in numbers."""
+    text = (ROOT / "docs/theory" / page).read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    return re.sub(r"(?<=\d)[, ](?=\d{3}\b)", "", " ".join(text.split()))
+
+
+def sharded(ranks: int, gradient: int) -> float:
+    """Return the bytes that a rank sends for one parameter of a unit and one micro-batch."""
+    units = [0, 10 * ranks]
+    return fully_sharded(units, ranks=ranks, itemsize=2, gradient_itemsize=gradient).wire / units[1]
+
+
+def thresholds(gradient: int) -> list[float]:
+    """Return the tokens of a micro-batch from which each link keeps up, on ever more ranks."""
+    parts = sharded(2, gradient) * 2  # without (d − 1)/d
+    return [parts / 6 * REACHED / link for link in (NVLINK, NETWORK)]
+
+
+@pytest.mark.parametrize("page", ["09-choosing-a-layout.md", "09-choosing-a-layout.es.md"])
+def test_the_tokens_that_hide_sharded_data_are_computed_for_both_widths_of_gradients(
+    page: str,
+) -> None:
+    text = words(page)
+    assert f"{REACHED / SHEET:.0%}".replace("%", " %") in text
+    bf16, fp32 = (thresholds(gradient) for gradient in GRADIENTS)
+    assert [high / low for low, high in zip(bf16, fp32, strict=True)] == [4 / 3, 4 / 3]
+    for (near, far), between in ((bf16, r"\D+"), (fp32, " (?:and|y) ")):
+        assert re.search(rf"\b{near:.0f}\b{between}{far:.0f}\b", text)
+    rows = re.findall(r"\| T(?:·m)? > [^|]+ \|", text)
+    assert rows == ["| T·m > g/3 · F/B |", "| T > (4 + g)/6 · F/B |"]
+    for gradient in GRADIENTS:
+        replicas = 2 * data_parallel([gradient * 1000], ranks=2).wire / 1000
+        assert replicas / 6 == gradient / 3
+        assert 2 * sharded(2, gradient) == 4 + gradient
+
+
+@pytest.mark.parametrize("page", ["09-choosing-a-layout.md", "09-choosing-a-layout.es.md"])
+def test_the_share_that_tensor_parallelism_sends_is_computed(page: str) -> None:
+    text, tokens, layer = words(page), MODEL.sequence, 12 * MODEL.hidden**2
+    operations = 6 * layer * tokens / TENSOR
+    shares = []
+    for sequence_parallel in (False, True):
+        sent = tensor_parallel.block(
+            tokens=tokens, hidden=MODEL.hidden, ranks=TENSOR, itemsize=2,
+            sequence_parallel=sequence_parallel,
+        ).wire  # fmt: skip
+        share = [sent / link / (operations / REACHED) for link in (NVLINK, NETWORK)]
+        factor = share[0] * MODEL.hidden * NVLINK / (TENSOR - 1) / REACHED
+        assert f"{factor:.2f}" in text
+        shares.append([f"{each:.0%}".replace("%", " %") for each in share])
+    plain, cut = shares
+    for each, with_sequence in zip(plain, cut, strict=True):
+        assert f"{each} ({with_sequence})" in text
+
+
+@pytest.mark.parametrize("page", ["09-choosing-a-layout.md", "09-choosing-a-layout.es.md"])
+def test_what_the_chosen_layouts_data_ranks_send_in_a_step_is_computed(page: str) -> None:
+    data, micro_batches, tokens = 32, 48, MODEL.sequence
+    once = (2 + 4) * (data - 1) / data  # gather the weights, reduce-scatter the gradients
+    share = once / NETWORK / (6 * tokens * micro_batches / REACHED)
+    assert f"T = {tokens}" in words(page)
+    assert f"{share:.0%}".replace("%", " %") in words(page).partition("T = 2048")[2][:60]
 
 
 # As theory 8's table has them, row by row.
@@ -72,15 +141,15 @@ def test_what_a_layer_keeps_is_computed(page: str) -> None:
     terms = {term.key for term in (*memory.LAYER, *memory.CORE, memory.CHECKPOINT)}
     sbh = MODEL.sequence * MODEL.hidden
 
-    def kept(plan: Plan) -> float:
+    def activations(plan: Plan) -> float:
         """Bytes of all layers' worth, without what is there once a micro-batch."""
         return sum(line.bytes for line in memory.account(MODEL, plan) if line.key in terms)
 
     expected = []
     for saving in SAVED:
-        whole = kept(Plan(tensor=TENSOR, stages=8, micro_batches=64, **saving))
+        whole = activations(Plan(tensor=TENSOR, stages=8, micro_batches=64, **saving))
         layer = whole / MODEL.layers
         expected.append((f"{layer / sbh:g}", f"{layer / 1e6:.0f}", format_bytes(whole)))
-    said = LAYER.findall(text)
-    assert said == expected
-    assert format_bytes(kept(Plan()) / MODEL.layers) in text
+    shown = LAYER.findall(text)
+    assert shown == expected
+    assert format_bytes(activations(Plan()) / MODEL.layers) in text

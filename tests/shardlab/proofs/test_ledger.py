@@ -21,8 +21,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from shardlab.comm import observed
-from shardlab.proofs import dispatched, ledger
+from shardlab.comm import tracing
+from shardlab.proofs import dispatch_parser, ledger
 from shardlab.proofs.collective import Call
 from shardlab.proofs.ledger import Entry, Ledger, Total
 
@@ -229,10 +229,10 @@ def test_no_operator_of_torch_distributed_is_without_a_form() -> None:
         namespace, name = schema.name.split("::")
         bare = name.strip("_")
         short = bare.removesuffix("_coalesced").removesuffix("_out")
-        forms = dispatched._IN_PLACE if namespace == "c10d" else dispatched._FUNCTIONAL
-        if namespace not in dispatched.NAMESPACES - {"symm_mem"}:
+        forms = dispatch_parser._IN_PLACE if namespace == "c10d" else dispatch_parser._FUNCTIONAL
+        if namespace not in dispatch_parser.NAMESPACES - {"symm_mem"}:
             continue
-        if not {bare, short} & {*forms, *dispatched._NO_COMMUNICATION, "batch_p2p_ops"}:
+        if not {bare, short} & {*forms, *dispatch_parser._NO_COMMUNICATION, "batch_p2p_ops"}:
             missing.add(schema.name)
     assert not missing
 
@@ -297,9 +297,9 @@ def test_tensors_without_data_are_counted_too(group: Any) -> None:
 
 def test_what_is_asked_stands_for_all_that_is_dispatched_inside(group: Any) -> None:
     with Ledger() as counted:
-        with observed.along("tensor"), ledger.asked("all_reduce", 64, (0, 1, 2), torch.float64):
+        with tracing.axis("tensor"), ledger.record_as("all_reduce", 64, (0, 1, 2), torch.float64):
             dist.all_reduce(f(10), group=group)
-            with ledger.asked("send", 1, (0, 1), torch.uint8), observed.muted():
+            with ledger.record_as("send", 1, (0, 1), torch.uint8), tracing.paused():
                 dist.barrier(group)
             dist.barrier(group)
         dist.barrier(group)
@@ -312,9 +312,9 @@ def test_an_error_inside_ends_the_silence(group: Any) -> None:
     with Ledger() as counted:
         with (
             pytest.raises(KeyError),
-            observed.muted(),
-            observed.along("data"),
-            observed.during("x"),
+            tracing.paused(),
+            tracing.axis("data"),
+            tracing.phase("x"),
         ):
             raise KeyError
         dist.barrier(group)
@@ -323,10 +323,10 @@ def test_an_error_inside_ends_the_silence(group: Any) -> None:
 
 def test_without_a_ledger_they_are_one_object_that_does_nothing(group: Any) -> None:
     calls = [
-        ledger.asked("send", 1, (0, 1), torch.uint8),
-        observed.muted(),
-        observed.along("x"),
-        observed.during("x"),
+        ledger.record_as("send", 1, (0, 1), torch.uint8),
+        tracing.paused(),
+        tracing.axis("x"),
+        tracing.phase("x"),
     ]
     assert len({id(call) for call in calls}) == 1
 
@@ -336,7 +336,7 @@ def test_a_ledger_within_another_counts_for_both(group: Any) -> None:
         dist.barrier(group)
         with Ledger() as inner:
             dist.all_reduce(f(1), group=group)
-            with ledger.asked("send", 8, (1, 3), torch.float32):
+            with ledger.record_as("send", 8, (1, 3), torch.float32):
                 dist.barrier(group)
     assert [e.op for e in inner.entries] == ["all_reduce", "send"]
     assert [e.op for e in outer.entries] == ["barrier", "all_reduce", "send"]
@@ -358,7 +358,7 @@ def test_an_axis_is_named_by_its_user_else_by_its_ranks_else_by_its_group(group:
     described = dist.new_group([1, 2], group_desc="EXPERT_GROUP")
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))
     with Ledger(names={"data": range(4)}) as counted:
-        with observed.along("tensor"):
+        with tracing.axis("tensor"):
             dist.all_reduce(f(1))
         dist.all_reduce(f(1))
         dist.all_reduce(f(1), group=group)
@@ -385,7 +385,7 @@ def test_backward_is_told_from_what_is_outside_it_and_a_phase_has_the_last_word(
 
 def test_who_runs_a_phase_may_name_it_unless_the_ledgers_owner_has(group: Any) -> None:
     with Ledger() as outer, Ledger() as inner, inner.phase("mine"):
-        with observed.during("forward"), observed.during("not this"):
+        with tracing.phase("forward"), tracing.phase("not this"):
             dist.barrier(group)
         dist.barrier(group)
     assert [e.phase for e in outer.entries] == ["forward", ""]

@@ -40,12 +40,12 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def found(ledger: Ledger) -> Traffic:
+def traffic_of(ledger: Ledger) -> Traffic:
     return Traffic(ledger.calls(phase=""), ledger.calls(phase="backward"))
 
 
 def assert_equal(ledger: Ledger, expected: Traffic) -> None:
-    assert found(ledger) == expected, f"\n{ledger.summary()}\nexpected {expected}"
+    assert traffic_of(ledger) == expected, f"\n{ledger.summary()}\nexpected {expected}"
     assert ledger.total().wire == pytest.approx(expected.wire, rel=1e-15)
 
 

@@ -44,10 +44,10 @@ FP64 = Init(dtype=torch.float64)
 
 
 def assert_equal(ledger: Ledger, expected: Traffic) -> None:
-    found = Traffic(
+    actual = Traffic(
         ledger.calls(phase=""), ledger.calls(phase="backward"), ledger.calls(phase="step")
     )
-    assert found == expected, f"\n{ledger.summary()}\nexpected {expected}"
+    assert actual == expected, f"\n{ledger.summary()}\nexpected {expected}"
     assert ledger.total().wire == pytest.approx(expected.wire, rel=1e-15)
 
 
@@ -211,8 +211,8 @@ def test_full_sharding_costs_half_as_much_again_as_replicas_but_for_the_root() -
     replicas = formulas.data_parallel([64 * 4, 64 * 4], ranks=8).wire
     assert formulas.fully_sharded([0, 128], **sizes).wire == 1.5 * replicas
     assert formulas.fully_sharded([128, 0], **sizes).wire == replicas
-    kept = formulas.fully_sharded([0, 128], reshards_after_forward=False, **sizes)
-    assert kept.wire == replicas
+    no_reshard = formulas.fully_sharded([0, 128], reshards_after_forward=False, **sizes)
+    assert no_reshard.wire == replicas
 
 
 # ------------------------------------------------------------------ pipelines and 3D
@@ -246,7 +246,7 @@ def three_d(
         )  # fmt: skip
         with ledger.phase("step"):
             gradients.finish()
-    held = {
+    settings = {
         "tokens": TOKENS, "hidden": H, "layers": layers, "itemsize": 8, "tensor": tensor,
         "stages": stages, "data": grid.data.size, "micro_batches": micro_batches,
     }  # fmt: skip
@@ -257,7 +257,7 @@ def three_d(
     parameters = len(list(model.parameters()))
     order = Traffic(step=calls("broadcast", parameters * 8, grid.data.size))
     return ledger, order + formulas.step(
-        Sizes(**held, sequence_parallel=sequence and tensor > 1), stage, buckets=buckets,
+        Sizes(**settings, sequence_parallel=sequence and tensor > 1), stage, buckets=buckets,
         partial=partial, tied=-(-V // tensor) * H if tied else 0,
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ import torch
 
 from shardlab.experts.config import ExpertConfig
 from shardlab.experts.layer import ExpertLayer
+from shardlab.gpt.attention import Attention
 from shardlab.gpt.block import Block
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.model import GPT
@@ -20,6 +21,7 @@ from shardlab.pipeline.schedule import interleaved
 from shardlab.proofs.formulas import memory
 from shardlab.proofs.formulas.memory import Model, Plan, total
 from shardlab.proofs.schedules.timeline import peak_live
+from tests.docs.page import ROOT
 from tests.shardlab.fake_world import alone
 
 S, B, H, A = 32, 2, 64, 4
@@ -27,7 +29,7 @@ ONE = Model(layers=1, hidden=H, heads=A, sequence=S, vocabulary=256)
 SBH, ASSB = S * B * H, A * S * S * B
 
 
-def kept(**plan: Any) -> float:
+def saved_bytes(**plan: Any) -> float:
     """Bytes of a layer's activations alone."""
     terms = {term.key for term in (*memory.LAYER, *memory.CORE, memory.CHECKPOINT)}
     lines = memory.account(ONE, Plan(micro_batch=B, **plan))
@@ -36,11 +38,11 @@ def kept(**plan: Any) -> float:
 
 @pytest.mark.parametrize("t", [1, 2, 4])
 def test_a_layers_activations_sum_to_the_papers_table(t: int) -> None:
-    assert kept(tensor=t) == SBH * (10 + 24 / t) + 5 * ASSB / t
-    assert kept(tensor=t, sequence_parallel=True) == (34 * SBH + 5 * ASSB) / t
-    selective = kept(tensor=t, sequence_parallel=True, recompute="selective")
+    assert saved_bytes(tensor=t) == SBH * (10 + 24 / t) + 5 * ASSB / t
+    assert saved_bytes(tensor=t, sequence_parallel=True) == (34 * SBH + 5 * ASSB) / t
+    selective = saved_bytes(tensor=t, sequence_parallel=True, recompute="selective")
     assert selective == 34 * SBH / t
-    assert kept(tensor=t, recompute="full") == 2 * SBH
+    assert saved_bytes(tensor=t, recompute="full") == 2 * SBH
 
 
 def test_the_first_stage_of_1f1b_holds_all_layers_worth_however_many_stages() -> None:
@@ -67,7 +69,7 @@ def test_interleaved_as_many_micro_batches_live_as_in_shardlabs_own_schedule(
     except ScheduleError:
         pytest.skip("no such schedule")
     first = [action for action in computes(order) if action.chunk == 0]
-    live = memory.alive(Plan(stages=p, micro_batches=m, chunks=v))
+    live = memory.live_micro_batches(Plan(stages=p, micro_batches=m, chunks=v))
     assert live == (peak_live(order) / v, peak_live(first))
 
 
@@ -125,7 +127,7 @@ def saved_of_experts(hidden: int, top_k: int) -> int:
     with alone(0, 1) as world:
         layer = ExpertLayer(config, "layers.0.mlp", axis=world.whole, init=init)
         x_sBH = torch.randn(S, B, hidden, dtype=torch.bfloat16, requires_grad=True)
-        return kept_by(layer, x_sBH)
+        return count_saved_bytes(layer, x_sBH)
 
 
 @pytest.mark.parametrize("top_k", [pytest.param(1, marks=pytest.mark.ci), 2])
@@ -159,22 +161,22 @@ def saved(ranks: int, *, sequence_parallel: bool, fused: bool) -> int:
             fuse(block)
         rows = S // ranks if sequence_parallel else S
         x_sBH = torch.randn(rows, B, H, dtype=torch.bfloat16, requires_grad=True)
-        return kept_by(block, x_sBH)
+        return count_saved_bytes(block, x_sBH)
 
 
-def kept_by(module: torch.nn.Module, x_sBH: torch.Tensor) -> int:
+def count_saved_bytes(module: torch.nn.Module, x_sBH: torch.Tensor) -> int:
     """Bytes that autograd keeps of one forward: each storage once, no parameters."""
-    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
-    held: dict[int, torch.Tensor] = {}
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    tensors: dict[int, torch.Tensor] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
-        if (place := tensor.untyped_storage().data_ptr()) not in own:
-            held[place] = tensor  # alive, so that no other gets its place
+        if (place := tensor.untyped_storage().data_ptr()) not in parameters:
+            tensors[place] = tensor  # alive, so that no other gets its place
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         module(x_sBH)
-    return sum(tensor.untyped_storage().nbytes() for tensor in held.values())
+    return sum(tensor.untyped_storage().nbytes() for tensor in tensors.values())
 
 
 @pytest.mark.parametrize(
@@ -193,6 +195,44 @@ def test_shardlabs_block_keeps_what_selective_recomputation_would(
     masks = 2 * SBH / share
     statistics = 2 * 2 * (S // share) * B * 2 + A // ranks * S * B * 4
     gathered = 0 if fused or not sequence_parallel else 2 * 2 * SBH * (1 - 1 / ranks)
-    selective = kept(tensor=ranks, sequence_parallel=sequence_parallel, recompute="selective")
+    selective = saved_bytes(
+        tensor=ranks, sequence_parallel=sequence_parallel, recompute="selective"
+    )
     expected = selective - masks + statistics + gathered
     assert saved(ranks, sequence_parallel=sequence_parallel, fused=fused) == expected
+
+
+THEORY = ("08-memory.md", "08-memory.es.md")
+SIZES = {"layers": 1, "hidden": 512, "heads": 8, "vocab": 256, "sequence": 1024}
+
+
+@pytest.mark.parametrize("page", THEORY)
+def test_on_a_cpu_attention_keeps_what_theory_8_says_with_dropout_and_without(page: str) -> None:
+    byte_counts = []
+    for dropout in (0.1, 0.0):
+        config = GPTConfig(**SIZES, dropout=dropout)
+        init = Init(0, 0.02, torch.float32, "cpu")
+        with alone(0, 1) as world:
+            attention = Attention(config, "attention", axis=world.whole, init=init)
+            x_sBH = torch.randn(config.sequence, 1, config.hidden, requires_grad=True)
+            byte_counts.append(count_saved_bytes(attention, x_sBH))
+    sbh, assb = config.sequence * config.hidden, config.heads * config.sequence**2
+    sums = config.heads * config.sequence * 4  # one a row of the softmax
+    assert byte_counts == [4 * (7 * sbh + 3 * assb), 4 * 5 * sbh + sums]
+    text = " ".join((ROOT / "docs/theory" / page).read_text("utf-8").split())
+    sizes = [f"{count / 2**20:.0f} MiB" for count in byte_counts]
+    formulas = ["4 · (7sbh + 3as²b)", "4 · 5sbh"]
+    assert [words for words in (*sizes, *formulas) if words not in text] == []
+
+
+@pytest.mark.parametrize("page", THEORY)
+def test_recomputing_the_core_costs_as_little_as_theory_8_says(page: str) -> None:
+    hidden, sequence = 12288, 2048
+    core = 4 * sequence * hidden  # operations a token: scores, and their sums of values
+    forward = 2 * 12 * hidden**2 + core
+    assert core / forward == pytest.approx(sequence / (6 * hidden + sequence))
+    assert f"{core / forward:.1%}".replace("%", " %") in (
+        (ROOT / "docs/theory" / page).read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    )
+    step = 3 * forward  # a backward costs two forwards
+    assert core / step < 0.01

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from notelab.recall.cards import Card, of_page
+from notelab.recall.cards import Card, parse_cards
 from shardlab.comm import Axis
 from shardlab.data.loader import Loader
 from shardlab.data.samples import Recipe, Samples, indices
@@ -105,7 +105,7 @@ def numbered() -> dict[str, Card]:
     cards = (
         card
         for page in pages
-        for card in of_page(
+        for card in parse_cards(
             page.read_text("utf-8"), page.relative_to(ROOT).as_posix().removesuffix(".md")
         )
     )

@@ -121,7 +121,7 @@ def errors(world: World, case: Case, experts: ExpertConfig, right: Any, begins: 
     sharded = FSDP(model, grid.replicas, units=model.layers.values()) if case.sharded else None
     step = StepGradients(sharded or model, grid, microbatches=MICROBATCHES, reduction="tokens")
     [*shares] = batch(case.padded).chunk(grid.data.size)
-    share = Batch(*(context.own(x) if case.context > 1 else x for x in shares[grid.data.rank]))
+    share = Batch(*(context.shard(x) if case.context > 1 else x for x in shares[grid.data.rank]))
     [*pieces] = share.chunk(MICROBATCHES)
     if case.padded:
         masks = iter([piece.padding for piece in pieces])

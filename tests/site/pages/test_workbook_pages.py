@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from notelab.memo import Memo, key_of
+from notelab.cache import DiskCache, cache_key
 from sitelab.pages import workbook_pages
 from sitelab.pages.repository_links import rewrite_link
 from tests.notelab.scratch import Scratch
@@ -67,8 +67,9 @@ def test_a_readers_own_lab_in_one_language_does_not_stop_a_strict_build(tmp_path
     assert "experiments/my-reading is not in mkdocs.yml's nav: left out" in built.stderr
     assert not (book / "site/experiments/my-reading").exists()
     text = (book / "experiments/01-scratch/note.md").read_text("utf-8")
-    shelf = Memo(scratch.root / "cache/memo").shelf(book)
-    assert shelf.get("note", key_of(text))  # the next build reads no page that hasn't changed
+    cache_file = DiskCache(scratch.root / "cache/memo").file_for(book)
+    # The next build reads no page that has not changed.
+    assert cache_file.get("note", cache_key(text))
     (book / "experiments/01-scratch/more.md").write_text("# More\n")
     built = build(scratch, "--strict")
     assert built.returncode != 0

@@ -94,11 +94,13 @@ class NoiseMonitor:
     """Watches rounds that all ranks measure together; every rank comes to the same verdicts."""
 
     def __init__(self, world: World) -> None:
-        from shardlab.comm.host import Card  # it imports torch, which a reader of results lacks
+        from shardlab.comm.host import (
+            ProcessInfo,  # it imports torch, which a reader of results lacks
+        )
 
         self._world = world
         self._rounds: list[Round] = []
-        card = Card.own()
+        card = ProcessInfo.current()
         self._host = float(zlib.crc32(f"{card.host} {card.boot}".encode()))
 
     @contextlib.contextmanager

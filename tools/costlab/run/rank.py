@@ -101,11 +101,11 @@ def describe_fault(world: World, error: Exception) -> tuple[str, str]:
     from shardlab.comm import CollectiveError
 
     if not isinstance(error, CollectiveError) and _of_backend(error):
-        error = world.witness.explain("a collective", range(world.size), error)
+        error = world.failure_reporter.explain("a collective", range(world.size), error)
     if isinstance(error, CollectiveError):
         return "symptom", f"waited in vain: {_named(world.rank, str(error))}"
     line = in_a_line(error)
-    world.witness.post(f"raised {line}")
+    world.failure_reporter.report(f"raised {line}")
     return "raised", f"raised {line}"
 
 

@@ -44,7 +44,7 @@ def joined(device: str, *, timeout: float = TIMEOUT) -> Iterator[World]:
     try:
         yield world
     except BaseException:
-        world.witness.post("broke off")
+        world.failure_reporter.report("broke off")
         raise
     else:
         world.close()

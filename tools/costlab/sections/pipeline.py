@@ -20,7 +20,7 @@ from costlab.record.settings import Settings
 from costlab.sections.plan import Plan
 from costlab.sections.timed import Detail, by_rounds, derived, ratio, timed
 from shardlab.comm import World
-from shardlab.links.shared_memory.patience import cores
+from shardlab.links.shared_memory.waiting import count_cores
 from shardlab.proofs.schedules.timeline import Timeline
 from shardlab.proofs.schedules.timeline import bubble as idle
 
@@ -50,7 +50,7 @@ def measure(world: World, settings: Settings) -> Iterator[Item]:
 
 def bubbles(world: World, schedule: str, *, rounds: int) -> Iterator[Item]:
     """One schedule's bubble, what theory says of it, and what it holds."""
-    kind = "compute" if cores() >= world.size else "wait"
+    kind = "compute" if count_cores() >= world.size else "wait"
     watch = NoiseMonitor(world)
     timelines = bubble.measured(
         world, bubble.stage(kind, WAIT), schedule=schedule, microbatches=MICROBATCHES,

@@ -8,6 +8,7 @@ from hashlib import sha256
 import msgspec
 
 from notelab.book.vouching import Siblings, Vouched
+from notelab.cache import cache_key, get_or_compute
 from notelab.cited import outline
 from notelab.cited.outline import Outline
 from notelab.code_version import code_version
@@ -15,9 +16,9 @@ from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock, LockedFile
 from notelab.lab.pins import Pin
 from notelab.lines import split_lines
-from notelab.memo import key_of, remembered
 from notelab.page import tokens
-from notelab.sources.answers import Absent, Found, Source, Unreachable, Wanted, Wheel
+from notelab.sources.answers import Absent, Found, Source, TagCommit, Unreachable, Wanted, Wheel
+from notelab.sources.pointer import pointer_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class State(StrEnum):
     """What is known of a path in one source."""
 
     PROVED = "proved"  # the file's own bytes are at hand, and are the commit's
+    POINTER = "pointer"  # the commit holds a pointer to the file's contents, which are elsewhere
     LOCKED = "locked"  # no bytes at hand, but the lock knows the file
     ABSENT = "absent"  # the commit has no such file
     LACKING = "lacking"  # a wheel, which holds only part of the commit, has no such file
@@ -68,7 +70,7 @@ class Evidence:
     def __init__(self, lab: Lab, pins: dict[str, Pin], lock: Lock | None, bench: "Bench") -> None:
         """Nothing is read before `gather`."""
         self._lab, self._pins, self._lock = lab, pins, lock or Lock()
-        self._library, self._memo = bench.library, bench.memo
+        self._library, self._cache = bench.library, bench.cache
         self._siblings = Siblings(lab, bench)
         self._vouched: dict[tuple[str, str], Vouched] = {}
         self._sources: dict[str, Source] = {}
@@ -148,6 +150,14 @@ class Evidence:
         """Return who said that it has no such commit as a source's pin, or ''."""
         return self._library.unknown_commit(self.source(source))
 
+    def release_tag(self, source: str) -> TagCommit | None:
+        """Return which commit a source's release tag names; None where nobody here can tell."""
+        return self._library.release_tag(self.source(source))
+
+    def tags_at(self, source: str) -> list[str]:
+        """Return the tags that a clone on disk has at a source's pin."""
+        return self._library.tags_at(self.source(source))
+
     def gathered(self) -> list[CitedFile]:
         """Return every file gathered, by source and path."""
         return [self._files[key] for key in sorted(self._files)]
@@ -168,6 +178,9 @@ class Evidence:
             if own:
                 made.state, made.blob = State.LOCKED, own.blob
             return made
+        if kind := pointer_kind(answer.data):
+            reason = f"the commit has a {kind} pointer in its place, and not its text"
+            return CitedFile(name, path, State.POINTER, blob=answer.blob, reasons=[reason])
         return CitedFile(
             name,
             path,
@@ -177,25 +190,25 @@ class Evidence:
             provider=answer.provider,
             vouched=vouched.by if vouched else "",
             lines=split_lines(answer.data),
-            structure=lambda: self._memo.once(
+            structure=lambda: self._cache.memoize(
                 "outline", f"{path} {answer.blob}", lambda: self._outline(path, answer)
             ),
-            runs=lambda: self._memo.once("runs", answer.blob, lambda: self._runs(answer)),
+            runs=lambda: self._cache.memoize("runs", answer.blob, lambda: self._runs(answer)),
         )
 
     def _outline(self, path: str, found: Found) -> Outline:
-        key = key_of(code_version(), found.blob, path.rpartition(".")[2])
-        return remembered(
-            self._memo, "outline", key, Outline, lambda: outline.of_file(path, found.data)
+        key = cache_key(code_version(), found.blob, path.rpartition(".")[2])
+        return get_or_compute(
+            self._cache, "outline", key, Outline, lambda: outline.of_file(path, found.data)
         )
 
     def _runs(self, found: Found) -> frozenset[int]:
         def packed() -> bytes:
             text = found.data.decode("utf-8", "replace")
-            return tokens.run_hashes(tokens.of_source(text)).tobytes()
+            return tokens.run_hashes(tokens.tokenize_source(text)).tobytes()
 
-        key = key_of(code_version(), found.blob)
-        return frozenset(array("Q", remembered(self._memo, "runs", key, bytes, packed)))
+        key = cache_key(code_version(), found.blob)
+        return frozenset(array("Q", get_or_compute(self._cache, "runs", key, bytes, packed)))
 
 
 def _stronger(known: LockedFile | None, found: Found) -> str:

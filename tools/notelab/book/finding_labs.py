@@ -5,13 +5,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from notelab.errors import NotelabError, did_you_mean, shown
+from notelab.errors import NotelabError, did_you_mean, display_path
 from notelab.lab import lab as lab_file
 from notelab.lab import pages as lab_pages
 from notelab.lab.lab import LAB_FILE, Lab, repository_root
 from notelab.lines import split_lines
 from notelab.page import results_page
+from notelab.regular_files import read_regular
 
+_LONGEST_IGNORE = 1_000_000  # bytes
 _NOT_OURS = {"node_modules", "site-packages", "__pycache__"}
 _QUOTED = re.compile(r"RESULTS(?:\.[a-z]{2})?\.md\Z")
 Wanted = dict[Path, set[Path] | None]
@@ -27,7 +29,7 @@ def default_labs(here: Path) -> list[Path]:
     labs = labs_below(root)
     if not labs:
         raise NotelabError(
-            f"no lab: {shown(root)} and the folders in it hold no {LAB_FILE}",
+            f"no lab: {display_path(root)} and the folders in it hold no {LAB_FILE}",
             hint="name a lab's folder or a note",
         )
     return labs
@@ -56,7 +58,7 @@ def asked(
     strays: list[Path] = []
     houses: dict[Path, _House] = {}
     for path in paths:
-        resolved = path.resolve()
+        resolved = _resolved(path)
         # os.path answers also for a name that is too long, where Path raises.
         if os.path.isdir(resolved):  # noqa: PTH112
             wanted |= dict.fromkeys(_labs_in(resolved))
@@ -100,10 +102,11 @@ def lab_with(source: str, folder: Path | None, here: Path, *, to_write: str = ""
     if source not in known:
         raise no_such_source(source, known)
     if to_write and len(owners[source]) > 1:
-        names = ", ".join(shown(one) for one in owners[source])
+        names = ", ".join(display_path(one) for one in owners[source])
         raise NotelabError(
             f"{len(owners[source])} labs have a source called {source!r}: {names}",
-            hint=f"name the one you mean: `{to_write} --lab {shown(list(owners[source])[-1])}`",
+            hint="name the one you mean: "
+            f"`{to_write} --lab {display_path(list(owners[source])[-1])}`",
         )
     return known[source]
 
@@ -125,9 +128,10 @@ class _House:
         self.pages: dict[Path, list[Path]] = {}
         self._perhaps_generated: set[Path] = set()
         for folder, lab in self._labs.items():
-            for page in lab_pages.of_lab(lab):
+            for page in lab_pages.list_pages(lab):
                 self.pages.setdefault(page.path, []).append(folder)
-                if not page.listed:  # somebody writes the notes that a lab file lists
+                # The notes that a lab file lists are written by their authors.
+                if not page.listed and not page.problem:
                     self._perhaps_generated.add(page.path)
 
     def hanging_on(self, file: Path) -> list[Path]:
@@ -150,8 +154,17 @@ class _House:
         """Yield the labs of the pages that were generated from a file."""
         above = set(file.parents)
         for page in self._perhaps_generated:
-            if page.parent in above and file in results_page.inputs(page):
+            if page.parent in above and file in results_page.input_files(page):
                 yield from self.pages[page]
+
+
+def _resolved(path: Path) -> Path:
+    """Return where a path leads; of a link to a file outside of its repository, the link."""
+    resolved = path.resolve()
+    if not os.path.islink(path):  # noqa: PTH114 (Path raises for a name that is too long)
+        return resolved
+    link = path.parent.resolve() / path.name
+    return resolved if resolved.is_relative_to(repository_root(link.parent)) else link
 
 
 def _labs_in(folder: Path) -> list[Path]:
@@ -160,7 +173,7 @@ def _labs_in(folder: Path) -> list[Path]:
     labs = labs_below(folder)
     if not labs:
         raise NotelabError(
-            f"{shown(folder / LAB_FILE)}: no such lab file",
+            f"{display_path(folder / LAB_FILE)}: no such lab file",
             hint="a lab is a folder with a lab.toml",
         )
     return labs
@@ -191,9 +204,10 @@ def labs_below(root: Path) -> list[Path]:
 def _ignored(root: Path) -> set[str]:
     """Return the folders that .gitignore names, without a wildcard: a built site holds labs too."""
     try:
-        lines = split_lines((root / ".gitignore").read_text("utf-8", "replace"))
+        data = read_regular(root / ".gitignore", _LONGEST_IGNORE)
     except OSError:
         return set()
+    lines = split_lines(data.decode("utf-8", "replace"))
     names = {line.strip().strip("/") for line in lines if not line.startswith(("#", "!"))}
     return {name for name in names if not set(name) & set("*?[/\\")}
 

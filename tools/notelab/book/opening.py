@@ -5,11 +5,11 @@ from pathlib import Path
 
 from notelab.book.finding_labs import labs_below, no_such_source
 from notelab.book.workbook import Bench
+from notelab.cache import DiskCache
 from notelab.errors import NotelabError
 from notelab.lab import lab
 from notelab.lab.lab import repository_root
-from notelab.memo import Memo
-from notelab.report.terminal import count, say
+from notelab.report.terminal import print_progress, say
 from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
 
@@ -40,9 +40,9 @@ def open_bench(
         _mirrors(mirrors, near, source),
         offline=offline,
         anew=anew,
-        progress=lambda text: say(text, aside=True),
+        progress=lambda text: say(text, stderr=True),
     )
-    return Bench(Memo(root / "memo"), library, count)
+    return Bench(DiskCache(root / "memo"), library, print_progress)
 
 
 def _mirrors(given: tuple[str, ...], near: tuple[Path, ...], source: str) -> dict[str, Path]:

@@ -12,7 +12,7 @@ from notelab.cited.outline import is_anchor
 from notelab.lab import lock as lock_file
 from notelab.lab.lock import Lock, LockedCitation, LockedFile, LockedSource
 from notelab.page.citation import Citation
-from notelab.page.note import Cell
+from notelab.page.note import ProseBlock
 from notelab.sources.answers import SourceError, Wheel
 
 
@@ -32,7 +32,7 @@ def relock(book: Workbook) -> Relocked:
     making = _Making(book)
     for view in book.views:
         page = view.page.key if view.page.original is None else ""
-        for cell in view.note.cells if view.note else []:
+        for cell in view.note.blocks if view.note else []:
             for citation in cell.citations:
                 making.take(cell, citation, page)
     return making.made()
@@ -49,18 +49,23 @@ class _Making:
         self._skipped: dict[str, str] = {}
         self._remarks: list[str] = []
 
-    def take(self, cell: Cell, citation: Citation, page: str) -> None:
+    def take(self, cell: ProseBlock, citation: Citation, page: str) -> None:
         """Record one citation; `page` is '' on a translation, which counts with its original."""
         if not usable(citation):
             self._skipped[citation.text] = citation.problem or "its range runs backwards"
             return
-        if behind := self._old.behind({name: citation.key_in(name) for name in self._book.pins}):
+        if behind := self._old.find_outdated(
+            {name: citation.key_in(name) for name in self._book.pins}
+        ):
             self._keep(*behind, citation, page)
             return
         resolved = self._book.resolver.resolve(citation)
         file = resolved.file
         if file is None:
             self._skipped[citation.text] = _why_not(resolved)
+            return
+        if file.state is State.POINTER:
+            self._skipped[citation.text] = "; ".join(file.reasons)
             return
         source, key = file.source, citation.key_in(file.source)
         if file.state is State.LOCKED:
@@ -153,7 +158,7 @@ def _why_not(resolved: Resolved) -> str:
 
 
 def _entry(
-    file: CitedFile, citation: Citation, cell: Cell, known: LockedCitation | None
+    file: CitedFile, citation: Citation, cell: ProseBlock, known: LockedCitation | None
 ) -> LockedCitation | None:
     first, last = citation.first, citation.last
     if file.outline is None or last > file.outline.lines:

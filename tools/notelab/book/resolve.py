@@ -18,7 +18,9 @@ from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
 from notelab.page.citation import Citation
 from notelab.page.note import FileLink
-from notelab.page.permalink import repository_of
+from notelab.page.permalink import normalize_repository
+
+_PRESENT = (State.PROVED, State.POINTER, State.LOCKED)
 
 
 class Resolved(msgspec.Struct):
@@ -44,7 +46,7 @@ class Resolver:
     ) -> None:
         """Ask nobody yet."""
         self._pins, self._evidence = pins, evidence
-        self._repositories = {name: repository_of(lab.sources[name].url) for name in pins}
+        self._repositories = {name: normalize_repository(lab.sources[name].url) for name in pins}
         self._recorded = _recorded(pins, lock) if lock else {}
 
     def gather(self, citations: Iterable[Citation]) -> None:
@@ -56,7 +58,7 @@ class Resolver:
         names = self._sources(citation)
         found = (self._evidence.file(name, citation.path) for name in names)
         asked = [file for file in found if file]
-        there = [file for file in asked if file.state in (State.PROVED, State.LOCKED)]
+        there = [file for file in asked if file.state in _PRESENT]
         if len(there) > 1:
             return Resolved(names, asked, rivals=there)
         unasked = [file for file in asked if file.state is State.UNKNOWN]

@@ -17,7 +17,7 @@ from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
 from notelab.lab.pins import Pin
 from notelab.page.citation import Citation
-from notelab.page.note import Cell, FileLink, Note
+from notelab.page.note import FileLink, Note, ProseBlock
 from notelab.page.permalink import is_commit
 
 TYPE_CHECKING = False
@@ -221,11 +221,13 @@ def _changed(view: View, change: Change) -> View:
     if note is None or all(change(one) is one for one in note.citations):
         return view
 
-    def cells(before: list[Cell]) -> list[Cell]:
+    def cells(before: list[ProseBlock]) -> list[ProseBlock]:
         return [
             msgspec.structs.replace(cell, citations=[change(one) for one in cell.citations])
             for cell in before
         ]
 
-    made: Note = msgspec.structs.replace(note, choices=cells(note.choices), other=cells(note.other))
+    made: Note = msgspec.structs.replace(
+        note, choices=cells(note.choices), outside_choices=cells(note.outside_choices)
+    )
     return msgspec.structs.replace(view, note=made)

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from notelab.errors import shown
+from notelab.cache import CacheFile, cache_key, get_or_compute
+from notelab.errors import display_path
 from notelab.lab import pages
 from notelab.lab.pages import Page
-from notelab.memo import Shelf, key_of, remembered
 from notelab.page.citation import Span
 from notelab.page.note import Note
 from notelab.report.finding import Finding
@@ -31,16 +31,16 @@ class View(msgspec.Struct):
         return Finding(code, self.filename, span, message, **said)
 
 
-def of_page(page: Page, shelf: Shelf) -> View:
+def of_page(page: Page, cache: CacheFile) -> View:
     """Read a page; one that isn't there has neither note nor problem."""
-    filename = shown(page.path)
-    text = pages.read(page.path)
+    filename = display_path(page.path)
+    text = pages.Text("", page.problem) if page.problem else pages.read(page.path)
     if text.problem:
         problem = text.problem if text.problem != pages.MISSING else ""
         return View(page, filename, "", problem, None)
     said = text.text
-    digest = key_of(said)
-    note = remembered(shelf, "note", digest, Note, lambda: _read(said))
+    digest = cache_key(said)
+    note = get_or_compute(cache, "note", digest, Note, lambda: _read(said))
     return View(page, filename, said, "", note, digest)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from notelab.book.finding_labs import labs_below
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import Lab
@@ -74,4 +74,4 @@ class Siblings:
             table = lab.sources.get(name)
             # Of another commit than its pin it is out of date, and said so there.
             if table and pins.read(name, lab.pins_folder / table.pin).commit == known.commit:
-                yield table.url, (shown(folder / lock_file.LOCK_FILE), known, table.wheel)
+                yield table.url, (display_path(folder / lock_file.LOCK_FILE), known, table.wheel)

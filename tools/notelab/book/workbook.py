@@ -10,12 +10,12 @@ from notelab.book.evidence import Evidence
 from notelab.book.resolve import Resolver
 from notelab.book.settling import Settling, files_of
 from notelab.book.view import View
+from notelab.cache import DiskCache
 from notelab.lab import lab as lab_file
 from notelab.lab import lock as lock_file
 from notelab.lab import pages, pins
 from notelab.lab.lab import Lab
 from notelab.lab.lock import Lock
-from notelab.memo import Memo
 from notelab.mermaid.diagrams import Progress
 from notelab.page.citation import Citation
 from notelab.sources.library import Library
@@ -24,7 +24,7 @@ from notelab.sources.library import Library
 class Bench(msgspec.Struct):
     """What a check works with: the content cache, the library of sources, and who is told."""
 
-    memo: Memo
+    cache: DiskCache
     library: Library
     progress: Progress = lambda what, done, of: None
 
@@ -34,7 +34,7 @@ class Bench(msgspec.Struct):
         Raises:
             NotelabError: lab.toml cannot be read.
         """
-        return self.memo.once("lab", str(folder), lambda: lab_file.load(folder, self.memo))
+        return self.cache.memoize("lab", str(folder), lambda: lab_file.load(folder, self.cache))
 
 
 class Workbook(msgspec.Struct):
@@ -84,12 +84,12 @@ def open_labs(
 def _read(folder: Path, bench: Bench, only: set[Path] | None) -> Workbook:
     """Read a lab's pages, pins and lock, and gather nothing yet."""
     lab = bench.lab(folder)
-    found = pages.of_lab(lab)
+    found = pages.list_pages(lab)
     if only is not None:  # and the originals and translations that those are compared with
         families = {page.family for page in found if page.path in only}
         found = [page for page in found if page.family in families]
-    shelf = bench.memo.shelf(lab.root)
-    views = [view.of_page(page, shelf) for page in found]
+    cache = bench.cache.file_for(lab.root)
+    views = [view.of_page(page, cache) for page in found]
     pinned = {
         name: pins.read(name, lab.pins_folder / source.pin) for name, source in lab.sources.items()
     }

@@ -10,7 +10,7 @@ from notelab.cited.outline import Symbol
 from notelab.commands.parts import Part, parts_of
 from notelab.errors import NotelabError
 from notelab.lab import pins
-from notelab.page.citation import written
+from notelab.page.citation import format_citation
 
 _WORDS = 40  # characters of a part's first line
 
@@ -26,7 +26,7 @@ def cite(
     book = open_lab(folder, bench)
     pin = book.pins[source]
     if not pin.commit:
-        raise NotelabError(f"{pin.problem}", hint=f"write it with `{pins.command_for(pin)}`")
+        raise NotelabError(f"{pin.problem}", hint=f"write it with `{pins.format_command(pin)}`")
     files, name = _files(book, source, symbol)
     found = [(file, one) for file in files for one in _symbols(file, name)]
     if not files and ":" in symbol:
@@ -36,7 +36,7 @@ def cite(
     lines: list[tuple[str, bool]] = []
     most = book.lab.file.lab.max_lines
     for file, one in found:
-        lines.append((f"`{written(file.path, one.top, one.last)}`", False))
+        lines.append((f"`{format_citation(file.path, one.top, one.last)}`", False))
         length = one.last - one.top + 1
         if length > most:
             said = f"{one.name} is {length} lines, over the {most} that a citation may have"
@@ -93,6 +93,8 @@ def _no_file(book: Workbook, source: str, path: str) -> list[str]:
     file = book.evidence.file(source, path)
     why = "; ".join(file.reasons) if file else ""
     near = ", ".join(f"`{one}`" for one in file.near[:3]) if file else ""
+    if file and file.state is State.POINTER:
+        return [f"`{path}` of `{source}` can't be cited: {why}"]
     said = f"no `{path}` in `{source}` at its pin" + (f": {why}" if why else "")
     return [said, f"closest: {near}"] if near else [said]
 
@@ -107,7 +109,7 @@ def _parts(file: CitedFile, whole: Symbol, source: str, most: int) -> list[str]:
             said += f" ({part.lines} lines: `shardbook cite {source} {part.symbol.name}`)"
         elif part.lines > most:
             said += f" (one statement of {part.lines} lines: too long to cite)"
-        lines.append(f"`{written(file.path, part.first, part.last)}`  {said}")
+        lines.append(f"`{format_citation(file.path, part.first, part.last)}`  {said}")
     return lines
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from notelab.book.evidence import State
 from notelab.book.finding_labs import no_such_source
 from notelab.book.workbook import Bench, open_lab, open_labs
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 
 
 def fetch(labs: list[Path], source: str | None, bench: Bench) -> tuple[list[str], bool]:
@@ -43,7 +43,7 @@ def lay_out(labs: list[Path], source: str | None, directory: Path, bench: Bench)
     book = open_lab(folder, bench, only=set())
     pin = book.pins[source]
     if not pin.commit:
-        raise NotelabError(f"{shown(pin.path)}: {pin.problem}")
+        raise NotelabError(f"{display_path(pin.path)}: {pin.problem}")
     bench.library.worktree(book.evidence.source(source), directory)
     return f"{directory}: {source} at {pin.commit}"
 

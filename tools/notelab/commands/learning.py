@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from notelab.commands.options import mirror_option, offline_option
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.report.terminal import say, write
 
 
@@ -61,14 +61,18 @@ def compare(
     Matched, missed, and yours alone: by the lines and symbols that both cite.
     """
     from notelab.book.opening import open_bench
-    from notelab.compare import comparing, telling
-    from notelab.report.json import indented
+    from notelab.compare import comparing, output
+    from notelab.report.json import format_json
 
     bench = open_bench(mirrors, *([folder] if folder else []), offline=offline)
-    folder = (folder or comparing.lab_to_compare(Path.cwd(), bench)).resolve()
-    found, remarks = comparing.compare(folder, bench)
-    say(*(f"note: {remark}" for remark in remarks), aside=True)
+    folder = (folder or comparing.find_lab(Path.cwd(), bench)).resolve()
+    comparison, remarks = comparing.compare(folder, bench)
+    say(*(f"note: {remark}" for remark in remarks), stderr=True)
     if page:
-        place = telling.write_page(found, folder, bench.lab(folder).languages[0])
-        say(f"wrote {shown(place)}", aside=True)
-    write(indented(telling.data(found)) if output_format == "json" else telling.text(found))
+        path = output.write_page(comparison, folder, bench.lab(folder).languages[0])
+        say(f"wrote {display_path(path)}", stderr=True)
+    write(
+        format_json(output.to_data(comparison))
+        if output_format == "json"
+        else output.format_text(comparison)
+    )

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.atomic_write import write_files
 from notelab.book.relock import Relocked, path_of, relock
 from notelab.book.view import View
 from notelab.book.workbook import Bench, Workbook, anew, open_lab, open_labs
-from notelab.errors import shown
+from notelab.errors import display_path
 from notelab.lab import lock as lock_file
 from notelab.lab import pins
 from notelab.lab.lab import LAB_FILE
-from notelab.lab.release import renamed, table_at
-from notelab.whole_files import write_together
+from notelab.lab.release import replace_release, table_at
 
 
 def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
@@ -32,22 +32,24 @@ def pin(folder: Path, source: str, ref: str, bench: Bench) -> list[str]:
     lab = msgspec.structs.replace(book.lab, sources={**book.lab.sources, source: now})
     moved = {**book.pins, source: pins.Pin(source, place, commit)}
     made = relock(anew(msgspec.structs.replace(book, lab=lab, pins=moved), bench))
-    contents = {place: pins.text_of(commit).encode()}
+    contents = {place: pins.format_pin(commit).encode()}
     said = lab_path.read_bytes()
-    if said != (told := renamed(said, source, old, now)):
+    if said != (told := replace_release(said, source, old, now)):
         contents[lab_path] = told
     if made.lock.citations or book.lock is not None:
         contents[path_of(book)] = lock_file.dump(made.lock).encode()
-    write_together(contents)
+    write_files(contents)
     was = f", was {before.commit[:12]}" if before.commit and before.commit != commit else ""
     lines = [f"{source}: {commit} ({ref}){was}"]
     lines += [f"not locked: `{text}`: {reason}" for text, reason in made.skipped]
     lines += made.remarks
-    lines += [f"wrote {shown(path)}" for path in contents]
+    lines += [f"wrote {display_path(path)}" for path in contents]
     if before.commit != commit:
         lines.append("now read the notes again: `shardbook check` says what no longer fits")
     if old.wheel and not now.wheel:
-        lines.append(f"{shown(lab_path)} named {old.wheel}: name the wheel of {ref} if it has one")
+        lines.append(
+            f"{display_path(lab_path)} named {old.wheel}: name the wheel of {ref} if it has one"
+        )
     return lines
 
 
@@ -79,8 +81,8 @@ def _written(book: Workbook, made: Relocked) -> list[str]:
     lines = [f"not locked: {one.filename}, which {one.problem}" for one in _unread(book)]
     lines += [f"not locked: `{text}`: {reason}" for text, reason in made.skipped]
     lines += made.remarks
-    said = f"{shown(path)}: {count} citations of {files} files"
+    said = f"{display_path(path)}: {count} citations of {files} files"
     if path.exists() and path.read_text("utf-8") == text:
         return [*lines, f"{said}, as it was"]
-    write_together({path: text.encode()})
+    write_files({path: text.encode()})
     return [*lines, said]

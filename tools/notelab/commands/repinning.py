@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from msgspec.structs import asdict
 
 from notelab.book.workbook import Bench
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.repin import journal
-from notelab.repin.carried import Carried, Place, Repin
-from notelab.repin.carry import Journey
-from notelab.repin.writing import contents, going
-from notelab.report.json import indented
+from notelab.repin.changes import CitationChange, Place, RepinResult
+from notelab.repin.migrate import Migration
+from notelab.repin.writing import build_files, plan_moves
+from notelab.report.json import format_json
 from notelab.sources.git.uncommitted import uncommitted
 
-_LINES = re.compile(r"(?:([^:=]+):)?L(\d{1,8})(?:-L(\d{1,8}))?")
+_LINES = r"L(\d{1,8})(?:-L(\d{1,8}))?"
+_ACCEPTED = re.compile(rf"(.+?):{_LINES}=(?:(.+):)?{_LINES}")
 _SAID = {
     "reformatted": "reformatted: the same in another layout",
     "edited": "edited: read each again, the proposal first",
@@ -23,7 +24,7 @@ _SAID = {
 
 
 def write(
-    journey: Journey, made: Repin, bench: Bench, *, reformatted: bool, accept: Iterable[str]
+    journey: Migration, made: RepinResult, bench: Bench, *, reformatted: bool, accept: Iterable[str]
 ) -> list[str]:
     """Write what was carried and accepted, in all files or none, and say what is left.
 
@@ -33,13 +34,13 @@ def write(
         NotelabError: something accepted is no such citation, the files to be written are in no
             repository or have changes that are not committed, or one can't be written.
     """
-    to = going(made, _accepted(journey, made, accept, reformatted=reformatted))
-    changed = contents(journey, to, bench)
+    to = plan_moves(made, _accepted(journey, made, accept, reformatted=reformatted))
+    changed = build_files(journey, to, bench)
     root = bench.lab(journey.pin.path.parent).root
     dirty = uncommitted(root, changed)
     if dirty is None:
         raise NotelabError(
-            f"{shown(root)} is no git repository: what repin writes could not be taken back",
+            f"{display_path(root)} is no git repository: what repin writes could not be taken back",
             hint="`git init`, and commit the notes",
         )
     if dirty and journey.pin.commit != journey.commit:
@@ -50,13 +51,13 @@ def write(
         )
     journal.write(root, changed)
     waiting = len(made.citations) - len(to)
-    lines = [f"wrote {shown(path)}" for path in sorted(changed)] or ["nothing to write"]
+    lines = [f"wrote {display_path(path)}" for path in sorted(changed)] or ["nothing to write"]
     left = f"{waiting} wait at the old commit (N217)" if waiting else "none waits"
     return [*lines, f"{len(to)} citations carried, {left}"]
 
 
 def _accepted(
-    journey: Journey, made: Repin, accept: Iterable[str], *, reformatted: bool
+    journey: Migration, made: RepinResult, accept: Iterable[str], *, reformatted: bool
 ) -> dict[Place, Place]:
     found: dict[Place, Place] = {}
     if reformatted:
@@ -64,15 +65,15 @@ def _accepted(
         found |= {one.old: one.proposals[0] for one in kinds}
     known = {one.old for one in made.citations}
     for text in accept:
-        before, _, after = text.partition("=")
-        old = _place(before, "")
-        new = _place(after, old.path) if old and old.path else None
-        if old is None or new is None:
+        pair = _ACCEPTED.fullmatch(text)
+        if pair is None:
             raise NotelabError(f"--accept {text}: expected PATH:L1-L9=L3-L11 or …=PATH:L3-L11")
+        old = Place(pair[1], int(pair[2]), int(pair[3] or pair[2]))
+        new = Place(pair[4] or pair[1], int(pair[5]), int(pair[6] or pair[5]))
         if old not in known:
             raise NotelabError(f"--accept {text}: nothing cites {old}")
         # What is written is no longer on the list, so lines that don't exist would be lost there.
-        version = journey.new(new.path)
+        version = journey.new_version(new.path)
         if version is None:
             raise NotelabError(f"--accept {text}: {new.path} can't be read at the new commit")
         if not 0 < new.start <= new.end <= version.outline.lines:
@@ -82,15 +83,9 @@ def _accepted(
     return found
 
 
-def _place(text: str, path: str) -> Place | None:
-    """Read lines of a file, of the one given where they name none; None where it is none."""
-    found = _LINES.fullmatch(text)
-    return Place(found[1] or path, int(found[2]), int(found[3] or found[2])) if found else None
-
-
-def as_json(made: Repin) -> str:
+def as_json(made: RepinResult) -> str:
     """Write the lists as one JSON object."""
-    return indented(
+    return format_json(
         {
             "source": made.source,
             "old": made.old_commit,
@@ -114,7 +109,7 @@ def as_json(made: Repin) -> str:
     )
 
 
-def as_text(made: Repin) -> list[str]:
+def as_text(made: RepinResult) -> list[str]:
     """Write the lists for a terminal of 80 columns."""
     kinds = [one.kind for one in made.citations]
     carried = kinds.count("same") + kinds.count("moved")
@@ -131,7 +126,7 @@ def as_text(made: Repin) -> list[str]:
     return lines
 
 
-def _entry(one: Carried) -> list[str]:
+def _entry(one: CitationChange) -> list[str]:
     lines = [f"  {one.old}"]
     lines += [f"    {f'in {one.symbol}'[:76]}"] if one.symbol else []
     lines += [f"    -> {str(to).removeprefix(f'{one.old.path}:')}" for to in one.proposals]

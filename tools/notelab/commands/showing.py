@@ -7,9 +7,9 @@ import msgspec
 from notelab.book.evidence import CitedFile, State
 from notelab.book.finding_labs import no_such_source
 from notelab.book.workbook import Bench, open_lab
-from notelab.errors import NotelabError, plain
+from notelab.errors import NotelabError, sanitize
 from notelab.page.citation import Citation, Span
-from notelab.page.spelling import looks_like_citation, parse
+from notelab.page.citation_syntax import looks_like_citation, parse
 
 
 class Shown(msgspec.Struct):
@@ -69,12 +69,11 @@ def write(shown: Shown, context: int, *, colour: bool) -> str:
     last = min(citation.last + context, len(file.lines))
     outline = file.outline
     symbol = outline.innermost(citation.first, citation.last) if outline else None
-    head = f"{file.source} {shown.commit[:12]}  {file.path}" + (
-        f"  {symbol.name}" if symbol else ""
-    )
-    # The lines are a remote's: no control character of theirs may reach the terminal.
+    # Names and lines are a remote's: no control character of theirs may reach the terminal.
+    named = f"  {symbol.name}" if symbol else ""
+    head = sanitize(f"{file.source} {shown.commit[:12]}  {file.path}{named}")
     lines = [
-        plain(line.decode("utf-8", "replace").replace("\t", "    "))
+        sanitize(line.decode("utf-8", "replace").replace("\t", "    "))
         for line in file.lines[first - 1 : last]
     ]
     cited = range(citation.first, citation.last + 1) if context else range(0)

@@ -10,7 +10,7 @@ from pathlib import Path
 from notelab.book.finding_labs import labs_below
 from notelab.book.opening import open_bench
 from notelab.commands.blank_page import blank_page, filled
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.lab import lab as lab_file
 from notelab.lab import pages, pins
 from notelab.lab.lab import LAB_FILE, repository_root
@@ -84,9 +84,9 @@ def _target(name: str, here: Path) -> Path:
     bare = len(path.parts) == 1 and beside.is_dir()
     target = (beside if bare else (here / path).parent).resolve() / path.name
     if os.path.lexists(target):
-        raise NotelabError(f"{shown(target)} is there already", hint="nothing was written")
+        raise NotelabError(f"{display_path(target)} is there already", hint="nothing was written")
     if not target.parent.is_dir():
-        raise NotelabError(f"{shown(target.parent)} is no folder", hint="make it first")
+        raise NotelabError(f"{display_path(target.parent)} is no folder", hint="make it first")
     return target
 
 
@@ -135,7 +135,7 @@ def _tables(folder: Path, *of: str) -> str:
 
 def _title(note: Path, language: str) -> str:
     """Return the title of a finished note, else what its file is called."""
-    for place in (pages.translated(note, language), note):
+    for place in (pages.translation_path(note, language), note):
         if place.is_file() and (title := reading.read(pages.read(place).text).front.title):
             return title
     return note.stem.replace("-", " ").capitalize()
@@ -144,12 +144,12 @@ def _title(note: Path, language: str) -> str:
 def _made(target: Path, text: str, commits: dict[str, str], titles: dict[str, str]) -> list[str]:
     """Write the lab aside, read it as a check would, and put it in place in one step."""
     aside = target.with_name(f".{target.name}.{os.getpid()}.new")
-    place = shlex.quote(shown(target))
+    place = shlex.quote(display_path(target))
     try:
         aside.mkdir()
         _write(aside / LAB_FILE, text)
         for name, commit in commits.items():
-            _write(aside / name, pins.text_of(commit))
+            _write(aside / name, pins.format_pin(commit))
         lab = lab_file.load(aside)
         at = {source: commits[table.pin] for source, table in lab.sources.items()}
         for name, title in titles.items():
@@ -157,7 +157,10 @@ def _made(target: Path, text: str, commits: dict[str, str], titles: dict[str, st
         aside.rename(target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    lines = [f"{shown(target)}/", *(f"  {name}" for name in sorted([LAB_FILE, *commits, *titles]))]
+    lines = [
+        f"{display_path(target)}/",
+        *(f"  {name}" for name in sorted([LAB_FILE, *commits, *titles])),
+    ]
     return [*lines, f"next: read, write, and see how far you are: `shardbook check {place}`"]
 
 

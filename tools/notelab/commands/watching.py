@@ -12,7 +12,7 @@ from notelab.errors import NotelabError
 from notelab.lab import lab as lab_file
 from notelab.lab import pages
 from notelab.lab.lab import Lab
-from notelab.report.terminal import colour, say, write
+from notelab.report.terminal import say, wants_colour, write
 
 _PAUSE = 0.2  # seconds between two looks: a thousandth of a processor for a lab
 _CLEAR = "\x1b[2J\x1b[H"
@@ -32,13 +32,13 @@ def keep_checking(paths: tuple[Path, ...], once: Callable[[], int]) -> int:
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             seen = _stamps(labs)
-            write(_CLEAR if colour() else "")
+            write(_CLEAR if wants_colour() else "")
             try:
                 labs = _labs(paths)
                 status = once()
             except NotelabError as fault:
-                say(f"error: {fault}" + (f"; {fault.hint}" if fault.hint else ""), aside=True)
-            say("watching; Ctrl-C ends", aside=True)
+                say(f"error: {fault}" + (f"; {fault.hint}" if fault.hint else ""), stderr=True)
+            say("watching; Ctrl-C ends", stderr=True)
             gc.collect()  # off while checking
             while _stamps(labs) == seen:
                 time.sleep(_PAUSE)
@@ -53,7 +53,7 @@ def _stamps(labs: Iterable[Lab]) -> Stamps:
     """Return when each file that the labs hang on was written, and which file it is."""
     found: Stamps = {}
     for lab in labs:
-        files = [page.path for page in pages.of_lab(lab)]
+        files = [page.path for page in pages.list_pages(lab)]
         for folder in {lab.folder, lab.pins_folder}:
             with contextlib.suppress(OSError):  # as long as another branch is checked out
                 files += folder.iterdir()

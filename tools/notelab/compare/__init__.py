@@ -1,1 +1,1 @@
-"""A learner's notes beside a solution, by the lines that both cite."""
+"""Compares a learner's notes with a solution, by the lines that both cite."""

@@ -1,4 +1,4 @@
-"""`shardbook compare`: only once your notes are committed, for who looks first finds nothing."""
+"""`shardbook compare`; the notes must be committed, so that learners write before they look."""
 
 import shlex
 from pathlib import Path
@@ -6,91 +6,95 @@ from pathlib import Path
 from notelab.book.finding_labs import default_labs
 from notelab.book.workbook import Bench, Workbook, open_lab
 from notelab.compare import choices
-from notelab.compare.matching import Comparison, compared
-from notelab.errors import NotelabError, shown
+from notelab.compare.matching import Comparison, match_choices
+from notelab.errors import NotelabError, display_path
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.note import Note
 from notelab.sources.git.uncommitted import uncommitted
 
 
-def lab_to_compare(here: Path, bench: Bench) -> Path:
-    """Return the lab one stands in, else the one lab that is compared with pages not its own.
+def find_lab(folder: Path, bench: Bench) -> Path:
+    """Return `folder` if it is a lab, else the one lab below it that is compared with other pages.
 
     Raises:
-        NotelabError: there is none, or several.
+        NotelabError: there is no such lab, or there are several.
     """
-    if (here / LAB_FILE).is_file():
-        return here
-    labs = [bench.lab(folder) for folder in default_labs(here)]
-    own = [lab for lab in labs if lab.compares]
-    if len(own) == 1:
-        return own[0].folder
-    names = ", ".join(shown(lab.folder) for lab in own)
-    if own:
+    if (folder / LAB_FILE).is_file():
+        return folder
+    labs = [bench.lab(folder) for folder in default_labs(folder)]
+    comparable = [lab for lab in labs if lab.compares]
+    if len(comparable) == 1:
+        return comparable[0].folder
+    names = ", ".join(display_path(lab.folder) for lab in comparable)
+    if comparable:
         raise NotelabError(f"which lab to compare? {names}", hint="`shardbook compare LAB`")
     hint = "start one with `shardbook new NAME --from LAB`"
     raise NotelabError("no lab here names a solution to be compared with", hint=hint)
 
 
 def compare(folder: Path, bench: Bench) -> tuple[Comparison, list[str]]:
-    """Set a lab's choices beside its solution's; return them, and what there is to remark.
+    """Match a lab's choices with its solution's; return the comparison and remarks.
 
     Raises:
-        NotelabError: nothing was written yet, it isn't committed, or there is no solution.
+        NotelabError: the notes have no choice or are not committed, or there is no solution.
     """
     book = open_lab(folder, bench)
     lab = book.lab
-    yours = choices.of_lab(book)
-    if not yours:
+    own_choices = choices.list_choices(book)
+    if not own_choices:
         raise NotelabError(
-            f"{shown(lab.folder)} has no choice with a citation yet",
-            hint=f"write first; `shardbook check {_typed(lab)}` says what is wanted",
+            f"{display_path(lab.folder)} has no choice with a citation yet",
+            hint=f"write first; `shardbook check {_quote_folder(lab)}` says what is wanted",
         )
     _refuse_uncommitted(lab, book)
-    places = choices.solution_pages(book)
-    missing = next((place for place in places if not place.is_file()), None)
-    if missing or not places:
-        what = f"its solution {shown(missing)} is missing" if missing else "it names no solution"
+    solution_paths = choices.solution_pages(book)
+    missing = next((path for path in solution_paths if not path.is_file()), None)
+    if missing or not solution_paths:
+        problem = (
+            f"its solution {display_path(missing)} is missing"
+            if missing
+            else "it names no solution"
+        )
         raise NotelabError(
-            f"{shown(lab.folder)} can't be compared: {what}",
+            f"{display_path(lab.folder)} can't be compared: {problem}",
             hint=f'in {LAB_FILE}, under [lab]: solution = ["path/to/page.md"]',
         )
-    theirs: list[choices.Choice] = []
+    solution_choices: list[choices.Choice] = []
     remarks: list[str] = []
-    for place in places:
-        note, found = choices.of_page(book, place)
-        theirs += found
-        remarks += _other_commits(book, note, place)
-    return compared(yours, theirs), remarks
+    for path in solution_paths:
+        note, page_choices = choices.read_choices(book, path)
+        solution_choices += page_choices
+        remarks += _remark_commits(book, note, path)
+    return match_choices(own_choices, solution_choices), remarks
 
 
 def _refuse_uncommitted(lab: Lab, book: Workbook) -> None:
-    written = [one.page.path for one in book.views if one.exists and one.page.listed]
-    written = [path for path in written if path.is_relative_to(lab.folder)]
-    typed = f"git add {_typed(lab)} && git commit -m 'My reading'"
-    names = uncommitted(lab.root, written)
+    note_paths = [view.page.path for view in book.views if view.exists and view.page.listed]
+    note_paths = [path for path in note_paths if path.is_relative_to(lab.folder)]
+    command = f"git add {_quote_folder(lab)} && git commit -m 'My reading'"
+    names = uncommitted(lab.root, note_paths)
     if names is None:
         raise NotelabError(
-            f"{shown(lab.folder)} is in no git repository, so nothing in it is committed",
-            hint=f"`git init`, then `{typed}`",
+            f"{display_path(lab.folder)} is in no git repository, so nothing in it is committed",
+            hint=f"`git init`, then `{command}`",
         )
     if names:
         raise NotelabError(
             f"commit your notes first, then compare; not committed: {', '.join(names)}",
-            hint=f"`{typed}`",
+            hint=f"`{command}`",
         )
 
 
-def _other_commits(book: Workbook, note: Note, place: Path) -> list[str]:
-    """Say where a solution was read at another commit than the lab's pin."""
+def _remark_commits(book: Workbook, note: Note, path: Path) -> list[str]:
+    """Return a remark for each source that a solution read at another commit than the lab's pin."""
     pins = {name: pin.commit for name, pin in book.pins.items() if pin.commit}
     return [
-        f"{shown(place)} read {row.source} at {row.prefix}, you at {pins[row.source][:12]}: "
+        f"{display_path(path)} read {row.source} at {row.prefix}, you at {pins[row.source][:12]}: "
         "lines may have moved, and pairs be missed"
         for row in note.front.commits
         if row.source in pins and not pins[row.source].startswith(row.prefix.lower())
     ]
 
 
-def _typed(lab: Lab) -> str:
-    return shlex.quote(shown(lab.folder))
+def _quote_folder(lab: Lab) -> str:
+    return shlex.quote(display_path(lab.folder))

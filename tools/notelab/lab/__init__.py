@@ -1,1 +1,1 @@
-"""What a lab asks: its file, its pages, its pins and its lock."""
+"""What defines a lab: its file, its pages, its pins and its lock."""

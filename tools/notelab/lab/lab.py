@@ -1,4 +1,4 @@
-"""A lab: its sources, pins and stop conditions, as its `lab.toml` says and it may say."""
+"""A lab: its sources, pins and limits, read from `lab.toml` and validated."""
 
 import os
 import re
@@ -7,14 +7,14 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from notelab.errors import NotelabError, did_you_mean, shown
+from notelab.cache import DiskCache
+from notelab.errors import NotelabError, did_you_mean, display_path
 from notelab.lab.lab_file import LabFile, SourceTable, decode
-from notelab.memo import Memo
 from notelab.rules.codes import RULES
 from notelab.sources.answers import Source
 
 LAB_FILE = "lab.toml"
-_LONGEST_NAME = 240  # file systems have 255 bytes, a translation three characters more
+_LONGEST_NAME = 240  # file systems allow 255 bytes; a translation's name is longer
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,39}\Z")
 _WHEEL = re.compile(r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+\Z")
 _LANGUAGE = re.compile(r"^[a-z]{2}\Z")
@@ -22,23 +22,23 @@ _DEFAULT_CLOSINGS = {"en": "Connect the dots", "es": "Une los puntos"}
 
 
 class Lab(msgspec.Struct, frozen=True):
-    """A lab on disk: its folder, its file, and the folder whose pins and lock it shares."""
+    """A lab on disk: its folder, its file, and the folder whose pins and lock it uses."""
 
     folder: Path
     root: Path
     file: LabFile
     sources: dict[str, SourceTable]
     pins_folder: Path
-    places: dict[str, Path]  # where each page that the file names stands
-    solution: list[Path]  # where each page stands that the lab is compared with
+    page_paths: dict[str, Path]  # the path of each page that the file names
+    solution: list[Path]  # the pages that the lab is compared with
 
     @property
     def languages(self) -> list[str]:
-        """Return the lab's languages; the first is the original."""
+        """Return the lab's languages; the first is that of the original pages."""
         return self.file.lab.languages
 
     def source(self, name: str, commit: str) -> Source:
-        """Return a source as the providers are asked for it, at a commit."""
+        """Return a source at a commit, in the form that the providers take."""
         table = self.sources[name]
         return Source(
             name=name,
@@ -51,70 +51,76 @@ class Lab(msgspec.Struct, frozen=True):
 
     @property
     def compares(self) -> bool:
-        """Tell whether the lab is compared with pages other than its own: a learner's is."""
-        return bool(self.solution) and not set(self.solution) & set(self.places.values())
+        """Return whether the lab is compared with pages of another lab, as a learner's lab is."""
+        return bool(self.solution) and not set(self.solution) & set(self.page_paths.values())
 
     def closing_heading(self, language: str) -> str:
-        """Return the heading that closes a note in `language`, or '' when none is defined."""
+        """Return the heading that closes a note in `language`, or '' if none is defined."""
         headings = {**_DEFAULT_CLOSINGS, **self.file.lab.closing_heading}
         return headings.get(language, "")
 
 
-def load(folder: Path, memo: Memo | None = None) -> Lab:
-    """Read `folder/lab.toml`; `memo` spares parsing it again while it is the same.
+def load(folder: Path, cache: DiskCache | None = None) -> Lab:
+    """Read `folder/lab.toml`; with `cache`, an unchanged file is not parsed again.
 
     Raises:
-        NotelabError: the file is missing, is not TOML, or says something the schema doesn't know;
-            the message names the key and, for a misspelt one, the nearest that exists.
+        NotelabError: the file is missing, is not TOML, or holds something that the schema does not
+            have; the message names the key and the most similar valid key.
     """
     folder = folder.resolve()
-    file = decode(folder / LAB_FILE, memo)
+    file = decode(folder / LAB_FILE, cache)
     root = repository_root(folder)
-    _check(folder, file)
-    with os.scandir(folder) as entries:  # asked once, not of each of a thousand notes
-        links = {entry.name for entry in entries if entry.is_symlink()}
+    _raise_first_fault(folder, file)
+    with os.scandir(folder) as entries:  # read once, not once per note
+        symlinks = {entry.name for entry in entries if entry.is_symlink()}
     sources, pins_folder = file.sources, folder
     if file.lab.sources_from:
-        pins_folder = _inside(folder, root, links, file.lab.sources_from, "lab.sources-from")
-        other = decode(pins_folder / LAB_FILE, memo)
-        if other.lab.sources_from:
+        pins_folder = _resolve_inside(
+            folder, root, symlinks, file.lab.sources_from, "lab.sources-from"
+        )
+        source_lab_file = decode(pins_folder / LAB_FILE, cache)
+        if source_lab_file.lab.sources_from:
             raise NotelabError(
-                f"{shown(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that has "
-                "its own [sources], not one that borrows them too"
+                f"{display_path(pins_folder / LAB_FILE)}: lab.sources-from must name a lab that "
+                "has its own [sources], not one that borrows them too"
             )
-        _check(pins_folder, other)
-        sources = other.sources
-    named = dict.fromkeys([*file.notes, *file.diagrams])
-    places = {name: _inside(folder, root, links, name, f'"{name}"') for name in named}
-    solution = [_inside(folder, root, links, name, "lab.solution") for name in file.lab.solution]
-    lab = Lab(folder, root, file, sources, pins_folder, places, solution)
+        _raise_first_fault(pins_folder, source_lab_file)
+        sources = source_lab_file.sources
+    names = dict.fromkeys([*file.notes, *file.diagrams])
+    page_paths = {
+        name: _resolve_inside(folder, root, symlinks, name, f'"{name}"') for name in names
+    }
+    solution = [
+        _resolve_inside(folder, root, symlinks, name, "lab.solution") for name in file.lab.solution
+    ]
+    lab = Lab(folder, root, file, sources, pins_folder, page_paths, solution)
     _check_note_sources(lab)
     return lab
 
 
 def repository_root(folder: Path) -> Path:
-    """Return the top of the repository that `folder` is in, else the folder itself."""
+    """Return the top of the repository that holds `folder`, else the folder itself."""
     for candidate in (folder, *folder.parents):
         if (candidate / ".git").exists():
             return candidate
     return folder
 
 
-def _check(folder: Path, file: LabFile) -> None:
-    """Refuse a lab file for the first of its faults."""
-    if fault := next(_faults(file), None):
-        said, hint = fault
-        raise NotelabError(f"{shown(folder / LAB_FILE)}: {said}", hint=hint)
+def _raise_first_fault(folder: Path, file: LabFile) -> None:
+    """Raise the first fault of a lab file as an error."""
+    if fault := next(_find_faults(file), None):
+        problem, hint = fault
+        raise NotelabError(f"{display_path(folder / LAB_FILE)}: {problem}", hint=hint)
 
 
-def _faults(file: LabFile) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a lab file, each with its hint."""
+def _find_faults(file: LabFile) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a lab file, each fault with its hint."""
     languages = file.lab.languages
-    bad = [code for code in languages if not _LANGUAGE.match(code)]
-    if not languages or bad or len(set(languages)) != len(languages):
+    invalid = [code for code in languages if not _LANGUAGE.match(code)]
+    if not languages or invalid or len(set(languages)) != len(languages):
         yield f"lab.languages must list two-letter codes, each once; found {languages}", ""
     for name, source in file.sources.items():
-        yield from _faults_of_source(name, source)
+        yield from _find_source_faults(name, source)
     for name, note in file.notes.items():
         low, high = note.choice_words or (1, 1)
         if low > high:
@@ -131,14 +137,14 @@ def _faults(file: LabFile) -> Iterator[tuple[str, str]]:
             yield f"lab.pages must hold relative globs, not {glob!r}", ""
 
 
-def _faults_of_source(name: str, source: SourceTable) -> Iterator[tuple[str, str]]:
+def _find_source_faults(name: str, source: SourceTable) -> Iterator[tuple[str, str]]:
     from notelab.sources.git.url import check_url
 
     if not _NAME.match(name):
         yield f"`{name}` cannot name a source; use letters, digits, - _", ""
     if source.path and (source.url or source.path != "."):
-        said = 'can only be ".", the repository that the lab is in, in place of a url'
-        yield f"sources.{name}.path {said}; found {source.path!r}", ""
+        rule = 'can only be ".", the repository that the lab is in, in place of a url'
+        yield f"sources.{name}.path {rule}; found {source.path!r}", ""
     try:
         if not source.path:
             check_url(source.url)
@@ -151,22 +157,22 @@ def _faults_of_source(name: str, source: SourceTable) -> Iterator[tuple[str, str
 
 
 def _is_file_name(name: str) -> bool:
-    plain = name.isprintable() and "/" not in name and "\\" not in name
-    return plain and bool(name.strip(". ")) and len(name) <= _LONGEST_NAME
+    is_plain = name.isprintable() and "/" not in name and "\\" not in name
+    return is_plain and bool(name.strip(". ")) and len(name) <= _LONGEST_NAME
 
 
-def _inside(folder: Path, root: Path, links: set[str], name: str, key: str) -> Path:
-    """Resolve a path that a lab file gives, refusing one that leaves the repository."""
+def _resolve_inside(folder: Path, root: Path, symlinks: set[str], name: str, key: str) -> Path:
+    """Resolve a path from a lab file; raise an error if it leaves the repository."""
     usable = name.isprintable() and max(map(len, name.split("/"))) <= _LONGEST_NAME
     if not name or name.startswith(("/", "~")) or "\\" in name or not usable or len(name) > 1000:
-        where = shown(folder / LAB_FILE)
-        raise NotelabError(f"{where}: {key} must be a path relative to the lab, not {name!r}")
-    place = folder / name
-    if "/" not in name and name not in (".", "..") and name not in links:
-        return place  # beside lab.toml, whose folder is resolved: nothing leads elsewhere
-    resolved = place.resolve()
+        lab_file = display_path(folder / LAB_FILE)
+        raise NotelabError(f"{lab_file}: {key} must be a path relative to the lab, not {name!r}")
+    path = folder / name
+    if "/" not in name and name not in (".", "..") and name not in symlinks:
+        return path  # the folder of lab.toml is resolved, so this is inside
+    resolved = path.resolve()
     if not resolved.is_relative_to(root):
-        raise NotelabError(f"{shown(folder / LAB_FILE)}: {key} leaves the repository")
+        raise NotelabError(f"{display_path(folder / LAB_FILE)}: {key} leaves the repository")
     return resolved
 
 
@@ -175,7 +181,7 @@ def _check_note_sources(lab: Lab) -> None:
         for source in note.sources:
             if source not in lab.sources:
                 raise NotelabError(
-                    f'{shown(lab.folder / LAB_FILE)}: notes."{name}".sources names `{source}`, '
-                    "which is no [sources] table",
+                    f'{display_path(lab.folder / LAB_FILE)}: notes."{name}".sources names '
+                    f"`{source}`, which is no [sources] table",
                     hint=did_you_mean(source, lab.sources),
                 )

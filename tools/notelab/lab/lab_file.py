@@ -1,4 +1,4 @@
-"""`lab.toml` as it is written: its tables, and reading them."""
+"""The tables of `lab.toml`, and how the file is read."""
 
 import re
 from codecs import BOM_UTF8
@@ -7,9 +7,10 @@ from typing import Annotated
 
 import msgspec
 
+from notelab.cache import DiskCache, cache_key, get_or_compute
 from notelab.code_version import code_version
-from notelab.errors import NotelabError, did_you_mean, shown
-from notelab.memo import Memo, key_of, remembered
+from notelab.errors import NotelabError, did_you_mean, display_path
+from notelab.regular_files import read_regular
 
 _MAX_BYTES = 1_000_000
 
@@ -21,7 +22,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ke
 
 
 class LabTable(_Table, frozen=True):
-    """`[lab]`: what the lab is called, its languages (the first is the original), settings."""
+    """`[lab]`: the lab's title, its languages (the first is the original's) and its settings."""
 
     title: str
     languages: list[str] = msgspec.field(default_factory=lambda: ["en"])
@@ -35,9 +36,9 @@ class LabTable(_Table, frozen=True):
 
 
 class SourceTable(_Table, frozen=True):
-    """`[sources.NAME]`: where a cited repository lives and which file holds its pin.
+    """`[sources.NAME]`: where a cited repository is, and which file holds its pin.
 
-    In place of `url`, `path = "."` is the repository that the lab itself is in.
+    With `path = "."` in place of `url`, the source is the repository that holds the lab.
     """
 
     pin: str
@@ -49,7 +50,7 @@ class SourceTable(_Table, frozen=True):
 
 
 class NoteTable(_Table, frozen=True):
-    """`[notes."FILE"]`: the stop conditions of one note; an absent one is not asked for."""
+    """`[notes."FILE"]`: the limits of one note; an absent limit is not checked."""
 
     sources: list[str] = []
     max_words: Count | None = None
@@ -61,7 +62,7 @@ class NoteTable(_Table, frozen=True):
 
 
 class ExpectedDiagram(_Table, frozen=True):
-    """`[[diagrams."FILE".expect]]`: one diagram that the page must hold."""
+    """`[[diagrams."FILE".expect]]`: one diagram that the page must have."""
 
     id: str
     type: str = ""
@@ -69,14 +70,14 @@ class ExpectedDiagram(_Table, frozen=True):
     max_lines: Count | None = None
 
     def labels_in(self, language: str) -> list[str]:
-        """Return the labels that the diagram must mark in `language`, with repetitions."""
+        """Return the labels that the diagram must have in `language`, with repetitions."""
         if isinstance(self.labels, dict):
             return self.labels.get(language, [])
         return self.labels
 
 
 class DiagramTable(_Table, frozen=True):
-    """`[diagrams."FILE"]`: exactly the diagrams that the page must hold."""
+    """`[diagrams."FILE"]`: all diagrams that the page must have, and no others."""
 
     expect: list[ExpectedDiagram]
 
@@ -90,35 +91,38 @@ class LabFile(_Table, frozen=True):
     diagrams: dict[str, DiagramTable] = {}
 
 
-def decode(path: Path, memo: Memo | None) -> LabFile:
-    """Read one file; `memo` spares parsing it again while it is the same.
+def decode(path: Path, cache: DiskCache | None) -> LabFile:
+    """Read a lab file; with `cache`, an unchanged file is not parsed again.
 
     Raises:
-        NotelabError: it is missing or unreadable, is no TOML, or says what no table knows.
+        NotelabError: the file is missing or unreadable, is not TOML, or has an unknown key.
     """
-    data = read_at_most(_MAX_BYTES, path)
+    data = read_limited(_MAX_BYTES, path)
     if data is None:
         hint = "a lab is a folder with a lab.toml"
-        raise NotelabError(f"{shown(path)}: no such lab file", hint=hint)
-    key = key_of(code_version(), data)
-    return remembered(memo or Memo(None), "lab", key, LabFile, lambda: _parse(path, data))
+        raise NotelabError(f"{display_path(path)}: no such lab file", hint=hint)
+    key = cache_key(code_version(), data)
+    return get_or_compute(cache or DiskCache(None), "lab", key, LabFile, lambda: _parse(path, data))
 
 
-def read_at_most(most: int, path: Path, hint: str = "") -> bytes | None:
-    """Return what a lab's file holds; None where there is none.
+def read_limited(max_bytes: int, path: Path, hint: str = "") -> bytes | None:
+    """Return the content of a lab's file, or None if there is no file.
 
     Raises:
-        NotelabError: it can't be read, or is larger than `most` bytes.
+        NotelabError: the file cannot be read, or is larger than `max_bytes`.
     """
     try:
-        with path.open("rb") as stream:
-            data = stream.read(most + 1)
+        data = read_regular(path, max_bytes + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as fault:
-        raise NotelabError(f"{shown(path)}: cannot be read: {fault.strerror or fault}") from None
-    if len(data) > most:
-        raise NotelabError(f"{shown(path)}: larger than {most:,} bytes; not read", hint=hint)
+        raise NotelabError(
+            f"{display_path(path)}: cannot be read: {fault.strerror or fault}"
+        ) from None
+    if len(data) > max_bytes:
+        raise NotelabError(
+            f"{display_path(path)}: larger than {max_bytes:,} bytes; not read", hint=hint
+        )
     return data
 
 
@@ -126,13 +130,15 @@ def _parse(path: Path, data: bytes) -> LabFile:
     try:
         return msgspec.toml.decode(data.removeprefix(BOM_UTF8), type=LabFile)
     except msgspec.ValidationError as fault:
-        raise NotelabError(f"{shown(path)}: {fault}", hint=_nearest_key(str(fault))) from None
+        raise NotelabError(
+            f"{display_path(path)}: {fault}", hint=_suggest_key(str(fault))
+        ) from None
     except (msgspec.DecodeError, ValueError, RecursionError) as fault:
         reason = " ".join(str(fault).split())
-        raise NotelabError(f"{shown(path)}: not valid TOML: {reason}") from None
+        raise NotelabError(f"{display_path(path)}: not valid TOML: {reason}") from None
 
 
-# By their place in the file, as msgspec tells it but for what it puts between brackets.
+# The tables by their path in the file, as msgspec's messages name it without the brackets.
 _TABLES: dict[str, type[msgspec.Struct]] = {
     "$": LabFile,
     "$.lab": LabTable,
@@ -143,11 +149,11 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
 }
 
 
-def _nearest_key(message: str) -> str:
-    found = re.search(r"unknown field `(.+?)`(?: - at `(.+?)`)?$", message)
-    table = _TABLES.get(re.sub(r"\[.*?\]", "", found[2] or "$")) if found else None
-    if not found or not table:
+def _suggest_key(message: str) -> str:
+    match = re.search(r"unknown field `(.+?)`(?: - at `(.+?)`)?$", message)
+    table = _TABLES.get(re.sub(r"\[.*?\]", "", match[2] or "$")) if match else None
+    if not match or not table:
         return ""
-    known = [field.encode_name for field in msgspec.structs.fields(table)]
-    keys = ", ".join(f"`{key}`" for key in known)
-    return did_you_mean(found[1], known) or f"the keys known here: {keys}"
+    names = [field.encode_name for field in msgspec.structs.fields(table)]
+    known_keys = ", ".join(f"`{key}`" for key in names)
+    return did_you_mean(match[1], names) or f"the keys known here: {known_keys}"

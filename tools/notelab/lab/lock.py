@@ -1,4 +1,4 @@
-"""`citations.lock`: what was proved of each citation, by hash, with no source text in it.
+"""`citations.lock`: the proof of each citation, as hashes; it holds no source text.
 
 Version 2 is one JSON object::
 
@@ -8,14 +8,14 @@ Version 2 is one JSON object::
      "citations": {NAME: {"PATH:L1-L9":
          {"anchors": [...], "pages": {PAGE: TIMES}, "sha256": H, "symbol": S}}}}
 
-every source of the lab at its pin, cited or not: whether a citation without a source's name still
-means what it meant depends on all of them. A citation that names its source has `NAME:` before its
-path. All is sorted, one file and one citation a line, so that a merge shows what changed. A
-citation that still stands at an older commit (work in progress of a repin) carries its own `commit`
-beside `sha256`, and the source an `older` table beside `files`: of each such commit, its files.
+It lists every source of the lab at its pin, cited or not, because the meaning of a citation without
+a source's name depends on all sources. The key of a citation with a source's name begins with
+`NAME:`. Everything is sorted, with one file or citation per line, so that a merge shows what
+changed. A citation that a repin left at an older commit has its own `commit` beside `sha256`. Its
+source then has a table `older` beside `files`, with the files of each such commit.
 
-Version 1 is the same without `wheel`; it is read as ever, and written anew as version 2. Without
-`wheel`, the first wheel that the index has and that names the pin is believed.
+Version 1 has no `wheel` and is otherwise the same; it is still read, and written as version 2.
+Without `wheel`, the first wheel in the index that names the pin is used.
 """
 
 import json
@@ -26,15 +26,15 @@ from typing import Literal
 
 import msgspec
 
-from notelab.errors import NotelabError, shown
-from notelab.lab.lab_file import read_at_most
+from notelab.errors import NotelabError, display_path
+from notelab.lab.lab_file import read_limited
 from notelab.sources.answers import Wheel
 
 LOCK_FILE = "citations.lock"
 VERSION = 2
-_READ = (1, 2)
+_READABLE_VERSIONS = (1, 2)
 _MAX_BYTES = 20_000_000
-_FORMS = {
+_PATTERNS = {
     "blob": re.compile(r"[0-9a-f]{40}"),
     "sha256": re.compile(r"[0-9a-f]{64}"),
     "wheel's file name": re.compile(r"[A-Za-z0-9_.]+-[A-Za-z0-9_.!+]+(-[A-Za-z0-9_.]+){3,4}\.whl"),
@@ -42,14 +42,14 @@ _FORMS = {
 
 
 class LockedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cited file: its git blob id, and who said that the commit holds it."""
+    """A cited file: its git blob id, and which kind of provider proved that the commit holds it."""
 
     blob: str
     proof: Literal["git", "wheel"]
 
 
 class LockedSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A source at one commit, and the published wheel from which its files may be read."""
+    """A source at one commit, and the published wheel from which its files can be read."""
 
     commit: str
     files: dict[str, LockedFile] = {}
@@ -58,11 +58,12 @@ class LockedSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LockedCitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A citation's lines by hash, the symbol around them, the names that anchor it in the notes.
+    """A citation: the hash of its lines, their symbol, and the names that anchor it in the notes.
 
-    `pages` says how often each page cites it (an original's path from the lab; its translations
-    must do the same): a citation that slips onto one that stands elsewhere is thus still seen.
-    `commit` is the older one that it still stands at, '' where that is the pin.
+    `pages` says how often each page has the citation. A page is the original's path from the lab;
+    its translations must cite it as often. A citation that changes by mistake into one from another
+    page is therefore still noticed. `commit` is the older commit of the lines, or '' if it is the
+    pin.
     """
 
     sha256: str
@@ -80,46 +81,49 @@ class Lock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     citations: dict[str, dict[str, LockedCitation]] = {}
 
     def file(self, source: str, path: str, commit: str) -> LockedFile | None:
-        """Return what is known of a file at `commit`; nothing where the lock is of another."""
-        known = self.sources.get(source)
-        return known.files.get(path) if known and known.commit == commit else None
+        """Return the entry of a file, or None if the lock has none at `commit`."""
+        locked = self.sources.get(source)
+        return locked.files.get(path) if locked and locked.commit == commit else None
 
     def wheel(self, source: str, commit: str, requirement: str) -> Wheel | None:
-        """Return the wheel known for a source at `commit`, if it is one of `name==version`."""
-        known = self.sources.get(source)
-        if known is None or known.wheel is None or known.commit != commit:
+        """Return the wheel of a source at `commit`, if it is a wheel of `name==version`."""
+        locked = self.sources.get(source)
+        if locked is None or locked.wheel is None or locked.commit != commit:
             return None
-        return known.wheel if _is_of(known.wheel.file, requirement) else None
+        return locked.wheel if _is_wheel_of(locked.wheel.file, requirement) else None
 
-    def behind(self, written: Mapping[str, str]) -> tuple[str, LockedCitation] | None:
-        """Return what still stands at an older commit, of a citation's key by source."""
-        for source, key in written.items():
-            known = self.citation(source, key)
-            if known and known.commit:
-                return source, known
+    def find_outdated(self, keys: Mapping[str, str]) -> tuple[str, LockedCitation] | None:
+        """Return the source and entry of a citation that is still at an older commit, else None.
+
+        `keys` maps each source to the citation's key in that source.
+        """
+        for source, key in keys.items():
+            locked = self.citation(source, key)
+            if locked and locked.commit:
+                return source, locked
         return None
 
     def citation(self, source: str, key: str) -> LockedCitation | None:
-        """Return what is known of a citation (`key` is its written form)."""
+        """Return the entry of a citation; `key` is its written form."""
         return self.citations.get(source, {}).get(key)
 
 
 def load(path: Path) -> Lock | None:
-    """Read a lock; None where there is none.
+    """Read a lock; return None if there is none.
 
     Raises:
-        NotelabError: it is not a lock of this version.
+        NotelabError: the file is not a lock of a version that is read here.
     """
-    where = shown(path)
+    where = display_path(path)
     if path.is_symlink():
         raise NotelabError(f"{where}: a lock must be a file, not a link to one")
     hint = "restore it from git; or delete it and run `shardbook lock` where git or a mirror is"
-    data = read_at_most(_MAX_BYTES, path, hint)
+    data = read_limited(_MAX_BYTES, path, hint)
     if data is None:
         return None
     try:
         version = msgspec.json.decode(data, type=_Version).version
-        if version not in _READ:
+        if version not in _READABLE_VERSIONS:
             raise NotelabError(
                 f"{where}: a lock of version {version}; this shardbook reads up to {VERSION}",
                 hint="use the shardbook that wrote it, or a newer one",
@@ -127,8 +131,8 @@ def load(path: Path) -> Lock | None:
         lock = msgspec.json.decode(data, type=Lock)
     except (msgspec.DecodeError, ValueError, RecursionError) as fault:
         raise NotelabError(f"{where}: not a lock file: {fault}", hint=hint) from None
-    for kind, value in _identities(lock):
-        if not _FORMS[kind].fullmatch(value):
+    for kind, value in _list_identifiers(lock):
+        if not _PATTERNS[kind].fullmatch(value):
             raise NotelabError(f"{where}: {value[:70]!r} is no {kind}", hint=hint)
     return lock
 
@@ -137,76 +141,78 @@ class _Version(msgspec.Struct):
     version: int
 
 
-def _identities(lock: Lock) -> Iterator[tuple[str, str]]:
-    """Yield what a lock says that must have a form, each with the form's name."""
+def _list_identifiers(lock: Lock) -> Iterator[tuple[str, str]]:
+    """Yield each value of a lock that must match a pattern, with the pattern's name."""
     for source in lock.sources.values():
         yield from (("blob", file.blob) for file in source.files.values())
         if wheel := source.wheel:
             yield "wheel's file name", wheel.file
             yield "sha256", wheel.record
             yield from [("sha256", wheel.sha256)] if wheel.sha256 else []
-    for known in lock.citations.values():
-        yield from (("sha256", citation.sha256) for citation in known.values())
+    for citations in lock.citations.values():
+        yield from (("sha256", citation.sha256) for citation in citations.values())
 
 
-def _is_of(file: str, requirement: str) -> bool:
-    """Tell whether a wheel's file name is of `name==version`; a local version is the same."""
+def _is_wheel_of(file: str, requirement: str) -> bool:
+    """Return whether a wheel's file name matches `name==version`; a local version may follow."""
     name, version = file.split("-")[:2]
-    asked, _, pinned = requirement.partition("==")
-    if _plain(name) != _plain(asked):
+    required_name, _, required_version = requirement.partition("==")
+    if _normalize_name(name) != _normalize_name(required_name):
         return False
-    if pinned in (version, version.partition("+")[0]):
+    if required_version in (version, version.partition("+")[0]):
         return True
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
-        return SpecifierSet(f"=={pinned}").contains(version, prereleases=True)
+        return SpecifierSet(f"=={required_version}").contains(version, prereleases=True)
     except InvalidSpecifier:
         return False
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def dump(lock: Lock) -> str:
-    """Write a lock as text, sorted, one file and one citation a line."""
+    """Return a lock as text: sorted, with one file or citation per line."""
     sources = {
         name: {
             "commit": source.commit,
             **({"wheel": msgspec.to_builtins(source.wheel)} if source.wheel else {}),
             "files": dict(sorted(source.files.items())),
-            **({"older": _older(source)} if source.older else {}),
+            **({"older": _sort_older(source)} if source.older else {}),
         }
         for name, source in sorted(lock.sources.items())
     }
     citations = {
-        name: {key: known[key] for key in sorted(known, key=_place)}
-        for name, known in sorted(lock.citations.items())
+        name: {key: locked[key] for key in sorted(locked, key=_citation_order)}
+        for name, locked in sorted(lock.citations.items())
     }
-    return _json({"version": VERSION, "sources": sources, "citations": citations}, "") + "\n"
+    return (
+        _format_table({"version": VERSION, "sources": sources, "citations": citations}, "") + "\n"
+    )
 
 
-def _older(source: LockedSource) -> dict[str, dict[str, LockedFile]]:
+def _sort_older(source: LockedSource) -> dict[str, dict[str, LockedFile]]:
     older = sorted(source.older.items())
     return {commit: dict(sorted(files.items())) for commit, files in older}
 
 
-def _json(value: object, indent: str) -> str:
-    """Write a table one entry a line, what is known of a file or citation in its entry's."""
+def _format_table(value: object, indent: str) -> str:
+    """Return a table as JSON, one entry per line, each file's or citation's data on that line."""
     if not isinstance(value, dict) or not value:
-        said = msgspec.to_builtins(value)
+        entry_data = msgspec.to_builtins(value)
         if isinstance(value, LockedCitation) and not value.commit:
-            del said["commit"]
-        return json.dumps(said, ensure_ascii=False, sort_keys=True)
+            del entry_data["commit"]
+        return json.dumps(entry_data, ensure_ascii=False, sort_keys=True)
     inner = indent + "  "
     rows = (
-        f"{inner}{json.dumps(key, ensure_ascii=False)}: {_json(entry, inner)}"
+        f"{inner}{json.dumps(key, ensure_ascii=False)}: {_format_table(entry, inner)}"
         for key, entry in value.items()
     )
     return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
 
 
-def _place(key: str) -> tuple[str, list[int]]:
+def _citation_order(key: str) -> tuple[str, list[int]]:
     path, _, lines = key.rpartition(":")
     return path, [int(number) for number in re.findall(r"\d+", lines)]

@@ -1,4 +1,4 @@
-"""The pages of a lab: which files are judged, in which language, and by which conditions."""
+"""The pages of a lab: which files are checked, in which language and with which limits."""
 
 import os
 import posixpath
@@ -7,30 +7,35 @@ from pathlib import Path
 
 import msgspec
 
-from notelab.errors import NotelabError, shown
+from notelab.errors import NotelabError, display_path
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.lab.lab_file import ExpectedDiagram, NoteTable
+from notelab.regular_files import kind_of, read_regular
 
 MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
 MISSING = "is missing"
-_LONE_RETURN = "Markdown begins a line there, git and code hosts don't; end lines by a line feed"
-_MOSTLY = 16 * 1024  # to make room for the most takes longer than to read
+_OUTSIDE = "is reached by a symbolic link that leads out of the repository; not followed"
+_LINE_END_ADVICE = (
+    "Markdown begins a line there, git and code hosts don't; end lines by a line feed"
+)
+_NO_NAME = "has a name that is not UTF-8; neither a lock nor a report can hold it"
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One file to judge. `original` is the page it translates, or None for an original."""
+    """A file to check; `original` is the page that it translates, or None for an original."""
 
     path: Path
-    key: str  # its original's path from the lab, as the lock names it
+    key: str  # the original's path from the lab, which is its name in the lock
     language: str
     original: Path | None
     table: NoteTable
     diagrams: list[ExpectedDiagram] | None
     listed: bool  # named in lab.toml, so a note with front matter; else found by a glob
+    problem: str = ""  # why its path is not followed
 
     @property
     def family(self) -> Path:
-        """Return the original's path, for an original and its translations alike."""
+        """Return the path of the original, for an original and for its translations."""
         return self.original or self.path
 
 
@@ -41,11 +46,11 @@ class Text(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def of_lab(lab: Lab) -> list[Page]:
-    """Return the lab's pages, originals before their translations, each file once.
+def list_pages(lab: Lab) -> list[Page]:
+    """Return the lab's pages, each file once, originals before their translations.
 
     Raises:
-        NotelabError: `pages` leaves the repository.
+        NotelabError: a glob of `pages` is invalid or leaves the repository.
     """
     originals: dict[Path, tuple[str, NoteTable, list[ExpectedDiagram] | None, bool]] = {}
     for name in [*lab.file.notes, *lab.file.diagrams]:
@@ -53,27 +58,43 @@ def of_lab(lab: Lab) -> list[Page]:
         expected = diagrams.expect if diagrams else None
         table = lab.file.notes.get(name, NoteTable())
         key = posixpath.normpath(name) if "/" in name else name
-        originals[lab.places[name]] = (key, table, expected, True)
-    for path in _globbed(lab):
-        key = Path(os.path.relpath(path, lab.folder)).as_posix()
-        originals.setdefault(path, (key, NoteTable(), None, False))
-    found = []
+        originals[lab.page_paths[name]] = (key, table, expected, True)
+    inside, unread = _expand_globs(lab)
+    for path in inside:
+        originals.setdefault(path, (_page_key(lab, path), NoteTable(), None, False))
+    first = lab.languages[0]
+    pages = [
+        Page(
+            path, _page_key(lab, path), first, None, NoteTable(), None,
+            listed=False, problem=problem,
+        )
+        for path, problem in unread.items()
+    ]  # fmt: skip
     for path, (key, table, expected, listed) in originals.items():
         for language in lab.languages:
-            first = language == lab.languages[0]
-            place = path if first else translated(path, language)
-            original = None if first else path
-            found.append(Page(place, key, language, original, table, expected, listed))
-    return found
+            page_path = path if language == first else translation_path(path, language)
+            original = None if language == first else path
+            pages.append(Page(page_path, key, language, original, table, expected, listed))
+    return pages
 
 
-def translated(path: Path, language: str) -> Path:
-    """Return where the translation of a page stands: `note.md` → `note.es.md`."""
+def translation_path(path: Path, language: str) -> Path:
+    """Return the path of a page's translation: `note.md` → `note.es.md`."""
     return path.with_name(f"{path.stem}.{language}{path.suffix}")
 
 
-def _globbed(lab: Lab) -> list[Path]:
-    found: dict[Path, None] = {}
+def _page_key(lab: Lab, path: Path) -> str:
+    return Path(os.path.relpath(path, lab.folder)).as_posix()
+
+
+def _is_utf8(name: str) -> bool:
+    return name.isascii() or os.fsencode(name).decode("utf-8", "replace") == name
+
+
+def _expand_globs(lab: Lab) -> tuple[list[Path], dict[Path, str]]:
+    """Return the pages that the lab's globs match, and the problem of each that is not read."""
+    inside: dict[Path, None] = {}
+    unread: dict[Path, str] = {}
     endings = tuple(f".{language}.md" for language in lab.languages[1:])
     for glob in lab.file.lab.pages:
         base, pattern = lab.folder, glob
@@ -81,33 +102,39 @@ def _globbed(lab: Lab) -> list[Path]:
             base, pattern = base.parent, pattern[3:]
         if not base.is_relative_to(lab.root) or ".." in pattern.split("/"):
             raise NotelabError(
-                f"{shown(lab.folder / LAB_FILE)}: lab.pages: {glob!r} leaves the repository",
+                f"{display_path(lab.folder / LAB_FILE)}: lab.pages: {glob!r} leaves the repository",
                 hint="`../` may only stand at its start, and not climb above the repository",
             )
-        for path in _matches(lab, base, pattern, glob):
-            inside = path.resolve().is_relative_to(lab.root)
-            if path.suffix == ".md" and not path.name.endswith(endings) and inside:
-                found.setdefault(path.resolve(), None)
-    return list(found)
+        for path in _glob(lab, base, pattern, glob):
+            if path.suffix != ".md" or path.name.endswith(endings):
+                continue
+            resolved = path.resolve()
+            if not resolved.is_relative_to(lab.root):
+                unread[path] = _OUTSIDE
+            elif not _is_utf8(_page_key(lab, resolved)):
+                unread[path] = _NO_NAME
+            else:
+                inside.setdefault(resolved, None)
+    return list(inside), unread
 
 
-def _matches(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
+def _glob(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
     try:
         return sorted(base.glob(pattern))
     except (ValueError, NotImplementedError, OSError) as fault:
         raise NotelabError(
-            f"{shown(lab.folder / LAB_FILE)}: lab.pages: {glob!r} is no glob: {fault}",
+            f"{display_path(lab.folder / LAB_FILE)}: lab.pages: {glob!r} is no glob: {fault}",
             hint="`**` stands for whole folders, as in `theory/**/*.md`",
         ) from None
 
 
 def read(path: Path) -> Text:
-    """Read a page; what is wrong with it is in the answer, never raised."""
+    """Read a page; problems are in the result, and no error is raised."""
     data = b""
     try:
-        problem = _no_page(os.lstat(path).st_mode)
+        problem = _why_not_readable(os.lstat(path).st_mode)
         if not problem:
-            data = _read(path)
+            data = read_regular(path, MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         problem = MISSING
     except OSError as fault:
@@ -124,26 +151,15 @@ def read(path: Path) -> Text:
     text = text.replace("\r\n", "\n")
     if "\r" in text:
         row = text.partition("\r")[0].count("\n") + 1
-        return Text("", f"has a lone carriage return in line {row}: {_LONE_RETURN}")
+        return Text("", f"has a lone carriage return in line {row}: {_LINE_END_ADVICE}")
     if not text.strip():
         return Text("", "is empty")
     return Text(text)
 
 
-def _no_page(mode: int) -> str:
-    # An original's path is resolved, and held inside the repository; a translation's is not.
+def _why_not_readable(mode: int) -> str:
+    # An original's path is resolved and checked to be in the repository; a translation's is not.
     if stat.S_ISLNK(mode):
         return "is a symbolic link; not followed"
-    return "" if stat.S_ISREG(mode) else "is not a file"
-
-
-def _read(path: Path) -> bytes:
-    """Return what a file holds, up to what is too much; a file object takes twice as long."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-    try:
-        data = b""
-        while len(data) <= MAX_BYTES and (more := os.read(handle, _MOSTLY)):
-            data += more
-        return data
-    finally:
-        os.close(handle)
+    kind = kind_of(mode)
+    return f"is a {kind}, not a file" if kind else ""

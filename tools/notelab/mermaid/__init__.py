@@ -1,4 +1,4 @@
-"""Mermaid diagrams, parsed by mermaid itself; its bundle lies here, once, for checker and site."""
+"""Parses mermaid diagrams with mermaid itself; checker and site share the bundle in this folder."""
 
 from functools import cache
 from hashlib import blake2b, sha256
@@ -10,7 +10,7 @@ BUNDLE = HERE / "mermaid.min.js"
 
 @cache
 def fingerprint() -> str:
-    """Return what a parse result depends on besides the diagram: key a cache of results with it."""
+    """Return a digest of all that a parse result depends on besides the diagram; caches use it."""
     digest = blake2b(digest_size=16)
     scripts = ("dom.js", "anchored.js", "copied.js", "labels.js", "parse.js")
     for name in ("VERSION", *scripts, "engine.py"):
@@ -19,6 +19,6 @@ def fingerprint() -> str:
 
 
 def version() -> tuple[str, str]:
-    """Return the vendored mermaid's version and its bundle's SHA-256, both from VERSION."""
+    """Return the version of the vendored mermaid and its bundle's SHA-256, both from VERSION."""
     number, digest = (HERE / "VERSION").read_text("ascii").split()
     return number, digest

@@ -1,4 +1,4 @@
-"""The diagrams of a run: each text parsed once and for all, and all of them in bounded time."""
+"""The diagrams of a run: each text is parsed once, and all of them in a limited time."""
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -6,81 +6,88 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from notelab.memo import Shelf, key_of, recalled
+from notelab.cache import CacheFile, cache_key, get_decoded
 from notelab.mermaid import fingerprint
 from notelab.mermaid.parsed import EngineMissing, Parsed
 
 if TYPE_CHECKING:
     from notelab.mermaid.engine_thread import EngineThread
 
-# What a run may spend on diagrams that it parses for the first time: so many seconds of a
-# processor, a little more for each diagram, and altogether a minute, or where there are very many
-# three times what one costs (a fiftieth of a second, on some machines half as much again).
-_AT_ONCE, _EACH, _ALTOGETHER, _OF_MANY = 4.0, 0.25, 60.0, 0.06
-WORTH_IT = 60  # new diagrams; processes start in half a second, in which one parses thirty
-# Told what is counted, how many are done and how many there are.
+# The processor time that a run may spend on new diagrams: a base and a little more for each, up to
+# a minute in total. If there are very many, it is three times what an average diagram costs (about
+# a fiftieth of a second).
+_BASE_SECONDS, _SECONDS_EACH, _MAX_SECONDS, _SECONDS_EACH_OF_MANY = 4.0, 0.25, 60.0, 0.06
+# Processes start in half a second. One engine parses thirty diagrams in that time.
+MIN_FOR_PROCESSES = 60
+# Called with what is counted, how many are done, and how many there are.
 Progress = Callable[[str, int, int], None]
 
 
 class Diagrams:
-    """Parses diagrams with mermaid itself."""
+    """Parses diagrams with mermaid itself, within the time limit of a run.
 
-    def __init__(self, shelf: Shelf) -> None:
-        """Start no engine yet: most checks find every diagram in the content cache."""
-        self._shelf = shelf
+    `unavailable_reason` says why a diagram could not be parsed, or is ''.
+    """
+
+    def __init__(self, cache: CacheFile) -> None:
+        """Prepare without starting an engine: most checks find every diagram in the cache."""
+        self._cache = cache
         self._engine: EngineThread | None = None
-        self._spent = 0.0
-        self._known: dict[str, Parsed] = {}
-        self.missing = ""
+        self._seconds_spent = 0.0
+        self._parsed: dict[str, Parsed] = {}
+        self.unavailable_reason = ""
 
-    def ahead(self, texts: Iterable[str], progress: Progress) -> None:
-        """Parse what is asked for later, in several processes where there is enough of it."""
-        new = [text for text in dict.fromkeys(texts) if self._remembered(text) is None]
-        if len(new) < WORTH_IT:
+    def prefetch(self, texts: Iterable[str], progress: Progress) -> None:
+        """Parse diagrams that will be needed; in several processes if there are enough of them."""
+        new = [text for text in dict.fromkeys(texts) if self._look_up(text) is None]
+        if len(new) < MIN_FOR_PROCESSES:
             return
-        from notelab.mermaid import many
+        from notelab.mermaid import parallel
 
-        with closing(many.parse(new)) as answers:
+        with closing(parallel.parse_all(new)) as answers:
             for done, (text, parsed, seconds) in enumerate(answers, start=1):
-                self._spent += seconds
-                self._remember(text, parsed)
+                self._seconds_spent += seconds
+                self._store(text, parsed)
                 progress("diagrams parsed", done, len(new))
-                if self._is_spent():
+                if self._is_over_budget():
                     break
 
     def parse(self, text: str) -> Parsed | None:
-        """Parse one diagram; None where no script engine can be had (`missing` says why)."""
-        kept = self._remembered(text)
-        if kept is not None:
-            return kept
-        if not self.missing and self._is_spent():
-            self.missing = f"this run has spent {self._spent:.0f} s on diagrams; mend the slow ones"
-        if self.missing:
+        """Parse one diagram; return None if no engine is available or the time limit is reached."""
+        cached = self._look_up(text)
+        if cached is not None:
+            return cached
+        if not self.unavailable_reason and self._is_over_budget():
+            message = f"this run has spent {self._seconds_spent:.0f} s on diagrams"
+            self.unavailable_reason = f"{message}; simplify the slow ones"
+        if self.unavailable_reason:
             return None
         from notelab.mermaid.engine_thread import EngineThread
 
         try:
             self._engine = self._engine or EngineThread()
             parsed, seconds = self._engine.parse(text)
-            self._spent += seconds
+            self._seconds_spent += seconds
         except EngineMissing as fault:
-            self.missing = f"{fault}" + (f"; {fault.hint}" if fault.hint else "")
+            self.unavailable_reason = f"{fault}" + (f"; {fault.hint}" if fault.hint else "")
             return None
-        self._remember(text, parsed)
+        self._store(text, parsed)
         return parsed
 
-    def _is_spent(self) -> bool:
-        count = len(self._known)
-        return self._spent > min(_AT_ONCE + _EACH * count, max(_ALTOGETHER, _OF_MANY * count))
+    def _is_over_budget(self) -> bool:
+        count = len(self._parsed)
+        return self._seconds_spent > min(
+            _BASE_SECONDS + _SECONDS_EACH * count, max(_MAX_SECONDS, _SECONDS_EACH_OF_MANY * count)
+        )
 
-    def _remembered(self, text: str) -> Parsed | None:
-        if text not in self._known:
-            found = recalled(self._shelf, "diagram", key_of(fingerprint(), text), Parsed)
-            self._known |= {text: found} if found else {}
-        return self._known.get(text)
+    def _look_up(self, text: str) -> Parsed | None:
+        if text not in self._parsed:
+            cached = get_decoded(self._cache, "diagram", cache_key(fingerprint(), text), Parsed)
+            self._parsed |= {text: cached} if cached else {}
+        return self._parsed.get(text)
 
-    def _remember(self, text: str, parsed: Parsed) -> None:
-        self._known[text] = parsed
+    def _store(self, text: str, parsed: Parsed) -> None:
+        self._parsed[text] = parsed
         if parsed.settled:
-            key = key_of(fingerprint(), text)
-            self._shelf.put("diagram", key, msgspec.msgpack.encode(parsed))
+            key = cache_key(fingerprint(), text)
+            self._cache.put("diagram", key, msgspec.msgpack.encode(parsed))

@@ -1,7 +1,8 @@
-"""Runs mermaid's own parsers in an embedded script engine that sees no file, network or process.
+"""Runs mermaid's parsers in an embedded script engine without files, network or processes.
 
-A diagram is untrusted: it is handed over as a value, never spliced into a script, and its time,
-memory and stack are bounded. Whatever breaks the engine costs that engine, not the next diagram.
+A diagram is untrusted: it is passed to the engine as a value and never becomes part of a script,
+and its time, memory and stack are limited. If a diagram breaks the engine, the next diagram gets a
+new one.
 """
 
 import re
@@ -19,47 +20,47 @@ from notelab.mermaid.parsed import EngineMissing, Parsed
 MAX_CHARACTERS = 50_000
 SECONDS = 2.0
 MEMORY = 512 << 20
-# Below what a main thread has: 1 MiB on Windows, 8 MiB elsewhere.
+# Smaller than the stack of a main thread: 1 MiB on Windows, 8 MiB elsewhere.
 STACK = (512 << 10) if sys.platform == "win32" else (4 << 20)
 _SCRIPTS = ("dom.js", "anchored.js", "copied.js", BUNDLE.name, "labels.js", "parse.js")
-# The bundle's own name for `assignWithDepth`, which copied.js makes quick.
+# The bundle's own name for `assignWithDepth`, which copied.js replaces by a faster function.
 _MERGE = re.compile(r'(?<=,"assignWithDepth"\),)(\w+)=(\w+)(?=})')
 
 
 class Engine:
-    """Parses diagrams; use it from one thread only. Starting takes about half a second."""
+    """Parses diagrams; use it from one thread only. It takes about half a second to start."""
 
     def __init__(self) -> None:
         """Load mermaid.
 
         Raises:
-            EngineMissing: quickjs-ng can't be imported, or the bundle is missing or damaged.
+            EngineMissing: quickjs-ng cannot be imported, or the bundle is missing or damaged.
         """
         self._context: Any = _start()
 
     def parse(self, text: str) -> Parsed:
-        """Parse one diagram; a broken or runaway one is an answer with `ok` False, not an error.
+        """Parse one diagram; for a broken or too slow one, the result has `ok` False.
 
         Raises:
-            EngineMissing: the engine had to be started anew and couldn't be.
+            EngineMissing: the engine had to be restarted and could not be.
         """
-        refusal = _refusal(text)
-        if refusal:
-            return refusal
+        refused = _refuse(text)
+        if refused:
+            return refused
         if self._context is None:
             self._context = _start()
         try:
             parsed, clean = _run(self._context, text)
         except Exception as fault:
-            # Interrupted, out of memory or of stack: what the engine holds can't be relied on.
+            # After an interrupt, or without memory or stack, the engine's state is unreliable.
             self._context = None
-            return _broken(fault)
+            return _explain_failure(fault)
         if not clean:
             self._context = None
         return parsed
 
 
-def _refusal(text: str) -> Parsed | None:
+def _refuse(text: str) -> Parsed | None:
     if len(text) > MAX_CHARACTERS:
         return Parsed(
             ok=False,
@@ -80,10 +81,10 @@ def _run(context: Any, text: str) -> tuple[Parsed, bool]:
     context.set_time_limit(SECONDS)
     context.get("parseDiagram")(text)
     while context.execute_pending_job():
-        left = SECONDS - (time.process_time() - began)
-        if left <= 0:
+        remaining = SECONDS - (time.process_time() - began)
+        if remaining <= 0:
             raise TimeoutError("interrupted")
-        context.set_time_limit(left)
+        context.set_time_limit(remaining)
     answer = context.get("takeAnswer")()
     if answer is None:
         return Parsed(ok=False, error="mermaid came to no answer", settled=False), False
@@ -96,23 +97,23 @@ class _Answer(msgspec.Struct):
     clean: bool
 
 
-def _broken(fault: Exception) -> Parsed:
-    said = str(fault).strip().split("\n")[0]
-    if "interrupted" in said:
-        why = f"it takes mermaid more than {SECONDS:g} s to parse"
-    elif "out of memory" in said or said == "null" or isinstance(fault, MemoryError):
-        # "null": there was no memory left to make the error with.
-        why = f"it takes mermaid more than {MEMORY >> 20} MiB to parse"
-    elif "stack" in said.lower() or isinstance(fault, RecursionError):
-        why = "it is nested too deeply for mermaid to parse"
+def _explain_failure(fault: Exception) -> Parsed:
+    message = str(fault).strip().split("\n")[0]
+    if "interrupted" in message:
+        reason = f"it takes mermaid more than {SECONDS:g} s to parse"
+    elif "out of memory" in message or message == "null" or isinstance(fault, MemoryError):
+        # "null": there was not even memory for the error message.
+        reason = f"it takes mermaid more than {MEMORY >> 20} MiB to parse"
+    elif "stack" in message.lower() or isinstance(fault, RecursionError):
+        reason = "it is nested too deeply for mermaid to parse"
     else:
-        why = f"this diagram can't be checked: the script engine failed ({said})"
-    return Parsed(ok=False, error=why, settled=False)
+        reason = f"this diagram can't be checked: the script engine failed ({message})"
+    return Parsed(ok=False, error=reason, settled=False)
 
 
 def _start() -> Any:
     try:
-        context = bounded(MEMORY, STACK)
+        context = new_context(MEMORY, STACK)
     except ImportError as fault:
         raise EngineMissing(
             f"mermaid can't be run: the package quickjs-ng is not usable here ({fault})",
@@ -120,16 +121,16 @@ def _start() -> Any:
             "elsewhere it builds with a C compiler)",
         ) from None
     for name in _SCRIPTS:
-        context.eval(_quick(_script(name)) if name == BUNDLE.name else _script(name))
+        context.eval(_speed_up(_script(name)) if name == BUNDLE.name else _script(name))
     return context
 
 
-def _quick(bundle: str) -> str:
+def _speed_up(bundle: str) -> str:
     return _MERGE.sub(r"\1=standIn.merge(\2)", bundle)
 
 
-def bounded(memory: int, stack: int) -> Any:
-    """Return a new script engine that may take so many bytes.
+def new_context(memory: int, stack: int) -> Any:
+    """Return a new script engine with limits for memory and stack, in bytes.
 
     Raises:
         ImportError: there is none on this machine.

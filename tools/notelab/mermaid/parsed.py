@@ -1,4 +1,4 @@
-"""What is known about a diagram once mermaid has read it."""
+"""The result of parsing a diagram."""
 
 import msgspec
 
@@ -6,12 +6,12 @@ from notelab.errors import NotelabError
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """The outcome of parsing one diagram.
+    """The result of parsing one diagram.
 
-    `type` is mermaid's name for it without its versions: flowchart, sequence, gantt, class, state.
-    `labels` are the texts a reader sees drawn, each as often as it is drawn, markup removed.
-    `line` counts from 1 within the diagram's text. `settled` is False where the outcome hangs on
-    this run (time or memory ran out), so that it is not worth remembering.
+    `type` is mermaid's name for the type without its version: flowchart, sequence, gantt, class,
+    state. `labels` are the texts that a reader sees, each as often as it is drawn, without markup.
+    `line` counts from 1 within the diagram's text. `settled` is False if the result depends on this
+    run (out of time or memory) and must not be cached.
     """
 
     ok: bool
@@ -23,4 +23,4 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 class EngineMissing(NotelabError):  # noqa: N818 (it says what is the matter)
-    """No script engine, or no bundle, to run mermaid with: diagrams can't be checked here."""
+    """There is no script engine or no bundle to run mermaid with, so diagrams cannot be checked."""

@@ -1,1 +1,1 @@
-"""What a page says: its blocks and inline text, front matter, notes, citations and permalinks."""
+"""Reads a page: its blocks, inline text, front matter, citations and permalinks."""

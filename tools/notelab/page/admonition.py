@@ -1,8 +1,9 @@
 """Admonitions, foldable details and tabs: blocks whose content is indented by four spaces.
 
-CommonMark has none of them and reads such content as code, where nothing is cited. These are the
-site's own (Python-Markdown's `admonition`, pymdownx's `details` and `tabbed`): an opening line with
-no prose but its title, then every line that is blank or indented by four spaces more than it.
+CommonMark does not know these blocks and reads their content as code, in which nothing is a
+citation. The site renders them with Python-Markdown's `admonition` and pymdownx's `details` and
+`tabbed`. A block is an opening line with an optional title, followed by every line that is blank or
+indented by four more spaces.
 """
 
 import re
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _INDENT = 4
 _KINDS = r"([\w-]+)(?: +[\w-]+)*"
 _TITLE = r' +"(.*)"'
-# By the first three characters. The last group of a match is what the site shows as the title.
+# Keyed by the first three characters. The last group of a match is the title that the site shows.
 _OPENINGS = {
     "???": re.compile(rf"\?{{3}}\+? ?(?:(?:{_KINDS})?{_TITLE}|{_KINDS}) *"),
     "!!!": re.compile(rf"!!! ?{_KINDS}(?:{_TITLE})? *"),
@@ -24,64 +25,64 @@ _OPENINGS = {
 
 
 def plugin(parser: "MarkdownIt") -> None:
-    """Teach a parser to read these blocks; their tokens open and close as `admonition`.
+    """Make a parser read these blocks; their tokens open and close as `admonition`.
 
-    The opening token has its line as `info`. What follows it is the title, as inline text; then the
-    content's own tokens, with the rows that they have on the page.
+    The `info` of the opening token is the opening line. The next token is the title, as inline
+    text. Then come the tokens of the content, with their row numbers on the page.
     """
     parser.block.ruler.before(
         "fence",
         "admonition",
         _block,
-        {"alt": ["paragraph", "reference", "blockquote", "list"]},  # what such a block may end
+        {"alt": ["paragraph", "reference", "blockquote", "list"]},  # blocks that it may interrupt
     )
 
 
 def footnotes(parser: "MarkdownIt") -> None:
-    """Teach a parser that `[^1]: x` is a paragraph: CommonMark takes it for a link's address."""
+    """Make a parser read `[^1]: x` as a paragraph; CommonMark reads it as a link definition."""
     rule = next(rule for rule in parser.block.ruler.__rules__ if rule.name == "reference")
     reference = rule.fn
 
     def read(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
-        at = state.bMarks[start] + state.tShift[start]
-        return not state.src.startswith("[^", at) and reference(state, start, end, silent)
+        position = state.bMarks[start] + state.tShift[start]
+        return not state.src.startswith("[^", position) and reference(state, start, end, silent)
 
     parser.block.ruler.at("reference", read)
 
 
 def _block(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
-    at = state.bMarks[start] + state.tShift[start]
-    opening = _OPENINGS.get(state.src[at : at + 3])
-    if opening is None or state.is_code_block(start):
+    position = state.bMarks[start] + state.tShift[start]
+    pattern = _OPENINGS.get(state.src[position : position + 3])
+    if pattern is None or state.is_code_block(start):
         return False
-    opened = opening.fullmatch(state.src, at, state.eMarks[start])
-    if opened is None or silent:
-        return opened is not None
+    match = pattern.fullmatch(state.src, position, state.eMarks[start])
+    if match is None or silent:
+        return match is not None
     indent = state.sCount[start] + _INDENT
-    after = _first_after(state, start + 1, end, indent)
+    content_end = _find_content_end(state, start + 1, end, indent)
     token = state.push("admonition_open", "div", 1)
-    token.map, token.info = [start, after], opened[0]
+    token.map, token.info = [start, content_end], match[0]
     title = state.push("inline", "", 0)
-    title.map, title.content, title.children = [start, start + 1], opened[opened.lastindex or 0], []
-    _content(state, start + 1, after, indent)
+    title.map, title.content, title.children = [start, start + 1], match[match.lastindex or 0], []
+    _tokenize_content(state, start + 1, content_end, indent)
     state.push("admonition_close", "div", -1)
-    state.line = after
+    state.line = content_end
     return True
 
 
-def _first_after(state: "StateBlock", line: int, end: int, indent: int) -> int:
-    """Return the row after the last that has text and belongs to the content."""
-    after = line
+def _find_content_end(state: "StateBlock", line: int, end: int, indent: int) -> int:
+    """Return the row after the last row of the content that has text."""
+    content_end = line
     while line < end and (state.isEmpty(line) or state.sCount[line] >= indent):
         line += 1
         if not state.isEmpty(line - 1):
-            after = line
-    return after
+            content_end = line
+    return content_end
 
 
-def _content(state: "StateBlock", start: int, end: int, indent: int) -> None:
-    """Read the rows as Markdown, as if their indentation were the page's edge."""
-    outside = state.parentType, state.blkIndent, state.lineMax
+def _tokenize_content(state: "StateBlock", start: int, end: int, indent: int) -> None:
+    """Read the rows as Markdown, as if the page's left edge were at their indentation."""
+    saved_state = state.parentType, state.blkIndent, state.lineMax
     state.parentType, state.blkIndent, state.lineMax = "admonition", indent, end
     state.md.block.tokenize(state, start, end)
-    state.parentType, state.blkIndent, state.lineMax = outside
+    state.parentType, state.blkIndent, state.lineMax = saved_state

@@ -1,14 +1,13 @@
-"""The citation: a code span ``[source:]path:L<first>[-L<last>]``, or another form of the same."""
-
-import re
+"""The citation: a code span ``[source:]path:L<first>[-L<last>]``, or one of its other forms."""
 
 import msgspec
 
-LAST_LINE_EVER = 10_000_000
+MAX_LINE = 10_000_000
+_MAX_PATH = 400
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
-    """A stretch of a file: 1-based rows and columns, the end column exclusive."""
+    """A range of positions in a file: 1-based rows and columns; the end column is exclusive."""
 
     row: int
     column: int
@@ -17,10 +16,10 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Citation(msgspec.Struct, frozen=True, array_like=True):
-    """A citation as it stands in a note. `problem` says why it is malformed, or is empty.
+    """A citation as a note has it. `problem` says why it is malformed, or is empty.
 
-    `first` and `last` are 0 until the lines of a `symbol` are looked up, and `path` is as written
-    until the tree of the source says which file it is (book/settling.py).
+    `first` and `last` are 0 until the lines of a `symbol` are looked up. `path` is as written until
+    the tree of the source tells which file it is (book/settling.py).
     """
 
     text: str
@@ -32,47 +31,52 @@ class Citation(msgspec.Struct, frozen=True, array_like=True):
     span: Span
     repository: str = ""  # of a permalink: its host and path there
     commit: str = ""  # of a permalink: the commit, the first digits of it, or a tag
-    tag: str = ""  # of a permalink whose commit was put in the place of a tag
-    symbol: str = ""  # in place of lines: `path#symbol`
-    relative: bool = False  # a link whose path runs from the page
-    label: str = ""  # of a link: the other place that its label cites
+    tag: str = ""  # of a permalink: the tag that was replaced by `commit`
+    symbol: str = ""  # of `path#symbol`, which gives no lines
+    relative: bool = False  # a link whose path is relative to the page
+    label: str = ""  # of a link: the place that its label cites, if it differs from the target
 
     @property
     def key(self) -> str:
-        """The citation in its full written form, with the source's name where it gives one."""
+        """The citation in its full written form, with the source's name if the citation has it."""
         return self.text if self.repository else self.key_in(self.source)
 
     def key_in(self, source: str) -> str:
-        """The citation as the lock of `source` knows it; only a bare one goes without a source."""
-        bare = written(self.path, self.first, self.last)
-        return f"{source}:{bare}" if self.source or self.repository else bare
+        """The citation as the lock of `source` writes it; one without a source has no prefix."""
+        citation = format_citation(self.path, self.first, self.last)
+        return f"{source}:{citation}" if self.source or self.repository else citation
 
 
-def written(path: str, first: int, last: int) -> str:
-    """Write a citation the way a note does.
+def format_citation(path: str, first: int, last: int) -> str:
+    """Return a citation as a note writes it.
 
-    >>> written("a/b.py", 3, 3), written("a/b.py", 3, 5)
+    >>> format_citation("a/b.py", 3, 3), format_citation("a/b.py", 3, 5)
     ('a/b.py:L3', 'a/b.py:L3-L5')
     """
     return f"{path}:L{first}" if first == last else f"{path}:L{first}-L{last}"
 
 
-def number(digits: str | None) -> int:
-    """Read a line's number: `int()` of thousands of digits is slow, and refused from 4,300 on."""
+def parse_line_number(digits: str | None) -> int:
+    """Return the number of a line; of very many digits, a number above `MAX_LINE`.
+
+    `int()` is slow for thousands of digits and raises an error from 4,300 digits on.
+    """
     if digits is None:
         return 0
-    return int(digits) if len(digits) <= 8 else LAST_LINE_EVER + 1
+    return int(digits) if len(digits) <= 8 else MAX_LINE + 1
 
 
 def path_problem(path: str) -> str:
-    """Say why a path can't be one of a cited repository, or return ''."""
+    """Return why a path cannot be cited, or ''; the tree of a source tells whether it exists."""
     parts = path.split("/")
-    if path.startswith(("/", "~")) or "\\" in path or re.match(r"^[A-Za-z]:", path):
-        return "must give its path from the cited repository's root, with forward slashes"
+    if path.startswith("/"):
+        return "must give its path from the cited repository's root, without a slash before it"
+    if "\\" in path:
+        return "holds a backslash; write `/` between folders (no name with a backslash is cited)"
     if ".." in parts or "." in parts or "" in parts:
         return "must give a plain path, without `.`, `..` or empty parts"
-    if any(ord(ch) < 32 or ord(ch) == 127 for ch in path) or len(path) > 400:
-        return "has a path that no source file has"
-    if path.strip("\"' `") != path or path.count("(") != path.count(")"):
-        return "must give its path as it is, without quotes or brackets around it"
+    if any(ord(ch) < 32 or ord(ch) == 127 for ch in path):
+        return "holds a control character in its path, and no such path is cited"
+    if len(path) > _MAX_PATH:
+        return f"has a path longer than {_MAX_PATH} characters, and no such path is cited"
     return ""

@@ -1,40 +1,42 @@
-"""Characters that nobody sees, or that show text in another order than it has.
+"""Finds invisible characters, and characters that change the order in which text is displayed.
 
-A reader who checks a note by eye must see what the checker sees: a name in code font may hold a
-space of no width, and a bidirectional override shows a path backwards.
+A reader who checks a note by eye must see what the checker sees. A name in code font may hold a
+zero-width space, and a bidirectional override displays a path backwards.
 """
 
 import re
 import unicodedata
 
 from notelab.page.citation import Span
-from notelab.page.note import Seen
+from notelab.page.note import Marker
 
 _HIDDEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-_JOINER, _AS_PICTURE = "\u200d", "\ufe0f"
+_JOINER, _EMOJI_STYLE = "\u200d", "\ufe0f"
 
 
-def found_in(text: str) -> list[Seen]:
-    """Return the first hidden character of each line that has one."""
+def find_hidden_characters(text: str) -> list[Marker]:
+    """Return a marker for the first hidden character of each line that has one."""
     if _HIDDEN.search(text) is None:
         return []
-    found = []
+    markers = []
     for row, line in enumerate(text.split("\n"), start=1):
-        for one in _HIDDEN.finditer(line):
-            if one[0] == _JOINER and _joins_pictures(line, one.start()):
+        for match in _HIDDEN.finditer(line):
+            if match[0] == _JOINER and _joins_emoji(line, match.start()):
                 continue
-            at = one.start() + 1
-            named = f"U+{ord(one[0]):04X} {unicodedata.name(one[0], '')}".strip()
-            found.append(Seen(named, Span(row, at, row, at + 1)))
+            column = match.start() + 1
+            description = f"U+{ord(match[0]):04X} {unicodedata.name(match[0], '')}".strip()
+            markers.append(Marker(description, Span(row, column, row, column + 1)))
             break
-    return found
+    return markers
 
 
-def _joins_pictures(line: str, at: int) -> bool:
-    """Tell whether a joiner makes one picture of two, as in many an emoji."""
-    before = line[:at].rstrip(_AS_PICTURE)[-1:]
-    around = (before, line[at + 1 : at + 2])
-    return all(one and unicodedata.category(one) in ("So", "Sk") for one in around)
+def _joins_emoji(line: str, index: int) -> bool:
+    """Return whether a joiner connects two emoji."""
+    before = line[:index].rstrip(_EMOJI_STYLE)[-1:]
+    neighbours = (before, line[index + 1 : index + 2])
+    return all(
+        character and unicodedata.category(character) in ("So", "Sk") for character in neighbours
+    )

@@ -1,4 +1,4 @@
-"""What one paragraph, heading or cell says: its prose, citations, names, numbers and images."""
+"""Reads one paragraph, heading or table cell: prose, citations, names, numbers and images."""
 
 import re
 from bisect import bisect_right
@@ -12,46 +12,48 @@ import msgspec
 from notelab.cited.names import names_in
 from notelab.page import embedded_html, permalink
 from notelab.page.citation import Citation, Span
-from notelab.page.note import FileLink, NumberLink, Seen
-from notelab.page.scanner import CODE, CODE_END, LINK, LINK_END, MARKS, Scanned, scan
-from notelab.page.spelling import RANGE, lines_of, parse_all
+from notelab.page.citation_syntax import RANGE, parse_all, parse_range
+from notelab.page.note import FileLink, Marker, NumberLink
+from notelab.page.scanner import CODE, CODE_END, LINK, LINK_END, MARKS, ScannedText, scan_text
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
-# What looks like a space and is none to `str.split`: words may not hide behind it.
-_BLANKS = dict.fromkeys((0x115F, 0x1160, 0x200B, 0x2800, 0x3164, 0xFFA0), " ")
+# Characters that look like a space but do not separate words for `str.split`.
+_INVISIBLE_BLANKS = dict.fromkeys((0x115F, 0x1160, 0x200B, 0x2800, 0x3164, 0xFFA0), " ")
 _LOCAL_LINES = re.compile(
     rf"(?![A-Za-z][\w+.-]*:)(?P<path>[^#?\s]+)#(?:lines-)?(?P<lines>(?:(?<=-)|(?=L)){RANGE})"
 )
-_RUNS_TRIED = 50
+_MAX_RUNS = 50
 _RESULTS = re.compile(r"(?:^|/)RESULTS(?:\.[a-z]{2})?\.md$")
 
 
 def count_words(prose: str) -> int:
-    """Count whitespace-separated tokens that hold a letter or a digit."""
-    return sum(1 for word in prose.translate(_BLANKS).split() if _LETTER_OR_DIGIT.search(word))
+    """Count the whitespace-separated tokens that hold a letter or a digit."""
+    return sum(
+        1 for word in prose.translate(_INVISIBLE_BLANKS).split() if _LETTER_OR_DIGIT.search(word)
+    )
 
 
 def number_link(text: str, href: str, span: Span) -> list[NumberLink]:
-    """Return the link as a quoted number where it goes to a results page.
+    """Return a link to a results page as a quoted number, else nothing.
 
-    A link to the page as a whole, to no row and with no digit in its text, quotes nothing.
+    A link to the whole page (no anchor, no digit in its text) quotes no number.
     """
     path, _, anchor = href.partition("#")
     path = path.partition("?")[0]
-    quotes = bool(anchor) or any(char.isdigit() for char in text)
-    return [NumberLink(text, path, anchor, span)] if quotes and _RESULTS.search(path) else []
+    is_quoted = bool(anchor) or any(char.isdigit() for char in text)
+    return [NumberLink(text, path, anchor, span)] if is_quoted and _RESULTS.search(path) else []
 
 
-def cited_by_link(href: str, span: Span) -> Citation | FileLink | None:
-    """Return what a link's target cites: lines or a file on a code host, lines of a page's own."""
-    for address, _ in permalink.found_in(href):
+def parse_link_target(href: str, span: Span) -> Citation | FileLink | None:
+    """Return what a link's target cites: lines or a file on a code host, or local lines."""
+    for address, _ in permalink.find_addresses(href):
         return permalink.read(address, span)
-    if found := _LOCAL_LINES.fullmatch(href):
-        first, last, problem = lines_of(found["lines"])
-        path = unquote(found["path"])
+    if match := _LOCAL_LINES.fullmatch(href):
+        first, last, problem = parse_range(match["lines"])
+        path = unquote(match["path"])
         return Citation(href, "", path, first, last, problem, span, relative=True)
     if _LOCAL_LINES.match(href):
         problem = "links to lines of a file in a form that nothing here reads"
@@ -59,19 +61,19 @@ def cited_by_link(href: str, span: Span) -> Citation | FileLink | None:
     return None
 
 
-def take(cited: Citation | FileLink | None, scanned: Scanned) -> None:
-    """Add what a link outside of running text cites."""
-    if isinstance(cited, Citation):
-        scanned.citations.append(cited)
-    elif cited:
-        scanned.files.append(cited)
+def add_link_target(target: Citation | FileLink | None, scanned: ScannedText) -> None:
+    """Add the target of a link outside of running text to what was scanned."""
+    if isinstance(target, Citation):
+        scanned.citations.append(target)
+    elif target:
+        scanned.files.append(target)
 
 
-class Places:
-    """Where a position in an inline token's content stands in the file."""
+class PositionMap:
+    """Maps offsets in an inline token's content to positions in the file."""
 
     def __init__(self, block: "Token", lines: list[str]) -> None:
-        """Take the token and the page's lines."""
+        """Prepare the map for a token, given the lines of the page."""
         first, end = block.map or [0, 0]
         self.content = block.content
         self._starts: list[tuple[int, int, int]] = []  # offset in content, row, column
@@ -83,87 +85,87 @@ class Places:
             offset += len(piece) + 1
 
     def span(self, start: int, end: int) -> Span:
-        """Return the place in the file of a stretch of the content."""
+        """Return the span in the file of a range of the content."""
         row, column = self._at(start)
         end_row, end_column = self._at(end)
         return Span(row, column, end_row, end_column)
 
     def _at(self, offset: int) -> tuple[int, int]:
-        best = self._starts[
+        line_start = self._starts[
             max(bisect_right(self._starts, offset, key=lambda start: start[0]) - 1, 0)
         ]
-        return best[1], best[2] + offset - best[0]
+        return line_start[1], line_start[2] + offset - line_start[0]
 
 
 class Inline:
-    """Gathers prose, citations, names, number links and images of one inline token."""
+    """Collects prose, citations, names, number links and images of one inline token."""
 
-    def __init__(self, children: "list[Token]", places: Places) -> None:
-        """Nothing is gathered before `run`."""
-        self.children, self.places = children, places
+    def __init__(self, children: "list[Token]", positions: PositionMap) -> None:
+        """Prepare; `run` collects."""
+        self.children, self.positions = children, positions
         self.prose = self.opening_bold = ""
-        self.scanned = Scanned()
+        self.scanned = ScannedText()
         self.names: list[str] = []
         self.numbers: list[NumberLink] = []
-        self.images: list[Seen] = []
+        self.images: list[Marker] = []
         self._cursor = 0
-        self._flat: list[str] = []  # the text as the scanner reads it
+        self._flat: list[str] = []  # the pieces of the text for the scanner
         self._length = 0
-        self._starts: list[tuple[int, int]] = []  # offset in that text, in the content
+        self._starts: list[tuple[int, int]] = []  # offset in the flat text, in the content
         self._codes: dict[int, list[Citation | FileLink]] = {}
         self._targets: list[Citation | FileLink | None] = []
-        self._backticks: dict[int, list[int]] = {}  # where runs of so many backticks begin
-        for found in re.finditer("`+", places.content):
-            self._backticks.setdefault(len(found[0]), []).append(found.start())
+        self._backticks: dict[int, list[int]] = {}  # length of a run of backticks, its offsets
+        for run in re.finditer("`+", positions.content):
+            self._backticks.setdefault(len(run[0]), []).append(run.start())
 
     def run(self) -> None:
-        """Walk the token's children once, from left to right."""
+        """Read the token's children once, from left to right."""
         link: tuple[str, str, int] | None = None
         for child in self.children:
             if child.type in ("text", "text_special"):
-                self._text(child.content)
+                self._read_text(child.content)
             elif child.type in ("softbreak", "hardbreak"):
                 self.prose += "\n"
-                self._add(" ", self._cursor)
+                self._add_flat(" ", self._cursor)
             elif child.type == "code_inline":
-                self._code(child)
+                self._read_code(child)
             elif child.type == "image":
-                place = self._find("![")
-                self.images.append(Seen("an image", self.places.span(place, place + 2)))
+                position = self._find("![")
+                self.images.append(Marker("an image", self.positions.span(position, position + 2)))
             elif child.type == "html_inline":
-                self._html(child.content)
+                self._read_html(child.content)
             elif child.type == "link_open":
-                place = self._find("[")
+                position = self._find("[")
                 if title := child.attrs.get("title"):
                     self.prose += f" {title} "
-                    self._add(f" {MARKS.sub(' ', str(title))} ", place)
-                link = (str(child.attrs.get("href", "")), self.prose, place)
-                self._add(LINK, place)
+                    self._add_flat(f" {MARKS.sub(' ', str(title))} ", position)
+                link = (str(child.attrs.get("href", "")), self.prose, position)
+                self._add_flat(LINK, position)
             elif child.type == "link_close" and link:
-                self._add(LINK_END, self._cursor)
-                self._link(*link)
+                self._add_flat(LINK_END, self._cursor)
+                self._read_link(*link)
                 link = None
-        self.opening_bold = self._bold_at_the_start()
-        scanned = scan("".join(self._flat), self._span, self._codes, self._targets)
+        self.opening_bold = self._read_opening_bold()
+        scanned = scan_text("".join(self._flat), self._span, self._codes, self._targets)
         scanned.citations = self.scanned.citations + scanned.citations
         scanned.files = self.scanned.files + scanned.files
         self.scanned = scanned
 
-    def _add(self, piece: str, at: int) -> None:
-        """Add to the text for the scanner what stands at an offset of the content."""
+    def _add_flat(self, piece: str, position: int) -> None:
+        """Add a piece of text for the scanner; `position` is its offset in the content."""
         self._flat.append(piece)
-        self._starts.append((self._length, at))
+        self._starts.append((self._length, position))
         self._length += len(piece)
 
     def _span(self, start: int, end: int) -> Span:
-        return self.places.span(self._in_content(start), self._in_content(end))
+        return self.positions.span(self._to_content(start), self._to_content(end))
 
-    def _in_content(self, offset: int) -> int:
-        at = bisect_right(self._starts, offset, key=lambda pair: pair[0]) - 1
-        start, place = self._starts[max(at, 0)]
-        return place + offset - start
+    def _to_content(self, offset: int) -> int:
+        index = bisect_right(self._starts, offset, key=lambda pair: pair[0]) - 1
+        start, position = self._starts[max(index, 0)]
+        return position + offset - start
 
-    def _bold_at_the_start(self) -> str:
+    def _read_opening_bold(self) -> str:
         children = [child for child in self.children if child.content or child.type != "text"]
         opening = 0
         while opening < len(children) and children[opening].type in ("em_open", "link_open"):
@@ -175,73 +177,77 @@ class Inline:
             if child.type == "strong_close":
                 break
             title.append(" " if child.type.endswith("break") else child.content)
-        said = "".join(title).strip()
-        return said if count_words(said) else ""
+        title_text = "".join(title).strip()
+        return title_text if count_words(title_text) else ""
 
-    def _find(self, what: str) -> int:
-        at = self.places.content.find(what, self._cursor)
-        return at if at >= 0 else self._cursor
+    def _find(self, text: str) -> int:
+        position = self.positions.content.find(text, self._cursor)
+        return position if position >= 0 else self._cursor
 
-    def _text(self, said: str) -> None:
-        self.prose += said
-        at = self.places.content.find(said, self._cursor)
-        self._add(MARKS.sub("\ufffd", said), at if at >= 0 else self._cursor)
-        if at >= 0:
-            self._cursor = at + len(said)
+    def _read_text(self, text: str) -> None:
+        self.prose += text
+        position = self.positions.content.find(text, self._cursor)
+        self._add_flat(MARKS.sub("\ufffd", text), position if position >= 0 else self._cursor)
+        if position >= 0:
+            self._cursor = position + len(text)
 
-    def _code(self, child: "Token") -> None:
-        start, end = self._code_place(child)
+    def _read_code(self, child: "Token") -> None:
+        start, end = self._find_code(child)
         self._cursor = end
         code = child.content.strip()
-        span = self.places.span(start, end)
-        cited = [permalink.read(address, span) for address, _ in permalink.found_in(code)]
-        cited = cited or list(self._each_range(list(parse_all(code, span)), start))
-        if cited:
-            self._codes[self._length] = cited
+        span = self.positions.span(start, end)
+        citations = [permalink.read(address, span) for address, _ in permalink.find_addresses(code)]
+        citations = citations or list(self._place_ranges(list(parse_all(code, span)), start))
+        if citations:
+            self._codes[self._length] = citations
             self.prose += " "
         else:
             self.names += names_in(code)
             self.prose += child.content
-        self._add(f"{CODE}{'' if cited else MARKS.sub(' ', code)}{CODE_END}", start)
+        self._add_flat(f"{CODE}{'' if citations else MARKS.sub(' ', code)}{CODE_END}", start)
 
-    def _each_range(self, cited: list[Citation], at: int) -> Iterator[Citation]:
-        """Yield what a code span cites; each range after the first has a place of its own."""
-        for index, one in enumerate(cited):
-            found = self.places.content.find(one.text, at)
-            end = found + len(one.text)
-            placed = index and found >= 0
-            yield msgspec.structs.replace(one, span=self.places.span(found, end)) if placed else one
-            at = end if found >= 0 else at
+    def _place_ranges(self, citations: list[Citation], position: int) -> Iterator[Citation]:
+        """Yield the citations of a code span; each range after the first gets a span of its own."""
+        for index, citation in enumerate(citations):
+            start = self.positions.content.find(citation.text, position)
+            end = start + len(citation.text)
+            has_own_place = index and start >= 0
+            yield (
+                msgspec.structs.replace(citation, span=self.positions.span(start, end))
+                if has_own_place
+                else citation
+            )
+            position = end if start >= 0 else position
 
-    def _code_place(self, child: "Token") -> tuple[int, int]:
-        """Find a code span's own place: the next run of its backticks that closes with its text."""
+    def _find_code(self, child: "Token") -> tuple[int, int]:
+        """Return the range of a code span: the next run of its backticks that encloses its text."""
         size = len(child.markup)
         runs = self._backticks.get(size, [])
-        at = bisect_right(runs, self._cursor - 1)
-        # Runs that are escaped, or in an address, open nothing; a few of them are passed over.
-        for opening, closing in pairwise(runs[at : at + _RUNS_TRIED]):
-            inner = self.places.content[opening + size : closing].replace("\n", " ")
+        index = bisect_right(runs, self._cursor - 1)
+        # Backticks that are escaped or part of an address open no code span and are skipped.
+        for opening, closing in pairwise(runs[index : index + _MAX_RUNS]):
+            inner = self.positions.content[opening + size : closing].replace("\n", " ")
             if inner in (child.content, f" {child.content} "):
                 return opening, closing + size
         return self._cursor, self._cursor
 
-    def _html(self, content: str) -> None:
-        at = self._find(content)
-        self._cursor = at + len(content)
-        scanned = embedded_html.scan(content)
-        span = self.places.span(at, at + len(content))
-        self.prose += scanned.text
-        if scanned.text.strip():
-            self._add(MARKS.sub(" ", scanned.text), at)
-        self.images += [Seen(kind, span) for kind, _ in scanned.drawn]
-        for href, _ in scanned.links:
+    def _read_html(self, html_text: str) -> None:
+        position = self._find(html_text)
+        self._cursor = position + len(html_text)
+        content = embedded_html.scan(html_text)
+        span = self.positions.span(position, position + len(html_text))
+        self.prose += content.text
+        if content.text.strip():
+            self._add_flat(MARKS.sub(" ", content.text), position)
+        self.images += [Marker(kind, span) for kind, _ in content.drawings]
+        for href, _ in content.links:
             self.numbers += number_link("an HTML link", href, span)
-            take(cited_by_link(href, span), self.scanned)
+            add_link_target(parse_link_target(href, span), self.scanned)
 
-    def _link(self, href: str, before: str, at: int) -> None:
-        text = " ".join(self.prose[len(before) :].split())
-        span = self.places.span(at, at + len(text) + 2)
+    def _read_link(self, href: str, prose_before: str, position: int) -> None:
+        text = " ".join(self.prose[len(prose_before) :].split())
+        span = self.positions.span(position, position + len(text) + 2)
         self.numbers += number_link(text, href, span)
-        self._targets.append(cited_by_link(href, span))
+        self._targets.append(parse_link_target(href, span))
         if href.startswith("data:"):
-            self.images.append(Seen("a `data:` link", span))
+            self.images.append(Marker("a `data:` link", span))

@@ -1,12 +1,12 @@
-"""A note as data: what the rules need to know of a page, found once and kept by content."""
+"""A note as data: what the rules need to know of a page, read once and cached by content."""
 
 import msgspec
 
 from notelab.page.citation import Citation, Span
 
 
-class Cell(msgspec.Struct, frozen=True, array_like=True):
-    """A stretch of prose that citations belong to: a top-level bullet, a paragraph, a table row.
+class ProseBlock(msgspec.Struct, frozen=True, array_like=True):
+    """Prose that citations belong to: a top-level bullet, a paragraph or a table row.
 
     `names` are the identifiers that it gives in code font; one of them must anchor each citation.
     """
@@ -20,7 +20,7 @@ class Cell(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Heading(msgspec.Struct, array_like=True):
-    """A heading and how much of the page stands under it, up to the next one."""
+    """A heading, and the text and blocks of its section up to the next heading."""
 
     level: int
     span: Span
@@ -31,7 +31,7 @@ class Heading(msgspec.Struct, array_like=True):
 
 
 class Diagram(msgspec.Struct, frozen=True, array_like=True):
-    """A mermaid block: `row` is the row of its first line in the note."""
+    """A mermaid block; `row` is the row of its first line in the note."""
 
     id: str
     text: str
@@ -40,7 +40,7 @@ class Diagram(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NumberLink(msgspec.Struct, frozen=True, array_like=True):
-    """A link into a results page: the quoted text and where it points."""
+    """A link to a results page: the quoted text, and where the link points."""
 
     text: str
     path: str
@@ -48,18 +48,19 @@ class NumberLink(msgspec.Struct, frozen=True, array_like=True):
     span: Span
 
 
-class Seen(msgspec.Struct, frozen=True, array_like=True):
-    """What stands at a place: what draws there, a hidden character, a part that wasn't read.
+class Marker(msgspec.Struct, frozen=True, array_like=True):
+    """A position with a description of what is there.
 
-    Of that part it is the reason why: nothing is passed by in silence.
+    It is a thing that draws, a hidden character, or a part that was not read; of that part, the
+    description is the reason.
     """
 
-    what: str
+    description: str
     span: Span
 
 
 class FileLink(msgspec.Struct, frozen=True, array_like=True):
-    """A permalink to a whole file or folder: where it leads, and where it stands."""
+    """A permalink to a whole file or folder: its target, and its position in the page."""
 
     text: str
     repository: str
@@ -69,7 +70,7 @@ class FileLink(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Mention(msgspec.Struct, frozen=True, array_like=True):
-    """A path with a line's number near by that is no citation; whether it is one, the tree says."""
+    """A path near a line number that is no citation; the source's tree decides if it is one."""
 
     text: str
     path: str
@@ -77,7 +78,7 @@ class Mention(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CommitPrefix(msgspec.Struct, frozen=True, array_like=True):
-    """One row of the front matter's `commit` table."""
+    """A row of the front matter's `commit` table."""
 
     source: str
     prefix: str
@@ -85,7 +86,7 @@ class CommitPrefix(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FrontMatter(msgspec.Struct, frozen=True, array_like=True):
-    """A note's front matter; `problem` says why it can't be used, or is empty."""
+    """A note's front matter; `problem` says why it cannot be used, or is empty."""
 
     problem: str
     span: Span
@@ -94,9 +95,9 @@ class FrontMatter(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Waiver(msgspec.Struct, frozen=True, array_like=True):
-    """Rules that the page asks to be spared, from row `first` to `last`, and why.
+    """Rules that the page asks to waive in the rows `first` to `last`, and the reason.
 
-    `problem` says why it is none, or is empty.
+    `problem` says why the waiver is not valid, or is empty.
     """
 
     codes: list[str]
@@ -108,28 +109,28 @@ class Waiver(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True):
-    """All that is judged of a page."""
+    """All of a page that rules check."""
 
     front: FrontMatter
     words: int
-    choices: list[Cell]
-    other: list[Cell]
+    choices: list[ProseBlock]
+    outside_choices: list[ProseBlock]
     headings: list[Heading]
     diagrams: list[Diagram]
     numbers: list[NumberLink]
-    images: list[Seen]
-    unread: list[Seen]
+    images: list[Marker]
+    unread: list[Marker]
     waivers: list[Waiver]
-    hidden: list[Seen]
+    hidden: list[Marker]
     files: list[FileLink] = []
     mentions: list[Mention] = []
 
     @property
-    def cells(self) -> list[Cell]:
-        """Return every stretch of prose, choices first."""
-        return [*self.choices, *self.other]
+    def blocks(self) -> list[ProseBlock]:
+        """Return all blocks of prose: the choices, then the rest."""
+        return [*self.choices, *self.outside_choices]
 
     @property
     def citations(self) -> list[Citation]:
-        """Return every citation, in the order of the choices, then of the rest."""
-        return [citation for cell in self.cells for citation in cell.citations]
+        """Return all citations: those of the choices, then the rest."""
+        return [citation for block in self.blocks for citation in block.citations]

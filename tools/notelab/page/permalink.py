@@ -1,10 +1,10 @@
-"""An address on a code host: what file and which lines it leads to, where its form is known."""
+"""Reads addresses on code hosts: the file and the lines that an address of a known form names."""
 
 import re
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
-from notelab.page.citation import LAST_LINE_EVER, Citation, Span, number, path_problem
+from notelab.page.citation import MAX_LINE, Citation, Span, parse_line_number, path_problem
 from notelab.page.note import FileLink
 
 # GitHub and GitLab (`blob`, `blame`, `tree`), Gitea and Forgejo (`src/commit`), Bitbucket (`src`).
@@ -20,40 +20,42 @@ _SCP = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)\Z")
 _ADDRESS = re.compile(r"https?://[^\s<>\"`\ue000-\ue003]+")
 # Lines in an address of another form: a fragment (`#L9`, `#n9`, `#cl-9`, `#a.py-9`, `#9-12`) or a
 # part of the query (`?L9`, `&line=9`, `;l=9`), with the file of a programming language before it.
-_FILE = re.compile(
+_SOURCE_FILE = re.compile(
     r"[/=]([^/=?&#]+\.(?:pyi?|pyx|cpp|cxx|cc?|cuh?|hp?p?|hh|rs|go|[jt]sx?|java|jl|kt|rb|swift|cs"
     r"|php|scala|m|mm|md|rst|toml|sh|txt|ya?ml|json|cfg|ini|cmake|ipynb))(?:\.html?)?(?=[#?&;]|$)"
 )
-_LINES = re.compile(
+_LINE_REFERENCE = re.compile(
     r"#(?:[Ll]|n|ln|lines?[-=]|cl-|LC|[\w.]*\.\w+-)?\d|[?&;#](?:L\d|(?:l|ln|line(?:s|start)?)=\d)",
     re.I,
 )
-_AFTER = ".,;:!?'*_"
+_TRAILING_PUNCTUATION = ".,;:!?'*_"
 
 
-def found_in(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each address that `read` has something to say of, with its offset."""
+def find_addresses(text: str) -> Iterator[tuple[str, int]]:
+    """Yield each address that `read` can read, with its offset in the text."""
     if "://" in text:
-        for found in _ADDRESS.finditer(text):
-            address = _without_stops(found[0])
-            if _meant(address):
-                yield address, found.start()
+        for match in _ADDRESS.finditer(text):
+            address = _strip_punctuation(match[0])
+            if _cites_source(address):
+                yield address, match.start()
 
 
 def read(address: str, span: Span) -> Citation | FileLink:
-    """Read an address that `found_in` found: the lines, or the whole file, that it leads to."""
-    found = _PERMALINK.match(address)
-    if found is None or (not found["first"] and _has_lines(address)):
-        said = "is a link to lines in a form that nothing here reads; cite `path:L<first>-L<last>`"
-        return Citation(address, "", address, 0, 0, said, span)
-    path, commit = unquote(found["path"]), found["commit"]
-    repository = repository_of(f"https://{found['host']}/{found['repository']}")
-    if not found["first"]:
+    """Return the cited lines, or the linked file, of an address from `find_addresses`."""
+    match = _PERMALINK.match(address)
+    if match is None or (not match["first"] and _has_lines(address)):
+        reason = (
+            "is a link to lines in a form that nothing here reads; cite `path:L<first>-L<last>`"
+        )
+        return Citation(address, "", address, 0, 0, reason, span)
+    path, commit = unquote(match["path"]), match["commit"]
+    repository = normalize_repository(f"https://{match['host']}/{match['repository']}")
+    if not match["first"]:
         return FileLink(address, repository, commit, path.rstrip("/"), span)
-    first = number(found["first"])
-    last = number(found["last"]) if found["last"] else first
+    first = parse_line_number(match["first"])
+    last = parse_line_number(match["last"]) if match["last"] else first
     problem = path_problem(path)
-    if not first >= 1 or last > LAST_LINE_EVER:
+    if not first >= 1 or last > MAX_LINE:
         problem = "names lines that no source file has"
     elif not _TAG.fullmatch(commit):
         problem = f"is a link to `{commit[:40]}`, which is no commit and no tag"
@@ -61,49 +63,51 @@ def read(address: str, span: Span) -> Citation | FileLink:
 
 
 def is_commit(ref: str) -> bool:
-    """Tell whether a permalink's commit is one, or the first digits of one; else it is a tag."""
+    """Return whether a permalink's reference is a commit or a commit prefix; else it is a tag."""
     return _COMMIT.fullmatch(ref) is not None
 
 
-def _meant(address: str) -> bool:
-    found = _PERMALINK.match(address)
-    if found and (found["first"] or is_commit(found["commit"])):
+def _cites_source(address: str) -> bool:
+    match = _PERMALINK.match(address)
+    if match and (match["first"] or is_commit(match["commit"])):
         return True
     return _has_lines(address)
 
 
 def _has_lines(address: str) -> bool:
-    """Tell whether an address, of whatever form, leads to lines of a program's file."""
-    return bool(_LINES.search(address) and _FILE.search(address))
+    """Return whether an address of any form names lines of a source file."""
+    return bool(_LINE_REFERENCE.search(address) and _SOURCE_FILE.search(address))
 
 
-def _without_stops(address: str) -> str:
-    """Return an address in running text without the sentence's own marks after it."""
-    while address and (address[-1] in _AFTER or _closes_more(address)):
+def _strip_punctuation(address: str) -> str:
+    """Return an address in running text without the punctuation of the sentence after it."""
+    while address and (
+        address[-1] in _TRAILING_PUNCTUATION or _ends_with_unopened_bracket(address)
+    ):
         address = address[:-1]
     return address
 
 
-def _closes_more(address: str) -> bool:
+def _ends_with_unopened_bracket(address: str) -> bool:
     last = address[-1]
     opening = {")": "(", "]": "[", "}": "{"}.get(last)
     return opening is not None and address.count(last) > address.count(opening)
 
 
-def repository_of(url: str) -> str:
-    """Return what two addresses of one repository have in common.
+def normalize_repository(url: str) -> str:
+    """Return a form that is the same for all addresses of one repository.
 
-    >>> repository_of("git@github.com:NVIDIA/Megatron-LM.git")
+    >>> normalize_repository("git@github.com:NVIDIA/Megatron-LM.git")
     'github.com/nvidia/megatron-lm'
-    >>> repository_of("https://github.com/NVIDIA/Megatron-LM/")
+    >>> normalize_repository("https://github.com/NVIDIA/Megatron-LM/")
     'github.com/nvidia/megatron-lm'
     """
     scp = None if "://" in url else _SCP.match(url)
-    host, path = (scp["host"], scp["path"]) if scp else _parts(url)
+    host, path = (scp["host"], scp["path"]) if scp else _split_url(url)
     return f"{host}/{path.strip('/').removesuffix('.git')}".lower()
 
 
-def _parts(url: str) -> tuple[str, str]:
+def _split_url(url: str) -> tuple[str, str]:
     try:
         parts = urlsplit(url)
         return parts.hostname or "", parts.path

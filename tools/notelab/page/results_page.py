@@ -1,7 +1,7 @@
-"""A results page: rows with an `<a id>` and one quotable value, and the inputs it was made from.
+"""Results pages: rows with an `<a id>` and one value to quote, and the inputs of generated pages.
 
-A row is one line that holds `<a id="ROW"></a>` and exactly one bold text, its value. A generated
-page, of results or not, opens with comments that name its inputs by SHA-256, and itself::
+A row is a line with `<a id="ROW"></a>` and exactly one bold text, its value. A generated page, of
+results or not, opens with comments that name the SHA-256 of each input and of the page itself::
 
     <!-- generated from results/h200.json sha256:… -->
     <!-- this page without this line sha256:… -->
@@ -13,26 +13,30 @@ from pathlib import Path
 
 import msgspec
 
+from notelab.cache import CacheFile, cache_key, get_or_compute
 from notelab.lab import pages
-from notelab.memo import Shelf, key_of, remembered
+from notelab.regular_files import read_regular
 
 _ROW = re.compile(r"""<a\s+id=["']([A-Za-z0-9_.-]+)["']\s*>""")
+_MOST = 1 << 30  # bytes of an input: none of a page that people read is longer
 _VALUE = re.compile(r"\*\*(.+?)\*\*")
 INPUT = re.compile(r"^<!--\s*generated from (\S+) sha256:([0-9a-f]{64})\s*-->\s*$")
 SEAL = re.compile(r"^<!--\s*this page without this line sha256:([0-9a-f]{64})\s*-->\s*$")
-_OPENING = re.compile(r"\A(?:---\n.*?^---\n)?\s*<!--\s*generated from \S", re.DOTALL | re.MULTILINE)
+_FIRST_COMMENT = re.compile(
+    r"\A(?:---\n.*?^---\n)?\s*<!--\s*generated from \S", re.DOTALL | re.MULTILINE
+)
 
 
 class Results(msgspec.Struct):
-    """What a page holds.
+    """What a results page holds.
 
     Args:
-        values: of each row's id (one where the page is right).
-        made_from: the inputs that it names, each with its SHA-256 and the line that says so.
-        stale: those that are others now, each with its line.
-        generated: whether it says what it was generated from.
-        edited: whether it is another text than the one that was generated.
-        problem: why it can't be read.
+        values: the values of each row by its id; a correct page has one value each.
+        made_from: the inputs that the page names, each with its SHA-256 and its line.
+        stale: the inputs that have changed since, each with its line.
+        generated: whether the page says what it was generated from.
+        edited: whether the text differs from the one that was generated.
+        problem: why the page cannot be read, or ''.
     """
 
     values: dict[str, list[str]] = {}
@@ -43,59 +47,61 @@ class Results(msgspec.Struct):
     problem: str = ""
 
 
-def read(path: Path, shelf: Shelf) -> Results:
-    """Read a results page; what is wrong with it is in the answer, never raised."""
+def read(path: Path, cache: CacheFile) -> Results:
+    """Read a results page; problems are in the result, and no error is raised."""
     text = pages.read(path)
     if text.problem:
         return Results(problem=text.problem)
-    return of_text(text.text, path.parent, shelf)
+    return parse(text.text, path.parent, cache)
 
 
-def of_text(text: str, folder: Path, shelf: Shelf) -> Results:
-    """Read the text of a results page that lies in `folder`."""
-    found = remembered(shelf, "results", key_of(text), Results, lambda: _said(text))
-    found.stale = [(name, row) for name, sha, row in found.made_from if _differs(folder, name, sha)]
-    return found
+def parse(text: str, folder: Path, cache: CacheFile) -> Results:
+    """Return the results in the text of a page in `folder`."""
+    results = get_or_compute(cache, "results", cache_key(text), Results, lambda: _parse(text))
+    results.stale = [
+        (name, row) for name, digest, row in results.made_from if _has_changed(folder, name, digest)
+    ]
+    return results
 
 
-def _said(text: str) -> Results:
+def _parse(text: str) -> Results:
     values: dict[str, list[str]] = {}
-    made_from, seals, rest = [], [], []
+    made_from, seals, other_lines = [], [], []
     for row, line in enumerate(text.split("\n"), start=1):
         if "<a" in line:
-            for found in _ROW.finditer(line):
-                values.setdefault(found[1], []).extend(_VALUE.findall(line))
+            for row_anchor in _ROW.finditer(line):
+                values.setdefault(row_anchor[1], []).extend(_VALUE.findall(line))
         comment = line.startswith("<!--")
-        if comment and (seal := SEAL.match(line)):
-            seals.append(seal[1])
+        if comment and (seal_match := SEAL.match(line)):
+            seals.append(seal_match[1])
         else:
-            rest.append(line)
-        if comment and (made := INPUT.match(line)):
-            made_from.append((made[1], made[2], row))
+            other_lines.append(line)
+        if comment and (input_match := INPUT.match(line)):
+            made_from.append((input_match[1], input_match[2], row))
     generated = is_generated(text)
-    edited = generated and seals != [sha256("\n".join(rest).encode()).hexdigest()]
+    edited = generated and seals != [sha256("\n".join(other_lines).encode()).hexdigest()]
     return Results(values, made_from, generated=generated, edited=edited)
 
 
-def inputs(path: Path) -> set[Path]:
-    """Return the files that a page says it was generated from; none for one that was not."""
+def input_files(path: Path) -> set[Path]:
+    """Return the files that a page says it was generated from; none if it says nothing."""
     text = pages.read(path).text
     if not is_generated(text):
         return set()
-    named = (made[1] for line in text.split("\n") if (made := INPUT.match(line)))
-    return {(path.parent / name).resolve() for name in named if "\0" not in name}
+    names = (input_match[1] for line in text.split("\n") if (input_match := INPUT.match(line)))
+    return {(path.parent / name).resolve() for name in names if "\0" not in name}
 
 
 def is_generated(text: str) -> bool:
-    """Tell whether a page opens by saying what it was generated from."""
-    return "generated from" in text and _OPENING.match(text) is not None
+    """Return whether a page opens by naming what it was generated from."""
+    return "generated from" in text and _FIRST_COMMENT.match(text) is not None
 
 
-def _differs(folder: Path, name: str, digest: str) -> bool:
+def _has_changed(folder: Path, name: str, digest: str) -> bool:
     try:
-        source = (folder / name).resolve()
-        if not source.is_relative_to(folder.resolve()):
+        path = (folder / name).resolve()
+        if not path.is_relative_to(folder.resolve()):
             return True
-        return sha256(source.read_bytes()).hexdigest() != digest
+        return sha256(read_regular(path, _MOST)).hexdigest() != digest
     except (OSError, ValueError):  # a NUL in the name is a ValueError
         return True

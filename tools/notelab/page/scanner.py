@@ -1,8 +1,8 @@
-"""The one scanner of running text: paths, lines and addresses, and which of them are a citation.
+"""Scans running text for paths, lines and addresses, and decides which of them are citations.
 
-A paragraph comes as one text in which code spans and links stand between marks of their own, and
-emphasis is gone: `**a.py**:15` reads as `a.py:15`. It is cut into tokens once; a citation is a path
-with lines after or before it, an address, or a code span that is one by itself.
+The scanner gets a paragraph as one text, in which special characters mark code spans and links, and
+emphasis is removed: `**a.py**:15` becomes `a.py:15`. The text is split into tokens once. A citation
+is a path with lines after or before it, an address, or a code span that is a citation itself.
 """
 
 import re
@@ -13,9 +13,16 @@ import msgspec
 
 from notelab.page import permalink
 from notelab.page.citation import Citation, Span
-from notelab.page.link_label import NOT_IN_CODE, is_same, same_lines, same_path
+from notelab.page.citation_syntax import (
+    DASH,
+    FILE_ENDING,
+    LINE_WORD,
+    RANGE,
+    parse_range,
+    possible_path,
+)
+from notelab.page.link_label import NOT_IN_CODE, is_same_place, same_lines, same_path
 from notelab.page.note import FileLink, Mention
-from notelab.page.spelling import DASH, FILE_ENDING, LINE_WORD, RANGE, lines_of
 
 CODE, CODE_END, LINK, LINK_END = "\ue000", "\ue001", "\ue002", "\ue003"
 MARKS = re.compile("[\ue000-\ue003]")
@@ -31,16 +38,16 @@ _TOKEN = re.compile(
 )
 _MAY_HAVE_LINES = re.compile(r"[:#][Ll]?\d|[Ll](?:ines?|[ií]neas?|l?\.)? ?\d")
 _WORDS = r"(?:(?:see|at|on|in|from|around|about|near|véase|ver|en|la|las|el|desde|the|its?)\s)*"
-_AFTER = re.compile(rf"[\s,;({CODE_END}{LINK_END}\u2013\u2014-]*{_WORDS}", re.IGNORECASE)
-_BEFORE = re.compile(
+_PATH_THEN_LINES = re.compile(rf"[\s,;({CODE_END}{LINK_END}\u2013\u2014-]*{_WORDS}", re.IGNORECASE)
+_LINES_THEN_PATH = re.compile(
     r"\s(?:of|in|from|de|en|del)\s(?:(?:the|el)\s)?(?:(?:file|archivo|fichero)\s)?", re.IGNORECASE
 )
 _PATH = re.compile(r"[^\s:#,()]*[^\s:#,().]")
-_FAR = 120  # characters between a path and lines that may belong to it
+_MAX_DISTANCE = 120  # characters between a path and lines that may belong to it
 
 
-class Scanned(msgspec.Struct):
-    """What a text cites, the whole files that it links to, and what only looks like a citation."""
+class ScannedText(msgspec.Struct):
+    """What a text cites: citations, links to whole files, and mentions of paths near lines."""
 
     citations: list[Citation] = []
     files: list[FileLink] = []
@@ -52,189 +59,225 @@ class _Token(msgspec.Struct):
     text: str
     start: int
     end: int
-    cited: list[Citation | FileLink] = []
+    targets: list[Citation | FileLink] = []
 
 
 class _Label(msgspec.Struct):
-    """A link: the tokens of its label, and what its target cites."""
+    """A link: its label's first and last token, and what its target cites."""
 
     first: int
     last: int
     target: Citation | FileLink | None
 
 
-def scan(
+def scan_text(
     text: str,
-    place: Callable[[int, int], Span],
+    to_span: Callable[[int, int], Span],
     codes: dict[int, list[Citation | FileLink]] | None = None,
     links: list[Citation | FileLink | None] | None = None,
-) -> Scanned:
-    """Scan a paragraph's text.
+) -> ScannedText:
+    """Scan the text of a paragraph.
 
     Args:
-        text: with code spans and links between marks; a code span that cites is empty.
-        place: the place in the page of a stretch of the text.
-        codes: what each code span cites by itself, by where its mark stands in the text.
-        links: what the target of each link cites, in the order of their closing marks.
+        text: the text with marked code spans and links; a code span that cites is empty.
+        to_span: returns the span in the page of a range of the text.
+        codes: what each code span cites by itself, by the offset of its mark.
+        links: what the target of each link cites, in the order of the closing marks.
     """
     if any(links or ()) or "://" in text or _MAY_HAVE_LINES.search(text):
-        return _Scan(text, place, codes or {}, links or []).run()
-    alone = [one for cited in (codes or {}).values() for one in cited]
-    files = [one for one in alone if isinstance(one, FileLink)]
-    return Scanned([one for one in alone if isinstance(one, Citation)], files)
+        return _Scanner(text, to_span, codes or {}, links or []).run()
+    targets = [target for code_targets in (codes or {}).values() for target in code_targets]
+    files = [target for target in targets if isinstance(target, FileLink)]
+    return ScannedText([target for target in targets if isinstance(target, Citation)], files)
 
 
-class _Scan:
+class _Scanner:
     def __init__(
         self,
         text: str,
-        place: Callable[[int, int], Span],
+        to_span: Callable[[int, int], Span],
         codes: dict[int, list[Citation | FileLink]],
         links: list[Citation | FileLink | None],
     ) -> None:
-        self.text, self.place = text, place
+        self.text, self.to_span = text, to_span
         self.tokens = [
-            _Token(str(found.lastgroup), found[0], found.start(), found.end())
-            for found in _TOKEN.finditer(text)
+            _Token(str(match.lastgroup), match[0], match.start(), match.end())
+            for match in _TOKEN.finditer(text)
         ]
         for token in self.tokens:
-            token.cited = codes.get(token.start, []) if token.kind == "code" else []
+            token.targets = codes.get(token.start, []) if token.kind == "code" else []
             token.text = token.text.strip(CODE + CODE_END)
-        self.found: list[tuple[int, Citation | FileLink]] = []
-        self.taken: set[int] = set()  # tokens that are part of a citation
-        self.labels = list(self._labels(links))
+        self.targets: list[tuple[int, Citation | FileLink]] = []
+        self.possible: list[Mention] = []  # code spans that cite if the tree has their path
+        self.used: set[int] = set()  # tokens that are part of a citation
+        self.labels = list(self._find_labels(links))
 
-    def run(self) -> Scanned:
-        self._alone()
-        self._pairs()
+    def run(self) -> ScannedText:
+        self._find_standalone()
+        self._find_pairs()
         for label in self.labels:
-            self._agree(label)
-        cited = [one for _, one in sorted(self.found, key=lambda pair: pair[0])]
-        scanned = Scanned([one for one in cited if isinstance(one, Citation)])
-        scanned.files = [one for one in cited if isinstance(one, FileLink)]
-        scanned.mentions = list(self._mentions(scanned.citations))
-        return scanned
+            self._merge_label(label)
+        targets = [target for _, target in sorted(self.targets, key=lambda pair: pair[0])]
+        result = ScannedText([target for target in targets if isinstance(target, Citation)])
+        result.files = [target for target in targets if isinstance(target, FileLink)]
+        result.mentions = self.possible + list(self._find_mentions(result.citations))
+        return result
 
-    def _labels(self, links: list[Citation | FileLink | None]) -> Iterator[_Label]:
-        opened: list[int] = []
+    def _find_labels(self, links: list[Citation | FileLink | None]) -> Iterator[_Label]:
+        open_links: list[int] = []
         targets = iter(links)
-        for at, token in enumerate(self.tokens):
+        for index, token in enumerate(self.tokens):
             if token.kind == "link":
-                opened.append(at)
-            elif token.kind == "end" and opened:
-                yield _Label(opened.pop(), at, next(targets, None))
+                open_links.append(index)
+            elif token.kind == "end" and open_links:
+                yield _Label(open_links.pop(), index, next(targets, None))
 
-    def _alone(self) -> None:
-        """Take what is a citation by itself: an address, or a code span."""
-        inside = {at for one in self.labels for at in range(one.first, one.last) if one.target}
-        for at, token in enumerate(self.tokens):
-            self.found += [(token.start, one) for one in token.cited]
-            if token.cited:
-                self.taken.add(at)
-            elif token.kind == "code" and _cites_within(token.text):
-                said, place = token.text, self.place(token.start, token.end)
+    def _find_standalone(self) -> None:
+        """Add each address and each code span that is a citation by itself."""
+        inside = {
+            index
+            for label in self.labels
+            for index in range(label.first, label.last)
+            if label.target
+        }
+        for index, token in enumerate(self.tokens):
+            self.targets += [(token.start, target) for target in token.targets]
+            if token.targets:
+                self.used.add(index)
+            elif token.kind == "code" and _holds_citation(token.text):
+                text, code_span = token.text, self.to_span(token.start, token.end)
                 problem = "is not `path:L<first>-L<last>` alone"
-                self.found.append((token.start, Citation(said, "", said, 0, 0, problem, place)))
-                self.taken.add(at)
-            elif token.kind == "address" and at not in inside:  # a link's target says the same
-                for address, offset in permalink.found_in(token.text):
+                self.targets.append(
+                    (token.start, Citation(text, "", text, 0, 0, problem, code_span))
+                )
+                self.used.add(index)
+            elif token.kind == "code" and (path := possible_path(token.text)):
+                code_span = self.to_span(token.start, token.end)
+                self.possible.append(Mention(token.text, path, code_span))
+            elif token.kind == "address" and index not in inside:  # a link's target says the same
+                for address, offset in permalink.find_addresses(token.text):
                     start = token.start + offset
-                    span = self.place(start, start + len(address))
-                    self.found.append((start, permalink.read(address, span)))
+                    span = self.to_span(start, start + len(address))
+                    self.targets.append((start, permalink.read(address, span)))
 
-    def _pairs(self) -> None:
-        """Take each path with lines right after it, or before it, that stand outside one code."""
-        seen = [at for at, token in enumerate(self.tokens) if token.kind not in ("link", "end")]
-        for one, two in pairwise(seen):
-            if one in self.taken or two in self.taken:
+    def _find_pairs(self) -> None:
+        """Add each path with lines directly after or before it that are not in one code span."""
+        candidates = [
+            index for index, token in enumerate(self.tokens) if token.kind not in ("link", "end")
+        ]
+        for first_index, second_index in pairwise(candidates):
+            if first_index in self.used or second_index in self.used:
                 continue
-            first, second = self.tokens[one], self.tokens[two]
+            first, second = self.tokens[first_index], self.tokens[second_index]
             between = self.text[first.end : second.start]
             path, lines = (first, second) if _is_lines(second) else (second, first)
             if not _is_lines(lines) or _is_lines(path) or not _is_path(path, lines):
                 continue
-            glue = _AFTER if path is first else _BEFORE
-            bare = MARKS.sub("", between)
-            if bare if lines.kind == "attached" else not glue.fullmatch(between):
+            separator = _PATH_THEN_LINES if path is first else _LINES_THEN_PATH
+            gap_text = MARKS.sub("", between)
+            if gap_text if lines.kind == "attached" else not separator.fullmatch(between):
                 continue
-            span = self.place(first.start, second.end)
-            said = f"{path.text}{'' if lines.kind == 'attached' else ', '}{lines.text}"
+            span = self.to_span(first.start, second.end)
+            text = f"{path.text}{'' if lines.kind == 'attached' else ', '}{lines.text}"
             if path is second:
-                said = f"{lines.text}{between}{path.text}"
-            said = MARKS.sub("", said)
-            self.found.append((first.start, Citation(said, "", said, 0, 0, NOT_IN_CODE, span)))
-            self.taken |= {one, two}
+                text = f"{lines.text}{between}{path.text}"
+            text = MARKS.sub("", text)
+            self.targets.append((first.start, Citation(text, "", text, 0, 0, NOT_IN_CODE, span)))
+            self.used |= {first_index, second_index}
 
-    def _agree(self, label: _Label) -> None:
-        """Make one citation of a link's label and its target; keep where they differ."""
+    def _merge_label(self, label: _Label) -> None:
+        """Make one citation of a link's label and its target; record where they differ."""
         target = label.target
         if target is None:
             return
         start, end = self.tokens[label.first].start, self.tokens[label.last].end
-        inside = [pair for pair in self.found if start < pair[0] < end]
-        said = [one for _, one in inside if isinstance(one, Citation)]
+        inside = [pair for pair in self.targets if start < pair[0] < end]
+        label_citations = [citation for _, citation in inside if isinstance(citation, Citation)]
         if isinstance(target, FileLink):
-            self.found.append((start, target))
-            for at, (place, one) in enumerate(self.found):
-                if isinstance(one, Citation) and one in said and not same_path(one.path, target):
-                    changed = msgspec.structs.replace(one, label=target.text)
-                    self.found[at] = place, changed
+            self.targets.append((start, target))
+            for index, (offset, citation) in enumerate(self.targets):
+                if (
+                    isinstance(citation, Citation)
+                    and citation in label_citations
+                    and not same_path(citation.path, target)
+                ):
+                    changed = msgspec.structs.replace(citation, label=target.text)
+                    self.targets[index] = offset, changed
             return
-        other = [one.text for one in said if not is_same(one, target)]
-        other = other or self._differs(label, target)
-        self.found = [pair for pair in self.found if pair not in inside]
-        self.found.append((start, msgspec.structs.replace(target, label=(other or [""])[0])))
-        self.taken |= set(range(label.first, label.last))
+        conflicts = [
+            citation.text for citation in label_citations if not is_same_place(citation, target)
+        ]
+        conflicts = conflicts or self._find_conflicts(label, target)
+        self.targets = [pair for pair in self.targets if pair not in inside]
+        self.targets.append((start, msgspec.structs.replace(target, label=(conflicts or [""])[0])))
+        self.used |= set(range(label.first, label.last))
 
-    def _differs(self, label: _Label, target: Citation) -> list[str]:
-        """Return the path or the lines alone that a label says and that aren't the target's."""
+    def _find_conflicts(self, label: _Label, target: Citation) -> list[str]:
+        """Return the path or the lines in a label that differ from the target's."""
         inner = range(label.first + 1, label.last)
-        tokens = [self.tokens[at] for at in inner if at not in self.taken]
+        tokens = [self.tokens[index] for index in inner if index not in self.used]
         if target.problem:
             return []
-        wrong = [one.text for one in tokens if _is_lines(one) and not same_lines(one.text, target)]
-        whole = self.text[self.tokens[label.first].end : self.tokens[label.last].start]
-        paths = [one for one in tokens if not _is_lines(one) and FILE_ENDING.search(one.text)]
-        if len(paths) == 1 and MARKS.sub("", whole).strip() == paths[0].text:
-            wrong += [] if same_path(paths[0].text, target) else [paths[0].text]
-        return wrong
+        conflicts = [
+            token.text
+            for token in tokens
+            if _is_lines(token) and not same_lines(token.text, target)
+        ]
+        label_text = self.text[self.tokens[label.first].end : self.tokens[label.last].start]
+        paths = [
+            token for token in tokens if not _is_lines(token) and FILE_ENDING.search(token.text)
+        ]
+        if len(paths) == 1 and MARKS.sub("", label_text).strip() == paths[0].text:
+            conflicts += [] if same_path(paths[0].text, target) else [paths[0].text]
+        return conflicts
 
-    def _mentions(self, citations: list[Citation]) -> Iterator[Mention]:
-        """Yield each path with lines near by that no citation has taken."""
+    def _find_mentions(self, citations: list[Citation]) -> Iterator[Mention]:
+        """Yield each path with lines nearby that is part of no citation."""
         paths = [token for token in self.tokens if _may_be_path(token)]
-        cited = {token.start: token.cited for token in self.tokens if token.cited}
-        for at, token in enumerate(self.tokens):
-            if at in self.taken or not _is_lines(token):
+        code_targets = {token.start: token.targets for token in self.tokens if token.targets}
+        for index, token in enumerate(self.tokens):
+            if index in self.used or not _is_lines(token):
                 continue
-            near = [(_gap(path, token), path) for path in paths if _gap(path, token) <= _FAR]
+            near_paths = [
+                (_distance(path, token), path)
+                for path in paths
+                if _distance(path, token) <= _MAX_DISTANCE
+            ]
             if token.kind == "attached":
-                near = [pair for pair in near if pair[1].end == token.start]
-            if not near:
+                near_paths = [pair for pair in near_paths if pair[1].end == token.start]
+            if not near_paths:
                 continue
-            path = min(near, key=lambda pair: pair[0])[1]
-            first, last, _ = lines_of(token.text)
-            meant = [one for held in cited.values() for one in held if isinstance(one, Citation)]
-            if any(one.first <= first and last <= one.last for one in meant):
-                continue  # of lines that are cited
-            said = self.text[min(path.start, token.start) : max(path.end, token.end)]
-            if path.cited:
-                said, name = f"{path.cited[0].text} … {token.text}", path.cited[0].path
-            elif found := _PATH.match(path.text):
-                name = found[0]
+            path = min(near_paths, key=lambda pair: pair[0])[1]
+            first, last, _ = parse_range(token.text)
+            code_citations = [
+                citation
+                for targets in code_targets.values()
+                for citation in targets
+                if isinstance(citation, Citation)
+            ]
+            if any(
+                citation.first <= first and last <= citation.last for citation in code_citations
+            ):
+                continue  # these lines are part of a citation
+            text = self.text[min(path.start, token.start) : max(path.end, token.end)]
+            if path.targets:
+                text, name = f"{path.targets[0].text} … {token.text}", path.targets[0].path
+            elif match := _PATH.match(path.text):
+                name = match[0]
             else:
                 continue
-            yield Mention(MARKS.sub("", said), name, self.place(token.start, token.end))
+            yield Mention(MARKS.sub("", text), name, self.to_span(token.start, token.end))
 
 
-def _cites_within(code: str) -> bool:
-    """Tell whether a code span that is no citation holds a path with its lines among words."""
+def _holds_citation(code: str) -> bool:
+    """Return whether a code span that is no citation holds a path with lines among its words."""
     if "://" in code or not _MAY_HAVE_LINES.search(code):
         return False
-    return bool(scan(code, lambda start, end: Span(1, 1, 1, 1)).citations)
+    return bool(scan_text(code, lambda start, end: Span(1, 1, 1, 1)).citations)
 
 
-def _gap(one: _Token, other: _Token) -> int:
-    return max(one.start - other.end, other.start - one.end, 0)
+def _distance(first: _Token, second: _Token) -> int:
+    return max(first.start - second.end, second.start - first.end, 0)
 
 
 def _is_lines(token: _Token) -> bool:
@@ -242,7 +285,7 @@ def _is_lines(token: _Token) -> bool:
 
 
 def _is_path(token: _Token, lines: _Token) -> bool:
-    """Tell whether a token reads as a path for lines that stand right by it."""
+    """Return whether a token can be the path of the lines next to it."""
     if token.kind not in ("code", "path") or re.search(r"\s", token.text):
         return False
     explicit = lines.kind == "attached" and lines.text.startswith(":L")
@@ -252,4 +295,4 @@ def _is_path(token: _Token, lines: _Token) -> bool:
 def _may_be_path(token: _Token) -> bool:
     if token.kind not in ("code", "path"):
         return False
-    return bool(token.cited) or bool(re.search(r"\w[./]\w|\A[A-Z][a-z]+file\b", token.text))
+    return bool(token.targets) or bool(re.search(r"\w[./]\w|\A[A-Z][a-z]+file\b", token.text))

@@ -1,7 +1,7 @@
-"""A waiver in a page: `<!-- shardbook: allow N208 because the lines are generated -->`.
+"""Reads waivers: `<!-- shardbook: allow N208 because the lines are generated -->`.
 
-It covers the bullet, table row or paragraph that it stands in. On lines of its own it covers the
-block right above it, or, where a blank line parts them, the next block below.
+A waiver covers the bullet, table row or paragraph that holds it. On lines of its own it covers the
+block directly above it, or, after a blank line, the next block below.
 """
 
 import re
@@ -23,23 +23,23 @@ _ALLOW = re.compile(
 )
 
 
-def of_page(blocks: "list[Token]", lines: list[str]) -> Iterator[Waiver]:
-    """Yield the waivers among a page's blocks, each with the rows that it covers."""
-    holds: tuple[int, int] | None = None  # the bullet or table row around
-    for at, block in enumerate(blocks):
-        outermost = block.level == 1 and block.type.startswith("list_item_")
-        if outermost or block.type in ("tr_open", "tr_close"):
-            holds = _rows(block) if block.nesting > 0 else None
+def find_waivers(blocks: "list[Token]", lines: list[str]) -> Iterator[Waiver]:
+    """Yield the waivers of a page, each with the rows that it covers."""
+    container: tuple[int, int] | None = None  # the rows of the enclosing bullet or table row
+    for index, block in enumerate(blocks):
+        is_top_level_item = block.level == 1 and block.type.startswith("list_item_")
+        if is_top_level_item or block.type in ("tr_open", "tr_close"):
+            container = _rows(block) if block.nesting > 0 else None
         if block.type == "inline":
             pieces = [c.content for c in block.children or [] if c.type == "html_inline"]
-            covered = holds or _rows(block)
+            covered = container or _rows(block)
         elif block.type == "html_block":
             pieces = [block.content]
-            covered = holds or _neighbour(blocks, at)
+            covered = container or _adjacent_rows(blocks, index)
         else:
             continue
-        for comment in (found for piece in pieces for found in _COMMENT.finditer(piece)):
-            yield _read(comment, _place(comment[0], _rows(block), lines), *covered)
+        for comment in (match for piece in pieces for match in _COMMENT.finditer(piece)):
+            yield _parse_waiver(comment, _locate(comment[0], _rows(block), lines), *covered)
 
 
 def _rows(block: "Token") -> tuple[int, int]:
@@ -47,21 +47,21 @@ def _rows(block: "Token") -> tuple[int, int]:
     return first + 1, max(end, first + 1)
 
 
-def _neighbour(blocks: "list[Token]", at: int) -> tuple[int, int]:
-    """Return the rows of the block that touches a comment from above, else of the next below."""
-    first, last = _rows(blocks[at])
-    for block in reversed(blocks[:at]):
+def _adjacent_rows(blocks: "list[Token]", index: int) -> tuple[int, int]:
+    """Return the rows of the block directly above a comment, else of the next block below."""
+    first, last = _rows(blocks[index])
+    for block in reversed(blocks[:index]):
         if block.map and block.map[1] == first - 1 and block.map[1] > block.map[0]:
             return _rows(block)
         if block.map and block.map[1] < first - 1:
             break
-    for block in blocks[at + 1 :]:
+    for block in blocks[index + 1 :]:
         if block.map and block.map[0] >= last and not block.type.endswith("_list_open"):
             return _rows(block)
     return first, last
 
 
-def _place(comment: str, rows: tuple[int, int], lines: list[str]) -> Span:
+def _locate(comment: str, rows: tuple[int, int], lines: list[str]) -> Span:
     opening = comment.split("\n", 1)[0]
     for row in range(rows[0], rows[1] + 1):
         column = lines[row - 1].find(opening) if row <= len(lines) else -1
@@ -70,15 +70,15 @@ def _place(comment: str, rows: tuple[int, int], lines: list[str]) -> Span:
     return Span(rows[0], 1, rows[0], 1)
 
 
-def _read(comment: re.Match[str], span: Span, first: int, last: int) -> Waiver:
-    said = _ALLOW.match(comment[1])
-    if not said:
+def _parse_waiver(comment: re.Match[str], span: Span, first: int, last: int) -> Waiver:
+    match = _ALLOW.match(comment[1])
+    if not match:
         return Waiver([], "", "is not `allow CODE because REASON`", span, first, last)
-    codes = [code.upper() for code in re.findall(r"\w+", said["codes"])]
+    codes = [code.upper() for code in re.findall(r"\w+", match["codes"])]
     unknown = [code for code in codes if code not in RULES]
     problem = ""
     if unknown:
         problem = f"allows `{unknown[0]}`, which is no rule"
-    elif not re.search(r"\w", said["reason"] or ""):
+    elif not re.search(r"\w", match["reason"] or ""):
         problem = "gives no reason"
-    return Waiver(codes, " ".join((said["reason"] or "").split()), problem, span, first, last)
+    return Waiver(codes, " ".join((match["reason"] or "").split()), problem, span, first, last)

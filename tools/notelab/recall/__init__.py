@@ -1,1 +1,1 @@
-"""Recall: a page's questions asked from memory, and asked again when they are due."""
+"""Recall: asks a page's questions from memory, and again when they are due."""

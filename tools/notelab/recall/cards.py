@@ -1,4 +1,4 @@
-"""Recall cards: the folded questions of a page, each with a name that stays.
+"""Recall cards: the folded questions of a page, each with a permanent name.
 
     ??? question gathered "A rank brings a shard of 1 MiB … what is S?"
         S is the output, 8 MiB …
@@ -6,9 +6,9 @@
     ??? question number block-bytes "How many bytes does a block send?"
         **1 MiB**: four all-reduces of …
 
-A card's name is the word between `question` and its title, the same in every language; without one
-it goes by its place among the page's cards. `number` says that the answer begins with a number in
-bold, which what the learner types is held to.
+The name is the word between `question` and the title, and is the same in every language. A card
+without a name gets its position among the page's cards. `number` says that the answer begins with a
+bold number, with which the learner's answer is compared.
 """
 
 import re
@@ -37,14 +37,14 @@ _BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 
 class Card(msgspec.Struct, frozen=True):
-    """A question and its answer, both Markdown.
+    """A question and its answer, both in Markdown.
 
     Attributes:
-        id: its page's path without ending or language, `#`, its name.
-        rows: of the page, 1-based: the first and the last.
-        number: that the answer gives, of a card that asks for one.
-        evidence: hash of the cited lines that it rests on, "" where there are none.
-        page: the file that it stands in.
+        id: the page's path without ending and language, `#`, and the card's name.
+        rows: the first and the last row on the page, counted from 1.
+        number: the number in the answer, for a card that asks for one.
+        evidence: the hash of the cited lines that the answer depends on, or "".
+        page: the file that holds the card.
     """
 
     id: str
@@ -56,38 +56,38 @@ class Card(msgspec.Struct, frozen=True):
     page: Path = Path()
 
 
-@lru_cache(maxsize=512)  # a served site asks at every save, and one page has changed
-def of_page(text: str, place: str) -> tuple[Card, ...]:
-    """Return a page's cards in order.
+@lru_cache(maxsize=512)  # a served site parses at every save, when one page has changed
+def parse_cards(text: str, place: str) -> tuple[Card, ...]:
+    """Return the cards of a page in order.
 
     Args:
-        text: of the page.
-        place: its original's path from the repository, without the ending.
+        text: the page's text.
+        place: the original's path from the repository, without the ending.
 
     Raises:
-        NotelabError: a `number` card's answer doesn't begin with one.
+        NotelabError: the answer of a `number` card does not begin with a number.
     """
-    return tuple(_cards(text, place)) if "??? question" in text else ()
+    return tuple(_find_cards(text, place)) if "??? question" in text else ()
 
 
-def _cards(text: str, place: str) -> Iterator[Card]:
+def _find_cards(text: str, place: str) -> Iterator[Card]:
     from markdown_it import MarkdownIt
 
-    taken = front_matter.split(text)[1]
-    lines = [""] * taken + text.split("\n")[taken:]
+    front_matter_lines = front_matter.split(text)[1]
+    lines = [""] * front_matter_lines + text.split("\n")[front_matter_lines:]
     parsed = MarkdownIt("commonmark").use(admonition.plugin).parse("\n".join(lines))
     openings = ((token, _OPENING.fullmatch(token.info)) for token in parsed if token.map)
-    found = ((token, opened) for token, opened in openings if opened)
-    for place_on_page, (token, opened) in enumerate(found, 1):
+    questions = ((token, match) for token, match in openings if match)
+    for place_on_page, (token, match) in enumerate(questions, 1):
         first, end = token.map or (0, 0)
         answer = dedent("\n".join(lines[first + 1 : end])).strip()
-        words = opened[1].split()
+        words = match[1].split()
         names = [word for word in words if word != "number"] or [str(place_on_page)]
-        number = _number(answer, f"{place}: {opened[2]}") if "number" in words else None
-        yield Card(f"{place}#{names[0]}", opened[2], answer, (first + 1, end), number)
+        number = _parse_number(answer, f"{place}: {match[2]}") if "number" in words else None
+        yield Card(f"{place}#{names[0]}", match[2], answer, (first + 1, end), number)
 
 
-def _number(answer: str, where: str) -> Quantity:
+def _parse_number(answer: str, where: str) -> Quantity:
     bold = _BOLD.match(answer)
     number = quantity.read(bold[1]) if bold else None
     if number is None:
@@ -98,30 +98,32 @@ def _number(answer: str, where: str) -> Quantity:
     return number
 
 
-def of_labs(wanted: dict[Path, set[Path] | None], language: str, bench: Bench) -> list[Card]:
-    """Return the cards of labs' pages in a language, each once, with what they rest on."""
-    found: dict[str, Card] = {}
-    for folder, only in wanted.items():
+def collect_cards(labs: dict[Path, set[Path] | None], language: str, bench: Bench) -> list[Card]:
+    """Return the cards of labs' pages in a language, each once, with their evidence."""
+    cards: dict[str, Card] = {}
+    for folder, wanted_pages in labs.items():
         lab = bench.lab(folder)
         lock = lock_file.load(lab.folder / lock_file.LOCK_FILE) or Lock()
-        for page in pages.of_lab(lab):
-            if page.language == language and (only is None or page.path in only):
-                found |= {card.id: card for card in _resting(page, lab, lock, bench)}
-    return list(found.values())
+        for page in pages.list_pages(lab):
+            if page.language == language and (wanted_pages is None or page.path in wanted_pages):
+                cards |= {card.id: card for card in _add_evidence(page, lab, lock, bench)}
+    return list(cards.values())
 
 
-def _resting(page: Page, lab: Lab, lock: Lock, bench: Bench) -> Iterator[Card]:
-    """Yield a page's cards with the hash of the lines that they cite; else of all that it cites."""
-    seen = view.of_page(page, bench.memo.shelf(lab.root))
-    if seen.note is None:
+def _add_evidence(page: Page, lab: Lab, lock: Lock, bench: Bench) -> Iterator[Card]:
+    """Yield a page's cards with a hash of the lines that they cite, else that the page cites."""
+    page_view = view.of_page(page, bench.cache.file_for(lab.root))
+    if page_view.note is None:
         return
     place = page.family.relative_to(lab.root).as_posix().removesuffix(".md")
-    keys = ((name, one) for one in seen.note.citations for name in lock.citations)
-    found = ((one.span.row, lock.citation(name, one.key_in(name))) for name, one in keys)
-    locked = [(row, entry.sha256) for row, entry in found if entry]
-    for card in of_page(seen.text, place):
+    keys = ((name, citation) for citation in page_view.note.citations for name in lock.citations)
+    entries = (
+        (citation.span.row, lock.citation(name, citation.key_in(name))) for name, citation in keys
+    )
+    locked = [(row, entry.sha256) for row, entry in entries if entry]
+    for card in parse_cards(page_view.text, place):
         first, last = card.rows
-        own = {digest for row, digest in locked if first <= row <= last}
-        rests = "".join(sorted(own or {digest for _, digest in locked}))
-        evidence = sha256(rests.encode()).hexdigest()[:16] if rests else ""
+        card_digests = {digest for row, digest in locked if first <= row <= last}
+        digests_text = "".join(sorted(card_digests or {digest for _, digest in locked}))
+        evidence = sha256(digests_text.encode()).hexdigest()[:16] if digests_text else ""
         yield msgspec.structs.replace(card, evidence=evidence, page=page.path)

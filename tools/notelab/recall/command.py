@@ -1,4 +1,4 @@
-"""`shardbook recall`: how its arguments are read, and what it says at the end."""
+"""The command `shardbook recall`."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,11 +23,11 @@ def recall(paths: tuple[Path, ...], language: str, limit: int) -> None:
     from notelab.book.finding_labs import asked
     from notelab.book.opening import open_bench
     from notelab.recall import asking
-    from notelab.recall.cards import of_labs
+    from notelab.recall.cards import collect_cards
     from notelab.recall.history import History
 
     bench = open_bench((), offline=True)
-    cards = of_labs(asked(list(paths), bench.lab)[0], language, bench)
+    cards = collect_cards(asked(list(paths), bench.lab)[0], language, bench)
     if not cards:
         raise NotelabError(
             f"no recall cards in {language!r} on these pages",
@@ -35,15 +35,17 @@ def recall(paths: tuple[Path, ...], language: str, limit: int) -> None:
         )
     history = History()
     now = datetime.now(UTC)
-    due = [turn for turn in asking.turns(cards, history.read(), now) if turn.due]
+    due = [turn for turn in asking.schedule(cards, history.read(), now) if turn.due]
     done = asking.ask(due[:limit], history)
-    left = f", {len(due) - done} left" if due else ""
-    later = [turn.at for turn in asking.turns(cards, history.read(), now) if not turn.due]
-    soon = f"; next in {_told(min(later) - datetime.now(UTC))}" if later else ""
-    say(f"{done} answered{left}, of {len(cards)} cards{soon}")
+    remaining = f", {len(due) - done} left" if due else ""
+    later_times = [turn.at for turn in asking.schedule(cards, history.read(), now) if not turn.due]
+    next_time = (
+        f"; next in {_format_wait(min(later_times) - datetime.now(UTC))}" if later_times else ""
+    )
+    say(f"{done} answered{remaining}, of {len(cards)} cards{next_time}")
 
 
-def _told(wait: timedelta) -> str:
+def _format_wait(wait: timedelta) -> str:
     minutes = max(1, round(wait.total_seconds() / 60))
     if minutes < 120:
         return f"{minutes} min"

@@ -1,6 +1,6 @@
-"""What was answered, when and how well: a line of JSON each, in the user's data folder.
+"""The history of answers: one line of JSON per answer, in the user's data folder.
 
-Lines are only ever added, one writer at a time; when a card is due again is worked out from them.
+Lines are only added, by one process at a time. The time when a card is due is computed from them.
 """
 
 import os
@@ -12,14 +12,14 @@ import msgspec
 from filelock import FileLock
 from msgspec import Meta
 
+from notelab.atomic_write import write_files
 from notelab.report.terminal import say
-from notelab.whole_files import write_together
 
 GRADES = ("again", "hard", "good", "easy")  # as fsrs counts them, from 1
 
 
 class Review(msgspec.Struct, frozen=True):
-    """One answer. `evidence` is the card's, as it was then."""
+    """One answer; `evidence` is the card's evidence at that time."""
 
     card: str
     at: Annotated[datetime, Meta(tz=True)]
@@ -28,7 +28,7 @@ class Review(msgspec.Struct, frozen=True):
 
 
 class History:
-    """The answers of a user, in a folder that is made when it is first needed."""
+    """A user's answers, in a folder that is created when it is needed."""
 
     def __init__(self, folder: Path | None = None) -> None:
         import platformdirs
@@ -37,10 +37,9 @@ class History:
         self.path, self._lock = folder / "recall.jsonl", FileLock(folder / "recall.lock")
 
     def read(self) -> dict[str, list[Review]]:
-        """Return each card's answers, oldest first.
+        """Return the answers to each card, the oldest first.
 
-        A line that can't be read is no reason to lose the others: the file is kept aside as it is,
-        and goes on with what can be read.
+        If some lines cannot be read, the file is copied, and only the others are kept in it.
 
         Raises:
             OSError: the file cannot be read.
@@ -48,52 +47,53 @@ class History:
         if not self.path.exists():
             return {}
         with self._lock:
-            whole, broken = self._lines()
-            if broken:
-                self._set_aside(whole, broken)
+            readable, broken_count = self._read_lines()
+            if broken_count:
+                self._keep_corrupt_copy(readable, broken_count)
         answers: dict[str, list[Review]] = {}
-        for review in sorted((review for _, review in whole), key=lambda review: review.at):
+        for review in sorted((review for _, review in readable), key=lambda review: review.at):
             answers.setdefault(review.card, []).append(review)
         return answers
 
     def add(self, review: Review) -> None:
-        """Write an answer down before returning.
+        """Save an answer before returning.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         line = msgspec.json.encode(review) + b"\n"
         with self._lock, self.path.open("a+b") as stream:
             if stream.seek(0, os.SEEK_END):
                 stream.seek(-1, os.SEEK_END)
-                # Whoever was killed while writing left a line without its end.
+                # A process that was killed while writing left a line without its end.
                 line = line if stream.read(1) == b"\n" else b"\n" + line
             stream.write(line)
             stream.flush()
             os.fsync(stream.fileno())
 
-    def _lines(self) -> tuple[list[tuple[bytes, Review]], int]:
-        """Return the lines that can be read, and how many can't."""
+    def _read_lines(self) -> tuple[list[tuple[bytes, Review]], int]:
+        """Return the lines that can be read, and the number of the others."""
         decode = msgspec.json.Decoder(Review).decode
-        whole, broken = [], 0
+        readable, broken_count = [], 0
         for line in self.path.read_bytes().split(b"\n"):
             try:
-                whole += [(line, decode(line))] if line.strip() else []
+                readable += [(line, decode(line))] if line.strip() else []
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                broken += 1
-        return whole, broken
+                broken_count += 1
+        return readable, broken_count
 
-    def _set_aside(self, whole: list[tuple[bytes, Review]], broken: int) -> None:
+    def _keep_corrupt_copy(self, readable: list[tuple[bytes, Review]], broken_count: int) -> None:
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(2).hex()}"
-        aside = self.path.with_name(f"recall.corrupt-{stamp}.jsonl")
-        write_together(
+        copy = self.path.with_name(f"recall.corrupt-{stamp}.jsonl")
+        write_files(
             {
-                aside: self.path.read_bytes(),
-                self.path: b"".join(line + b"\n" for line, _ in whole),
+                copy: self.path.read_bytes(),
+                self.path: b"".join(line + b"\n" for line, _ in readable),
             }
         )
         say(
-            f"recall: {broken} of {broken + len(whole)} lines of {self.path} can't be read; the "
-            f"file is kept as {aside.name} beside it, and the other {len(whole)} go on",
-            aside=True,
+            f"recall: {broken_count} of {broken_count + len(readable)} lines of {self.path} can't "
+            f"be read; the file is kept as {copy.name} beside it, and the other {len(readable)} "
+            "go on",
+            stderr=True,
         )

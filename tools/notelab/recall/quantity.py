@@ -1,18 +1,18 @@
-"""A number with its unit, as a card gives it and as a learner types it."""
+"""A number with its unit, as cards have it and as learners type it."""
 
 import re
 from math import isclose
 
 import msgspec
 
-TOLERANCE = 0.01  # of bytes: tells 16 GB from 16 GiB, and allows for rounding
-_WRITTEN = re.compile(r"(\d[\d\s_,.'’]*?(?:[eE][+-]?\d+)?)\s*([^\W\d_]+)?\.?")
+TOLERANCE = 0.01  # for bytes: distinguishes 16 GB from 16 GiB, and allows rounding
+_QUANTITY = re.compile(r"(\d[\d\s_,.'’]*?(?:[eE][+-]?\d+)?)\s*([^\W\d_]+)?\.?")
 _GROUPED = re.compile(r"\d{1,3}([,.])\d{3}(?:\1\d{3})*")
 _BYTES = re.compile(r"(?:([kmgtp])(i?))?b(?:ytes?)?", re.IGNORECASE)
 
 
 class Quantity(msgspec.Struct, frozen=True):
-    """A number of bytes (unit "B"), or of whatever the unit's word says; "" where none is given."""
+    """A number of bytes (unit "B"), or of what the unit says; "" if there is no unit."""
 
     value: float
     unit: str
@@ -27,19 +27,19 @@ def read(text: str) -> Quantity | None:
     (Quantity(value=1536.0, unit='B'), Quantity(value=1536.0, unit='B'), \
 Quantity(value=4.0, unit='ranks'), Quantity(value=1024.0, unit=''), None)
     """
-    written = _WRITTEN.fullmatch(text.strip())
-    value = _value(written[1]) if written else None
-    if not written or value is None:
+    match = _QUANTITY.fullmatch(text.strip())
+    value = _parse_value(match[1]) if match else None
+    if not match or value is None:
         return None
-    unit = written[2] or ""
-    counted = _BYTES.fullmatch(unit)
-    if not counted:
+    unit = match[2] or ""
+    byte_unit = _BYTES.fullmatch(unit)
+    if not byte_unit:
         return Quantity(value, unit)
-    power = " kmgtp".index((counted[1] or " ").lower())
-    return Quantity(value * (1024 if counted[2] else 1000) ** power, "B")
+    power = " kmgtp".index((byte_unit[1] or " ").lower())
+    return Quantity(value * (1024 if byte_unit[2] else 1000) ** power, "B")
 
 
-def _value(digits: str) -> float | None:
+def _parse_value(digits: str) -> float | None:
     digits = re.sub(r"[\s_'’]", "", digits)
     if "," in digits and "." in digits:  # the last of the two is the decimal mark
         grouping = min(",.", key=digits.rindex)
@@ -53,12 +53,12 @@ def _value(digits: str) -> float | None:
         return None
 
 
-def same(typed: Quantity, asked: Quantity) -> bool:
-    """Tell whether what was typed is what was asked for; bytes may be typed without a unit.
+def is_same(typed: Quantity, expected: Quantity) -> bool:
+    """Return whether a typed quantity equals the expected one; bytes may be typed without a unit.
 
-    >>> same(read("17.18 GB"), read("16 GiB")), same(read("16 GB"), read("16 GiB"))
+    >>> is_same(read("17.18 GB"), read("16 GiB")), is_same(read("16 GB"), read("16 GiB"))
     (True, False)
     """
-    if (typed.unit == "B") != (asked.unit == "B") and typed.unit:
+    if (typed.unit == "B") != (expected.unit == "B") and typed.unit:
         return False
-    return isclose(typed.value, asked.value, rel_tol=TOLERANCE if asked.unit == "B" else 1e-9)
+    return isclose(typed.value, expected.value, rel_tol=TOLERANCE if expected.unit == "B" else 1e-9)

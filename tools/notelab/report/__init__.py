@@ -1,1 +1,1 @@
-"""A check's outcome, written for a person, a program, a code host or a scanner's archive."""
+"""Renders the outcome of a check for a person, a program, a code host or an archive of scans."""

@@ -1,4 +1,4 @@
-"""A finding: one rule that one place of one file breaks."""
+"""A finding: a rule that is broken at one place in a file."""
 
 import msgspec
 
@@ -7,9 +7,9 @@ from notelab.rules.codes import RULES
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """`message` says what is wrong; `expected`, `found` and `help` (the nearest mend) say the rest.
+    """A broken rule. `message` says what is wrong; `help` is the nearest fix.
 
-    `filename` is POSIX, relative to the working directory.
+    `filename` is a POSIX path, relative to the working directory.
     """
 
     code: str
@@ -27,13 +27,13 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def details(self) -> list[str]:
-        """Return what was expected, what was found and the mend, a line each, where said."""
+        """Return a line for each given detail: what was expected, what was found, and the fix."""
         labelled = (("expected", self.expected), ("found", self.found), ("help", self.help))
         return [f"{label}: {text}" for label, text in labelled if text]
 
     @property
     def order(self) -> tuple[str, int, int, str, str, list[str]]:
-        """Return what findings are sorted by: file, place, code, and what else they say."""
+        """Return the key by which findings are sorted: file, position, code, and their text."""
         place = self.filename, self.span.row, self.span.column
         return (*place, self.code, self.message, self.details)
 

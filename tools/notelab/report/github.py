@@ -1,6 +1,6 @@
-"""For a code host's own checks: one workflow command a finding."""
+"""The report for a code host's checks: one workflow command per finding."""
 
-from notelab.errors import plain
+from notelab.errors import sanitize
 from notelab.report.outcome import Report
 
 
@@ -10,18 +10,18 @@ def write(report: Report) -> str:
     for finding in report.findings:
         span = finding.span
         place = (
-            f"file={_property(finding.filename)},line={span.row},col={span.column},"
+            f"file={_escape_property(finding.filename)},line={span.row},col={span.column},"
             f"endLine={span.end_row},endColumn={span.end_column},"
-            f"title={_property(f'{finding.code} {finding.name}')}"
+            f"title={_escape_property(f'{finding.code} {finding.name}')}"
         )
-        details = [plain(line) for line in (finding.message, *finding.details)]
-        lines.append(f"::error {place}::{_message(chr(10).join(details))}\n")
+        details = [sanitize(line) for line in (finding.message, *finding.details)]
+        lines.append(f"::error {place}::{_escape_message(chr(10).join(details))}\n")
     return "".join(lines)
 
 
-def _message(text: str) -> str:
+def _escape_message(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _message(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_message(sanitize(text)).replace(":", "%3A").replace(",", "%2C")

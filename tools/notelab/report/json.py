@@ -1,18 +1,19 @@
-"""For a program: one JSON object with `findings`, `notes` and `labs`."""
+"""The report for a program: one JSON object with `findings`, `notes` and `labs`."""
 
 import msgspec
 
+from notelab.errors import escape_json
 from notelab.report.finding import Finding
 from notelab.report.outcome import Report
 
 
 def write(report: Report) -> str:
     """Return the report as JSON text."""
-    findings = [_finding(finding) for finding in report.findings]
-    return indented({"findings": findings, "notes": report.notes, "labs": report.labs})
+    findings = [_finding_to_dict(finding) for finding in report.findings]
+    return format_json({"findings": findings, "notes": report.notes, "labs": report.labs})
 
 
-def _finding(finding: Finding) -> dict[str, object]:
+def _finding_to_dict(finding: Finding) -> dict[str, object]:
     span = finding.span
     return {
         "code": finding.code,
@@ -27,6 +28,6 @@ def _finding(finding: Finding) -> dict[str, object]:
     }
 
 
-def indented(value: object) -> str:
-    """Return what every command writes as JSON: one object, over several lines."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+def format_json(value: object) -> str:
+    """Return a value as every command prints JSON: one object over several lines."""
+    return escape_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()) + "\n"

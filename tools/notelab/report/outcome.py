@@ -1,4 +1,4 @@
-"""What a check found, proved and counted."""
+"""The outcome of a check: what was found, proved and counted."""
 
 import msgspec
 
@@ -6,10 +6,10 @@ from notelab.report.finding import Finding
 
 
 class NoteReport(msgspec.Struct):
-    """What was counted and proved of one page; `max_words` and `min_choices` are 0 where no limit.
+    """The counts of one page; `max_words` and `min_choices` are 0 if there is no limit.
 
-    `cited_choices` are those of its choices that count towards the limit; `unjudged` is how often
-    it has text that looks like a citation and is not judged.
+    `cited_choices` are the choices that count towards the limit. `unjudged` is how often the page
+    has text that looks like a citation but is not checked.
     """
 
     filename: str
@@ -31,9 +31,9 @@ class NoteReport(msgspec.Struct):
 
 
 class SourceReport(msgspec.Struct):
-    """How a source's cited files came: by which provider, with which proof.
+    """How many of a source's cited files were read or proved, and by which provider.
 
-    `vouched` says how many the lock didn't know, and whose other lab's lock did.
+    `vouched` counts the files that this lab's lock does not know, by the other lab whose lock does.
     """
 
     name: str
@@ -47,9 +47,9 @@ class SourceReport(msgspec.Struct):
 
 
 class Unparsed(msgspec.Struct):
-    """A cited file without structure rules, in a language that has them: why, and how often cited.
+    """A cited file without structure rules although its language has them: the reason, and a count.
 
-    `citations` counts those that were proved, so by their lines and names alone.
+    `citations` counts its citations that were proved, by their lines and names alone.
     """
 
     reason: str
@@ -57,12 +57,12 @@ class Unparsed(msgspec.Struct):
 
 
 class LabReport(msgspec.Struct):
-    """What was proved of one lab.
+    """The outcome for one lab.
 
-    `lock_only` says, for each file whose text was not at hand, how many citations of it were
-    checked against the lock alone. Of those proved, `by_wheel` are of files that a wheel alone says
-    the commit holds, and `unstructured` of files in which no rule knows a statement; `unparsed` are
-    those of such files whose language has rules, but which can't be parsed here.
+    `lock_only` gives, for each file whose text was not available, the number of its citations that
+    were checked against the lock only. Of the proved citations, `by_wheel` are of files that only a
+    wheel proves, and `unstructured` are of files whose statements are not parsed. `unparsed` are
+    those of these files whose language has structure rules.
     """
 
     title: str
@@ -81,16 +81,14 @@ class LabReport(msgspec.Struct):
     waived: int = 0
     in_progress: bool = False
     to_do: int = 0
-    compares: bool = (
-        False  # checked whole, it has a solution to be compared with that isn't its own
-    )
+    compares: bool = False  # all of it was checked, and it has the solution of another lab
     unparsed: dict[str, Unparsed] = {}
 
 
 class Report(msgspec.Struct):
     """The outcome of a check over one or more labs.
 
-    `to_do` holds what a lab in progress still lacks, where it fails nobody.
+    `to_do` lists what a lab in progress still lacks; it makes no check fail.
     """
 
     findings: list[Finding] = []
@@ -98,9 +96,11 @@ class Report(msgspec.Struct):
     labs: list[LabReport] = []
     to_do: list[Finding] = []
 
-    def add(self, other: "Report") -> None:
-        """Take in another lab's outcome; a place that two labs judge is said once."""
-        self.findings = sorted({*self.findings, *other.findings}, key=lambda one: one.order)
-        self.to_do += other.to_do
-        self.notes += other.notes
-        self.labs += other.labs
+    def add(self, report: "Report") -> None:
+        """Add the outcome of another lab; a finding that both labs have is listed once."""
+        self.findings = sorted(
+            {*self.findings, *report.findings}, key=lambda finding: finding.order
+        )
+        self.to_do += report.to_do
+        self.notes += report.notes
+        self.labs += report.labs

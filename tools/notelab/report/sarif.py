@@ -1,10 +1,11 @@
-"""For a scanner's archive: SARIF 2.1.0."""
+"""The report for an archive of scans: SARIF 2.1.0."""
 
 import json
 from typing import Any
 from urllib.parse import quote
 
 from notelab import __version__
+from notelab.errors import escape_json
 from notelab.report.finding import Finding
 from notelab.report.outcome import Report
 from notelab.rules.codes import RULES
@@ -25,14 +26,14 @@ def write(report: Report) -> str:
                     }
                 },
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(finding) for finding in report.findings],
+                "results": [_finding_to_result(finding) for finding in report.findings],
             }
         ],
     }
-    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+    return escape_json(json.dumps(log, indent=2, ensure_ascii=False)) + "\n"
 
 
-def _result(finding: Finding) -> dict[str, Any]:
+def _finding_to_result(finding: Finding) -> dict[str, Any]:
     span = finding.span
     return {
         "ruleId": finding.code,

@@ -1,39 +1,39 @@
-"""What a command says: lines on standard output, asides on standard error, colour, progress."""
+"""How a command prints: lines on standard output, notes on standard error, colour, and progress."""
 
 import os
 import sys
 
 import click
 
-from notelab.errors import plain
+from notelab.errors import sanitize
 
-FAULT = 2  # the exit status of a command that couldn't do its work
+EXIT_FAULT = 2  # the exit status of a command that could not do its work
 
 
-def count(what: str, done: int, of: int) -> None:
-    """Write how far something is over what was written before; a terminal alone is told."""
+def print_progress(noun: str, done: int, total: int) -> None:
+    """Print a progress line over the previous one; only if standard error is a terminal."""
     if sys.stderr and sys.stderr.isatty():
-        end = "\r" if done < of else "\n"
-        write(f"{done:,} of {of:,} {what}{end}", aside=True)
+        end = "\r" if done < total else "\n"
+        write(f"{done:,} of {total:,} {noun}{end}", stderr=True)
 
 
-def say(*lines: str, aside: bool = False) -> None:
-    """Print lines that may hold a note's or a remote's words, on standard error if asides."""
+def say(*lines: str, stderr: bool = False) -> None:
+    """Print lines that may hold untrusted text; with `stderr`, on standard error."""
     for line in lines:
-        write(f"{plain(line)}\n", aside=aside)
+        write(f"{sanitize(line)}\n", stderr=stderr)
 
 
-def write(text: str, *, aside: bool = False) -> None:
-    """Print text as it is. A reader that went away (`| head`) is no fault worth a word."""
+def write(text: str, *, stderr: bool = False) -> None:
+    """Print text unchanged. If the reader has gone away (`| head`), exit without a message."""
     try:
-        click.echo(text, nl=False, err=aside, color=colour() and not aside)
+        click.echo(text, nl=False, err=stderr, color=wants_colour() and not stderr)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if aside else sys.stdout).fileno())
-        sys.exit(FAULT)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if stderr else sys.stdout).fileno())
+        sys.exit(EXIT_FAULT)
 
 
-def colour() -> bool:
-    """Tell whether what reads standard output wants colour."""
+def wants_colour() -> bool:
+    """Return whether standard output should be coloured."""
     if os.environ.get("NO_COLOR"):
         return False
     # Standard output may have been closed (`>&-`).

@@ -1,47 +1,47 @@
-"""For a person: a finding a line, what was expected and found under it, then what was proved."""
+"""The report for a person: each finding with its details, then what was proved."""
 
 from collections.abc import Callable, Iterable
 
-from notelab.errors import plain
+from notelab.errors import sanitize
 from notelab.report.finding import Finding
 from notelab.report.outcome import LabReport, NoteReport, Report, SourceReport
 
 _STYLES = {"place": "\x1b[1m", "code": "\x1b[31;1m", "dim": "\x1b[2m", "good": "\x1b[32;1m"}
 
 
-Painter = Callable[[str, str], str]  # a style and a text; colour is for terminals alone
+Painter = Callable[[str, str], str]  # takes a style and a text; colours text for terminals
 
 
 def write(report: Report, *, colour: bool, findings_only: bool = False) -> str:
     """Return the whole report as text."""
 
-    def paint(style: str, said: str) -> str:
-        return f"{_STYLES[style]}{said}\x1b[0m" if colour else said
+    def paint(style: str, text: str) -> str:
+        return f"{_STYLES[style]}{text}\x1b[0m" if colour else text
 
     lines: list[str] = []
     for finding in report.findings:
-        lines += _finding(finding, paint)
+        lines += _format_finding(finding, paint)
     if findings_only:
         return "".join(f"{line}\n" for line in lines)
     if report.findings:
         lines.append("")
     for lab in report.labs:
-        lines += _lab(lab, [note for note in report.notes if note.lab == lab.folder], paint)
+        lines += _format_lab(lab, [note for note in report.notes if note.lab == lab.folder], paint)
     if report.to_do:
         lines.append(paint("dim", "to do, in labs in progress:"))
-        lines += [line for finding in report.to_do for line in _finding(finding, paint)[:1]]
+        lines += [line for finding in report.to_do for line in _format_finding(finding, paint)[:1]]
         lines.append("")
-    lines.append(_verdict(report, paint))
-    lines += [] if report.findings else _next(report)
+    lines.append(_format_summary(report, paint))
+    lines += [] if report.findings else _suggest_next(report)
     return "\n".join(lines) + "\n"
 
 
-def _next(report: Report) -> list[str]:
-    """Say what comes after a lab of one's own has no finding left."""
+def _suggest_next(report: Report) -> list[str]:
+    """Return the next command for each own lab that has no finding and nothing to do."""
     ready = [lab for lab in report.labs if lab.compares and not lab.to_do]
     flag = "take `in-progress` out of its lab.toml, "
     return [
-        plain(
+        sanitize(
             f"next: {flag if lab.in_progress else ''}commit {lab.folder}, "
             f"then `shardbook compare {lab.folder}`"
         )
@@ -50,33 +50,36 @@ def _next(report: Report) -> list[str]:
     ]
 
 
-def _finding(finding: Finding, paint: Painter) -> list[str]:
+def _format_finding(finding: Finding, paint: Painter) -> list[str]:
     place = f"{finding.filename}:{finding.span.row}:{finding.span.column}"
-    head = f"{paint('place', plain(place))} {paint('code', finding.code)} {plain(finding.message)}"
-    lines = [head]
+    head = f"{paint('place', sanitize(place))} {paint('code', finding.code)}"
+    lines = [f"{head} {sanitize(finding.message)}"]
     for label, text in (
         ("expected", finding.expected),
         ("found", finding.found),
         *(("help", part) for part in finding.help.split("; ")),
     ):
         if text:
-            lines.append(f"    {paint('dim', f'{label:<8}')} {plain(text)}")
+            lines.append(f"    {paint('dim', f'{label:<8}')} {sanitize(text)}")
     return lines
 
 
-def _lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list[str]:
-    lines = [paint("place", plain(lab.title)), paint("dim", plain(f"  {lab.folder}/"))]
+def _format_lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list[str]:
+    lines = [
+        paint("place", sanitize(lab.title)),
+        paint("dim", sanitize(f"  {lab.folder}/")),
+    ]
     for source in lab.sources:
         if source.files or not source.commit:
-            lines += _source(source, paint)
+            lines += _format_source(source, paint)
     if notes:
-        lines += ["", *_table(notes, paint)]
+        lines += ["", *_format_table(notes, paint)]
     if lab.lock_only:
-        lines += ["", *_lock_only(lab, paint)]
+        lines += ["", *_format_lock_only(lab, paint)]
     if lab.unparsed:
-        lines += ["", *_unparsed(lab, paint)]
+        lines += ["", *_format_unparsed(lab, paint)]
     if lab.unread_for_paste:
-        unread = _count(lab.unread_for_paste, "file")
+        unread = _format_count(lab.unread_for_paste, "file")
         lines.append(
             paint("dim", f"  pasted source was not looked for in {unread}, whose text nobody had")
         )
@@ -84,104 +87,108 @@ def _lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list[str]:
     return lines
 
 
-def _unparsed(lab: LabReport, paint: Painter) -> list[str]:
+def _format_unparsed(lab: LabReport, paint: Painter) -> list[str]:
     lines = ["  without structure rules, since these files can't be parsed here:"]
     files = list(lab.unparsed.items())
     for name, file in files[:10]:
-        cited = f"    {name}  {_count(file.citations, 'citation')}: {file.reason}"
-        lines.append(paint("dim", plain(cited)))
+        line = f"    {name}  {_format_count(file.citations, 'citation')}: {file.reason}"
+        lines.append(paint("dim", sanitize(line)))
     if len(files) > 10:
-        lines.append(paint("dim", f"    and {_count(len(files) - 10, 'file')} more"))
+        lines.append(paint("dim", f"    and {_format_count(len(files) - 10, 'file')} more"))
     return lines
 
 
-def _lock_only(lab: LabReport, paint: Painter) -> list[str]:
+def _format_lock_only(lab: LabReport, paint: Painter) -> list[str]:
     lines = ["  checked against the lock only, since nobody here had the text:"]
     files = list(lab.lock_only.items())
     for name, count in files[:10]:
-        said = f"    {name}  {_count(count, 'citation')}"
-        lines.append(paint("dim", plain(said)))
+        line = f"    {name}  {_format_count(count, 'citation')}"
+        lines.append(paint("dim", sanitize(line)))
     if len(files) > 10:
-        lines.append(paint("dim", f"    and {_count(len(files) - 10, 'file')} more"))
+        lines.append(paint("dim", f"    and {_format_count(len(files) - 10, 'file')} more"))
     return lines
 
 
-def _source(source: SourceReport, paint: Painter) -> list[str]:
+def _format_source(source: SourceReport, paint: Painter) -> list[str]:
     commit = source.commit[:12] or "no pin"
     release = f" ({source.release})" if source.release else ""
-    by = ", ".join(f"{count} by {name}" for name, count in sorted(source.providers.items()))
-    proved = f"{source.proved} of {source.files} files at hand" + (f": {by}" if by else "")
-    lines = [plain(f"  {source.name:<10} {commit}{release}  {proved}")]
+    by_provider = ", ".join(
+        f"{count} by {name}" for name, count in sorted(source.providers.items())
+    )
+    proved = f"{source.proved} of {source.files} files at hand" + (
+        f": {by_provider}" if by_provider else ""
+    )
+    lines = [sanitize(f"  {source.name:<10} {commit}{release}  {proved}")]
     for lock, count in source.vouched.items():
-        said = f"    {_count(count, 'file')} vouched for by {lock}"
-        lines.append(paint("dim", plain(said)))
+        line = f"    {_format_count(count, 'file')} vouched for by {lock}"
+        lines.append(paint("dim", sanitize(line)))
     reasons = (part for reason in source.reasons for part in reason.split("; "))
-    return lines + [paint("dim", plain(f"    {part}")) for part in reasons]
+    return lines + [paint("dim", sanitize(f"    {part}")) for part in reasons]
 
 
-# Heading and field; the widest page name of the workbook and these fit into 80 columns.
+# Headings and fields; together with the widest page name they fit into 80 columns.
 _COLUMNS = {
     "words": "words", "choices": "choices", "cited": "citations", "proved": "proved",
     "locked": "locked", "diagrams": "diagrams",
 }  # fmt: skip
 
 
-def _table(notes: list[NoteReport], paint: Painter) -> list[str]:
-    """Return a line a page, under its folder's; of many pages their sum."""
+def _format_table(notes: list[NoteReport], paint: Painter) -> list[str]:
+    """Return a line per page, grouped by folder, or one line of sums for more than 40 pages."""
     names = [note.filename.rpartition("/") for note in notes]
     width = max(len(f"  {name}") for _, _, name in names)
     width = max(width, *(len(folder) + 1 for folder, _, _ in names), len(f"{len(notes)} pages"))
 
-    def line(what: str, numbers: Iterable[object]) -> str:
+    def line(title: str, numbers: Iterable[object]) -> str:
         cells = zip(_COLUMNS, numbers, strict=True)
-        return f"  {plain(what):<{width}}" + "".join(f"{n:>{len(c) + 1}}" for c, n in cells)
+        return f"  {sanitize(title):<{width}}" + "".join(f"{n:>{len(c) + 1}}" for c, n in cells)
 
     head = paint("dim", line("", _COLUMNS))
     if len(notes) > 40:
         sums = [sum(getattr(note, field) for note in notes) for field in _COLUMNS.values()]
         return [head, line(f"{len(notes)} pages", sums)]
-    lines, above = [head], None
+    lines, current_folder = [head], None
     for note, (folder, slash, name) in zip(notes, names, strict=True):
-        if folder != above:
-            lines.append(f"  {plain(folder + slash)}")
-            above = folder
+        if folder != current_folder:
+            lines.append(f"  {sanitize(folder + slash)}")
+            current_folder = folder
         numbers = (getattr(note, field) for field in _COLUMNS.values())
         lines.append(line(f"  {name}", numbers))
-        lines += [paint("dim", f"      {limits}")] if (limits := _limits(note)) else []
+        lines += [paint("dim", f"      {limits}")] if (limits := _format_limits(note)) else []
     return lines
 
 
-def _limits(note: NoteReport) -> str:
-    """Return how far a note is: what is counted beside what is asked for."""
-    said = [
+def _format_limits(note: NoteReport) -> str:
+    """Return how far a note is from its limits."""
+    limits = [
         f"{note.cited_choices} of {note.min_choices} choices" if note.min_choices else "",
         f"{note.words} of {note.max_words} words" if note.max_words else "",
     ]
-    return ", ".join(filter(None, said))
+    return ", ".join(filter(None, limits))
 
 
-def _verdict(report: Report, paint: Painter) -> str:
+def _format_summary(report: Report, paint: Painter) -> str:
     fields = (
         *("citations", "proved", "by_wheel", "unstructured", "locked", "unjudged"),
         "diagrams",
     )
     sums = (sum(getattr(lab, field) for lab in report.labs) for field in (*fields, "waived"))
     citations, proved, by_wheel, unstructured, locked, unjudged, diagrams, waived = sums
-    said = [
-        _count(len(report.notes), "page"),
-        f"{_count(citations, 'citation')}: {proved} proved"
+    parts = [
+        _format_count(len(report.notes), "page"),
+        f"{_format_count(citations, 'citation')}: {proved} proved"
         + (f" ({proved - by_wheel} by git, {by_wheel} on a wheel's word)" if by_wheel else ""),
         f"{unstructured} of them in files without a structure rule" if unstructured else "",
         f"{locked} checked against the lock only" if locked else "",
         f"{unjudged} × looks like a citation, not judged" if unjudged else "",
-        _count(diagrams, "diagram"),
-        _count(len(report.findings), "finding"),
+        _format_count(diagrams, "diagram"),
+        _format_count(len(report.findings), "finding"),
         f"{len(report.to_do)} to do" if report.to_do else "",
         f"{waived} waived" if waived else "",
     ]
-    text = ", ".join(filter(None, said))
+    text = ", ".join(filter(None, parts))
     return paint("code" if report.findings else "good", text)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
+def _format_count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

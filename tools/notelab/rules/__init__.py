@@ -1,1 +1,1 @@
-"""The rules, one family a file. Each is a function from what is known of a page to findings."""
+"""The rules, one family per module. Each takes what is known of a page and yields findings."""

@@ -1,4 +1,4 @@
-"""N2xx: is each citation well formed, does its file exist, and what do the other rules say?"""
+"""N2xx: checks the form of each citation and finds its file; other modules check the rest."""
 
 from collections import Counter
 
@@ -7,105 +7,113 @@ import msgspec
 from notelab.book.evidence import CitedFile, State
 from notelab.book.view import View
 from notelab.book.workbook import Workbook
+from notelab.cache import CacheFile, cache_key, get_decoded
 from notelab.lab import pins
 from notelab.lab.lock import Lock
-from notelab.memo import Shelf, key_of, recalled
-from notelab.page.citation import written
+from notelab.page.citation import format_citation
 from notelab.page.note import Note
-from notelab.page.permalink import repository_of
+from notelab.page.permalink import normalize_repository
 from notelab.report.finding import Finding
 from notelab.rules import fit
-from notelab.rules.case import Case
+from notelab.rules.citation_context import CitationContext
 from notelab.rules.locked import LockJudge
 
 
 class Verdict(msgspec.Struct, array_like=True):
-    """What became of one citation: its findings, and how far it was proved."""
+    """The result for one citation: its findings, and how it was proved."""
 
     findings: list[Finding]
     source: str = ""
     key: str = ""  # as the lock of that source writes it
-    proof: str = ""  # "git" or "wheel", whoever said that the commit holds the file
+    proof: str = ""  # "git" or "wheel": which provider proved that the commit holds the file
     locked: bool = False
-    unstructured: bool = False  # in a file whose statements nobody here can tell
+    unstructured: bool = False  # in a file whose statements cannot be parsed here
 
     @property
     def proved(self) -> bool:
-        """Tell whether the file's own text was at hand."""
+        """Return whether the text of the file itself was available."""
         return bool(self.proof)
 
 
 class Judge:
-    """Judges the citations of one lab."""
+    """Checks the citations of one lab."""
 
-    def __init__(self, book: Workbook, shelf: Shelf) -> None:
-        """Judge nothing yet; what fits is remembered on `shelf`."""
-        self._lab, self._pins, self._shelf = book.lab, book.pins, shelf
+    def __init__(self, book: Workbook, cache: CacheFile) -> None:
+        """Prepare; citations that fit are stored in `cache`."""
+        self._lab, self._pins, self._cache = book.lab, book.pins, cache
         self._unknown_commit, self._resolver = book.evidence.unknown_commit, book.resolver
         self._lock = book.lock or Lock()
-        # Sources of which a repin left something behind: of most labs none, so nobody asks.
-        known = self._lock.citations.items()
-        self._late = [name for name, all_ in known if any(one.commit for one in all_.values())]
+        # Sources of which a repin left citations at an older commit; most labs have none.
+        locked_citations = self._lock.citations.items()
+        self._outdated_sources = [
+            name
+            for name, citations in locked_citations
+            if any(citation.commit for citation in citations.values())
+        ]
         self.lock = LockJudge(book)
-        # All that a page's verdicts hang on, apart from its own text: a blob id is a file's lines.
+        # All that a page's verdicts depend on except its text; a blob id stands for a file's lines.
         files = [(f.source, f.path, f.state, f.blob, f.proof) for f in book.evidence.gathered()]
         commits = {name: pin.commit for name, pin in book.pins.items()}
-        said = (book.lab.file, book.lab.sources, commits, book.lock, files)
-        self._all = key_of(msgspec.msgpack.encode(said))
+        inputs = (book.lab.file, book.lab.sources, commits, book.lock, files)
+        self._inputs_key = cache_key(msgspec.msgpack.encode(inputs))
 
     def verdicts(self, view: View) -> list[Verdict]:
-        """Judge every citation of a page, in the page's order.
+        """Return the verdict on each citation of a page, in the page's order.
 
-        A page whose citations are all sound is remembered by all that they hang on.
+        If all citations of a page are sound, the verdicts are cached by all that they depend on.
         """
         if view.note is None:
             return []
-        key = f"{view.digest} {view.page.key} {self._all}"
-        kept = recalled(self._shelf, "verdicts", key, list[Verdict])
-        if kept is not None:
-            return kept
-        found = self._judged(view, view.note)
-        if all(verdict.key and not verdict.findings for verdict in found):
-            self._shelf.put("verdicts", key, msgspec.msgpack.encode(found))
-        return found
+        key = f"{view.digest} {view.page.key} {self._inputs_key}"
+        cached = get_decoded(self._cache, "verdicts", key, list[Verdict])
+        if cached is not None:
+            return cached
+        verdicts = self._judge_page(view, view.note)
+        if all(verdict.key and not verdict.findings for verdict in verdicts):
+            self._cache.put("verdicts", key, msgspec.msgpack.encode(verdicts))
+        return verdicts
 
-    def _judged(self, view: View, note: Note) -> list[Verdict]:
-        most = view.page.table.max_lines or self._lab.file.lab.max_lines
-        times = Counter(citation.key for citation in note.citations)
+    def _judge_page(self, view: View, note: Note) -> list[Verdict]:
+        max_lines = view.page.table.max_lines or self._lab.file.lab.max_lines
+        occurrences = Counter(citation.key for citation in note.citations)
         return [
-            self._verdict(Case(view, cell, citation, most, times[citation.key]))
-            for cell in note.cells
-            for citation in cell.citations
+            self._judge_citation(
+                CitationContext(view, block, citation, max_lines, occurrences[citation.key])
+            )
+            for block in note.blocks
+            for citation in block.citations
         ]
 
-    def _verdict(self, case: Case) -> Verdict:
-        citation = case.citation
-        if malformed := _malformed(case):
+    def _judge_citation(self, context: CitationContext) -> Verdict:
+        citation = context.citation
+        if malformed := _check_form(context):
             return Verdict([malformed])
-        if behind := self._behind(case):
-            return behind
-        file = self._resolve(case)
+        if outdated := self._check_outdated(context):
+            return outdated
+        file = self._resolve(context)
         if file is None:
             return Verdict([])
         if isinstance(file, Finding):
             return Verdict([file])
+        if file.state is State.POINTER:
+            return Verdict([_report_pointer(context, file)])
         findings = []
-        listed = case.view.page.table.sources
-        if listed and file.source not in listed:
+        note_sources = context.view.page.table.sources
+        if note_sources and file.source not in note_sources:
             findings.append(
-                case.finding(
+                context.finding(
                     "N214",
                     f"`{citation.path}` is a file of `{file.source}`, which this note doesn't read",
-                    expected="a file of " + " or ".join(f"`{name}`" for name in listed),
+                    expected="a file of " + " or ".join(f"`{name}`" for name in note_sources),
                     help=f'add "{file.source}" to the note\'s `sources` in lab.toml',
                 )
             )
         proved = file.state is State.PROVED
-        case.once = self.lock.slipped_from(file, citation, case.page)
-        misfits, structured = fit.judged(case, file, self._shelf) if proved else ([], True)
+        context.moved_from = self.lock.find_moved_from(file, citation, context.page)
+        misfits, structured = fit.judge(context, file, self._cache) if proved else ([], True)
         findings += misfits
-        # A range that doesn't fit must be mended, not locked: saying both would mislead.
-        findings = findings or list(self.lock.findings(case, file))
+        # A range that does not fit must be fixed first, so what the lock says is not reported.
+        findings = findings or list(self.lock.findings(context, file))
         return Verdict(
             findings,
             file.source,
@@ -115,35 +123,45 @@ class Judge:
             unstructured=not structured,
         )
 
-    def _behind(self, case: Case) -> Verdict | None:
-        """Say that a repin left a citation at an older commit: no other rule judges it there."""
-        found = self._lock.behind(
-            {name: case.citation.key_in(name) for name in self._pins if name in self._late}
-        )
-        if found is None or self._pins[found[0]].commit == found[1].commit:
-            return None
-        source, known = found
-        pin = self._pins[source]
-        typed = pins.command_for(pin, pin.commit[:12], "repin")
-        finding = case.finding(
-            "N217",
-            f"`{case.citation.text}` still stands at an older commit than the pin",
-            expected=f"lines of `{source}` at {pin.commit[:12]}",
-            found=f"lines at {known.commit[:12]}",
-            help=f"`{typed}` proposes new ones; with `--accept OLD=NEW` it takes those you name",
-        )
-        return Verdict([finding], source, case.citation.key_in(source))
+    def _check_outdated(self, context: CitationContext) -> Verdict | None:
+        """Return a verdict if a repin left the citation at an older commit, else None.
 
-    def _resolve(self, case: Case) -> CitedFile | Finding | None:
-        """Find the one file cited; None where an unusable pin, a finding itself, is in the way."""
-        citation = case.citation
-        if foreign := self._foreign(case):
-            return foreign
+        No other rule checks such a citation.
+        """
+        outdated = self._lock.find_outdated(
+            {
+                name: context.citation.key_in(name)
+                for name in self._pins
+                if name in self._outdated_sources
+            }
+        )
+        if outdated is None or self._pins[outdated[0]].commit == outdated[1].commit:
+            return None
+        source, locked = outdated
+        pin = self._pins[source]
+        command = pins.format_command(pin, pin.commit[:12], "repin")
+        finding = context.finding(
+            "N217",
+            f"`{context.citation.text}` still stands at an older commit than the pin",
+            expected=f"lines of `{source}` at {pin.commit[:12]}",
+            found=f"lines at {locked.commit[:12]}",
+            help=f"`{command}` proposes new ones; with `--accept OLD=NEW` it takes those you name",
+        )
+        return Verdict([finding], source, context.citation.key_in(source))
+
+    def _resolve(self, context: CitationContext) -> CitedFile | Finding | None:
+        """Return the cited file, a finding that says why there is none, or None.
+
+        None means that the pin of a source is unusable, which is a finding of its own.
+        """
+        citation = context.citation
+        if finding := self._check_source(context):
+            return finding
         resolved = self._resolver.resolve(citation)
         if resolved.file:
             return resolved.file
         if resolved.rivals:
-            return case.finding(
+            return context.finding(
                 "N204",
                 f"`{citation.path}` is a file of more than one source",
                 expected="one source",
@@ -151,16 +169,16 @@ class Judge:
                 help=f"write `{resolved.rivals[0].source}:{citation.text}`",
             )
         if resolved.sole:
-            return _perhaps_another(case, resolved.sole, resolved.unasked)
+            return _report_ambiguous_source(context, resolved.sole, resolved.unasked)
         if any(self._pins[name].code or self._unknown_commit(name) for name in resolved.names):
             return None
-        return _nowhere(case, resolved.asked)
+        return _report_unknown_path(context, resolved.asked)
 
-    def _foreign(self, case: Case) -> Finding | None:
-        """Say why no source of the lab is the one that a citation names."""
-        citation, sources = case.citation, self._lab.sources
+    def _check_source(self, context: CitationContext) -> Finding | None:
+        """Return a finding if the citation names a source that the lab does not have, else None."""
+        citation, sources = context.citation, self._lab.sources
         if citation.source and citation.source not in sources:
-            return case.finding(
+            return context.finding(
                 "N203",
                 f"`{citation.text}` names a source, `{citation.source}`, that is none of this lab",
                 expected=" or ".join(f"`{name}`" for name in sources),
@@ -172,40 +190,42 @@ class Judge:
         if any(commit.startswith(citation.commit) for commit in commits):
             return None
         if not names:
-            known = (f"`{repository_of(one.url)}`" for one in sources.values() if one.url)
-            return case.finding(
+            repositories = (
+                f"`{normalize_repository(source.url)}`" for source in sources.values() if source.url
+            )
+            return context.finding(
                 "N216",
                 f"the link is to `{citation.repository}`, which is no source of this lab",
-                expected=" or ".join(known),
+                expected=" or ".join(repositories),
                 help="a page can be linked to without its lines; lines are cited from a source",
             )
-        return case.finding(
+        return context.finding(
             "N216",
             f"the link is to another commit of `{names[0]}` than the pin",
             expected=" or ".join(f"`{commit[:12]}`" for commit in commits) or "a usable pin",
             found=f"`{citation.commit[:12]}`",
             help=f"read the lines at the pin, then write `{names[0]}:"
-            f"{written(citation.path, citation.first, citation.last)}`",
+            f"{format_citation(citation.path, citation.first, citation.last)}`",
         )
 
 
-def _malformed(case: Case) -> Finding | None:
-    """Say what is wrong with a citation as it is written, whatever its file holds."""
-    citation = case.citation
+def _check_form(context: CitationContext) -> Finding | None:
+    """Return a finding if the citation is malformed, whatever its file holds, else None."""
+    citation = context.citation
     if citation.problem:
-        return case.finding("N201", f"`{citation.text[:80]}` {citation.problem}")
+        return context.finding("N201", f"`{citation.text[:80]}` {citation.problem}")
     if citation.label:
-        return _two_places(case)
+        return _report_label(context)
     if citation.last < citation.first:
-        turned = written(citation.path, citation.last, citation.first)
+        reversed_range = format_citation(citation.path, citation.last, citation.first)
         message = f"the range of `{citation.text}` runs backwards"
-        return case.finding("N202", message, help=f"`{turned}`?")
+        return context.finding("N202", message, help=f"`{reversed_range}`?")
     return None
 
 
-def _two_places(case: Case) -> Finding:
-    citation = case.citation
-    return case.finding(
+def _report_label(context: CitationContext) -> Finding:
+    citation = context.citation
+    return context.finding(
         "N231",
         "the link's label says another place than its target",
         expected="one place: the target's in the label, or the label's in the target",
@@ -213,29 +233,41 @@ def _two_places(case: Case) -> Finding:
     )
 
 
-def _perhaps_another(case: Case, sole: CitedFile, unasked: list[CitedFile]) -> Finding:
-    return case.finding(
+def _report_ambiguous_source(
+    context: CitationContext, sole: CitedFile, unasked: list[CitedFile]
+) -> Finding:
+    return context.finding(
         "N213",
-        f"`{case.citation.text}` may be a file of another source than `{sole.source}`",
+        f"`{context.citation.text}` may be a file of another source than `{sole.source}`",
         expected="an answer from every source of the lab, or the source's name in the citation",
         found="; ".join(f"`{file.source}`: {'; '.join(file.reasons)}" for file in unasked),
-        help=f"write `{sole.source}:{case.citation.text}`, or run where git or a mirror is",
+        help=f"write `{sole.source}:{context.citation.text}`, or run where git or a mirror is",
     )
 
 
-def _nowhere(case: Case, asked: list[CitedFile]) -> Finding:
-    citation = case.citation
-    near = [path for file in asked for path in file.near][:3]
-    closest = "closest: " + ", ".join(f"`{path}`" for path in near) if near else ""
-    if asked and all(file.state is State.ABSENT for file in asked):
-        return case.finding(
+def _report_pointer(context: CitationContext, file: CitedFile) -> Finding:
+    return context.finding(
+        "N213",
+        f"`{context.citation.text}` could not be proved: {'; '.join(file.reasons)}",
+        expected="a file whose text is in the commit",
+        help="cite another file; what the pointer leads to, no commit of the source holds",
+    )
+
+
+def _report_unknown_path(context: CitationContext, searched: list[CitedFile]) -> Finding:
+    citation = context.citation
+    suggestions = [path for file in searched for path in file.near][:3]
+    closest = "closest: " + ", ".join(f"`{path}`" for path in suggestions) if suggestions else ""
+    if searched and all(file.state is State.ABSENT for file in searched):
+        return context.finding(
             "N203",
             f"no source has `{citation.path}` at its pin",
-            expected="a path from the root of " + " or ".join(f"`{file.source}`" for file in asked),
+            expected="a path from the root of "
+            + " or ".join(f"`{file.source}`" for file in searched),
             help=closest,
         )
-    reasons = list(dict.fromkeys(reason for file in asked for reason in file.reasons))
-    return case.finding(
+    reasons = list(dict.fromkeys(reason for file in searched for reason in file.reasons))
+    return context.finding(
         "N213",
         f"`{citation.text}` could not be proved, and the lock doesn't know its file",
         expected="a file that the lock knows, or a provider that has it at the pin",

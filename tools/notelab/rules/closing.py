@@ -1,4 +1,4 @@
-"""N109 to N112: does a note end by tying back to what came before?"""
+"""N109 to N112: checks that a note ends with a closing that refers to what came before."""
 
 from collections.abc import Iterator
 
@@ -9,19 +9,23 @@ from notelab.report.finding import TOP, Finding
 
 
 def findings(lab: Lab, view: View, note: Note) -> Iterator[Finding]:
-    """Judge a note's last section."""
+    """Check a note's last section."""
     mentions = view.page.table.closing_mentions.get(view.page.language)
     if not mentions:
         return
-    wanted = lab.closing_heading(view.page.language)
-    closings = [one for one in note.headings if one.text.casefold() == wanted.casefold()]
+    closing_heading = lab.closing_heading(view.page.language)
+    closings = [
+        heading
+        for heading in note.headings
+        if heading.text.casefold() == closing_heading.casefold()
+    ]
     sections = [heading for heading in note.headings if heading.level <= 2]
     if not closings:
         yield view.finding(
             "N109",
             TOP,
             "the note has no closing",
-            expected=f"a last section `## {wanted}`",
+            expected=f"a last section `## {closing_heading}`",
             found=f"last section `{sections[-1].text}`" if sections else "no section",
         )
         return
@@ -31,21 +35,21 @@ def findings(lab: Lab, view: View, note: Note) -> Iterator[Finding]:
             "N110",
             closing.span,
             "the closing is not the last section",
-            expected=f"nothing after `## {wanted}`",
+            expected=f"nothing after `## {closing_heading}`",
             found=f"level {closing.level}" if closing is last else f"`{last.text}`",
         )
-    yield from _closing_text(view, closing, mentions)
+    yield from _check_closing(view, closing, mentions)
 
 
-def _closing_text(view: View, closing: Heading, mentions: list[str]) -> Iterator[Finding]:
+def _check_closing(view: View, closing: Heading, mentions: list[str]) -> Iterator[Finding]:
     if closing.paragraphs != 1 or closing.other_blocks:
-        other = f" and {closing.other_blocks} other blocks" if closing.other_blocks else ""
+        extra = f" and {closing.other_blocks} other blocks" if closing.other_blocks else ""
         yield view.finding(
             "N111",
             closing.span,
             "the closing is not one paragraph",
             expected="one paragraph and nothing else",
-            found=f"{closing.paragraphs} paragraphs{other}",
+            found=f"{closing.paragraphs} paragraphs{extra}",
         )
     prose = " ".join(closing.prose.split()).casefold()
     if not any(mention.casefold() in prose for mention in mentions):

@@ -1,4 +1,4 @@
-"""The rules, each with its stable code and its name. Their pages are in docs/reference/rules."""
+"""The rules' stable codes and their names. Each rule has a page in docs/reference/rules."""
 
 RULES: dict[str, str] = {
     # N1xx: stop conditions
@@ -19,6 +19,7 @@ RULES: dict[str, str] = {
     "N121": "pin-malformed",
     "N122": "pin-unknown",
     "N123": "commit-disagrees",
+    "N124": "release-disagrees",
     # N2xx: citations
     "N201": "malformed-citation",
     "N202": "range-reversed",

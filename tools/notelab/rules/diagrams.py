@@ -1,4 +1,4 @@
-"""N3xx: does each diagram draw, and does each expected one mark what it must?"""
+"""N3xx: checks that each diagram draws, and that each expected diagram has its labels."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,53 +14,53 @@ from notelab.rules import gantt
 
 
 def findings(view: View, diagrams: Diagrams) -> Iterator[Finding]:
-    """Judge a page's diagrams."""
+    """Check a page's diagrams."""
     if view.note is None:
         return
-    expected = {want.id: want for want in view.page.diagrams or []}
-    seen: Counter[str] = Counter()
+    expected_by_id = {wanted.id: wanted for wanted in view.page.diagrams or []}
+    counts: Counter[str] = Counter()
     for diagram in view.note.diagrams:
-        seen[diagram.id] += 1
-        yield from _one(view, diagram, expected.get(diagram.id), diagrams)
+        counts[diagram.id] += 1
+        yield from _check_diagram(view, diagram, expected_by_id.get(diagram.id), diagrams)
         if view.page.diagrams is not None:
-            yield from _place(view, diagram, expected, seen)
-    for want in expected.values():
-        if not seen[want.id]:
+            yield from _check_expected(view, diagram, expected_by_id, counts)
+    for wanted in expected_by_id.values():
+        if not counts[wanted.id]:
             yield view.finding(
                 "N301",
                 TOP,
-                f"the diagram `{want.id}` is missing",
-                expected=f"a mermaid block whose first line is `%% id: {want.id}`",
-                found=", ".join(f"`{name or 'no id'}`" for name in seen) or "no diagram",
+                f"the diagram `{wanted.id}` is missing",
+                expected=f"a mermaid block whose first line is `%% id: {wanted.id}`",
+                found=", ".join(f"`{name or 'no id'}`" for name in counts) or "no diagram",
             )
 
 
-def _place(
-    view: View, diagram: Diagram, expected: dict[str, ExpectedDiagram], seen: Counter[str]
+def _check_expected(
+    view: View, diagram: Diagram, expected_by_id: dict[str, ExpectedDiagram], counts: Counter[str]
 ) -> Iterator[Finding]:
-    if diagram.id in expected and seen[diagram.id] == 1:
+    if diagram.id in expected_by_id and counts[diagram.id] == 1:
         return
-    said = f"`{diagram.id}`" if diagram.id else "without an id"
-    again = " again" if diagram.id in expected else ""
+    subject = f"`{diagram.id}`" if diagram.id else "without an id"
+    repeated = " again" if diagram.id in expected_by_id else ""
     yield view.finding(
         "N306",
         _span(diagram, 1),
-        f"a diagram {said} stands here{again}, which the lab doesn't ask for",
-        expected="exactly " + ", ".join(f"`{name}`" for name in expected),
+        f"a diagram {subject} stands here{repeated}, which the lab doesn't ask for",
+        expected="exactly " + ", ".join(f"`{name}`" for name in expected_by_id),
         help="a diagram's first line is `%% id: NAME`" if not diagram.id else "",
     )
 
 
-def _one(
-    view: View, diagram: Diagram, want: ExpectedDiagram | None, diagrams: Diagrams
+def _check_diagram(
+    view: View, diagram: Diagram, expected: ExpectedDiagram | None, diagrams: Diagrams
 ) -> Iterator[Finding]:
-    called = f"the diagram `{diagram.id}`" if diagram.id else "the diagram"
-    if want and want.max_lines and diagram.lines > want.max_lines:
+    subject = f"the diagram `{diagram.id}`" if diagram.id else "the diagram"
+    if expected and expected.max_lines and diagram.lines > expected.max_lines:
         yield view.finding(
             "N305",
             _span(diagram, 1),
-            f"{called} has {diagram.lines} lines",
-            expected=f"at most {want.max_lines}, without blank lines and comments",
+            f"{subject} has {diagram.lines} lines",
+            expected=f"at most {expected.max_lines}, without blank lines and comments",
             found=f"{diagram.lines}",
         )
     parsed = diagrams.parse(diagram.text)
@@ -68,55 +68,55 @@ def _one(
         yield view.finding(
             "N307",
             _span(diagram, 1),
-            f"{called} was not checked: {diagrams.missing}",
+            f"{subject} was not checked: {diagrams.unavailable_reason}",
             expected="a script engine that runs mermaid",
         )
     elif not parsed.ok:
         yield view.finding(
             "N302",
             _span(diagram, parsed.line or 1),
-            f"{called} doesn't draw: {parsed.error}",
+            f"{subject} doesn't draw: {parsed.error}",
             expected="a diagram that mermaid parses",
         )
         return
     if parsed is not None and parsed.type == "gantt":
-        for task in gantt.misread(diagram.text):
+        for task in gantt.find_misread(diagram.text):
             yield view.finding(
                 "N308",
                 _span(diagram, task.line),
-                f"{called} draws “{task.task}” where its line doesn't say: {task.why}",
+                f"{subject} draws “{task.task}” where its line doesn't say: {task.why}",
                 expected=gantt.EXPECTED,
             )
-    if parsed is not None and want:
-        yield from _marks(view, diagram, want, parsed)
+    if parsed is not None and expected:
+        yield from _check_labels(view, diagram, expected, parsed)
 
 
-def _marks(
-    view: View, diagram: Diagram, want: ExpectedDiagram, parsed: Parsed
+def _check_labels(
+    view: View, diagram: Diagram, expected: ExpectedDiagram, parsed: Parsed
 ) -> Iterator[Finding]:
-    if want.type and parsed.type != want.type:
+    if expected.type and parsed.type != expected.type:
         yield view.finding(
             "N303",
             _span(diagram, 1),
-            f"the diagram `{want.id}` is a {parsed.type}",
-            expected=f"a {want.type}",
+            f"the diagram `{expected.id}` is a {parsed.type}",
+            expected=f"a {expected.type}",
             found=parsed.type,
         )
     labels = [label.casefold() for label in parsed.labels]
-    for text, times in Counter(want.labels_in(view.page.language)).items():
-        found = sum(label.count(text.casefold()) for label in labels)
-        if found < times:
+    for text, wanted_count in Counter(expected.labels_in(view.page.language)).items():
+        count = sum(label.count(text.casefold()) for label in labels)
+        if count < wanted_count:
             yield view.finding(
                 "N304",
                 _span(diagram, 1),
-                f"the diagram `{want.id}` marks “{text}” {_times(found)}",
-                expected=f"{_times(times)}, in its labels",
-                found=_times(found),
+                f"the diagram `{expected.id}` marks “{text}” {_format_count(count)}",
+                expected=f"{_format_count(wanted_count)}, in its labels",
+                found=_format_count(count),
                 help="its labels: " + ", ".join(f"“{label}”" for label in parsed.labels[:12]),
             )
 
 
-def _times(count: int) -> str:
+def _format_count(count: int) -> str:
     return {0: "nowhere", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 

@@ -1,136 +1,140 @@
-"""N205 to N209: does a range fit the file it cites, and name what it shows?"""
+"""N205 to N209, N215: checks that a range fits its file and that the text names what it shows."""
 
 from collections.abc import Iterator
 
 from notelab.book.evidence import CitedFile
+from notelab.cache import CacheFile
 from notelab.cited import fitting
 from notelab.cited.outline import Outline
-from notelab.memo import Shelf
-from notelab.page.citation import Citation, written
+from notelab.page.citation import Citation, format_citation
 from notelab.report.finding import Finding
-from notelab.rules.case import Case, listed
+from notelab.rules.citation_context import CitationContext, format_names
 
 
-def judged(case: Case, file: CitedFile, shelf: Shelf) -> tuple[list[Finding], bool]:
-    """Judge a citation's range against the file's own lines; tell whether it has a structure.
+def judge(
+    context: CitationContext, file: CitedFile, cache: CacheFile
+) -> tuple[list[Finding], bool]:
+    """Return the findings about a citation's range, and whether the file has a parsed structure.
 
-    That a range fits is remembered by all that it hangs on; why one doesn't is worked out anew.
+    A fit is cached by all that it depends on. A misfit is computed each time, with its explanation.
     """
-    cited, anchors = case.citation, " ".join(sorted(case.anchors))
-    key = f"{file.blob} {file.path}:{cited.first}-{cited.last} {case.max_lines} {anchors}"
-    kept = shelf.get("fits", key)
-    if kept is not None:
-        return [], kept == b"structured"
-    found = list(findings(case, file))
+    citation, anchors = context.citation, " ".join(sorted(context.anchors))
+    key = f"{file.blob} {file.path}:{citation.first}-{citation.last} {context.max_lines} {anchors}"
+    cached = cache.get("fits", key)
+    if cached is not None:
+        return [], cached == b"structured"
+    misfits = list(findings(context, file))
     structured = bool(file.outline and file.outline.structured)
-    if not found:
-        shelf.put("fits", key, b"structured" if structured else b"lines")
-    return found, structured
+    if not misfits:
+        cache.put("fits", key, b"structured" if structured else b"lines")
+    return misfits, structured
 
 
-def findings(case: Case, file: CitedFile) -> Iterator[Finding]:
-    """Say what of a citation's range does not fit."""
-    citation, outline = case.citation, file.outline
+def findings(context: CitationContext, file: CitedFile) -> Iterator[Finding]:
+    """Yield what does not fit in a citation's range."""
+    citation, outline = context.citation, file.outline
     assert outline is not None
     if citation.last > outline.lines:
-        yield case.finding(
+        yield context.finding(
             "N205",
             f"`{citation.text}` goes past the end of the file",
             expected=f"lines 1 to {outline.lines}",
             found=f"line {citation.last}",
-            help=_mend(case, outline),
+            help=_suggest_fix(context, outline),
         )
         return
     length = citation.last - citation.first + 1
-    if length > case.max_lines:
-        yield case.finding(
+    if length > context.max_lines:
+        yield context.finding(
             "N206",
             f"`{citation.text}` is {length} lines wide",
-            expected=f"at most {case.max_lines} lines",
+            expected=f"at most {context.max_lines} lines",
             found=f"{length}",
-            help=_mend(case, outline),
+            help=_suggest_fix(context, outline),
         )
     if outline.structured:
-        yield from _structure(case, outline)
-    if case.anchors.isdisjoint(outline.names_between(citation.first, citation.last)):
-        places = fitting.standing_places(outline, case.anchors)
-        where = ", ".join(f"`{name}` at L{row}" for name, row in places)
-        stand = f"in this file: {where}; " if where else ""
-        yield not_anchored(case, stand + _mend(case, outline))
+        yield from _check_structure(context, outline)
+    if context.anchors.isdisjoint(outline.names_between(citation.first, citation.last)):
+        places = fitting.standing_places(outline, context.anchors)
+        places_text = ", ".join(f"`{name}` at L{row}" for name, row in places)
+        anchors_elsewhere = f"in this file: {places_text}; " if places_text else ""
+        yield not_anchored(context, anchors_elsewhere + _suggest_fix(context, outline))
     else:
-        yield from _weak(case, outline)
+        yield from _check_anchor(context, outline)
 
 
-def _structure(case: Case, outline: Outline) -> Iterator[Finding]:
-    citation = case.citation
-    crossed = fitting.straddles(outline, citation.first, citation.last)
-    if crossed:
-        yield case.finding(
+def _check_structure(context: CitationContext, outline: Outline) -> Iterator[Finding]:
+    citation = context.citation
+    symbol = fitting.straddles(outline, citation.first, citation.last)
+    if symbol:
+        yield context.finding(
             "N207",
-            f"`{citation.text}` crosses the edge of `{crossed.name}`",
-            expected=f"lines of one symbol; `{crossed.name}` is L{crossed.top}-L{crossed.last}",
-            found=_touched(outline, citation),
-            help=_mend(case, outline),
+            f"`{citation.text}` crosses the edge of `{symbol.name}`",
+            expected=f"lines of one symbol; `{symbol.name}` is L{symbol.top}-L{symbol.last}",
+            found=_describe_ends(outline, citation),
+            help=_suggest_fix(context, outline),
         )
     elif not fitting.is_whole(outline, citation.first, citation.last):
-        wrong = []
+        problems = []
         if not fitting.starts_well(outline, citation.first):
-            wrong.append(f"begins at line {citation.first}, which begins no statement")
+            problems.append(f"begins at line {citation.first}, which begins no statement")
         if not fitting.ends_well(outline, citation.last):
-            wrong.append(f"ends at line {citation.last}, which ends none")
-        yield case.finding(
+            problems.append(f"ends at line {citation.last}, which ends none")
+        yield context.finding(
             "N208",
-            f"`{citation.text}` " + " and ".join(wrong),
+            f"`{citation.text}` " + " and ".join(problems),
             expected="the first line of a statement (or of its comment or decorator) to the last "
             "line of one",
-            help=_mend(case, outline),
+            help=_suggest_fix(context, outline),
         )
 
 
-def _touched(outline: Outline, citation: Citation) -> str:
+def _describe_ends(outline: Outline, citation: Citation) -> str:
     first = outline.innermost(citation.first, citation.first)
     last = outline.innermost(citation.last, citation.last)
     names = [f"`{symbol.name}`" if symbol else "the module" for symbol in (first, last)]
     return f"begins in {names[0]}, ends in {names[1]}"
 
 
-def _weak(case: Case, outline: Outline) -> Iterator[Finding]:
-    citation = case.citation
+def _check_anchor(context: CitationContext, outline: Outline) -> Iterator[Finding]:
+    citation = context.citation
     kind = "statements" if outline.structured else "lines"
-    if weak := fitting.weakness(outline, citation.first, citation.last, case.anchors):
-        yield case.finding(
+    if weak := fitting.weakness(outline, citation.first, citation.last, context.anchors):
+        yield context.finding(
             "N215",
             f"what the text names of `{citation.text}` stands nearly everywhere around it",
             expected=f"one name of the cited lines in at most {fitting.COMMON:.0%} of the {kind} "
             f"within {fitting.NEAR_BY} lines",
             found=f"`{weak.name}`, the rarest, in {weak.stands} of {weak.near}",
-            help=f"name {listed(weak.better)} too" if weak.better else "",
+            help=f"name {format_names(weak.better)} too" if weak.better else "",
         )
 
 
-def not_anchored(case: Case, help: str) -> Finding:
-    """Return the finding that the text names nothing of the cited lines."""
-    return case.finding(
+def not_anchored(context: CitationContext, help: str) -> Finding:
+    """Return the finding that the text names nothing from the cited lines."""
+    return context.finding(
         "N209",
-        f"nothing that the text names in code font stands in `{case.citation.text}`",
+        f"nothing that the text names in code font stands in `{context.citation.text}`",
         expected="one identifier of the cited lines, in code font, in the same choice",
-        found=listed(sorted(case.anchors)) or "no identifier in code font",
+        found=format_names(sorted(context.anchors)) or "no identifier in code font",
         help=help,
     )
 
 
-def _mend(case: Case, outline: Outline) -> str:
-    """Say which range would fit, and what the symbol around really is; searched for once."""
-    if case.mend is not None:
-        return case.mend
-    citation = case.citation
-    said = [f"the lock knows `{case.once}` on this page"] if case.once else []
-    near = fitting.nearest(outline, citation.first, citation.last, case.max_lines, case.anchors)
-    if near:
-        said.append(f"nearest that fits: `{written(citation.path, *near)}`")
+def _suggest_fix(context: CitationContext, outline: Outline) -> str:
+    """Return which range would fit and where the enclosing symbol is; computed once."""
+    if context.fix_hint is not None:
+        return context.fix_hint
+    citation = context.citation
+    hints = [f"the lock knows `{context.moved_from}` on this page"] if context.moved_from else []
+    nearest_fit = fitting.nearest(
+        outline, citation.first, citation.last, context.max_lines, context.anchors
+    )
+    if nearest_fit:
+        hints.append(f"nearest that fits: `{format_citation(citation.path, *nearest_fit)}`")
     middle = min((citation.first + citation.last) // 2, outline.lines)
     symbol = outline.innermost(middle, middle)
     if symbol:
-        said.append(f"`{symbol.name}` is L{symbol.top}-L{symbol.last}")
-    case.mend = "; ".join(said)
-    return case.mend
+        hints.append(f"`{symbol.name}` is L{symbol.top}-L{symbol.last}")
+    context.fix_hint = "; ".join(hints)
+    return context.fix_hint

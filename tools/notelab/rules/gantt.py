@@ -1,7 +1,8 @@
-"""N308: does each task of a gantt stand where its times say?
+"""N308: checks that mermaid draws each task of a gantt diagram at the times in its line.
 
-Mermaid takes a start in digits as milliseconds, under `X` (seconds) too, where an end is seconds.
-Of a number with a fraction it makes a date of 2001, or no length. All of it parses.
+Mermaid reads a start in digits as milliseconds, even under `dateFormat X` (seconds), where an end
+is in seconds. A number with a fraction becomes a date in 2001 or has no length. Mermaid reports no
+error for any of these.
 """
 
 import re
@@ -16,18 +17,18 @@ _WHOLE = re.compile(r"[0-9]+\Z")
 _FRACTION = re.compile(r"-?[0-9]*\.[0-9]+\Z")
 
 
-class Misread(NamedTuple):
-    """A task whose times are drawn otherwise than written; `line` counts from 1."""
+class MisreadTask(NamedTuple):
+    """A task that mermaid draws at other times than written; `line` counts from 1."""
 
     line: int
     task: str
     why: str
 
 
-def misread(text: str) -> Iterator[Misread]:
-    """Find what mermaid misreads in a gantt whose times are numbers."""
-    unit = _FORMAT.search(text)
-    if unit is None or unit[1] not in ("x", "X"):
+def find_misread(text: str) -> Iterator[MisreadTask]:
+    """Yield the tasks that mermaid misreads in a gantt diagram whose times are numbers."""
+    date_format = _FORMAT.search(text)
+    if date_format is None or date_format[1] not in ("x", "X"):
         return
     for number, line in enumerate(text.split("\n"), 1):
         name, _, data = line.strip().partition(":")
@@ -38,7 +39,7 @@ def misread(text: str) -> Iterator[Misread]:
         fractions = [part for part in times if _FRACTION.match(part)]
         if fractions:
             why = f"mermaid reads whole numbers only, not {fractions[0]}"
-            yield Misread(number, name.rstrip(), why)
-        elif unit[1] == "X" and len(times) == 2 and _WHOLE.match(times[0]) and int(times[0]):
+            yield MisreadTask(number, name.rstrip(), why)
+        elif date_format[1] == "X" and len(times) == 2 and _WHOLE.match(times[0]) and int(times[0]):
             why = f"mermaid takes its start, {times[0]}, as milliseconds, though X is seconds"
-            yield Misread(number, name.rstrip(), why)
+            yield MisreadTask(number, name.rstrip(), why)

@@ -1,64 +1,64 @@
-"""N4xx: does every quoted number equal its row, and is every generated page up to date?"""
+"""N4xx: checks that every quoted number equals its row and every generated page is up to date."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from notelab.book.view import View
-from notelab.errors import shown
+from notelab.cache import CacheFile
+from notelab.errors import display_path
 from notelab.lab.lab import Lab
-from notelab.memo import Shelf
 from notelab.page import results_page
 from notelab.page.citation import Span
 from notelab.page.note import NumberLink
 from notelab.page.results_page import Results
 from notelab.report.finding import TOP, Finding
 
-_AGAIN = "generate it again: `tools/bench report --adopt results/reference.json`"
+_REGENERATE = "generate it again: `tools/bench report --adopt results/reference.json`"
 
 
 class Numbers:
-    """Judges the measured numbers of a lab's pages, reading each results page once."""
+    """Checks the measured numbers of a lab's pages; each results page is read once."""
 
-    def __init__(self, lab: Lab, shelf: Shelf) -> None:
-        """Nothing is read yet."""
+    def __init__(self, lab: Lab, cache: CacheFile) -> None:
+        """Prepare; parsed results pages are stored in `cache`."""
         self._lab = lab
-        self._shelf = shelf
+        self._cache = cache
         self._read: dict[Path, Results] = {}
 
     def findings(self, view: View) -> Iterator[Finding]:
-        """Judge one page's number links; keep the page itself for later if it was generated."""
+        """Check one page's number links; remember the page if it is generated."""
         if results_page.is_generated(view.text):
             path = view.page.path.resolve()
             if path not in self._read:
-                self._read[path] = results_page.of_text(view.text, path.parent, self._shelf)
+                self._read[path] = results_page.parse(view.text, path.parent, self._cache)
         for link in view.note.numbers if view.note else []:
-            yield from self._link(view, link)
+            yield from self._check_link(view, link)
 
     def stale_findings(self) -> Iterator[Finding]:
-        """Judge the generated pages of the lab and the results pages it quotes: each once."""
+        """Check each generated page of the lab, and each results page that the lab quotes, once."""
         for path, results in self._read.items():
             for name, row in results.stale:
                 yield Finding(
                     "N404",
-                    shown(path),
+                    display_path(path),
                     Span(row, 1, row, 1),
                     f"the page was generated from another `{name}` than the one here",
                     expected="the SHA-256 of its inputs as they are",
-                    help=_AGAIN,
+                    help=_REGENERATE,
                 )
             if results.edited:
                 yield Finding(
                     "N404",
-                    shown(path),
+                    display_path(path),
                     TOP,
                     "the page is not as it was generated",
                     expected="one comment with the SHA-256 of the page without that comment",
-                    help=_AGAIN,
+                    help=_REGENERATE,
                 )
             if not (results.generated or results.problem):
                 yield Finding(
                     "N405",
-                    shown(path),
+                    display_path(path),
                     TOP,
                     "a quoted results page doesn't say what it was generated from",
                     expected="`<!-- generated from FILE sha256:… -->` at its top",
@@ -66,29 +66,29 @@ class Numbers:
                     " `tools/bench report --adopt FILE`",
                 )
 
-    def _link(self, view: View, link: NumberLink) -> Iterator[Finding]:
+    def _check_link(self, view: View, link: NumberLink) -> Iterator[Finding]:
         path = (view.page.path.parent / link.path).resolve()
         language = view.page.language
-        own = f"RESULTS.{language}.md"
-        wanted = "RESULTS.md" if language == self._lab.languages[0] else own
-        # A lab in one language may quote another lab's results, whose first is another.
-        if path.name not in (wanted, own):
+        translated_name = f"RESULTS.{language}.md"
+        expected_name = "RESULTS.md" if language == self._lab.languages[0] else translated_name
+        # A lab in one language may quote the results of a lab with another first language.
+        if path.name not in (expected_name, translated_name):
             yield view.finding(
                 "N403",
                 link.span,
                 f"a page in `{language}` quotes `{path.name}`",
-                expected=wanted,
+                expected=expected_name,
                 found=path.name,
             )
             return
         results = Results(problem="is outside of the repository")
         if path.is_relative_to(self._lab.root):
             if path not in self._read:
-                self._read[path] = results_page.read(path, self._shelf)
+                self._read[path] = results_page.read(path, self._cache)
             results = self._read[path]
         values = results.values.get(link.anchor, [])
         if len(values) != 1:
-            yield self._no_row(view, link, results, len(values))
+            yield self._report_missing_row(view, link, results, len(values))
         elif values[0].strip() != link.text:
             yield view.finding(
                 "N402",
@@ -98,17 +98,19 @@ class Numbers:
                 found=link.text,
             )
 
-    def _no_row(self, view: View, link: NumberLink, results: Results, count: int) -> Finding:
+    def _report_missing_row(
+        self, view: View, link: NumberLink, results: Results, count: int
+    ) -> Finding:
         if results.problem:
-            found = f"{link.path} {results.problem}"
+            actual = f"{link.path} {results.problem}"
         elif link.anchor in results.values:
-            found = f"{count} bold values in that row"
+            actual = f"{count} bold values in that row"
         else:
-            found = "no such row"
+            actual = "no such row"
         return view.finding(
             "N401",
             link.span,
             f"“{link.text}” has no row `{link.anchor}` to stand on",
             expected=f'a row with `<a id="{link.anchor}">` and one bold value',
-            found=found,
+            found=actual,
         )

@@ -1,4 +1,4 @@
-"""N230, N232: what only looks like a citation, and links to whole files of a source."""
+"""N230, N232: checks links to whole files, and reports what only looks like a citation."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ from notelab.book.view import View
 from notelab.book.workbook import Workbook
 from notelab.report.finding import Finding
 
-STRICT = "N230"  # said under `--strict`, and counted otherwise
+STRICT = "N230"  # a finding under `--strict`, only counted otherwise
 
 
 def findings(book: Workbook, view: View) -> Iterator[Finding]:
-    """Judge a page's links to whole files, and say what of it was not judged."""
+    """Check a page's links to whole files, and report its mentions of paths with lines."""
     if view.note is None:
         return
     for link in view.note.files:
@@ -24,15 +24,15 @@ def findings(book: Workbook, view: View) -> Iterator[Finding]:
                     link.span,
                     f"the link is to `{path}`, which `{source}` doesn't have at its pin",
                     expected="a file of that commit",
-                    help="closest: " + ", ".join(f"`{one}`" for one in file.near)
+                    help="closest: " + ", ".join(f"`{path}`" for path in file.near)
                     if file.near
                     else "",
                 )
-    for one in view.note.mentions:
-        if book.settling.knows(one.path):
+    for mention in view.note.mentions:
+        if book.settling.knows(mention.path):
             yield view.finding(
                 STRICT,
-                one.span,
-                f"“{one.text[:80]}” looks like a citation and is not judged",
+                mention.span,
+                f"“{mention.text[:80]}” looks like a citation and is not judged",
                 expected="a citation, such as `path:L4-L6`; or words that give no lines",
             )

@@ -102,6 +102,13 @@ class Refused(msgspec.Struct, frozen=True):
     final: bool = False
 
 
+class TagCommit(msgspec.Struct, frozen=True):
+    """The commit that a source's release tag names, '' where `who` has no such tag."""
+
+    commit: str
+    who: str
+
+
 Wanted = dict[str, str | None]
 Answers = dict[str, Offered | Absent | Refused]
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from notelab.memo import Memo, key_of, recalled
+from notelab.cache import DiskCache, cache_key, get_decoded
 
 MINUTES = 10  # for which a no is taken for one; `shardbook fetch` asks again at once
 T = TypeVar("T")
@@ -34,15 +34,15 @@ class Kept:
         self, root: Path | None, *, anew: bool = False, now: Callable[[], float] = time.time
     ) -> None:
         """Nothing is read yet."""
-        self._memo, self._anew, self._now = Memo(root), anew, now
+        self._cache, self._anew, self._now = DiskCache(root), anew, now
 
     def get(self, kind: str, key: tuple[str, ...], type: type[T]) -> T | None:
         """Return what `put` kept under the key, or None."""
-        return None if self._anew else recalled(self._memo, kind, key_of(*key), type)
+        return None if self._anew else get_decoded(self._cache, kind, cache_key(*key), type)
 
     def put(self, kind: str, key: tuple[str, ...], value: object) -> None:
         """Keep an answer that never changes."""
-        self._memo.put(kind, key_of(*key), msgspec.msgpack.encode(value))
+        self._cache.put(kind, cache_key(*key), msgspec.msgpack.encode(value))
 
     def refusal(self, *whom: str) -> str:
         """Return why `whom` said no some minutes ago and when, or ''."""
@@ -56,5 +56,5 @@ class Kept:
 
     def refuse(self, reason: str, *whom: str) -> None:
         """Keep that `whom` said no; '' takes it back."""
-        if reason or self._memo.get("no", key_of(*whom)) is not None:
+        if reason or self._cache.get("no", cache_key(*whom)) is not None:
             self.put("no", whom, _No(self._now(), reason))

@@ -6,7 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from notelab.sources.answers import Source, SourceError, Wanted, Wheel, is_commit
+import msgspec
+
+from notelab.sources.answers import Source, SourceError, TagCommit, Wanted, Wheel, is_commit
 from notelab.sources.pending import Answer, Pending
 from notelab.sources.slow import told_if_slow
 from notelab.sources.store import Store
@@ -149,6 +151,42 @@ class Library:
         pin = (source.name, source.commit)
         return "" if pin in self._had else "; ".join(self._lacked.get(pin, []))
 
+    def release_tag(self, source: Source) -> TagCommit | None:
+        """Return which commit a source's release tag names; None where nobody here can tell.
+
+        A clone on disk says it, or what the remote said when it was last asked. A remote is asked
+        for nothing else than this only where its last answer disagrees with the pin.
+        """
+        if not source.release:
+            return None
+        git = self.clone(source)
+        if git:
+            from notelab.sources.git.ref import commit_of_tag
+
+            commit = commit_of_tag(git, source.release, source.commit)
+            if commit is not None:
+                who = "this repository" if source.own else f"mirror {self._clone_of(source)}"
+                return TagCommit(commit, who)
+        if source.own:
+            return None
+        if self._made and (tag := self._made.known_tag(source)):
+            return tag
+        from notelab.sources.kept import Kept
+
+        kept = Kept(self._store.root / "answers")
+        tag = kept.get("tag", (source.url, source.release), TagCommit)
+        if tag is None or tag.commit == source.commit:
+            return tag
+        last = msgspec.structs.replace(tag, who=f"{tag.who}, when it was last asked,")
+        return last if self._offline else self._remotes().tag(source) or last
+
+    def tags_at(self, source: Source) -> list[str]:
+        """Return the tags that a clone on disk has at a source's pin."""
+        from notelab.sources.git.ref import tags_at
+
+        git = self.clone(source)
+        return tags_at(git, source.commit) if git else []
+
     def resolve(self, source: Source, ref: str) -> str:
         """Return the commit id, 40 hex digits, that a tag, branch or commit names.
 
@@ -156,6 +194,7 @@ class Library:
             SourceError: there is no such ref, its digits are ambiguous, or nobody could be asked.
         """
         from notelab.sources.git.ref import at_remote, check_ref, in_repository
+        from notelab.sources.git.tree import shallowness
 
         check_ref(ref)
         mirror, git = self._clone_of(source), self.clone(source)
@@ -164,19 +203,24 @@ class Library:
         found = in_repository(git, ref, own=bool(source.own)) if git else None
         if found:
             return found
+        deepen = shallowness(git) if git else ""
         if source.own:
             raise SourceError(
                 f"{source.name}: this repository has no tag, branch or commit {ref!r}"
+                + (f": {deepen}" if deepen else "")
             )
         asked = f"; the mirror {mirror} has no {ref!r}" if mirror else ""
+        asked += f": {deepen}" if deepen else ""
         if self._offline:
             raise SourceError(f"{source.name}: {ref!r} can't be looked up offline{asked}")
         try:
             with told_if_slow(self._progress, f"{source.name}: asking {source.url} for {ref}"):
-                return at_remote(self._remotes().git, source, ref)
+                commit = at_remote(self._remotes().git, source, ref)
         except SourceError as fault:
             hint = fault.hint or "a clone on disk will do as well: --mirror NAME=DIR"
             raise SourceError(f"{source.name}: {fault}{asked}", hint=hint) from None
+        self._remotes().replace_tag(source.url, ref, commit)
+        return commit
 
     def worktree(self, source: Source, directory: Path) -> None:
         """Lay the pinned tree out in `directory`, a clone to read; a no-op where it stands already.

@@ -3,8 +3,15 @@
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
-from notelab.sources.answers import Answers, Offered, Source, SourceError, UnknownCommitError
-from notelab.sources.git.fetch import Remote
+from notelab.sources.answers import (
+    Answers,
+    Offered,
+    Source,
+    SourceError,
+    TagCommit,
+    UnknownCommitError,
+)
+from notelab.sources.git.fetch import Remote, host_of
 from notelab.sources.in_time import begin
 from notelab.sources.index.published import Published
 from notelab.sources.kept import Kept
@@ -30,6 +37,7 @@ class Remotes:
         near = not no and self._near(source)
         if near:
             take("git", lambda: self.git.offer(source, dict(pending.wanted)))
+            self._keep_tag(source)
         if not pending.wanted:
             return
         asked = dict(pending.wanted)
@@ -65,7 +73,37 @@ class Remotes:
             self._kept.refuse(str(fault), *whom)
             raise
         self._kept.refuse("", *whom)
+        self._keep_tag(source)
         return answers
+
+    def tag(self, source: Source) -> TagCommit | None:
+        """Ask the git host which commit the source's release tag names; None where it can't be."""
+        whom = ("git", source.url, source.commit)
+        if self._kept.refusal(*whom):
+            return None
+        try:
+            self.git.ask_for_tag(source)
+        except SourceError as fault:
+            self._kept.refuse(str(fault), *whom)
+            return None
+        return self._keep_tag(source)
+
+    def known_tag(self, source: Source) -> TagCommit | None:
+        """Return what the git host said in this run of the source's release tag."""
+        commit = self.git.tags.get((source.url, source.release or ""))
+        return None if commit is None else TagCommit(commit, f"git {host_of(source.url)}")
+
+    def replace_tag(self, url: str, name: str, commit: str) -> None:
+        """Keep the commit that a tag names now, where another was kept before."""
+        if self._kept.get("tag", (url, name), TagCommit) is not None:
+            self._kept.put("tag", (url, name), TagCommit(commit, f"git {host_of(url)}"))
+
+    def _keep_tag(self, source: Source) -> TagCommit | None:
+        """Keep what the git host said, if it was asked, of the source's release tag."""
+        tag = self.known_tag(source)
+        if tag:
+            self._kept.put("tag", (source.url, source.release or ""), tag)
+        return tag
 
 
 def _sure(answers: Answers, pending: Pending) -> Answers:

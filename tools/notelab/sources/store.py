@@ -3,9 +3,9 @@
 import contextlib
 from pathlib import Path
 
+from notelab.atomic_write import write_files
 from notelab.sources.answers import MAX_FILE_BYTES, is_commit
 from notelab.sources.blob import blob_id
-from notelab.whole_files import write_together
 
 
 def default_root() -> Path:
@@ -49,7 +49,7 @@ class Store:
         place = self._place(blob)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_together({place: data})
+            write_files({place: data})
         except OSError as fault:
             self.trouble = (
                 f"the store {self.root} cannot be written ({fault.strerror or fault}); "

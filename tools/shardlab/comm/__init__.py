@@ -1,19 +1,21 @@
-"""Ranks, groups of ranks, what they send each other: the folder that calls torch.distributed.
+"""Ranks, groups of ranks and their collectives: the folder that calls torch.distributed.
 
 A `World` is this process among all ranks. An `Axis` is one group of them (a row of the process
 grid) with this rank's place in it; every layer gets the axis that it communicates over as an
 argument, so two grids can live in one process and nothing is global.
 
-    axis.py        the collectives as layers call them: shapes, checks, faults
-    point_to_point.py  its messages from one rank to another
-    pending.py     a collective under way, and what is raised where one does not finish
-    observed.py    what whoever counts is told
-    world.py       joining and leaving, which rank holds which device; groups.py: process groups
-    torch_link.py  an axis over torch.distributed
-    faults.py      what is said of ranks that failed; host.py: where a rank is; late.py: on GPUs
+    axis.py               the collectives that layers call: shapes, checks, errors
+    point_to_point.py     messages from one rank of an axis to another
+    pending.py            a collective that was started, and the errors of collectives
+    world.py              joining and leaving a job; groups.py: backends, devices, process groups
+    torch_link.py         the default link, over torch.distributed
+    tracing.py            labels for code that counts collectives
+    faults.py             which rank failed, and why; host.py: a rank's host and process
+    nccl_watchdog.py      the same for collectives on GPUs, where no call on the host fails
+    collective_errors.py  raises one rank's error on every rank
 
-Other ways to carry an axis are folders of shardlab/links. `World` is loaded when it is asked for: a
-layer needs an axis, and no more.
+The other links are folders of shardlab/links. `World` is imported at its first use, because a
+layer needs `Axis` only.
 """
 
 from typing import TYPE_CHECKING, Any

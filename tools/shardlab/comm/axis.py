@@ -1,8 +1,8 @@
-"""An axis of the process grid: the collectives as layers call them.
+"""An axis of the process grid: the collectives that layers call.
 
-Every collective returns a new tensor, or writes the `out` that it is given, and never touches its
-input. `start` returns a `Pending` at once; the result is there after its `wait()`. On an axis of
-one rank nothing is sent, and the input itself comes back.
+Every collective returns a new tensor or writes into `out`, and never changes its input. `start`
+returns a `Pending` at once; its `wait()` returns the result. On an axis of one rank nothing is sent
+and the input itself is returned.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from shardlab.comm import observed
+from shardlab.comm import tracing
 from shardlab.comm.pending import CollectiveError, Pending, Rows
 from shardlab.comm.point_to_point import PointToPoint
 
@@ -25,14 +25,14 @@ Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broa
 
 
 class Axis(PointToPoint):
-    """A group of ranks with this rank's place in it.
+    """A group of ranks, and this rank's index in it.
 
     Attributes:
-        name: "tensor", "data" …: for errors and the ledger.
+        name: the name in errors and in the ledger, such as "tensor" or "data".
         ranks: the members' global ranks, in order.
         rank: this rank's index among them.
-        size: how many there are.
-        link: what carries it: "torch", or a folder of shardlab/links.
+        size: the number of members.
+        link: what carries its collectives: "torch", or a folder of shardlab/links.
     """
 
     def __init__(self, world: World | None, name: str, ranks: tuple[int, ...], link: str) -> None:
@@ -42,7 +42,7 @@ class Axis(PointToPoint):
         self.link = link
         self.rank = ranks.index(world.rank) if world else 0
         self._world = world
-        self._meetings = 0
+        self._rendezvous_count = 0
         self._agreement = world.agreement if world and self.size > 1 else None
         self._wide = bool(world and world.wide_sums)
         self._link: Any = world.connect(ranks, link) if world and self.size > 1 else None
@@ -57,12 +57,12 @@ class Axis(PointToPoint):
         return f"Axis({self.name!r}, {place}, link={self.link!r})"
 
     def __deepcopy__(self, memo: object) -> Axis:
-        """A copy of what uses an axis uses the same one: ranks and wires have no copies."""
+        """Return the axis itself: a deep copy of a module communicates over the same ranks."""
         return self
 
     @property
     def checks(self) -> bool:
-        """Whether the world compares what its ranks do (`World.join(check=True)`)."""
+        """Whether the world compares the ranks' collectives first (`World.join(check=True)`)."""
         return self._agreement is not None
 
     @property
@@ -75,31 +75,31 @@ class Axis(PointToPoint):
     # ------------------------------------------------------------------ collectives
 
     def all_reduce(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Tensor:
-        """Return the sum (max, mean) of every rank's `x`, the same bits on each."""
-        return self.start("all_reduce", x, out=out, op=op, prompt=True).wait()
+        """Return the sum (max, mean) of every rank's `x`, with the same bits on every rank."""
+        return self.start("all_reduce", x, out=out, op=op, waits_immediately=True).wait()
 
     def all_gather(self, x: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Return every rank's `x` [k, …] one after another [n·k, …]."""
-        return self.start("all_gather", x, out=out, prompt=True).wait()
+        """Return every rank's `x` [k, …], concatenated in rank order: [n·k, …]."""
+        return self.start("all_gather", x, out=out, waits_immediately=True).wait()
 
     def reduce_scatter(self, x: Tensor, *, op: str = "sum", out: Tensor | None = None) -> Tensor:
         """Return this rank's piece [k, …] of the sum (max, mean) of every rank's `x` [n·k, …]."""
-        return self.start("reduce_scatter", x, out=out, op=op, prompt=True).wait()
+        return self.start("reduce_scatter", x, out=out, op=op, waits_immediately=True).wait()
 
     def all_to_all(self, x: Tensor, *, out: Tensor | None = None, rows: Rows = None) -> Tensor:
-        """Send piece j of `x` [n·k, …] to rank j; return the pieces that came, in rank order."""
+        """Send piece j of `x` [n·k, …] to rank j; return the received pieces, in rank order."""
         return self.start("all_to_all", x, out=out, rows=rows).wait()
 
     def broadcast(self, x: Tensor, *, source: int = 0, out: Tensor | None = None) -> Tensor:
-        """Return the `x` of rank `source` of this axis (the others' gives shape and dtype)."""
+        """Return the `x` of rank `source`; on the other ranks `x` gives the shape and dtype."""
         return self.start("broadcast", x, out=out, source=source).wait()
 
     def barrier(self) -> None:
-        """Return when every rank of the axis has come here."""
+        """Return when every rank of the axis has called this."""
         if self.size == 1:
             return
         try:
-            with observed.along(self.name):
+            with tracing.axis(self.name):
                 self._link.barrier()
         except RuntimeError as error:
             self._explain("barrier", error)
@@ -107,25 +107,26 @@ class Axis(PointToPoint):
 
     def start(
         self, kind: Kind, x: Tensor, *, out: Tensor | None = None, op: str = "sum",
-        source: int = 0, prompt: bool = False, rows: Rows = None,
+        source: int = 0, waits_immediately: bool = False, rows: Rows = None,
     ) -> Pending:  # fmt: skip
-        """Start one of the collectives above; its result is there after the Pending's `wait`.
+        """Start one of the collectives above; the returned Pending's `wait` gives its result.
 
         Args:
-            kind: which.
-            x: the same shape on every rank, but for an all-to-all with `rows`.
-            out: where the result goes, contiguous; a new tensor if None. With `out=x` an all-reduce
+            kind: the collective.
+            x: the input, of the same shape on every rank, except in an all-to-all with `rows`.
+            out: a contiguous tensor for the result; None for a new one. With `out=x` an all-reduce
                 and a broadcast work in place.
-            op: of a reduction: sum, mean or max.
-            source: of a broadcast: whose `x`.
-            prompt: whether `wait` follows before anything that another rank may be waiting for:
-                a link may then leave work to `wait`. The same on every rank.
-            rows: of an all-to-all: how many go to each rank and come from each; equally many
-                unless given.
+            op: the reduction: sum, mean or max.
+            source: the rank whose `x` is broadcast.
+            waits_immediately: whether this rank calls `wait` before it does anything that another
+                rank may wait for. A link may then leave part of the work to `wait`. The same on
+                every rank.
+            rows: rows of an all-to-all: how many go to each rank and how many come from each; by
+                default equal numbers.
 
         Raises:
-            ValueError: an unknown op or source; an `out` that doesn't fit; or pieces of dim 0 that
-                are not equal.
+            ValueError: `op` or `source` is unknown, `out` doesn't fit, or the axis's size doesn't
+                divide dim 0.
         """
         if not 0 <= source < self.size:
             raise ValueError(f"{kind} from rank {source} of {self._place}: it has no such rank")
@@ -134,12 +135,12 @@ class Axis(PointToPoint):
         if op not in ("sum", "mean", "max"):
             raise ValueError(f"op {op!r} is not known; choose sum, mean or max")
         shape = self._shape(kind, x) if rows is None else (sum(rows[1]), *x.shape[1:])
-        result, mine, narrow = _fitting(out, x, shape), x.contiguous(), None
+        result, local, rounded = _output_buffer(out, x, shape), x.contiguous(), None
         widens = self._wide and "reduce" in kind and op != "max"
         if widens and x.is_floating_point() and x.itemsize < 4:
-            mine, narrow = mine.float(), result
-            result = torch.empty_like(narrow, dtype=torch.float32)
-        args: tuple[Any, ...] = (mine, result)
+            local, rounded = local.float(), result
+            result = torch.empty_like(rounded, dtype=torch.float32)
+        args: tuple[Any, ...] = (local, result)
         if kind == "broadcast":
             args, op = (result, source), str(source)
             if result is not x and self.rank == source:
@@ -147,21 +148,21 @@ class Axis(PointToPoint):
         elif kind == "all_to_all":
             args += (rows,)
         else:
-            args += (op, prompt) if "reduce" in kind else (prompt,)
+            args += (op, waits_immediately) if "reduce" in kind else (waits_immediately,)
         try:
             if self._agreement:
-                self._agreement.demand(self, kind, x if rows is None else x[:0], op)
-            with observed.along(self.name):
+                self._agreement.check(self, kind, x if rows is None else x[:0], op)
+            with tracing.axis(self.name):
                 work = getattr(self._link, f"start_{kind}")(*args)
-            self._look_after([work], kind)
+            self._watch_works([work], kind)
         except RuntimeError as error:
             self._explain(kind, error)
             raise
-        divide = self.size if op == "mean" else 1
-        return Pending(result, work, kind, self._explain, divide, narrow)
+        divisor = self.size if op == "mean" else 1
+        return Pending(result, work, kind, self._explain, divisor, rounded)
 
     def _shape(self, kind: str, x: Tensor) -> Sequence[int]:
-        """Return the shape of what a collective of `x` results in."""
+        """Return the shape of a collective's result."""
         if kind == "all_gather":
             return (self.size * x.shape[0], *x.shape[1:])
         if kind in ("reduce_scatter", "all_to_all") and (x.dim() == 0 or x.shape[0] % self.size):
@@ -173,68 +174,79 @@ class Axis(PointToPoint):
 
     # ------------------------------------------------------------------ what must hold
 
-    def agree(self, doing: str) -> None:
-        """Where the world checks, refuse ranks that don't all come here with the same words."""
+    def agree(self, action: str) -> None:
+        """Where the world checks, refuse ranks that are about to do different things."""
         if self._agreement:
-            self.demand_same(doing)
+            self.require_same(action)
 
-    def demand_same(self, said: str) -> None:
-        """Gather what every rank says; raise on each rank unless it is the same.
-
-        Raises:
-            CollectiveError: names the ranks that say something else, and what this one says.
-        """
-        mine = torch.tensor([zlib.crc32(said.encode())])
-        words = torch.empty(self.size, dtype=mine.dtype)
-        self.gather_small(mine, words)
-        others = [rank for rank, word in zip(self.ranks, words, strict=True) if word != mine]
-        if others:
-            raise CollectiveError(
-                f"the ranks of {self._place} do different things, which would meet as if they were "
-                f"the same: ranks {others} not what this one does, {said}"
-            )
-
-    def meet(self, words: str) -> None:
-        """Wait at the ranks' store until all of them have come with the same words.
-
-        For what only some ranks may do: in a collective they would meet whatever comes next.
+    def require_same(self, action: str) -> None:
+        """Raise on every rank unless all ranks of the axis are about to do the same.
 
         Args:
-            words: what this rank is about to do.
+            action: a description of what this rank is about to do.
 
         Raises:
-            CollectiveError: a rank came with other words, or did not come in time.
+            CollectiveError: some ranks gave another description; names them.
+        """
+        local = torch.tensor([zlib.crc32(action.encode())])
+        gathered = torch.empty(self.size, dtype=local.dtype)
+        self.gather_small(local, gathered)
+        differing = [
+            rank for rank, checksum in zip(self.ranks, gathered, strict=True) if checksum != local
+        ]
+        if differing:
+            raise CollectiveError(
+                f"the ranks of {self._place} do different things, which would meet as if they were "
+                f"the same: ranks {differing} not what this one does, {action}"
+            )
+
+    def rendezvous(self, action: str) -> None:
+        """Wait until all ranks have written the same action to their store.
+
+        For actions that perhaps not all ranks take: a collective would pair with whatever
+        collective the other ranks call next.
+
+        Args:
+            action: a description of what this rank is about to do.
+
+        Raises:
+            CollectiveError: a rank wrote another action, or wrote none in time.
         """
         if self._world is None or self._world.backend == "fake" or self._agreement:
-            return  # no other rank is there, or each collective is compared before it is sent
-        self._meetings += 1
-        place = f"meet/{self._place}/{self._meetings}"
-        heard = self._world.witness.exchange(place, self.ranks, words, self._world.patience)
-        wrong = [rank for rank in self.ranks if heard.get(rank) != words]
-        if wrong:
-            who = "; ".join(f"rank {r}: {heard.get(r, 'went on as before')}" for r in wrong)
+            return  # there is no other rank, or each collective is compared before it is sent
+        self._rendezvous_count += 1
+        key = f"meet/{self._place}/{self._rendezvous_count}"
+        actions = self._world.failure_reporter.exchange(
+            key, self.ranks, action, self._world.collective_timeout
+        )
+        differing = [rank for rank in self.ranks if actions.get(rank) != action]
+        if differing:
+            details = "; ".join(
+                f"rank {r}: {actions.get(r, 'went on as before')}" for r in differing
+            )
             raise CollectiveError(
-                f"the ranks of {self._place} do different things: this one would {words} ({who})"
+                f"the ranks of {self._place} do different things: this one would {action} "
+                f"({details})"
             )
 
     def gather_small(self, x: Tensor, out: Tensor) -> None:
-        """All-gather a few CPU numbers, unchecked and uncounted: what the check itself runs on."""
-        self.start_gather_small(x, out, prompt=True)()
+        """All-gather a few CPU numbers, neither checked nor counted: the check itself uses it."""
+        self.start_gather_small(x, out, waits_immediately=True)()
 
     def start_gather_small(
-        self, x: Tensor, out: Tensor, *, prompt: bool = False
+        self, x: Tensor, out: Tensor, *, waits_immediately: bool = False
     ) -> Callable[[], None]:
-        """Start a `gather_small`; return what waits for it and fills `out`."""
-        if self._world is None or self._world.backend == "fake":  # no other rank is there
+        """Start a `gather_small`; return a function that waits for it and fills `out`."""
+        if self._world is None or self._world.backend == "fake":  # there is no other rank
             out.view(self.size, -1).copy_(x)
             return lambda: None
-        with observed.muted():  # on the device that the link can reach
+        with tracing.paused():  # on the device that the link can reach
             gathered, local = out.to(self._link.device), x.to(self._link.device)
-            work = self._link.start_all_gather(local, gathered, prompt)
+            work = self._link.start_all_gather(local, gathered, waits_immediately)
 
         def finish() -> None:
             try:
-                with observed.muted():
+                with tracing.paused():
                     work.wait()
             except RuntimeError as error:
                 self._explain("all_gather", error)
@@ -244,7 +256,7 @@ class Axis(PointToPoint):
         return finish
 
 
-def _fitting(out: Tensor | None, x: Tensor, shape: Sequence[int]) -> Tensor:
+def _output_buffer(out: Tensor | None, x: Tensor, shape: Sequence[int]) -> Tensor:
     if out is None:
         return torch.empty(tuple(shape), dtype=x.dtype, device=x.device)
     if tuple(out.shape) != tuple(shape) or out.dtype != x.dtype or not out.is_contiguous():

@@ -1,8 +1,9 @@
-"""What a rank says when a collective cannot finish: who is missing, who raised, and where.
+"""Why a collective did not finish: which rank is missing or raised an exception, and where.
 
-A backend reports a dead peer as a closed connection and a stopped one as a timeout, and names
-neither. The ranks share a key-value store, so each one that gives up writes there what it was
-doing; of one that wrote nothing by the end of a short grace period, its process tells the rest.
+A backend reports a dead peer as a closed connection and a stopped peer as a timeout, and names
+neither. The ranks share a key-value store. A rank that gives up writes there in which operation. If
+a rank has written nothing by the end of a short grace period, the state of its process (dead,
+stopped, alive) is reported instead.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from shardlab.comm.host import Card, state_of
+from shardlab.comm.host import ProcessInfo, state_of
 from shardlab.comm.pending import CollectiveError
 
 
@@ -23,19 +24,20 @@ class Store(Protocol):
         """Write a value."""
 
     def get(self, key: str) -> bytes:
-        """Read a value that `check` found."""
+        """Read the value of a key that exists."""
 
     def check(self, keys: list[str]) -> bool:
-        """Whether all keys are there, at once."""
+        """Return whether all keys exist, without waiting."""
 
 
-class Witness:
-    """This rank's word in the store about how its run ended, and its reading of the others'.
+class FailureReporter:
+    """Writes to the store why this rank failed, and reads why its peers did.
 
     Args:
-        store: of the ranks.
-        rank: this one, of `size`.
-        grace: seconds to wait for the words of others that still live.
+        store: the key-value store that the ranks share.
+        rank: this rank.
+        size: the number of ranks.
+        grace: seconds to wait for the reports of peers whose processes are alive.
     """
 
     def __init__(self, store: Store, rank: int, size: int, *, grace: float = 2.0) -> None:
@@ -43,93 +45,108 @@ class Witness:
         self._rank = rank
         self._size = size
         self._grace = grace
-        self._posted = False
-        self._card = Card.own()
-        store.set(f"place/{rank}", self._card.write())
+        self._reported = False
+        self._process = ProcessInfo.current()
+        store.set(f"place/{rank}", self._process.to_json())
 
     def all_on_this_host(self) -> bool:
-        """Whether every rank runs on this one's host; waits until all have joined."""
-        cards = (Card.read(self._store.get(f"place/{rank}")) for rank in range(self._size))
-        return all(card.same_host(self._card) for card in cards)
+        """Return whether every rank runs on this rank's host; waits until all have joined."""
+        processes = (
+            ProcessInfo.from_json(self._store.get(f"place/{rank}")) for rank in range(self._size)
+        )
+        return all(process.same_host(self._process) for process in processes)
 
-    def post(self, what: str) -> None:
-        """Write what became of this rank, once: the first word is the cause, later ones fallout."""
-        if self._posted:
+    def report(self, cause: str) -> None:
+        """Write the cause of this rank's failure; only the first call writes."""
+        if self._reported:
             return
-        self._posted = True
+        self._reported = True
         with contextlib.suppress(RuntimeError):  # the store may have died with its host
-            self._store.set(f"fault/{self._rank}", what)
+            self._store.set(f"fault/{self._rank}", cause)
 
-    def exchange(
-        self, place: str, ranks: Sequence[int], words: str, seconds: float
-    ) -> dict[int, str]:
-        """Leave words at a place of the store; return those of each rank that comes in time."""
-        self._store.set(f"{place}/{self._rank}", words)
-        return self._words(ranks, seconds, place)
+    def exchange(self, key: str, ranks: Sequence[int], text: str, timeout: float) -> dict[int, str]:
+        """Write this rank's text under a key; return the texts of the ranks that wrote in time."""
+        self._store.set(f"{key}/{self._rank}", text)
+        return self._collect(ranks, timeout, key)
 
-    def explain(self, doing: str, members: Iterable[int], error: BaseException) -> CollectiveError:
-        """Return the error to raise in place of `error`, which the backend gave for `doing`.
+    def explain(
+        self, operation: str, members: Iterable[int], error: BaseException
+    ) -> CollectiveError:
+        """Return an error that names the failed ranks, to raise in place of the backend's.
 
-        Waits up to the grace period for the words of other members that live. The group is of no
-        use afterwards.
+        Waits up to the grace period for the reports of peers that are alive. The process group
+        can't be used afterwards.
+
+        Args:
+            operation: what this rank was doing, such as "all_reduce on the data axis [0, 1]".
+            members: the ranks of the group.
+            error: the backend's error.
         """
-        self.post(f"gave up in {doing}")
-        others = [rank for rank in members if rank != self._rank]
-        outside = [r for r in range(self._size) if r not in {*others, self._rank}]
-        lines = [f"rank {self._rank}: {doing} did not finish."]
+        self.report(f"gave up in {operation}")
+        peers = [rank for rank in members if rank != self._rank]
+        outside = [r for r in range(self._size) if r not in {*peers, self._rank}]
+        lines = [f"rank {self._rank}: {operation} did not finish."]
         try:
-            words = self._words(others, self._grace)
-            told = [self._told(rank, words.get(rank), doing) for rank in others]
-            far = [f"rank {r} {w}" for r, w in self._words(outside, 0).items() if _is_cause(w)]
-            lines += [f"  {line}" for line in [*told, *far] if line]
+            reports = self._collect(peers, self._grace)
+            peer_lines = [
+                self._describe_member(rank, reports.get(rank), operation) for rank in peers
+            ]
+            outside_lines = [
+                f"rank {r} {w}" for r, w in self._collect(outside, 0).items() if _is_cause(w)
+            ]
+            lines += [f"  {line}" for line in [*peer_lines, *outside_lines] if line]
             if len(lines) == 1:
                 lines.append("  Every other rank gave up too, in the same place.")
         except RuntimeError:
             lines.append("  The ranks' store is gone, and with it the process that held it.")
-        said = str(error) or repr(error)
-        lines.append(f"  The backend said: {said.splitlines()[0]}")
+        text = str(error) or repr(error)
+        lines.append(f"  The backend said: {text.splitlines()[0]}")
         return CollectiveError("\n".join(lines))
 
-    def _told(self, rank: int, word: str | None, doing: str) -> str:
-        """Say what became of a member; nothing of one that gave up where this one did."""
-        if word is None:
-            return f"rank {rank} {self._silence(rank)}"
-        if _is_cause(word):
-            return f"rank {rank} {word}"
-        return "" if word == f"gave up in {doing}" else f"rank {rank} {word}, not here"
+    def _describe_member(self, rank: int, report: str | None, operation: str) -> str:
+        """Describe a member's failure; "" if it gave up in the same operation as this rank."""
+        if report is None:
+            return f"rank {rank} {self._describe_process(rank)}"
+        if _is_cause(report):
+            return f"rank {rank} {report}"
+        return "" if report == f"gave up in {operation}" else f"rank {rank} {report}, not here"
 
-    def _silence(self, rank: int) -> str:
-        """Say how the process of a rank without a word is."""
-        card = self._card_of(rank)
-        if card is None:
+    def _describe_process(self, rank: int) -> str:
+        """Describe the process of a rank that has written no report."""
+        process = self._process_of(rank)
+        if process is None:
             return "never joined"
-        if not card.same_host(self._card):
-            return f"died, is stopped or hangs (process {card.pid} on {card.host})"
-        how = {"dead": "died", "stopped": "is stopped", "alive": "hangs elsewhere, or is late"}
-        return f"{how[state_of(card.pid)]} (process {card.pid})"
+        if not process.same_host(self._process):
+            return f"died, is stopped or hangs (process {process.pid} on {process.host})"
+        states = {"dead": "died", "stopped": "is stopped", "alive": "hangs elsewhere, or is late"}
+        return f"{states[state_of(process.pid)]} (process {process.pid})"
 
-    def _card_of(self, rank: int) -> Card | None:
+    def _process_of(self, rank: int) -> ProcessInfo | None:
         key = f"place/{rank}"
-        return Card.read(self._store.get(key)) if self._store.check([key]) else None
+        return ProcessInfo.from_json(self._store.get(key)) if self._store.check([key]) else None
 
-    def _words(self, ranks: Sequence[int], grace: float, place: str = "fault") -> dict[int, str]:
-        """Return what each rank wrote at a place; waits for those that live and may still write."""
-        end = time.monotonic() + grace
-        words: dict[int, str] = {}
+    def _collect(
+        self, ranks: Sequence[int], timeout: float, prefix: str = "fault"
+    ) -> dict[int, str]:
+        """Return the reports under a prefix; waits for ranks that may still write theirs."""
+        end = time.monotonic() + timeout
+        reports: dict[int, str] = {}
         while True:
             for rank in ranks:
-                key = f"{place}/{rank}"
-                if rank not in words and self._store.check([key]):
-                    words[rank] = self._store.get(key).decode()
-            silent = [rank for rank in ranks if rank not in words]
-            if time.monotonic() >= end or not any(self._may_write(rank) for rank in silent):
-                return words
+                key = f"{prefix}/{rank}"
+                if rank not in reports and self._store.check([key]):
+                    reports[rank] = self._store.get(key).decode()
+            missing = [rank for rank in ranks if rank not in reports]
+            if time.monotonic() >= end or not any(self._may_still_report(rank) for rank in missing):
+                return reports
             time.sleep(0.01)
 
-    def _may_write(self, rank: int) -> bool:
-        card = self._card_of(rank)
-        return not (card and card.same_host(self._card) and state_of(card.pid) != "alive")
+    def _may_still_report(self, rank: int) -> bool:
+        process = self._process_of(rank)
+        return not (
+            process and process.same_host(self._process) and state_of(process.pid) != "alive"
+        )
 
 
-def _is_cause(word: str) -> bool:
-    return not word.startswith("gave up")
+def _is_cause(report: str) -> bool:
+    return not report.startswith("gave up")

@@ -1,4 +1,4 @@
-"""What torch.distributed makes for a world: the meeting of its ranks, and their process groups."""
+"""Rendezvous, the choice of a backend and a device, and the process groups of a world."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-# Its default arguments keep whatever group there is when it is first imported, which would be at
-# the first step of an optimizer: with its threads, to the interpreter's end.
+# Its default arguments hold the default group at the time of its first import, which would be the
+# first step of an optimizer. That group, with its threads, would live until the interpreter ends.
 import torch.distributed.nn.functional
 
 
 def new_group(ranks: tuple[int, ...], rank: int, timeout: float) -> Any:
-    """Return a group of the default backend, under a name that its members alone agree on.
+    """Return a group of the default backend, under a name that only its members need to agree on.
 
     `dist.new_group(…, use_local_synchronization=True)` names it after its ranks and *how many
     groups this process has*. A middle pipeline stage has one fewer than the first, which has an
@@ -27,25 +27,29 @@ def new_group(ranks: tuple[int, ...], rank: int, timeout: float) -> Any:
 
     Args:
         ranks: the members, each of which calls this.
-        rank: this one.
+        rank: this rank.
         timeout: seconds that a collective may take.
     """
     c10d = dist.distributed_c10d
     backend, store = c10d._world.pg_map[c10d._get_default_group()]
-    if backend == "fake":  # its store keeps nothing, and nobody waits
+    if backend == "fake":  # its store keeps nothing, and no rank waits
         return dist.new_group(list(ranks))
     name = "shardlab/" + "-".join(map(str, ranks))
-    made = store.add(f"{name}/made by {rank}", 1)  # another world may have one like it
+    count = store.add(f"{name}/made by {rank}", 1)  # another world may have one like it
     group, _ = c10d._new_process_group_helper(
         len(ranks), ranks.index(rank), list(ranks), c10d.Backend(backend), store,
-        c10d.GroupName(f"{name}/{made}"), timeout=timedelta(seconds=timeout),
+        c10d.GroupName(f"{name}/{count}"), timeout=timedelta(seconds=timeout),
     )  # fmt: skip
     c10d._world.pg_group_ranks[group] = {rank: i for i, rank in enumerate(ranks)}
     return group
 
 
 def rendezvous() -> tuple[Any, int, int]:
-    """Meet the other ranks as torchrun's environment says."""
+    """Return the store, the rank and the world size that torchrun's environment describes.
+
+    Raises:
+        RuntimeError: an environment variable is missing.
+    """
     missing = [key for key in ("RANK", "WORLD_SIZE", "MASTER_ADDR") if key not in os.environ]
     if missing:
         raise RuntimeError(
@@ -55,39 +59,39 @@ def rendezvous() -> tuple[Any, int, int]:
     return next(iter(dist.rendezvous("env://")))  # type: ignore[attr-defined, no-any-return]
 
 
-def backend_for(taken: Sequence[str | None], *, share: bool) -> tuple[str, str, str]:
-    """Choose what joins the ranks, from the GPU that each of them would take.
+def choose_backend(gpus: Sequence[str | None], *, share_gpus: bool) -> tuple[str, str, str]:
+    """Choose the backend and the type of device from the GPU that each rank would use.
 
     Args:
-        taken: each rank's GPU, by a name that no other GPU has, or None where a rank sees none.
-        share: whether several ranks may compute on one GPU.
+        gpus: each rank's GPU, by a name that is unique among all hosts; None where a rank has none.
+        share_gpus: whether several ranks may compute on one GPU.
 
     Returns:
-        the backend, the kind of device, and what to tell whoever expects something else.
+        the backend, the device type, and a warning for the user ("" for none).
     """
-    seen = {gpu for gpu in taken if gpu}
-    if not seen:
+    distinct = {gpu for gpu in gpus if gpu}
+    if not distinct:
         return "gloo", "cpu", ""
-    blind = sum(gpu is None for gpu in taken)
-    if blind:
-        why = f"{blind} of {len(taken)} ranks see no GPU that torch can use"
+    without_gpu = sum(gpu is None for gpu in gpus)
+    if without_gpu:
+        why = f"{without_gpu} of {len(gpus)} ranks see no GPU that torch can use"
     elif not dist.is_nccl_available():
         why = "this torch has no NCCL"
-    elif len(seen) == len(taken):
+    elif len(distinct) == len(gpus):
         return "nccl", "cuda", ""
     else:
-        gpus = "1 GPU" if len(seen) == 1 else f"{len(seen)} GPUs"
-        why = f"{len(taken)} ranks have {gpus}, and NCCL wants one a rank"
-        if share:
+        number = "1 GPU" if len(distinct) == 1 else f"{len(distinct)} GPUs"
+        why = f"{len(gpus)} ranks have {number}, and NCCL wants one a rank"
+        if share_gpus:
             return "gloo", "cuda", f"{why}. They share, over gloo: what it shows is no speed."
     return "gloo", "cpu", f"{why}. All ranks compute on the CPU, over gloo."
 
 
-def own_gpu(rank: int) -> tuple[int, str | None]:
-    """Return the index of the GPU that this rank would take, and its name among all GPUs.
+def select_gpu(rank: int) -> tuple[int, str | None]:
+    """Return the index of the GPU that this rank would use, and its UUID (None without a GPU).
 
-    A launcher that binds GPUs to ranks (Slurm's --gpus-per-task, say) shows each rank its own
-    alone, as number 0; torchrun shows all of them to each.
+    A launcher that binds GPUs to ranks, such as Slurm's --gpus-per-task, shows each rank only its
+    own GPU, as number 0. torchrun shows all GPUs of the host to each rank.
     """
     if not torch.cuda.is_available():
         return 0, None
@@ -96,38 +100,43 @@ def own_gpu(rank: int) -> tuple[int, str | None]:
 
 
 def agree_on_device(
-    store: Any, rank: int, size: int, *, share: bool
+    store: Any, rank: int, size: int, *, share_gpus: bool
 ) -> tuple[str, torch.device, str]:
-    """Have all ranks choose alike: the backend, this rank's device, and a remark for the user."""
-    index, mine = own_gpu(rank)
-    store.set(f"shardlab/gpu/{rank}", mine or "")
-    taken = [store.get(f"shardlab/gpu/{other}").decode() or None for other in range(size)]
-    backend, kind, remark = backend_for(taken, share=share)
-    device = torch.device("cuda", index) if kind == "cuda" else torch.device("cpu")
+    """Return the backend, which all ranks agree on, this rank's device, and a warning or ""."""
+    index, gpu = select_gpu(rank)
+    store.set(f"shardlab/gpu/{rank}", gpu or "")
+    gpus = [store.get(f"shardlab/gpu/{peer}").decode() or None for peer in range(size)]
+    backend, device_type, remark = choose_backend(gpus, share_gpus=share_gpus)
+    device = torch.device("cuda", index) if device_type == "cuda" else torch.device("cpu")
     return backend, device, remark
 
 
-def connector(link: str) -> Any:
-    """Return the `connect` of a folder of shardlab/links; the core knows them by name alone."""
-    folder = Path(__file__).parents[1] / "links"
-    known = {p.parent.name.replace("_", "-"): p.parent.name for p in folder.glob("*/__init__.py")}
-    if link not in known:
-        choose = ", ".join(f'"{name}"' for name in ("torch", *sorted(known)))
-        raise ValueError(f"link {link!r} is not known; choose from {choose}")
-    return import_module(f"shardlab.links.{known[link]}").connect
+def load_connect(link: str) -> Any:
+    """Return the `connect` function of a folder of shardlab/links, imported by the link's name.
 
-
-START = 60.0  # seconds: a process that starts on a busy machine takes its time
-
-
-def limit(backend: str, timeout: float) -> float:
-    """Return the seconds that the backend itself lets a collective take.
-
-    NCCL's watchdog ends the process: not before `late` has said why.
+    Raises:
+        ValueError: there is no such link.
     """
-    return timeout + START if backend == "nccl" else timeout - grace(timeout)
+    folder = Path(__file__).parents[1] / "links"
+    folders = {p.parent.name.replace("_", "-"): p.parent.name for p in folder.glob("*/__init__.py")}
+    if link not in folders:
+        choose = ", ".join(f'"{name}"' for name in ("torch", *sorted(folders)))
+        raise ValueError(f"link {link!r} is not known; choose from {choose}")
+    return import_module(f"shardlab.links.{folders[link]}").connect
 
 
-def grace(timeout: float) -> float:
-    """Return how long a rank that gives up may wait for the others' words."""
+STARTUP_SECONDS = 60.0  # a process that starts on a busy machine may need this long
+
+
+def backend_timeout(backend: str, timeout: float) -> float:
+    """Return the timeout of the process group, in seconds.
+
+    NCCL's own watchdog ends the process. Its timeout is longer than ours, so that `nccl_watchdog`
+    reports the missing ranks first.
+    """
+    return timeout + STARTUP_SECONDS if backend == "nccl" else timeout - grace_period(timeout)
+
+
+def grace_period(timeout: float) -> float:
+    """Return the seconds that a rank which gives up waits for its peers' failure reports."""
     return min(2.0, timeout / 4)

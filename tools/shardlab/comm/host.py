@@ -1,4 +1,4 @@
-"""Which host and process a rank is, as ranks show each other through their store."""
+"""On which host and in which process a rank runs, as ranks tell each other through their store."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _STATES = {"T": "stopped", "t": "stopped", "Z": "dead", "X": "dead"}
 
 
-class Card(NamedTuple):
+class ProcessInfo(NamedTuple):
     """A rank's host and process.
 
     Attributes:
-        host: its name.
-        boot: what only this host has, since it last started.
-        pid: the process.
+        host: the host's name.
+        boot: an identifier of the host's last boot, which no other host has.
+        pid: the process's identifier.
     """
 
     host: str
@@ -27,27 +27,27 @@ class Card(NamedTuple):
     pid: int
 
     @classmethod
-    def own(cls) -> Card:
-        """Return the card of this process."""
+    def current(cls) -> ProcessInfo:
+        """Return the host and process that this code runs in."""
         boot = _BOOT.read_text().strip() if _BOOT.exists() else f"{uuid.getnode():x}"
         return cls(platform.node(), boot, os.getpid())
 
     @classmethod
-    def read(cls, text: bytes | str) -> Card:
-        """Return the card that `write` wrote."""
+    def from_json(cls, text: bytes | str) -> ProcessInfo:
+        """Return what `to_json` wrote."""
         return cls(*json.loads(text))
 
-    def write(self) -> str:
-        """Return the card as text."""
+    def to_json(self) -> str:
+        """Return it as JSON text."""
         return json.dumps(self)
 
-    def same_host(self, other: Card) -> bool:
-        """Whether both processes run on one host."""
-        return (self.host, self.boot) == (other.host, other.boot)
+    def same_host(self, peer: ProcessInfo) -> bool:
+        """Return whether both processes run on one host."""
+        return (self.host, self.boot) == (peer.host, peer.boot)
 
 
 def state_of(pid: int) -> str:
-    """Say how a process of this host is: "alive", "stopped" or "dead"."""
+    """Return the state of a process of this host: "alive", "stopped" or "dead"."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""A collective under way, and what is raised of one that cannot be, or does not finish."""
+"""A collective that was started, and the errors of one that is refused or does not finish."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Protocol
 import torch.distributed as dist
 from torch import Tensor
 
-# Of an all-to-all: how many rows go to each rank, and how many come from each; None: equally many.
+# Rows of an all-to-all: how many go to each rank, how many come from each; None: equal numbers.
 Rows = tuple[list[int], list[int]] | None
 Explain = Callable[[str, RuntimeError], None]
 
 
 class CollectiveError(RuntimeError):
-    """A collective that did not finish, or was refused; names the ranks and the collective."""
+    """Raised when a collective is refused or does not finish; names it and the ranks."""
 
 
 class PeerLostError(RuntimeError):
-    """What a link of ours says of a peer that died, left or is late, before it is explained."""
+    """Raised by a link when a peer died, left or is late; an axis turns it into CollectiveError."""
 
 
-def says_backend(error: RuntimeError) -> bool:
-    """Whether `error` tells of a peer or a wire, and not of a fault on this rank.
+def is_backend_error(error: RuntimeError) -> bool:
+    """Return whether the backend raised `error` for a lost peer or connection.
 
-    gloo has no class for its errors; they name a place in its source.
+    gloo has no exception class of its own; its messages name a file of its source.
     """
     return isinstance(error, dist.DistError | PeerLostError) or "gloo/" in str(error)
 
 
 class Work(Protocol):
-    """What a link hands back: torch's Work, or anything else that can be waited for."""
+    """What a link's `start_…` returns: torch's Work, or any object with a `wait`."""
 
     def wait(self) -> object:
         """Block until done."""
@@ -39,26 +39,26 @@ class Work(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A collective under way; keeps its buffers alive until `wait`.
+    """A collective that was started; keeps its buffers alive until `wait`.
 
     Args:
         result: the tensor that holds the result once the work is done.
-        work: what to wait for (None: done already).
-        doing: the collective, for an error's words.
-        explain: raises, in place of an error of the backend's, one that names ranks.
-        divide: the number to divide the result by at the end (the mean of a sum).
-        narrow: what the result is rounded into at last, if not itself.
+        work: the link's work; None if it is done already.
+        operation: the collective's name, for errors.
+        explain: raises an error that names ranks in place of the backend's error.
+        divisor: the number by which the result is divided, to make a mean of a sum.
+        rounded: the tensor into which the result is rounded; None if the result is returned as is.
     """
 
     _result: Tensor
     _work: Work | None = None
-    _doing: str = ""
+    _operation: str = ""
     _explain: Explain | None = None
-    _divide: int = 1
-    _narrow: Tensor | None = None
+    _divisor: int = 1
+    _rounded: Tensor | None = None
 
     def wait(self) -> Tensor:
-        """Block until the result is there (on CUDA: until the stream will have it); idempotent.
+        """Block until the result is there, on CUDA until the stream will have it; idempotent.
 
         Raises:
             CollectiveError: the collective did not finish; names the ranks that are missing.
@@ -69,10 +69,10 @@ class Pending:
                 work.wait()
             except RuntimeError as error:
                 if self._explain is not None:
-                    self._explain(self._doing, error)
+                    self._explain(self._operation, error)
                 raise
-            if self._divide != 1:
-                self._result.div_(self._divide)
-            if self._narrow is not None:
-                self._result = self._narrow.copy_(self._result)
+            if self._divisor != 1:
+                self._result.div_(self._divisor)
+            if self._rounded is not None:
+                self._result = self._rounded.copy_(self._result)
         return self._result

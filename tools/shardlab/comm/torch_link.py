@@ -1,6 +1,6 @@
-"""An axis over torch.distributed as it comes: gloo between CPUs, NCCL between GPUs.
+"""The default link: torch.distributed's own collectives, gloo between CPUs, NCCL between GPUs.
 
-Other ways to carry an axis are folders of shardlab/links, chosen by name.
+The other links are folders of shardlab/links, chosen by name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from shardlab.comm.pending import Rows, Work
 
-# What torch 2.13 calls *_single has been there under the longer names for long.
+# torch 2.13 calls *_single what older versions have under the longer names.
 ALL_GATHER = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
 _OPS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
@@ -27,11 +27,11 @@ class TorchLink:
     Args:
         group: torch's process group.
         backend: "gloo", "nccl" or "fake".
-        device: what the backend can reach.
-        timeout: seconds that a message may take on gloo, which forgets the group's for messages.
+        device: the device of tensors that the backend can send.
+        timeout: seconds that a message may take on gloo, which ignores the group's timeout there.
 
     Attributes:
-        groups_exchanges: whether sends and receives that cross must go out together.
+        groups_exchanges: whether sends and receives that cross must be started as one group.
     """
 
     def __init__(self, group: Any, backend: str, device: torch.device, timeout: float) -> None:
@@ -41,22 +41,26 @@ class TorchLink:
         self._gloo = backend == "gloo"
         self._timeout = timedelta(seconds=timeout)
 
-    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
+    def start_all_reduce(
+        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
+    ) -> Work:
         """All-reduce contiguous `x` into `out`, which may be `x`."""
         if out is not x:
             out.copy_(x)
         return cast("Work", dist.all_reduce(out, _OPS[op], self.group, async_op=True))
 
-    def start_all_gather(self, x: Tensor, out: Tensor, prompt: bool = False) -> Work:
+    def start_all_gather(self, x: Tensor, out: Tensor, waits_immediately: bool = False) -> Work:
         """All-gather contiguous `x` into `out`."""
         return cast("Work", ALL_GATHER(out, x, self.group, async_op=True))
 
-    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
+    def start_reduce_scatter(
+        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
+    ) -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
         return cast("Work", REDUCE_SCATTER(out, x, _OPS[op], self.group, async_op=True))
 
     def start_all_to_all(self, x: Tensor, out: Tensor, rows: Rows = None) -> Work:
-        """Exchange pieces of dim 0: equal ones, or so many rows to and from each rank."""
+        """Exchange pieces of dim 0: equal ones, or as many rows to and from each rank as given."""
         to, source = rows or (None, None)
         return cast("Work", dist.all_to_all_single(out, x, source, to, self.group, async_op=True))
 
@@ -78,8 +82,8 @@ class TorchLink:
     def start_grouped(
         self, sends: Sequence[tuple[Tensor, int]], receives: Sequence[tuple[Tensor, int]]
     ) -> list[Work]:
-        """Start sends and receives that may cross as one NCCL group; one work for each."""
-        ends = [(dist.isend, *one) for one in sends] + [(dist.irecv, *one) for one in receives]
+        """Start sends and receives that may cross as one NCCL group; return one work for each."""
+        ends = [(dist.isend, *pair) for pair in sends] + [(dist.irecv, *pair) for pair in receives]
         operations = [dist.P2POp(to, x, group=self.group, group_peer=peer) for to, x, peer in ends]
         if not operations:
             return []
@@ -93,16 +97,16 @@ class TorchLink:
         dist.barrier(self.group)
 
     def close(self) -> None:
-        """Let go of the group, which the world destroys.
+        """Drop the reference to the group, which the world destroys.
 
-        Its threads end when nobody holds it, and a model holds its axes: at the interpreter's own
-        end, a thread that still had a tensor to let go of would abort the process.
+        The group's threads end with its last reference, and a model holds its axes. A thread that
+        still releases a tensor while the interpreter ends would abort the process.
         """
         self.group = None
 
 
 class _Timed(NamedTuple):
-    """A work with a limit to its wait."""
+    """A work whose wait has a timeout."""
 
     work: Any
     timeout: timedelta

@@ -1,4 +1,4 @@
-"""This process among all ranks: joining, leaving, and the process groups in between."""
+"""The world: joining and leaving a job, and the axes and process groups of this rank."""
 
 from __future__ import annotations
 
@@ -11,34 +11,38 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from shardlab.comm import groups, observed
+from shardlab.comm import groups, tracing
 from shardlab.comm.axis import Axis
-from shardlab.comm.faults import Witness
+from shardlab.comm.faults import FailureReporter
 from shardlab.comm.torch_link import TorchLink
 
 
 class World:
-    """This process's place among all ranks; hands out axes and owns their process groups.
+    """This process as one rank of a job; makes axes and owns their process groups.
 
-    `World.join()` joins the ranks that torchrun launched; `World()` is for where somebody else has
-    called `init_process_group`, and will destroy the group. As a context manager a world leaves at
-    the end, and tells the other ranks why if an exception ends it.
+    `World.join()` joins the ranks that torchrun launched. `World()` is for a program that has
+    called `init_process_group` itself and destroys the group itself. Used as a context manager, a
+    world leaves at the end of the block. If an exception ends the block, the world tells the other
+    ranks why.
 
     Args:
-        device: where this rank's tensors live; by default its own GPU under nccl, else the CPU.
-        timeout: seconds until a rank that waits in a collective has given up and said why.
-        check: refuse tensors whose shape or dtype differs between ranks before they meet the
-            backend, at the price of one small exchange a collective.
+        device: where this rank's tensors live; by default its GPU under nccl, the CPU otherwise.
+        timeout: seconds after which a rank that waits in a collective raises an error.
+        check: compare shape and dtype between the ranks before each collective, at the price of
+            one small all-gather, and refuse tensors that differ.
         wide_sums: add bf16 and fp16 in fp32 and round once, at the price of twice the bytes. A
             backend adds rank by rank and rounds each time; 256 + 1 is 256 in bf16.
-        link: what carries an axis that doesn't say: "torch", or a folder of shardlab/links.
+        link: the link of an axis for which none is given: "torch", or a folder of shardlab/links.
 
     Attributes:
-        rank: this rank, of `size`.
+        rank: this rank's number.
+        size: the number of ranks.
         backend: "gloo", "nccl" or "fake".
-        patience: seconds that a collective may take, so that it can be explained within `timeout`.
-        late: names the ranks that a collective on GPUs waits for in vain; None on the CPU.
-        agreement: compares tensors between ranks before they meet the backend; None: nobody does.
+        collective_timeout: seconds that a collective may take, shorter than `timeout` by the time
+            that is needed to find out which rank is missing.
+        failure_reporter: writes and reads the ranks' reports of failures.
+        watchdog: names the missing ranks of a collective on GPUs; None on the CPU.
+        agreement: compares the ranks' collectives before they run; None without `check`.
     """
 
     def __init__(
@@ -47,30 +51,34 @@ class World:
     ) -> None:  # fmt: skip
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.backend = str(dist.get_backend())
-        own = "cuda" if self.backend == "nccl" else "cpu"
-        self.device = device or torch.empty(0, device=own).device
+        device_type = "cuda" if self.backend == "nccl" else "cpu"
+        self.device = device or torch.empty(0, device=device_type).device
         self.wide_sums = wide_sums
         self.link = link
         # The fake backend's store keeps nothing.
         fake = self.backend == "fake"
         store = dist.HashStore() if fake else dist.distributed_c10d._get_default_store()  # type: ignore[attr-defined]
-        # Each rank's nth world on a store meets the other ranks' nth, and no keys of earlier ones.
+        # A rank's nth world on a store shares keys with the other ranks' nth world only.
         number = store.add(f"shardlab/worlds/{self.rank}", 1)
         self._store = dist.PrefixStore(f"shardlab/{number}", store)  # type: ignore[attr-defined]
         self._owner = False
         self._links: dict[str, dict[tuple[int, ...], Any]] = {}
         self._axes: dict[tuple[str, tuple[int, ...], str], Axis] = {}
         self._groups: dict[tuple[int, ...], Any] = {}
-        self.patience = timeout - groups.grace(timeout)
-        self._limit = groups.limit(self.backend, timeout)
-        self.witness = Witness(self._store, self.rank, self.size, grace=groups.grace(timeout))
-        self.late: Any = None
+        self.collective_timeout = timeout - groups.grace_period(timeout)
+        self._limit = groups.backend_timeout(self.backend, timeout)
+        self.failure_reporter = FailureReporter(
+            self._store, self.rank, self.size, grace=groups.grace_period(timeout)
+        )
+        self.watchdog: Any = None
         if self.backend == "nccl":
-            self.late = import_module("shardlab.comm.late").Late(self.witness, self.patience)
+            self.watchdog = import_module("shardlab.comm.nccl_watchdog").Watchdog(
+                self.failure_reporter, self.collective_timeout
+            )
         self.agreement: Any = None
-        if check and not fake:  # there the others never say a word
+        if check and not fake:  # the fake backend has no peers
             proof = import_module("shardlab.proofs.agreement")
-            self.agreement = proof.Agreement(self._store, self.patience)
+            self.agreement = proof.Agreement(self._store, self.collective_timeout)
 
     @classmethod
     def join(
@@ -81,12 +89,15 @@ class World:
         """Join the ranks that torchrun launched (or those that share `store`).
 
         Args:
-            backend: "nccl" where every rank has a GPU of its own, else "gloo" (said in a warning
-                where there are GPUs), unless given.
-            device, timeout: as for a world.
-            store: a torch.distributed store; with `rank` and `size`.
-            share_gpus: let ranks that have too few GPUs share them, over gloo, by way of the host.
-            settings: further arguments of a world.
+            backend: by default "nccl" if every rank has a GPU of its own, else "gloo" (with a
+                warning if there are GPUs).
+            device: where this rank's tensors live.
+            timeout: seconds after which a rank that waits in a collective raises an error.
+            store: a torch.distributed store; give `rank` and `size` too.
+            rank: this rank's number.
+            size: the number of ranks.
+            share_gpus: let several ranks share a GPU, over gloo, through the host's memory.
+            settings: further arguments of `World`.
 
         Raises:
             RuntimeError: not launched by torchrun and no store given.
@@ -95,12 +106,14 @@ class World:
             store, rank, size = groups.rendezvous()
         assert rank is not None and size is not None
         if backend is None:
-            backend, agreed, remark = groups.agree_on_device(store, rank, size, share=share_gpus)
+            backend, agreed, remark = groups.agree_on_device(
+                store, rank, size, share_gpus=share_gpus
+            )
             device = device or agreed
             if remark and rank == 0:
                 warnings.warn(remark, stacklevel=2)
         if device is None and backend == "nccl":
-            device = torch.device("cuda", groups.own_gpu(rank)[0])
+            device = torch.device("cuda", groups.select_gpu(rank)[0])
         if device is not None and device.type == "cuda":
             torch.cuda.set_device(device)
         dist.init_process_group(
@@ -108,7 +121,9 @@ class World:
             store=dist.PrefixStore("torch", store),  # type: ignore[attr-defined]
             rank=rank,
             world_size=size,
-            timeout=timedelta(seconds=max(groups.limit(backend, timeout), groups.START)),
+            timeout=timedelta(
+                seconds=max(groups.backend_timeout(backend, timeout), groups.STARTUP_SECONDS)
+            ),
             # No device_id: a bound device makes NCCL split subgroups off the whole world, which
             # every rank must join, and ours are made by their members alone.
         )
@@ -123,16 +138,16 @@ class World:
         return self.axis("world", range(self.size))
 
     def axis(self, name: str, ranks: Sequence[int], *, link: str | None = None) -> Axis:
-        """Return the axis over `ranks` (global, in order); every member calls this, others needn't.
+        """Return the axis over `ranks`; each of these ranks must call this, the others need not.
 
         Args:
-            name: what errors and the ledger call it.
-            ranks: global ranks; this one must be among them.
-            link: "torch" for the world's backend, or a folder of shardlab/links ("shared-memory"
-                for ranks of one host, say); the world's own unless given.
+            name: the axis's name in errors and in the ledger.
+            ranks: global ranks, in order; this rank must be among them.
+            link: "torch" for the world's backend, or a folder of shardlab/links, such as
+                "shared-memory" for ranks of one host; by default the world's link.
 
         Raises:
-            ValueError: this rank is not among `ranks`, or no such link is known.
+            ValueError: this rank is not among `ranks`, or there is no such link.
         """
         members = tuple(ranks)
         if self.rank not in members:
@@ -144,30 +159,31 @@ class World:
         return self._axes[key]
 
     def connect(self, ranks: tuple[int, ...], link: str) -> Any:
-        """Return what carries an axis over `ranks`; made once, by its members alone."""
+        """Return the link of an axis over `ranks`; its members make it once."""
         if link == "torch" and self.backend == "gloo" and self.device.type == "cuda":
             link = "staged"  # gloo would take a GPU's address for one of the host
-        made = self._links.setdefault(link, {})
-        if ranks not in made:
+        links = self._links.setdefault(link, {})
+        if ranks not in links:
             if link == "torch":
                 group = self.group(ranks)
-                made[ranks] = TorchLink(group, self.backend, self.device, self.patience)
+                links[ranks] = TorchLink(group, self.backend, self.device, self.collective_timeout)
                 if self.backend == "nccl":
-                    # Every member is here. Made by the first message, the communicator would wait
-                    # for stages that have nothing to say yet.
-                    with observed.muted():
+                    # NCCL makes a communicator at its first use, and waits there for every member.
+                    # All members are here now. The first message of a pipeline would instead wait
+                    # for stages that have nothing to send yet.
+                    with tracing.paused():
                         dist.all_reduce(torch.zeros(1, device=self.device), group=group)
             else:
-                made[ranks] = groups.connector(link)(self, ranks, made.values())
-        return made[ranks]
+                links[ranks] = groups.load_connect(link)(self, ranks, links.values())
+        return links[ranks]
 
     def store_for(self, name: str, ranks: tuple[int, ...]) -> Any:
-        """Return a store in which only these ranks, for this end, write."""
+        """Return a store whose keys only these ranks use, for the purpose `name`."""
         prefix = f"{name}/" + "-".join(map(str, ranks))
         return dist.PrefixStore(prefix, self._store)  # type: ignore[attr-defined]
 
     def group(self, ranks: tuple[int, ...]) -> Any:
-        """Return torch's process group over `ranks`; made once, by its members alone."""
+        """Return torch's process group over `ranks`; its members make it once."""
         if ranks == tuple(range(self.size)):
             return dist.group.WORLD
         if ranks not in self._groups:
@@ -175,9 +191,9 @@ class World:
         return self._groups[ranks]
 
     def close(self) -> None:
-        """Leave: unmap shared memory, destroy the process groups that this world made."""
-        if self.late:
-            self.late.close()
+        """Leave the world: unmap shared memory, destroy the process groups that it made."""
+        if self.watchdog:
+            self.watchdog.close()
         for links in self._links.values():
             for link in links.values():
                 link.close()
@@ -195,5 +211,5 @@ class World:
     ) -> None:
         if kind is not None:
             text = str(error).splitlines()[0] if str(error) else ""
-            self.witness.post(f"raised {kind.__name__}: {text}")
+            self.failure_reporter.report(f"raised {kind.__name__}: {text}")
         self.close()

@@ -1,1 +1,1 @@
-"""Long sequences: attention over tokens that are cut over ranks, three ways, each exact."""
+"""Context parallelism: exact attention over sequences that are cut over ranks, in three ways."""

@@ -1,4 +1,4 @@
-"""Packed sequences: several documents in one, of which a token sees its own alone.
+"""Packed sequences: several documents in one sequence, where a token sees only its own document.
 
 Dimensions: B batch, S tokens of a whole sequence.
 """
@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 
 
-def documents_of(lengths: Sequence[int]) -> Tensor:
-    """Return which document each token of a packed sequence belongs to: [S]; one may be empty.
+def document_ids(lengths: Sequence[int]) -> Tensor:
+    """Return the document of each token of a packed sequence: [S].
+
+    Args:
+        lengths: tokens of each document; 0 is allowed.
 
     Raises:
         ValueError: a length is negative, or there is no token.
@@ -22,16 +25,20 @@ def documents_of(lengths: Sequence[int]) -> Tensor:
     return torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
 
 
-def seen_in(
+def document_mask(
     documents_BS: Tensor, queries: Tensor | None = None, keys: Tensor | None = None
 ) -> Tensor:
-    """Return which of the tokens at `queries` see which at `keys`: bool [B, 1, queries, keys].
+    """Return the causal mask of packed sequences: bool [B, 1, queries, keys], true where visible.
 
     Args:
         documents_BS: each token's document.
-        queries, keys: positions, all unless given.
+        queries: the queries' positions; by default all.
+        keys: the keys' positions; by default all.
     """
-    every = torch.arange(documents_BS.shape[1])
-    rows, columns = (every if at is None else at for at in (queries, keys))
+    positions = torch.arange(documents_BS.shape[1])
+    rows, columns = (
+        positions if given_positions is None else given_positions
+        for given_positions in (queries, keys)
+    )
     same = documents_BS[:, rows].unsqueeze(2) == documents_BS[:, columns].unsqueeze(1)
     return (same & (rows.unsqueeze(1) >= columns).to(same.device)).unsqueeze(1)

@@ -1,9 +1,10 @@
-"""Which tokens a rank has, and what its queries see of another rank's keys.
+"""Which tokens a rank has, and which of another rank's keys its queries see.
 
-Under a causal mask a late token sees more than an early one. Cut a sequence into as many runs as
-there are ranks and the last rank has nearly twice the mean to compute. So it is cut into 2n chunks,
-and rank r has chunks r and 2n − 1 − r: every rank pairs as many queries with keys as any other, in
-every step of the ring too. `get_batch_on_this_cp_rank` in megatron/core/utils.py.
+Under a causal mask a late token sees more keys than an early one. If a sequence is cut into n runs,
+one for each rank, the last rank computes nearly twice the mean. It is therefore cut into 2n chunks,
+and rank r has chunks r and 2n − 1 − r. Every rank then computes the same number of pairs of queries
+and keys, in every step of the ring too. Megatron has `get_batch_on_this_cp_rank` in
+megatron/core/utils.py.
 
 Dimensions: S sequence, s = S / n this rank's share of it.
 """
@@ -20,29 +21,29 @@ def check_sequence(tokens: int, ranks: int) -> None:
     """Refuse a whole sequence that does not form 2n equal chunks.
 
     Raises:
-        ValueError: says which lengths would do.
+        ValueError: says which lengths work.
     """
     if tokens == 0 or tokens % (2 * ranks):
         below = tokens // (2 * ranks) * 2 * ranks
-        near = f"{below} or {below + 2 * ranks}" if below else f"{2 * ranks}"
+        choices = f"{below} or {below + 2 * ranks}" if below else f"{2 * ranks}"
         raise ValueError(
             f"context axis of size {ranks} cuts a sequence into {2 * ranks} equal chunks, two a "
-            f"rank; {tokens} tokens don't form them: choose {near}"
+            f"rank; {tokens} tokens don't form them: choose {choices}"
         )
 
 
 def check_heads(kind: str, ranks: int, heads: int, what: str) -> None:
-    """Refuse heads of a tensor rank that can't be dealt out, where the kind deals them out.
+    """Refuse heads of a tensor rank that Ulysses can't distribute equally; other kinds cut none.
 
     Raises:
-        ValueError: says how many ranks would do.
+        ValueError: says which numbers of ranks work.
     """
     if kind == "ulysses":
         check_divides("context", ranks, heads, f"{what} of a tensor rank (ring cuts none)")
 
 
 def positions(tokens: int, rank: int, ranks: int) -> Tensor:
-    """Return where in a sequence of S tokens those of `rank` stand, in order: [s]."""
+    """Return the positions of `rank`'s tokens in a sequence of S tokens, in order: [s]."""
     check_sequence(tokens, ranks)
     chunks = torch.arange(tokens).view(2 * ranks, -1)
     return chunks[[rank, 2 * ranks - 1 - rank]].flatten()
@@ -53,17 +54,26 @@ def order(tokens: int, ranks: int) -> Tensor:
     return torch.cat([positions(tokens, rank, ranks) for rank in range(ranks)])
 
 
-def seen(mine: int, other: int, length: int) -> tuple[slice, slice, bool]:
-    """Return which queries of rank `mine` see which keys of rank `other`, and if causally.
+def visible_slices(query_rank: int, key_rank: int, length: int) -> tuple[slice, slice, bool]:
+    """Return which of a rank's queries see which of another rank's keys, and whether causally.
 
-    Of an earlier rank every query sees the first chunk; of a later one the second chunk of queries
-    sees everything. Either is s · s/2 pairs. What is left out is in nobody's past.
+    Every query sees an earlier rank's first chunk. The second chunk of queries sees all keys of a
+    later rank. Both cases are s · s/2 pairs. The other pairs are in the queries' future.
 
     Args:
-        mine, other: places on the context axis.
+        query_rank: the queries' rank on the context axis.
+        key_rank: the keys' rank on the context axis.
         length: s.
+
+    Returns:
+        the slice of the queries, the slice of the keys, and whether attention between them is
+        causal.
     """
-    every, half = slice(0, length), length // 2
-    if mine == other:
-        return every, every, True
-    return (every, slice(0, half), False) if other < mine else (slice(half, length), every, False)
+    all_tokens, half = slice(0, length), length // 2
+    if query_rank == key_rank:
+        return all_tokens, all_tokens, True
+    return (
+        (all_tokens, slice(0, half), False)
+        if key_rank < query_rank
+        else (slice(half, length), all_tokens, False)
+    )

@@ -17,7 +17,9 @@ does, in the same double precision.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -113,6 +115,20 @@ class Blend:
         """A hash of the corpora's lengths."""
         return " ".join(part.content for part in self.parts)
 
+    @property
+    def corpora_text(self) -> str:
+        """The corpora in words, for an error."""
+        return _listed(part.corpora_text for part in self.parts)
+
+    @cached_property
+    def order_text(self) -> str:
+        """The order in words, for an error: each corpus's share, then each one's own order."""
+        shares = np.bincount(self.corpora, minlength=len(self.parts)) / max(1, len(self))
+        return (
+            f"{len(self):,} samples in shares of {_listed(f'{share:.4g}' for share in shares)}: "
+            f"{_listed(part.order_text for part in self.parts)}"
+        )
+
     def key(self, consumed: int) -> str:
         """Return a hash of what the first `consumed` samples are, and of the parts."""
         order = (rows[:consumed] for rows in (self.corpora, self.samples))
@@ -123,6 +139,11 @@ class Blend:
         if not 0 <= sample < len(self):
             raise SampleError(f"sample {sample} of a blend that has 0 to {len(self) - 1}")
         return self.parts[int(self.corpora[sample])][self.samples.item(sample)]
+
+
+def _listed(texts: Iterable[str], most: int = 4) -> str:
+    first = [*islice(texts, most + 1)]
+    return ", ".join(first[:most]) + (", …" if len(first) > most else "")
 
 
 def _unpickle(parts: Sequence[Samples], remake: Callable[[], Sequence[Array]]) -> Blend:

@@ -16,11 +16,11 @@ from pathlib import Path
 import torch
 
 from shardlab.comm import Axis, World
+from shardlab.comm.collective_errors import raise_on_all_ranks
 from shardlab.data import cache
 from shardlab.data.blend import Blend, greedy, shares
 from shardlab.data.corpus import Array, Corpus, DataError
 from shardlab.data.samples import Indices, Recipe, Samples, indices
-from shardlab.together import together
 
 Part = tuple[float, float]
 Make = Callable[[], Sequence[Array]]
@@ -115,10 +115,10 @@ class Builder:
         if self._cache is None:
             return make(), make
         path = self._cache.absolute() / cache.key(array, *about)
-        with together(self._ranks, self._device, "make the samples", DataError):
+        with raise_on_all_ranks(self._ranks, self._device, "make the samples", DataError):
             if self._disk.rank == 0:
                 cache.keep(path, make)
-        with together(self._ranks, self._device, "read the samples", DataError):
+        with raise_on_all_ranks(self._ranks, self._device, "read the samples", DataError):
             return cache.load(path), partial(cache.load, path)
 
 

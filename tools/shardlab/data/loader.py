@@ -63,11 +63,18 @@ class Loader:
         return tokens, text.masked_fill(none, IGNORED)[:, 1:] if self._last else None
 
     def state(self, consumed: int) -> dict[str, Any]:
-        """Return what a checkpoint must hold, in plain values, after `consumed` samples."""
+        """Return what a checkpoint must hold, in plain values, after `consumed` samples.
+
+        `about` has the words for what the other values are compared by.
+        """
         samples = self.samples
+        about = {
+            "sequence": f"a sequence length of {samples.sequence}",
+            "corpora": samples.corpora_text, "order": samples.order_text,
+        }  # fmt: skip
         return {
             "consumed": consumed, "sequence": samples.sequence, "corpora": samples.content,
-            "order": samples.key(consumed),
+            "order": samples.key(consumed), "about": about,
         }  # fmt: skip
 
     def resume(self, state: Mapping[str, Any]) -> int:
@@ -78,12 +85,10 @@ class Loader:
         """
         consumed = int(state["consumed"])
         present = self.state(consumed)
-        reasons = {
-            "sequence": f"the sequence length is {present['sequence']}, not {state['sequence']}",
-            "corpora": "the corpora are others, or in another order",
-            "order": "the weights, seed, split or number of samples are others",
-        }
-        for name, reason in reasons.items():
-            again = f"{consumed} samples were read, and samples after them would repeat their text"
-            demand(present[name] == state[name], f"{again}: {reason}; choose as before")
+        for name, text in present["about"].items():
+            demand(
+                present[name] == state[name],
+                f"{consumed} samples were read with {state['about'][name]}, and the next ones "
+                f"would be read with {text}, which may repeat text: choose the former again",
+            )
         return consumed

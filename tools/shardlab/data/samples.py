@@ -171,6 +171,21 @@ class Samples:
         """A hash of the corpus's lengths: the same for other samples of the same corpus."""
         return cache.key(self.corpus.lengths)
 
+    @property
+    def corpora_text(self) -> str:
+        """The corpus in words, for an error: its name, its size and the hash of its lengths."""
+        corpus = self.corpus
+        return f"{corpus.prefix} ({len(corpus.tokens):,} tokens, lengths {self.content[:8]})"
+
+    @cached_property
+    def order_text(self) -> str:
+        """The order in words, for an error: number, part of the corpus, seed and its hash."""
+        first, last = self.index.documents.min(), self.index.documents.max()
+        return (
+            f"{len(self):,} samples of sequences {first} to {last} in the order of seed "
+            f"{self._recipe.seed} ({self._key[:8]})"
+        )
+
     @cached_property
     def _key(self) -> str:
         index = self.index

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from shardlab.comm import Axis
 from shardlab.data_parallel.digest import digest
-from shardlab.layers.draw import key
+from shardlab.layers.draw import seed_from
 
 Named = Sequence[tuple[str, Tensor]]
 
@@ -76,7 +76,7 @@ def _same_structure(tensors: Named, axis: Axis) -> None:
             f"the replicas on ranks {list(axis.ranks)} hold {counts.tolist()} parameters; "
             "build the same model on every data rank"
         )
-    rows = _gather([key(form) for form in forms], tensors, axis)
+    rows = _gather([seed_from(form) for form in forms], tensors, axis)
     for i, form in enumerate(forms):
         others = [axis.ranks[r] for r in range(axis.size) if rows[r, i] != rows[axis.rank, i]]
         if others:

@@ -1,1 +1,1 @@
-"""Mixtures of experts: which expert sees a token, how the token gets there, what comes back."""
+"""Mixtures of experts: the router that chooses experts, the dispatch of tokens, the experts."""

@@ -1,8 +1,8 @@
-"""How a token's experts are chosen, with what weight, and an uneven load's loss: pure functions.
+"""The choice of a token's experts, their weights, and the loss for an uneven load: pure functions.
 
 Scores are computed in fp32 whatever the model's dtype, as in Megatron (transformer/moe/moe_utils.py
-has the same functions); bf16 logits would tie where experts differ. Of tied scores `torch.topk`
-says which come first: any choice is right, as long as all that ask get the same one.
+has the same functions), because different experts could have equal bf16 logits. Equal scores are
+ordered by `torch.topk`. Any order is right if every caller gets the same one.
 
 Dimensions: T tokens of this rank, E experts (or experts of each sequence), K chosen ones, G groups
 of experts, C rows of a capacity.
@@ -19,13 +19,13 @@ from shardlab.experts.config import ExpertConfig
 def choose(
     logits_TE: Tensor, config: ExpertConfig, bias_E: Tensor | None = None, *, training: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Return the weight of each expert for each token (0 where not chosen), and who is chosen.
+    """Return the weight of each expert for each token (0 if not chosen), and which are chosen.
 
     Args:
-        logits_TE: the router's.
+        logits_TE: the router's logits.
         config: top_k, scores, pre_softmax, groups, scaling, sinkhorn.
-        bias_E: added to the scores for the choice alone.
-        training: Sinkhorn's balanced assignment is for this alone.
+        bias_E: a bias that is added to the scores for the choice only.
+        training: whether to use Sinkhorn's balanced assignment, if so configured.
     """
     by_sigmoid = config.scores == "sigmoid" or (config.sinkhorn and config.top_k == 1)
     over_chosen = not (by_sigmoid or config.pre_softmax or config.sinkhorn)
@@ -34,28 +34,30 @@ def choose(
         scores_TE = scores_TE.type_as(logits_TE)
     else:
         scores_TE = logits_TE if over_chosen else _softmax(logits_TE)
-    by_TE = scores_TE if bias_E is None else scores_TE + bias_E
-    index_TK = top(sinkhorn(logits_TE.float()) if config.sinkhorn and training else by_TE, config)
+    ranking_TE = scores_TE if bias_E is None else scores_TE + bias_E
+    index_TK = select_top(
+        sinkhorn(logits_TE.float()) if config.sinkhorn and training else ranking_TE, config
+    )
     chosen_TK = scores_TE.gather(1, index_TK)
     if over_chosen:
         chosen_TK = _softmax(chosen_TK)
     elif by_sigmoid and config.top_k > 1:
-        chosen_TK = _shares(chosen_TK)
+        chosen_TK = _normalize(chosen_TK)
     if config.scaling:
         chosen_TK = chosen_TK * config.scaling
     probs_TE = torch.zeros_like(logits_TE).scatter(1, index_TK, chosen_TK)
-    return probs_TE, marked(logits_TE, index_TK)
+    return probs_TE, mask_of(logits_TE, index_TK)
 
 
-def top(scores_TE: Tensor, config: ExpertConfig) -> Tensor:
+def select_top(scores_TE: Tensor, config: ExpertConfig) -> Tensor:
     """Return the best K experts of each token, among the best groups if so configured.
 
-    A group is as good as its best K / top_groups experts together.
+    A group's score is the sum of its best K / top_groups experts' scores.
     """
     if config.groups is not None and config.top_groups is not None:
         scores_TGe = scores_TE.view(-1, config.groups, config.count // config.groups)
         best_TG = scores_TGe.topk(config.top_k // config.top_groups, dim=-1).values.sum(-1)
-        kept_TG = marked(best_TG, best_TG.topk(config.top_groups, dim=-1, sorted=False).indices)
+        kept_TG = mask_of(best_TG, best_TG.topk(config.top_groups, dim=-1, sorted=False).indices)
         scores_TE = scores_TGe.masked_fill(~kept_TG.unsqueeze(-1), -math.inf).flatten(1)
     return scores_TE.topk(config.top_k, dim=1).indices
 
@@ -74,42 +76,42 @@ def sinkhorn(logits_TE: Tensor, tolerance: float = 1e-4) -> Tensor:
 
 
 def drop(probs_TE: Tensor, chosen_TE: Tensor, config: ExpertConfig) -> tuple[Tensor, Tensor]:
-    """Keep what fits into each expert's capacity, if it has one; with `pad`, fill up at weight 0.
+    """Drop the rows above each expert's capacity, if any; with `pad`, fill it with weight-0 rows.
 
-    Megatron's "position" is a top-k over zeros and ones, which keeps any of those that tie; ours
-    keeps the first.
+    Megatron's "position" is a top-k over zeros and ones, which keeps arbitrary rows among equal
+    ones; ours keeps the first.
     """
     if config.capacity is None:
         return probs_TE, chosen_TE
-    tokens, by_TE = len(probs_TE), probs_TE
+    tokens, ranking_TE = len(probs_TE), probs_TE
     capacity = min(tokens, math.ceil(tokens * config.top_k / config.count * config.capacity))
     if config.drop == "position":
-        by_TE = chosen_TE * tokens - torch.arange(tokens, device=probs_TE.device).unsqueeze(1)
-    kept_CE = by_TE.topk(capacity, dim=0, sorted=False).indices
+        ranking_TE = chosen_TE * tokens - torch.arange(tokens, device=probs_TE.device).unsqueeze(1)
+    kept_CE = ranking_TE.topk(capacity, dim=0, sorted=False).indices
     kept_TE = torch.zeros_like(chosen_TE).scatter(0, kept_CE, True) & (chosen_TE | config.pad)
     return probs_TE * kept_TE, kept_TE
 
 
 def balance_scores(logits_TE: Tensor, config: ExpertConfig) -> tuple[Tensor, Tensor]:
-    """Return what a token would give each expert, and its top K by that, without bias or groups."""
+    """Return a token's score for each expert, and its top K experts, without bias or groups."""
     if config.scores == "softmax":
         scores_TE = torch.softmax(logits_TE, -1, dtype=torch.float32)
     else:
-        scores_TE = _shares(torch.sigmoid(logits_TE))
-    return scores_TE, marked(logits_TE, scores_TE.topk(config.top_k, dim=1).indices)
+        scores_TE = _normalize(torch.sigmoid(logits_TE))
+    return scores_TE, mask_of(logits_TE, scores_TE.topk(config.top_k, dim=1).indices)
 
 
 def load_loss(scores_TE: Tensor, load_E: Tensor, config: ExpertConfig) -> Tensor:
-    """Return E Σ fᵢ Pᵢ, of which these scores are a part: 1 for an even load, E / K at worst.
+    """Return this rank's part of E Σ fᵢ Pᵢ, which is 1 for an even load and at most E / K.
 
-    fᵢ is the share of the choices that fell on expert i, Pᵢ its mean score (Fedus et al., "Switch
-    Transformers", section 2.2; Megatron's `switch_load_balancing_loss_func`). The gradient comes
-    by way of P; choices have none.
+    fᵢ is the share of choices of expert i, Pᵢ its mean score (Fedus et al., "Switch Transformers",
+    section 2.2; Megatron's `switch_load_balancing_loss_func`). The gradient flows through P, as
+    choices have no gradient.
 
     Args:
-        scores_TE: of this rank's tokens.
-        load_E: choices that fell on each expert, over all tokens that make up the loss; longer
-            than E where each sequence counts for itself, by its own number of tokens.
+        scores_TE: the scores of this rank's tokens.
+        load_E: the number of choices of each expert, over all tokens of the loss; longer than E if
+            each sequence has a loss of its own.
         config: count, top_k.
     """
     count, k = config.count, config.top_k
@@ -125,7 +127,7 @@ def z_loss(logits_TE: Tensor) -> Tensor:
     return logits_TE.logsumexp(-1).square().sum() / max(1, len(logits_TE))
 
 
-def marked(like: Tensor, index: Tensor) -> Tensor:
+def mask_of(like: Tensor, index: Tensor) -> Tensor:
     """Return booleans of the shape of `like`, true at `index` along dim 1."""
     return torch.zeros_like(like, dtype=torch.bool).scatter(1, index, True)
 
@@ -134,5 +136,5 @@ def _softmax(logits: Tensor) -> Tensor:
     return torch.softmax(logits, -1, dtype=torch.float32).type_as(logits)
 
 
-def _shares(scores: Tensor) -> Tensor:
+def _normalize(scores: Tensor) -> Tensor:
     return scores / (scores.sum(-1, keepdim=True) + 1e-20)

@@ -22,7 +22,7 @@ from shardlab.fsdp.gathers import Gathers
 from shardlab.fsdp.life_cycle import GradientState, ParameterState
 from shardlab.fsdp.policies import BackwardPrefetch
 from shardlab.fsdp.unit import Unit
-from shardlab.layers.engine import will_run
+from shardlab.layers.engine import will_accumulate
 
 
 @dataclass(eq=False, kw_only=True)
@@ -61,7 +61,7 @@ class BackwardPass:
         in_turn = sorted(self._order, key=self._late.__contains__)
         trained = [g for unit in in_turn for g in unit.gradients if g.flat.shard_f.requires_grad]
         # torch.autograd.grad for an input alone reaches no parameter, and reduces nothing.
-        wanted = any(will_run(leaf) for g in trained for leaf in g.flat.leaves)
+        wanted = any(will_accumulate(leaf) for g in trained for leaf in g.flat.leaves)
         self._queue = deque(trained if wanted else ())
         self._whole: set[FlatGradient] = set()  # gradients that wait for their turn at most
         inputs = Counter(watched)

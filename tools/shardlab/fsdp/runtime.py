@@ -107,7 +107,7 @@ class Runtime:
             return
         if unit is self.root:
             self._begin_forward()
-        if not self.order.enter(unit):
+        if not self.order.enter(unit) and self._reshards_after_forward:
             self.gathers.release_ahead(but=unit)
         self._running[unit] = self._running.get(unit, 0) + 1
         ahead = self.order.following() if self._forward_prefetch else ()
@@ -148,7 +148,9 @@ class Runtime:
         if self._left_is_old:
             self._left, self._left_is_old = [], False
         self._running = {}
-        self.order.begin(self._axes)
+        trains = torch.is_grad_enabled()
+        keeps = trains and not self._reshards_after_forward
+        self.order.begin(self._axes, trains=trains, fetch=self.gathers.fetch if keeps else None)
         held = (g.state is GradientState.HELD for unit in self.units for g in unit.gradients)
         if self.sync and not any(held):
             # What an earlier forward left full may be older than the shards: a fused optimizer

@@ -69,7 +69,7 @@ class Attention(nn.Module):
         self.queries = heads // groups
         self.head = hidden // heads
         if context:
-            context.demand_heads(self.groups * self.queries, self.groups)
+            context.check_heads(self.groups * self.queries, self.groups)
         self.qkv = ColumnParallelLinear(
             hidden, (heads + 2 * groups) * self.head, axis=axis, bias=config.bias,
             sequence_parallel=sequence_parallel,
@@ -78,7 +78,7 @@ class Attention(nn.Module):
         self.proj = RowParallelLinear(
             hidden, hidden, axis=axis, bias=config.bias,
             sequence_parallel=sequence_parallel,
-            name=f"{name}.proj", init=init.narrower(config.layers),
+            name=f"{name}.proj", init=init.scaled_for_depth(config.layers),
         )  # fmt: skip
         self.dropout = Dropout(
             config.dropout, axis=axis, sharded=True, name=f"{name}.dropout", seed=dropout_seed
@@ -97,17 +97,17 @@ class Attention(nn.Module):
     def _attend(
         self, q_BaSD: Tensor, k_BgSD: Tensor, v_BgSD: Tensor, documents_BS: Tensor | None
     ) -> Tensor:
-        seen = None
+        mask = None
         if documents_BS is not None:
-            from shardlab.context.documents import seen_in
+            from shardlab.context.documents import document_mask
 
-            seen = seen_in(documents_BS)
+            mask = document_mask(documents_BS)
         fused = partial(
-            scaled_dot_product_attention, attn_mask=seen, is_causal=seen is None,
+            scaled_dot_product_attention, attn_mask=mask, is_causal=mask is None,
             enable_gqa=self.queries > 1,
         )  # fmt: skip
         if self.training and self.dropout.p > 0:
-            return self.dropout.inside(fused, q_BaSD, k_BgSD, v_BgSD)
+            return self.dropout.run_fused(fused, q_BaSD, k_BgSD, v_BgSD)
         return fused(q_BaSD, k_BgSD, v_BgSD)
 
 

@@ -52,7 +52,7 @@ class MLP(nn.Module):
         self.fc2 = RowParallelLinear(
             config.ffn_width, config.hidden, axis=axis, bias=config.bias,
             sequence_parallel=sequence_parallel,
-            name=f"{name}.fc2", init=init.narrower(config.layers),
+            name=f"{name}.fc2", init=init.scaled_for_depth(config.layers),
         )  # fmt: skip
 
     def forward(self, x_sBH: Tensor) -> Tensor:

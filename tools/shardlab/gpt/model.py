@@ -55,7 +55,7 @@ class GPT(CopyableModule):
         device: of parameters.
         experts: `ExpertAxes.of(grid)`, where the config has experts; None for one rank.
         context: how sequences are cut over the context axis: this rank is then given its own tokens
-            and targets (`context.own`), and S below is their number.
+            and targets (`context.shard`), and S below is their number.
 
     Raises:
         ValueError: something does not divide; the message says what would.
@@ -202,7 +202,9 @@ class GPT(CopyableModule):
     def _check_sequence(self, tokens: int) -> None:
         ranks = self.context.axis.size if self.context else 1
         if tokens * ranks > self.config.sequence:
-            shares = f", {ranks} shares of {tokens} (`context.own` cuts them)" if ranks > 1 else ""
+            shares = (
+                f", {ranks} shares of {tokens} (`context.shard` cuts them)" if ranks > 1 else ""
+            )
             raise ValueError(
                 f"a sequence of {tokens * ranks} tokens{shares}, but the model has "
                 f"{self.config.sequence} positions; cut the sequence, or make "

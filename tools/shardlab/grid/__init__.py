@@ -1,1 +1,1 @@
-"""Who is who: the arithmetic of ranks, a world of them with its axes, what must divide what."""
+"""The process grid: the arithmetic of ranks, the axes of a world, and which sizes must divide."""

@@ -1,9 +1,9 @@
-"""The process grid: a `Layout` on a world of ranks, with this rank's axes of communication.
+"""The process grid: a `Layout` of the ranks of a world, with this rank's axes of communication.
 
-`Grid(world=world, tensor=2, pipeline=2)` puts the ranks that are left on the data axis and gives
-`grid.tensor`, `grid.pipeline`, `grid.data`: each an `Axis` that a layer takes as an argument.
+`Grid(world=world, tensor=2, pipeline=2)` puts the remaining ranks on the data axis and has
+`grid.tensor`, `grid.pipeline` and `grid.data`, each an `Axis` that a layer takes as an argument.
 Megatron keeps the same groups in module globals (core/parallel_state.py,
-`initialize_model_parallel`), so that one process can have one grid; here it can have several.
+`initialize_model_parallel`), so a process can have one grid there. Here it can have several.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from shardlab.grid.rules import check_world
 
 ORDER = "tp-cp-ep-dp-pp"
 DENSE = ("tensor", "context", "data", "pipeline")
-# The axes that experts have instead, and what their own layout calls them.
+# The axes of the experts, and their tokens in the experts' layout.
 OF_EXPERTS = {"expert": "ep", "expert_tensor": "tp", "expert_data": "dp-cp"}
 
 
@@ -25,29 +25,31 @@ class Grid:
     """This rank's axes on a process grid; every rank builds it with the same arguments.
 
     Args:
-        world: the ranks.
-        tensor, pipeline: ranks along each axis.
-        context: ranks that share each sequence; they hold the same parameters as each other, so
-            gradients are reduced over `replicas`.
-        expert: into how many pieces the experts are dealt out; their ranks are replicas of the
-            dense layers, context ranks too, or tensor ranks, which have no other expert to hold.
-        expert_tensor: ranks that share one expert; `tensor` unless given.
-        data: data-parallel replicas; by default what is left of the world.
-        order: which axis runs fastest (see `Layout`).
-        links: axis name → link, the world's own unless given; a combined axis is named for its
+        world: the world of the ranks.
+        tensor: ranks along the tensor axis.
+        pipeline: ranks along the pipeline axis, its stages.
+        context: ranks that share each sequence. They hold the same parameters, so gradients are
+            reduced over `replicas`.
+        expert: ranks over which the experts are distributed. They are replicas of the dense layers
+            (data and context ranks), or tensor ranks where `expert_tensor` is smaller.
+        expert_tensor: ranks that share one expert; by default `tensor`.
+        data: data-parallel replicas; by default the remaining ranks of the world.
+        order: the axes from the fastest to the slowest (see `Layout`).
+        links: axis name → link; by default the world's link. The name of a combined axis joins its
             parts, such as "tensor-data".
 
     Attributes:
         tensor, context, data, pipeline: the axes.
-        replicas: the ranks that hold the same parameters: data × context; `data` where sequences
-            are whole. Made when first asked for.
+        replicas: the ranks that hold the same parameters: data × context; `data` if context is 1.
+            Made at its first use.
         embedding: the first and the last stage of this rank's pipeline, which share tied
-            embeddings; None on a stage between.
-        expert, expert_tensor, expert_data: the axes of the experts; made when first asked for.
-        layout, experts: the arithmetic behind them, of dense layers and of experts.
+            embeddings; None on the stages between.
+        expert, expert_tensor, expert_data: the axes of the experts; made at their first use.
+        layout: the arithmetic of the dense layers' axes.
+        experts: the arithmetic of the experts' axes.
 
     Raises:
-        ValueError: sizes that don't multiply to the world, or an unknown axis in `links`.
+        ValueError: the sizes don't multiply to the world's, or `links` has an unknown axis.
 
     """
 
@@ -57,8 +59,8 @@ class Grid:
         order: str = ORDER, links: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         """Make the groups; collective over the world."""
-        others = {"tensor": tensor, "context": context, "pipeline": pipeline}
-        data = check_world(world.size, data=data, **others)
+        sizes = {"tensor": tensor, "context": context, "pipeline": pipeline}
+        data = check_world(world.size, data=data, **sizes)
         self.layout = Layout(tensor, context, 1, data, pipeline, order)
         self.experts = self.layout.for_experts(expert, expert_tensor)
         self._world = world
@@ -67,8 +69,7 @@ class Grid:
             if not {*name.split("-")} <= {*DENSE, *OF_EXPERTS, "embedding"}:
                 names = ", ".join([*DENSE, *OF_EXPERTS])
                 raise ValueError(f"links has {name!r}, which is no axis; {names} are")
-        # Ranks make these groups in one order, so that none waits for a group that another makes
-        # later.
+        # All ranks make these groups in the same order; otherwise they would deadlock.
         self.tensor = self.axis("tensor")
         self.context = self.axis("context")
         self.data = self.axis("data")
@@ -78,40 +79,40 @@ class Grid:
         self.embedding = self._axis("embedding", ends) if world.rank in ends else None
 
     def axis(self, *names: str) -> Axis:
-        """Return the axis over several axes at once, such as "tensor", "pipeline".
+        """Return the axis over one or several named axes, such as "tensor", "pipeline".
 
-        Its ranks follow the layout's order. The first call for a combination makes a group, so
-        every rank of the grid makes it at the same point of the program.
+        Its ranks follow the layout's order. The first call for a combination makes a process group,
+        so every rank of the grid must make it at the same point of the program.
 
         Raises:
-            ValueError: an unknown name, or one of the dense layers beside one of the experts.
+            ValueError: a name is unknown, or axes of dense layers and of experts are combined.
 
         """
-        layout, known = self.layout, {name: TOKENS[name] for name in DENSE}
+        layout, tokens = self.layout, {name: TOKENS[name] for name in DENSE}
         if OF_EXPERTS.keys() & {*names}:
-            layout, known = self.experts, OF_EXPERTS | {"pipeline": "pp"}
+            layout, tokens = self.experts, OF_EXPERTS | {"pipeline": "pp"}
         for name in names:
-            if name not in known:
+            if name not in tokens:
                 raise ValueError(
                     f"a grid has no axis {name!r} in {'-'.join(names)}; choose from "
                     f"{', '.join(DENSE)}, or of the experts from {', '.join(OF_EXPERTS)}, pipeline"
                 )
-        ranks = layout.group_of(self._world.rank, "-".join(known[name] for name in names))
+        ranks = layout.group_of(self._world.rank, "-".join(tokens[name] for name in names))
         return self._axis("-".join(names), ranks)
 
     @property
     def replicas(self) -> Axis:
-        """The ranks that hold the same parameters, and over which gradients are a mean."""
+        """The ranks that hold the same parameters; gradients are averaged over them."""
         return self.data if self.context.size == 1 else self.axis("data", "context")
 
     @property
     def expert(self) -> Axis:
-        """The ranks among which the experts are dealt out."""
+        """The ranks over which the experts are distributed."""
         return self.axis("expert")
 
     @property
     def expert_tensor(self) -> Axis:
-        """The ranks that share this rank's experts."""
+        """The ranks that share each of this rank's experts."""
         return self.axis("expert_tensor")
 
     @property
@@ -122,8 +123,8 @@ class Grid:
     def device_mesh(self) -> DeviceMesh:
         """Return the same layout for DTensor, FSDP2 and pipelining, over the same process groups.
 
-        Its dimensions are named like the axes, from the slowest to the fastest: with the default
-        order ("pipeline", "data", "context", "tensor").
+        Its dimensions have the axes' names, from the slowest to the fastest; in the default order
+        ("pipeline", "data", "context", "tensor").
         """
         layout = self.layout
         names = [name for token in layout.order.split("-") if (name := NAMES[token]) != "expert"]

@@ -1,10 +1,10 @@
-"""Which rank stands where: the enumeration of ranks along the axes of parallelism, as arithmetic.
+"""The position of each rank on the axes of parallelism, as arithmetic without processes.
 
-A rank is a number in mixed radix. `order` names its digits from the fastest to the slowest, so in
-"tp-cp-ep-dp-pp" neighbouring ranks share a tensor group and a pipeline stage is a solid block.
-A group is what remains when some digits run and the others stand still.
+A rank is a number in mixed radix. `order` names its digits from the fastest to the slowest. In
+"tp-cp-ep-dp-pp", neighbouring ranks share a tensor group, and the ranks of a pipeline stage are
+contiguous. A group consists of the ranks that differ in some digits and agree in the others.
 
-Megatron does the same in `RankGenerator` (core/parallel_state.py); tests hold the two equal.
+Megatron does the same in `RankGenerator` (core/parallel_state.py); tests compare the two.
 """
 
 import math
@@ -14,7 +14,7 @@ from functools import cached_property
 
 from shardlab.grid.rules import check_world
 
-# Megatron's short names in the order in which it appends the ones that `order` leaves out.
+# Megatron's short names, in the order in which it appends those that `order` lacks.
 TOKENS = {"tensor": "tp", "pipeline": "pp", "data": "dp", "expert": "ep", "context": "cp"}
 NAMES = {token: name for name, token in TOKENS.items()}
 CHOOSE = "choose from " + ", ".join(NAMES)
@@ -22,19 +22,19 @@ CHOOSE = "choose from " + ", ".join(NAMES)
 
 @dataclass(frozen=True)
 class Layout:
-    """The sizes of the axes and the order in which ranks run through them; needs no process.
+    """The sizes of the axes and the order in which ranks are numbered along them.
 
-    Two layouts describe one model with experts, as in Megatron: a dense one (expert = 1) for
-    attention and plain layers, an expert one (context = 1) for the experts.
+    As in Megatron, two layouts describe a model with experts: one for attention and other dense
+    layers (expert = 1), and one for the experts (context = 1).
 
     Args:
         tensor, context, expert, data, pipeline: ranks along each axis.
-        order: tokens tp, cp, ep, dp, pp from the fastest to the slowest, joined by '-'. A token may
-            be left out where its axis has one rank.
+        order: the tokens tp, cp, ep, dp, pp from the fastest to the slowest, joined by '-'. The
+            token of an axis of one rank may be left out.
 
     Raises:
-        ValueError: a size below 1, context and expert both above 1, or an `order` that is unknown,
-            repeated, or lacks an axis of several ranks.
+        ValueError: a size is below 1, context and expert are both above 1, or `order` has an
+            unknown or repeated token or lacks an axis of several ranks.
 
     """
 
@@ -46,7 +46,7 @@ class Layout:
     order: str = "tp-cp-ep-dp-pp"
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning; make `order` name every axis."""
+        """Refuse invalid sizes; complete `order`, so that it names every axis."""
         for field in fields(self):
             size = getattr(self, field.name)
             if field.name != "order" and (not isinstance(size, int) or size < 1):
@@ -56,9 +56,11 @@ class Layout:
                 f"context {self.context} and expert {self.expert} in one layout; experts see whole "
                 "sequences, so give them a layout of their own with context = 1"
             )
-        object.__setattr__(self, "order", "-".join(self._completed(self.order.lower().split("-"))))
+        object.__setattr__(
+            self, "order", "-".join(self._complete_order(self.order.lower().split("-")))
+        )
 
-    def _completed(self, tokens: list[str]) -> list[str]:
+    def _complete_order(self, tokens: list[str]) -> list[str]:
         for token in tokens:
             if token not in NAMES:
                 raise ValueError(f"order {self.order!r} has {token!r}; {CHOOSE}")
@@ -74,19 +76,19 @@ class Layout:
         return tokens + missing
 
     def for_experts(self, expert: int, tensor: int | None = None) -> "Layout":
-        """Return the layout of the experts on the ranks of this dense one; itself if they agree.
+        """Return the experts' layout on the ranks of this dense one; this layout if they agree.
 
-        The ranks that are replicas of the dense layers, or their tensor ranks, hold `expert` pieces
-        of the experts, each in world / (tensor · expert · pipeline) replicas. Megatron refuses the
-        same mixtures in `initialize_model_parallel`.
+        The experts are cut into `expert` pieces, which are held by replicas of the dense layers or
+        by their tensor ranks. Each piece has world / (tensor · expert · pipeline) replicas.
+        Megatron refuses the same combinations in `initialize_model_parallel`.
 
         Args:
-            expert: pieces of the experts.
-            tensor: ranks that share one expert; those of the dense layers unless given.
+            expert: the number of pieces.
+            tensor: ranks that share one expert; by default the dense layers' tensor ranks.
 
         Raises:
             ValueError: the sizes don't divide the world, or the order would put a rank's experts
-                in another pipeline, or in other replicas, than its dense layers.
+                into another pipeline, or into other replicas, than its dense layers.
 
         """
         tensor = self.tensor if tensor is None else tensor
@@ -110,7 +112,7 @@ class Layout:
 
     @cached_property
     def _digits(self) -> dict[str, tuple[int, int]]:
-        """Each token's (size, stride), fastest first."""
+        """The (size, stride) of each token, fastest first."""
         digits, stride = {}, 1
         for token in self.order.split("-"):
             size = getattr(self, NAMES[token])
@@ -119,38 +121,38 @@ class Layout:
         return digits
 
     def groups(self, tokens: str) -> list[list[int]]:
-        """Return every group over the axes in `tokens`, such as "tp" or "tp-dp".
+        """Return all groups over the axes in `tokens`, such as "tp" or "tp-dp".
 
-        Inside a group, and from group to group, ranks follow `order`, not the order of `tokens`.
+        Ranks inside a group, and the groups, follow `order`, not the order of `tokens`.
 
         Raises:
-            ValueError: an unknown token.
+            ValueError: a token is unknown.
 
         """
-        found = (self.group_of(rank, tokens) for rank in range(self.world_size))
-        return [group for rank, group in enumerate(found) if group[0] == rank]
+        all_groups = (self.group_of(rank, tokens) for rank in range(self.world_size))
+        return [group for rank, group in enumerate(all_groups) if group[0] == rank]
 
     def group_of(self, rank: int, tokens: str) -> list[int]:
-        """Return the one group over `tokens` that `rank` is in (see `groups`)."""
+        """Return the group over `tokens` that contains `rank` (see `groups`)."""
         self._check(rank)
-        wanted = self._known(tokens)
+        wanted = self._split_tokens(tokens)
         running = [digit for token, digit in self._digits.items() if token in wanted]
         start = rank - sum(rank // stride % size * stride for size, stride in running)
         return [start + offset for offset in _sums(running)]
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """Return `rank`'s place on each axis: {"tensor": 1, "data": 0, …}, fastest axis first."""
+        """Return `rank`'s index on each axis: {"tensor": 1, "data": 0, …}, fastest axis first."""
         self._check(rank)
         return {
             NAMES[token]: rank // stride % size for token, (size, stride) in self._digits.items()
         }
 
-    def _known(self, tokens: str) -> list[str]:
-        found = tokens.split("-")
-        for token in found:
+    def _split_tokens(self, tokens: str) -> list[str]:
+        names = tokens.split("-")
+        for token in names:
             if token not in self._digits:
                 raise ValueError(f"no axis {token!r} in {tokens!r}; {CHOOSE}, joined by '-'")
-        return found
+        return names
 
     def _check(self, rank: int) -> None:
         if not 0 <= rank < self.world_size:
@@ -158,7 +160,7 @@ class Layout:
 
 
 def _sums(digits: Iterable[tuple[int, int]]) -> list[int]:
-    """Return every sum of i·stride with i < size, the first digit running fastest."""
+    """Return all sums of i·stride with i < size; the first digit varies fastest."""
     sums = [0]
     for size, stride in digits:
         sums = [index * stride + inner for index in range(size) for inner in sums]

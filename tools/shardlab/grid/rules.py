@@ -1,7 +1,7 @@
-"""What must divide what: the rules under which a model can be cut, each with an error that teaches.
+"""Which sizes must divide which: checks of a grid and a model, with errors that name valid sizes.
 
-Pure checks on numbers, for whoever builds a grid or a model. Megatron asks the same, partly in
-`initialize_model_parallel` (core/parallel_state.py), partly in `TransformerConfig` and
+These are pure checks of numbers, which grids and models call. Megatron has the same checks, partly
+in `initialize_model_parallel` (core/parallel_state.py), partly in `TransformerConfig` and
 training/arguments.py.
 """
 
@@ -10,10 +10,10 @@ from math import prod
 
 
 def refuse(*rules: tuple[object, str]) -> None:
-    """Refuse what the first of these rules says, if it holds: (what must not be, why).
+    """Raise the message of the first of these (condition, message) pairs whose condition is true.
 
     Raises:
-        ValueError: says why.
+        ValueError: a condition is true.
     """
     for refused, why in rules:
         if refused:
@@ -24,45 +24,46 @@ def check_divides(axis: str, size: int, total: int, what: str) -> None:
     """Refuse an axis whose size does not divide `total` things called `what` ("heads", say).
 
     Raises:
-        ValueError: says which sizes would do.
+        ValueError: says which sizes work.
 
     """
     if total % size:
         raise ValueError(
             f"{axis} axis of size {size} does not divide {total} {what}; "
-            f"choose {_listed(divisors(total))}"
+            f"choose {_join_choices(divisors(total))}"
         )
 
 
 def check_world(size: int, *, data: int | None = None, **axes: int) -> int:
-    """Return what is left of `size` ranks for the data axis after the given axes.
+    """Return the size of the data axis: `size` divided by the product of the other axes.
 
     Args:
         size: ranks in the world.
-        data: what must be left, if that is known.
+        data: the expected size of the data axis; None for any.
         axes: ranks along each other axis.
 
     Raises:
-        ValueError: a size below 1, or the product of the axes is not, or does not divide, `size`.
+        ValueError: a size is below 1, the axes' product does not divide `size`, or the data axis
+            has another size than expected.
 
     """
     for name, ranks in axes.items():
         if ranks < 1:
             raise ValueError(f"{name} axis of size {ranks}; choose a whole number from 1")
-    product, written = _product(axes)
+    product, written = _multiply(axes)
     if size % product:
         raise ValueError(
             f"{written} = {product} ranks do not divide a world of {size}; start a multiple of "
             f"{product} processes, or choose axes whose product divides {size}"
         )
-    left = size // product
-    if data is not None and data != left:
-        needed, written = _product({**axes, "data": data})
+    data_size = size // product
+    if data is not None and data != data_size:
+        needed, written = _multiply({**axes, "data": data})
         raise ValueError(
             f"{written} = {needed} ranks, but the world has {size}; "
-            f"start {needed} processes, or choose data = {left}"
+            f"start {needed} processes, or choose data = {data_size}"
         )
-    return left
+    return data_size
 
 
 def check_tensor(
@@ -73,13 +74,15 @@ def check_tensor(
 
     Args:
         tensor: ranks along the tensor axis.
-        hidden, heads, kv_heads, ffn: of a block; `kv_heads` are the key-value groups of grouped
-            queries, None for one a head.
-        vocab: rows of the embedding, None where it is padded instead (`padded_vocabulary`).
-        sequence: tokens in a sequence, given under sequence parallelism alone.
+        hidden: the hidden size of a block.
+        heads: attention heads of a block.
+        kv_heads: key-value groups of grouped-query attention; None for one group a head.
+        ffn: the width of a block's feed-forward pair; None for no check.
+        vocab: rows of the embedding; None if it is padded instead (`padded_vocabulary`).
+        sequence: tokens in a sequence; give it under sequence parallelism only.
 
     Raises:
-        ValueError: names what does not divide, and the sizes that would do.
+        ValueError: names the size that isn't divided, and the sizes that work.
 
     """
     check_divides("tensor", tensor, heads, "heads")
@@ -87,7 +90,7 @@ def check_tensor(
         if heads % kv_heads:
             raise ValueError(
                 f"{heads} heads do not form {kv_heads} equal key-value groups; "
-                f"choose {_listed(divisors(heads))}"
+                f"choose {_join_choices(divisors(heads))}"
             )
         check_divides("tensor", tensor, kv_heads, "key-value groups")
     if hidden % heads:
@@ -111,7 +114,7 @@ def check_pipeline(stages: int, *, layers: int, chunks: int = 1) -> None:
         chunks: model chunks a rank; above 1 the schedule is interleaved.
 
     Raises:
-        ValueError: says what would do.
+        ValueError: says which numbers work.
 
     """
     check_divides("pipeline", stages, layers, "layers")
@@ -122,7 +125,7 @@ def check_pipeline(stages: int, *, layers: int, chunks: int = 1) -> None:
     if (layers // stages) % chunks:
         raise ValueError(
             f"{chunks} chunks do not divide the {layers // stages} layers of a stage; "
-            f"choose {_listed(divisors(layers // stages))}"
+            f"choose {_join_choices(divisors(layers // stages))}"
         )
 
 
@@ -135,14 +138,14 @@ def padded_vocabulary(vocab: int, tensor: int) -> int:
 
 
 def divisors(total: int) -> list[int]:
-    """Return what divides `total`, smallest first."""
+    """Return the divisors of `total`, smallest first."""
     return [size for size in range(1, total + 1) if total % size == 0]
 
 
-def _product(axes: dict[str, int]) -> tuple[int, str]:
+def _multiply(axes: dict[str, int]) -> tuple[int, str]:
     return prod(axes.values()), " · ".join(f"{n} {size}" for n, size in axes.items()) or "no axis"
 
 
-def _listed(sizes: Sequence[int]) -> str:
+def _join_choices(sizes: Sequence[int]) -> str:
     *first, last = map(str, sizes)
     return f"{', '.join(first)} or {last}" if first else last

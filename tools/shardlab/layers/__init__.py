@@ -1,1 +1,1 @@
-"""What tensor parallelism cuts: what crosses both ways, linears, vocabulary, and parameters."""
+"""Tensor parallelism: conjugate operators, linear layers, the vocabulary, sharded parameters."""

@@ -1,10 +1,10 @@
-"""Cross-entropy over logits cut along the vocabulary, with one collective.
+"""Cross-entropy over logits sharded along the vocabulary, with one collective.
 
-Each rank reduces its own words to three numbers a token: the largest logit m; the logarithm of the
-sum of exponentials of logits − m; and the target's logit − m if the target is its own, −∞ if not.
-One all-gather of these brings, with M the largest m of all ranks,
+Each rank reduces its words to three numbers a token: the largest logit m; the logarithm of the
+sum of exponentials of logits − m; and the target's logit − m if the target is one of its words, −∞
+if not. After one all-gather of these, with M the largest m of all ranks,
     loss = logsumexp_ranks(log sum + m − M) − max_ranks(target + m − M)
-The maximum is taken off before anything is added, so large logits lose no digits. Megatron sums
+The maximum is subtracted before anything is added, so large logits lose no digits. Megatron sums
 exponentials against the global maximum and so needs three all-reduces: the maximum, the target's
 logit, the sum (`_VocabParallelCrossEntropy` in megatron/core/tensor_parallel/cross_entropy.py). It
 also rounds to fp32, writes over fp32 logits that it is given, and in backward over the softmax that
@@ -66,21 +66,21 @@ class _CrossEntropy(torch.autograd.Function):
         largest_N = logits_Nv.amax(-1)
         local_N = targets_N - axis.rank * length
         ignored_N = targets_N == ignore_index
-        own_N = (local_N >= 0) & (local_N < length) & ~ignored_N
-        local_N1 = local_N.where(own_N, 0).unsqueeze(-1)
+        is_local_N = (local_N >= 0) & (local_N < length) & ~ignored_N
+        local_N1 = local_N.where(is_local_N, 0).unsqueeze(-1)
         target_N = logits_Nv.gather(-1, local_N1).squeeze(-1).sub_(largest_N)
-        target_N.masked_fill_(~own_N, -math.inf)
-        mine_13N = torch.stack([largest_N, sum_N, target_N]).unsqueeze(0)
-        loss_N, share_N = _merge(axis.all_gather(mine_13N), axis.rank)
-        ctx.save_for_backward(softmax_Nv, share_N.masked_fill_(ignored_N, 0), local_N1, own_N)
+        target_N.masked_fill_(~is_local_N, -math.inf)
+        local_13N = torch.stack([largest_N, sum_N, target_N]).unsqueeze(0)
+        loss_N, share_N = _merge(axis.all_gather(local_13N), axis.rank)
+        ctx.save_for_backward(softmax_Nv, share_N.masked_fill_(ignored_N, 0), local_N1, is_local_N)
         return loss_N.masked_fill_(ignored_N, 0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_N: Tensor) -> tuple[Tensor, None, None, None]:
-        softmax_Nv, share_N, local_N1, own_N = ctx.saved_tensors
+        softmax_Nv, share_N, local_N1, is_local_N = ctx.saved_tensors
         grad_Nv = softmax_Nv * (share_N * grad_N).unsqueeze(-1)
-        grad_Nv.scatter_add_(-1, local_N1, (grad_N * own_N).neg_().unsqueeze(-1))
+        grad_Nv.scatter_add_(-1, local_N1, (grad_N * is_local_N).neg_().unsqueeze(-1))
         return grad_Nv.to(ctx.dtype), None, None, None
 
 

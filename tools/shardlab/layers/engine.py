@@ -1,4 +1,4 @@
-"""What autograd's engine can be asked."""
+"""Queries of autograd's engine, and a cache for recomputation in backward."""
 
 from __future__ import annotations
 
@@ -10,69 +10,70 @@ from torch import Tensor
 from torch.autograd import Variable
 from torch.autograd.graph import get_gradient_edge
 
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
-_LABELS = 1024  # kept: how many forwards of one place may await their backwards
+_MAX_LABELS = 1024  # how many forwards of one module may wait for their backwards
 
 
 def inside_backward() -> bool:
-    """Whether a backward runs in this thread; a forward inside it is a recomputation."""
+    """Return whether a backward runs in this thread; a forward inside it is a recomputation."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
-def will_run(leaf: Tensor) -> bool:
-    """Whether the backward that runs in this thread accumulates a gradient for `leaf`."""
+def will_accumulate(leaf: Tensor) -> bool:
+    """Return whether the backward that runs in this thread accumulates a gradient for `leaf`."""
     accumulation = get_gradient_edge(leaf).node
     return bool(torch._C._will_engine_execute_node(accumulation))
 
 
-class Kept(Generic[Made]):
-    """What a forward made, for its recomputation inside backward (activation checkpointing).
+class RecomputeCache(Generic[Value]):
+    """Caches a value of each forward for its recomputation in backward (activation checkpointing).
 
-    torch's `checkpoint`, of either kind, sets torch's own generator back to where it stood. So each
-    forward draws a label from that generator, and a forward inside backward, which is a
-    recomputation, takes what was made under its label. A program that seeds the generator alike
-    before two forwards gives both one label. That does no harm where the first was recomputed
-    before the second ran; where it was not, a recomputation under this label is refused.
+    torch's `checkpoint`, of either kind, restores the state of torch's generator before it
+    recomputes. So each forward draws a label from that generator, and a forward inside backward,
+    which is a recomputation, finds the value under its label. A program that seeds the generator
+    with the same number before two forwards gives both the same label. That is harmless if the
+    first forward was recomputed before the second ran. Otherwise a recomputation under this label
+    is refused.
 
     Args:
-        name: of the place in the model, for errors.
+        name: the module's name in the model, for errors.
     """
 
     def __init__(self, name: str) -> None:
-        """Keep nothing yet."""
+        """Start with an empty cache."""
         self._name = name
-        self._made: dict[int, Made] = {}
-        self._recomputed: set[int] = set()  # labels whose latest forward has run again
-        self._ambiguous: set[int] = set()  # labels of several forwards that may yet run again
+        self._values: dict[int, Value] = {}
+        self._recomputed: set[int] = set()  # labels whose latest forward was recomputed
+        self._ambiguous: set[int] = set()  # labels of several forwards that may be recomputed
 
-    def __call__(self, make: Callable[[], Made]) -> Made:
-        """Return what `make` makes; in a recomputation, what it made in the forward.
+    def __call__(self, compute: Callable[[], Value]) -> Value:
+        """Return `compute()`; in a recomputation, the value of its forward.
 
         Raises:
-            RuntimeError: a recomputation of a forward that was not seen, or of one of two forwards
-                that began from the same state of torch's generator.
+            RuntimeError: a recomputation of a forward that was not seen, or of two forwards that
+                began with the same state of torch's generator.
         """
         label = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
         if inside_backward():
             self._refuse_unknown(label)
             self._recomputed.add(label)
-            return self._made[label]
-        if label in self._made and label not in self._recomputed:
+            return self._values[label]
+        if label in self._values and label not in self._recomputed:
             self._ambiguous.add(label)
         self._recomputed.discard(label)
-        self._made.pop(label, None)
-        self._made[label] = made = make()
-        if len(self._made) > _LABELS:
-            oldest = next(iter(self._made))
-            del self._made[oldest]
+        self._values.pop(label, None)
+        self._values[label] = value = compute()
+        if len(self._values) > _MAX_LABELS:
+            oldest = next(iter(self._values))
+            del self._values[oldest]
             self._recomputed.discard(oldest)
             self._ambiguous.discard(oldest)
-        return made
+        return value
 
     def clear(self) -> None:
-        """Forget all: no forward awaits its backward."""
-        self._made.clear()
+        """Empty the cache, when no forward waits for its backward."""
+        self._values.clear()
         self._recomputed.clear()
         self._ambiguous.clear()
 
@@ -84,30 +85,31 @@ class Kept(Generic[Made]):
                 "again: call torch.manual_seed once before training, or with another number "
                 "before each micro-batch"
             )
-        if label not in self._made:
+        if label not in self._values:
             raise RuntimeError(
                 f"{self._name} is recomputed in backward and can't tell which of its forwards "
                 "runs again: checkpoint with preserve_rng_state=True (torch's default), and "
-                f"let at most {_LABELS} forwards await their backwards"
+                f"let at most {_MAX_LABELS} forwards await their backwards"
             )
 
 
 class OnFailure:
-    """Calls `failed` if the backward that runs raises, in time for the next one.
+    """Calls `failed` if the running backward raises, before the next backward starts.
 
-    The engine calls back only where a backward ends well, but it drops the callback in any case.
+    The engine calls its callbacks only after a backward that succeeds, but it releases them in any
+    case.
     """
 
     def __init__(self, failed: Callable[[], object]) -> None:
-        """Queue this as a callback; the engine alone keeps it."""
+        """Queue this object as a callback; only the engine holds a reference to it."""
         self._failed: Callable[[], object] | None = failed
         Variable._execution_engine.queue_callback(self)
 
     def __call__(self) -> None:
-        """All went well."""
+        """Note that the backward succeeded."""
         self._failed = None
 
     def __del__(self) -> None:
-        """Tell, unless all went well."""
+        """Call `failed`, unless the backward succeeded."""
         if self._failed is not None:
             self._failed()

@@ -1,14 +1,15 @@
-"""Initial weights: a whole model's, drawn from generators keyed by name; a rank draws its slice.
+"""Initial weights: each rank draws its slice of the whole model's, seeded by the parameter's name.
 
-So every grid, dtype and device starts from the same model, and no rank holds more of it than its
-own (draw.py). A layer that drew its slice from a seed of its own would start from another model on
-each tensor axis: n slices from one seed are n equal slices, and n seeds give another matrix for
-every n. Megatron's CPU initialisation draws whole and slices (`_initialize_affine_weight_cpu` in
-megatron/core/tensor_parallel/layers.py), from the global generator, so the order in which layers
-are made matters there; its GPU initialisation draws each slice from a seed of its own.
+Every grid, dtype and device therefore starts from the same model, and no rank holds more than its
+slice (draw.py). If a layer drew its slice from a seed of its own, the model would depend on the
+size of the tensor axis: n slices from one seed are n equal slices, and n seeds give another matrix
+for every n. Megatron's CPU initialisation draws the whole matrix and slices it
+(`_initialize_affine_weight_cpu` in megatron/core/tensor_parallel/layers.py). It uses the global
+generator, so the order in which layers are made matters there. Its GPU initialisation draws each
+slice from a seed of its own.
 
-With `device="meta"` nothing is drawn: a parameter has a shape and knows its rows, and FSDP draws of
-each what its shard holds, so that a model may be larger than any device.
+With `device="meta"` nothing is drawn. A parameter then has a shape and a function that draws its
+rows, and FSDP draws only what its shard holds. A model may so be larger than any device.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from torch import Tensor, nn
 
 from shardlab.comm import Axis
 from shardlab.grid.rules import check_divides
-from shardlab.layers.draw import draw
+from shardlab.layers.draw import keyed_normal
 from shardlab.layers.sharding import Sharding, mark
 
-Rows = Callable[[range], Tensor]  # the values of some of a parameter's rows, on the CPU
+Rows = Callable[[range], Tensor]  # returns the values of a range of a parameter's rows, on the CPU
 
 
-def run_of(parameter: nn.Parameter, start: int, stop: int) -> Tensor:
-    """Return elements `start` … `stop` − 1 of a parameter, flat; drawn now if it is on meta.
+def read_elements(parameter: nn.Parameter, start: int, stop: int) -> Tensor:
+    """Return elements `start` … `stop` − 1 of a flattened parameter; draws them if it is on meta.
 
     Raises:
-        ValueError: it is on meta, and nobody knows its values.
+        ValueError: the parameter is on meta and has no function that draws its rows.
     """
     if not parameter.is_meta:
         return parameter.detach().reshape(-1)[start:stop]
@@ -44,19 +45,19 @@ def run_of(parameter: nn.Parameter, start: int, stop: int) -> Tensor:
         )
     width = math.prod(parameter.shape[1:])
     begin = start // width
-    found = rows(range(begin, -(-stop // width))).reshape(-1)
-    return found[start - begin * width : stop - begin * width]
+    values = rows(range(begin, -(-stop // width))).reshape(-1)
+    return values[start - begin * width : stop - begin * width]
 
 
 @dataclass(frozen=True)
 class Init:
-    """How a model's parameters start, and where they live.
+    """The initial values, dtype and device of a model's parameters.
 
     Attributes:
-        seed: with a parameter's name, the key of its draw.
-        std: standard deviation of weights; biases start at zero.
-        dtype: of parameters.
-        device: of parameters; "meta" for those that FSDP draws.
+        seed: with a parameter's name, it seeds the parameter's generator.
+        std: the standard deviation of weights; biases start at zero.
+        dtype: the parameters' dtype.
+        device: the parameters' device; "meta" if FSDP draws the values.
 
     """
 
@@ -65,11 +66,12 @@ class Init:
     dtype: torch.dtype = torch.float32
     device: torch.device | str = "cpu"
 
-    def narrower(self, layers: int) -> Init:
+    def scaled_for_depth(self, layers: int) -> Init:
         """Return the same with std / √(2·layers).
 
-        For what is added to the residual stream, twice a layer, so that its variance does not grow
-        with depth (GPT-2, section 2.3; Megatron's `scaled_init_method_normal`).
+        For the two linears of each layer that add to the residual stream, so that the stream's
+        variance doesn't grow with depth (GPT-2, section 2.3; Megatron's
+        `scaled_init_method_normal`).
         """
         return replace(self, std=self.std / math.sqrt(2 * layers))
 
@@ -77,8 +79,10 @@ class Init:
         """Return the whole parameter `name`."""
 
         def rows(wanted: range) -> Tensor:
-            found = draw(name, shape, seed=self.seed, std=self.std, dtype=self.dtype, rows=wanted)
-            return found.view(-1, *shape[1:])
+            values = keyed_normal(
+                name, shape, seed=self.seed, std=self.std, dtype=self.dtype, rows=wanted
+            )
+            return values.view(-1, *shape[1:])
 
         return self._parameter(shape, rows)
 
@@ -88,11 +92,11 @@ class Init:
         """Return this rank's slice along `dim` of matrix `name`, marked with its `Sharding`.
 
         Args:
-            name: of the parameter.
-            shape: of the whole parameter, [rows, columns], without padding.
-            axis: what it is cut over.
+            name: the parameter's name.
+            shape: the shape of the whole parameter, [rows, columns], without padding.
+            axis: the axis over which it is cut.
             dim: the dim that is cut.
-            padded: length of `dim` with padding, zeros at the end; None for no padding.
+            padded: the length of `dim` with padding, zeros at the end; None for no padding.
 
         Raises:
             ValueError: the axis doesn't divide the dim.
@@ -100,27 +104,29 @@ class Init:
         """
         sharding = Sharding(axis, dim, shape[dim], padded or shape[dim])
         check_divides(axis.name, axis.size, sharding.padded, f"elements of dim {dim} of {name}")
-        own = sharding.padded // axis.size
-        begin = axis.rank * own
-        local = (own, shape[1]) if dim == 0 else (shape[0], own)
+        length = sharding.padded // axis.size
+        begin = axis.rank * length
+        local = (length, shape[1]) if dim == 0 else (shape[0], length)
 
         def rows(wanted: range) -> Tensor:
-            cuts = [wanted, range(begin, begin + own)]
+            wanted_ranges = [wanted, range(begin, begin + length)]
             if dim == 0:
-                cuts = [range(begin + wanted.start, begin + wanted.stop), range(shape[1])]
-            sizes = zip(cuts, shape, strict=True)  # past the end lies padding
-            there = [range(min(cut.start, n), min(cut.stop, n)) for cut, n in sizes]
-            values = torch.zeros(len(cuts[0]), len(cuts[1]), dtype=self.dtype, device="cpu")
-            values[: len(there[0]), : len(there[1])] = draw(
+                wanted_ranges = [range(begin + wanted.start, begin + wanted.stop), range(shape[1])]
+            sizes = zip(wanted_ranges, shape, strict=True)  # padding follows the end
+            ranges = [range(min(cut.start, n), min(cut.stop, n)) for cut, n in sizes]
+            values = torch.zeros(
+                len(wanted_ranges[0]), len(wanted_ranges[1]), dtype=self.dtype, device="cpu"
+            )
+            values[: len(ranges[0]), : len(ranges[1])] = keyed_normal(
                 name, shape, seed=self.seed, std=self.std, dtype=self.dtype,
-                rows=there[0], columns=there[1],
+                rows=ranges[0], columns=ranges[1],
             )  # fmt: skip
             return values
 
         return mark(self._parameter(local, rows), sharding)
 
     def constant(self, value: float, size: int, *, axis: Axis | None = None) -> nn.Parameter:
-        """Return a vector of `size` equal values; with an `axis` this rank's slice, marked."""
+        """Return a vector of `size` equal values; with `axis`, this rank's slice, with its mark."""
         length = size // axis.size if axis else size
         vector = self._parameter(
             (length,), lambda rows: torch.full((len(rows),), value, dtype=self.dtype, device="cpu")
@@ -128,7 +134,7 @@ class Init:
         return mark(vector, Sharding(axis, 0, size, size)) if axis else vector
 
     def _parameter(self, shape: Sequence[int], rows: Rows) -> nn.Parameter:
-        """Return the parameter with its values, or on meta with where to get them."""
+        """Return the parameter with its values, or on meta with the function that draws them."""
         if torch.device(self.device).type != "meta":
             return nn.Parameter(rows(range(shape[0])).to(self.device))
         parameter = nn.Parameter(torch.empty(*shape, dtype=self.dtype, device="meta"))

@@ -25,7 +25,7 @@ from shardlab.layers import ops, partial_gradients
 from shardlab.layers.init import DEFAULT, Init
 from shardlab.layers.sharding import CopyableModule
 
-Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # torch's, or split.py's
+Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # torch's, or deferred_weight_grad.py's
 # matmul.py's form of a whole forward: x, weight, bias, axis, sequence parallel or not.
 Fused = Callable[[Tensor, Tensor, Tensor | None, Axis, bool], Tensor]
 

@@ -1,25 +1,25 @@
-"""The conjugate pairs (f and g): what crosses an axis in forward, and for its gradient in backward.
+"""The conjugate operators (f and g): a collective in forward, and its counterpart in backward.
 
-A tensor stands in one of four relations to an axis (the vocabulary of PyTorch's spmd_types):
+A tensor has one of four types over an axis (the vocabulary of PyTorch's spmd_types):
 I, invariant: the same on every rank, and so is its gradient; R, replicated: the same on every rank,
 while each rank holds only a part of its gradient; V, varying: a different piece on each rank;
-P, partial: the logical value is the sum over the ranks. Gradients go I to I, R to P, P to R and
-V to V, so each forward below fixes its backward:
+P, partial: the logical value is the sum over the ranks. The gradient of I is I, of R is P, of P is
+R and of V is V, so each forward below determines its backward:
 
     function        forward                 backward
     copy_to         I→R  nothing            P→I  all-reduce
     reduce_from     P→I  all-reduce         I→R  nothing
-    scatter_to      I→V  own slice          V→I  all-gather
-    gather_from     V→I  all-gather         I→V  own slice
+    scatter_to      I→V  local slice        V→I  all-gather
+    gather_from     V→I  all-gather         I→V  local slice
     all_gather      V→R  all-gather         P→V  reduce-scatter
     reduce_scatter  P→V  reduce-scatter     V→R  all-gather
     all_to_all      V→V  all-to-all         V→V  all-to-all, back
 
-They are autograd Functions and not modules since only a Function has a backward of its own to
-differ from the forward. One does for all: each function below starts its collective, and names its
-backward, which *is* the partner in the table, so that a gradient can be differentiated again. None
-writes to its input or to the gradient that comes in; on an axis of one rank each is the identity.
-Megatron's names for them stand in megatron/core/tensor_parallel/mappings.py.
+They are autograd Functions and not modules, because only a Function can define its backward. One
+Function is enough: each operator below starts its collective and passes its backward, which is the
+partner in the table, so that a gradient can be differentiated again. No operator writes into its
+input or into the incoming gradient. On an axis of one rank each is the identity. Megatron's names
+for them are in megatron/core/tensor_parallel/mappings.py.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from torch._compile import _disable_dynamo
 
 from shardlab.comm import Axis
 
-Call = tuple[Any, ...]  # a function, and what it takes after its tensor
+Call = tuple[Any, ...]  # a function, and its arguments after the tensor
 
-uncompiled = _disable_dynamo  # compiler.disable, without importing the compiler for everybody
+uncompiled = _disable_dynamo  # compiler.disable, without the import of the compiler
 
 
-# A graph that torch.compile makes breaks here. In C: no frame between a layer and what it calls.
+# torch.compile's graph breaks here. operator.call is C, so it adds no Python frame.
 _call: Callable[..., Any] = uncompiled(partial(operator.call))
 
 
@@ -51,12 +51,12 @@ def apply(function: type[torch.autograd.Function], *args: Any) -> Tensor:
 
 
 class _Pair(torch.autograd.Function):
-    """What a tensor is when it has crossed; its gradient crosses back by a function of ours."""
+    """Applies a collective in forward, and another operator of this module to the gradient."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, crossed: Callable[[Tensor], Tensor], backward: Call) -> Tensor:
+    def forward(ctx: Any, x: Tensor, forward: Callable[[Tensor], Tensor], backward: Call) -> Tensor:
         ctx.backward_call = backward
-        return crossed(x)
+        return forward(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
@@ -68,7 +68,7 @@ _pair: Callable[..., Tensor] = partial(_call, _Pair.apply)
 
 
 def copy_to(x: Tensor, axis: Axis) -> Tensor:
-    """I→R: hand the invariant `x` to ranks that each use it their own way; sums their gradients."""
+    """I→R: pass the invariant `x` to uses that differ between ranks; sums their gradients."""
     if axis.size == 1:
         return x
     return _pair(x, lambda x: x.view_as(x), (reduce_from, axis))
@@ -78,7 +78,7 @@ def reduce_from(x: Tensor, axis: Axis) -> Tensor:
     """P→I: sum the ranks' partial `x`."""
     if axis.size == 1:
         return x
-    summing = _call(axis.start, "all_reduce", x.detach(), prompt=True)
+    summing = _call(axis.start, "all_reduce", x.detach(), waits_immediately=True)
     return _pair(x, lambda _: summing.wait(), (copy_to, axis))
 
 
@@ -90,21 +90,21 @@ def scatter_to(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
     """
     if axis.size == 1:
         return x
-    return _pair(x, lambda x: own_slice(x, axis, dim).contiguous(), (gather_from, axis, dim))
+    return _pair(x, lambda x: local_slice(x, axis, dim).contiguous(), (gather_from, axis, dim))
 
 
 def gather_from(x: Tensor, axis: Axis, dim: int = -1) -> Tensor:
-    """V→I: put the ranks' slices together along `dim`, for a use that is the same on every rank."""
+    """V→I: concatenate the ranks' slices along `dim`, for a use that is the same on every rank."""
     if axis.size == 1:
         return x
-    return _pair(x, lambda x: gathered(x, axis, dim), (scatter_to, axis, dim))
+    return _pair(x, lambda x: gather_along(x, axis, dim), (scatter_to, axis, dim))
 
 
 def all_gather(x: Tensor, axis: Axis) -> Tensor:
-    """V→R: put the slices together along dim 0 for uses that differ; sums their gradients."""
+    """V→R: concatenate the slices along dim 0 for uses that differ; sums their gradients."""
     if axis.size == 1:
         return x
-    gathering = _call(axis.start, "all_gather", x.detach(), prompt=True)
+    gathering = _call(axis.start, "all_gather", x.detach(), waits_immediately=True)
     return _pair(x, lambda _: gathering.wait(), (reduce_scatter, axis))
 
 
@@ -116,12 +116,12 @@ def reduce_scatter(x: Tensor, axis: Axis) -> Tensor:
     """
     if axis.size == 1:
         return x
-    summing = _call(axis.start, "reduce_scatter", x.detach(), prompt=True)
+    summing = _call(axis.start, "reduce_scatter", x.detach(), waits_immediately=True)
     return _pair(x, lambda _: summing.wait(), (all_gather, axis))
 
 
 def all_to_all(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
-    """V→V: cut `x` along `split_dim`, send piece j to rank j, join what comes along `cat_dim`.
+    """V→V: cut `x` along `split_dim`, send piece j to rank j, concatenate along `cat_dim`.
 
     Raises:
         ValueError: the axis does not divide `split_dim`.
@@ -129,35 +129,35 @@ def all_to_all(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
     if axis.size == 1:
         return x
     back = all_to_all, axis, cat_dim, split_dim
-    return _pair(x, lambda x: exchanged(x, axis, split_dim, cat_dim), back)
+    return _pair(x, lambda x: exchange_along(x, axis, split_dim, cat_dim), back)
 
 
 # ---------------------------------------------------------------------- the same, without gradients
 
 
-def own_slice(x: Tensor, axis: Axis, dim: int) -> Tensor:
+def local_slice(x: Tensor, axis: Axis, dim: int) -> Tensor:
     """Return this rank's slice of `x` along `dim`, a view.
 
     Raises:
         ValueError: the axis does not divide `dim`.
     """
-    length, left = divmod(x.shape[dim], axis.size)
-    if left:
+    length, remainder = divmod(x.shape[dim], axis.size)
+    if remainder:
         raise ValueError(
             f"{axis.name} axis of size {axis.size} does not divide dim {dim} of {tuple(x.shape)}"
         )
     return x.narrow(dim, axis.rank * length, length)
 
 
-def gathered(x: Tensor, axis: Axis, dim: int) -> Tensor:
-    """All-gather along any dim. Ranks come back stacked in dim 0; other dims take one more copy."""
+def gather_along(x: Tensor, axis: Axis, dim: int) -> Tensor:
+    """Return the all-gather of `x` along any dim; a dim other than 0 costs one more copy."""
     if dim in (0, -x.dim()):
         return axis.all_gather(x)
     return torch.cat(axis.all_gather(x.unsqueeze(0)).unbind(0), dim)
 
 
-def exchanged(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
-    """All-to-all along any two dims."""
-    own_slice(x, axis, split_dim)
+def exchange_along(x: Tensor, axis: Axis, split_dim: int, cat_dim: int) -> Tensor:
+    """Return the all-to-all of `x` along any two dims."""
+    local_slice(x, axis, split_dim)
     pieces = axis.all_to_all(torch.stack(x.chunk(axis.size, split_dim)))
     return torch.cat(pieces.unbind(0), cat_dim)

@@ -1,10 +1,10 @@
-"""Gradients that are only partial under sequence parallelism, finished by one all-reduce.
+"""Gradients that are only partial under sequence parallelism, completed by one all-reduce.
 
 A norm's weight, a row-parallel bias and the positions are whole on every rank. Under sequence
-parallelism each rank meets them with its own rows of the sequence alone, so each ends with a
-gradient that lacks the other ranks' rows. Autograd can't know: nothing in the local graph says that
-other rows exist. The layer that uses such a parameter so marks it, and whoever trains calls
-`reduce` after backward and before the optimizer.
+parallelism each rank uses them for its own rows of the sequence only, so its gradient lacks the
+other ranks' rows. Autograd can't know that other rows exist, as they aren't in the local graph. The
+layer that uses such a parameter therefore marks it, and the training loop calls `reduce` after
+backward and before the optimizer.
 
 Megatron marks `parameter.sequence_parallel` and finishes in
 `_allreduce_non_tensor_model_parallel_grads` (megatron/core/distributed/finalize_model_grads.py).
@@ -22,7 +22,7 @@ from shardlab.layers.sharding import copies_of, sharding_of
 
 
 def mark(parameter: nn.Parameter) -> nn.Parameter:
-    """Note on `parameter` that its gradient needs `reduce`; return it."""
+    """Mark `parameter` as one whose gradient needs `reduce`; return it."""
     parameter.partial_gradient = True  # type: ignore[attr-defined]
     return parameter
 
@@ -37,16 +37,16 @@ def reduce(
 ) -> None:
     """Sum the marked parameters' gradients over `axis`: one all-reduce for each dtype among them.
 
-    Many short vectors cost one latency each; laid end to end they cost one in all. Call it once a
-    step: a second call would sum the sums.
+    Many short vectors would cost one latency each; concatenated they cost one in total. Call it
+    once a step, because a second call would sum the sums.
 
     Args:
-        parameters: a module, or its parameters; unmarked ones are left alone.
+        parameters: a module, or its parameters; unmarked ones are ignored.
         axis: the tensor axis.
-        attribute: where the gradient stands: "grad", or "main_grad" where a trainer gathers it.
+        attribute: the parameter's attribute that holds the gradient: "grad" or "main_grad".
 
     Raises:
-        ValueError: a marked parameter has no gradient: every rank must bring the same ones.
+        ValueError: a marked parameter has no gradient; every rank must have the same gradients.
 
     """
     if isinstance(parameters, nn.Module):
@@ -75,25 +75,26 @@ def reduce(
 
 @torch.no_grad()
 def refuse_unmarked(
-    named: Sequence[tuple[str, nn.Parameter]], axis: Axis, *, attribute: str = "grad"
+    named_parameters: Sequence[tuple[str, nn.Parameter]], axis: Axis, *, attribute: str = "grad"
 ) -> None:
     """Refuse gradients that should be the same on every rank of `axis` and are not.
 
-    A parameter that isn't cut over the tensor axis has one gradient, the same on its ranks once
-    `reduce` has summed what is marked. Where it differs, some rank's is only a part. Compared are
-    each gradient's sum and norm in fp64, in one all-gather.
+    A parameter that isn't cut over the tensor axis has the same gradient on all its ranks once
+    `reduce` has summed the marked ones. If a gradient differs, some rank's is only a part. The
+    ranks compare each gradient's sum and norm, in fp64, by one all-gather.
 
     Args:
-        named: the parameters; those that are cut over the axis, or are experts, are passed over.
+        named_parameters: the parameters; those that are cut over the axis, or are experts, are
+            ignored.
         axis: the tensor axis.
-        attribute: where the gradient stands.
+        attribute: the parameter's attribute that holds the gradient.
 
     Raises:
-        ValueError: on every rank, with the names.
+        ValueError: on every rank; names the parameters whose gradients differ.
     """
     whole = [
         (name, gradient)
-        for name, parameter in named
+        for name, parameter in named_parameters
         if sharding_of(parameter) is None and copies_of(parameter) is None
         if (gradient := getattr(parameter, attribute, None)) is not None and gradient.numel()
     ]
@@ -103,12 +104,12 @@ def refuse_unmarked(
     by_rank = rows.new_empty(axis.size, rows.numel())
     axis.gather_small(rows.flatten(), by_rank.view(-1))
     by_rank = by_rank.view(axis.size, *rows.shape)
-    apart = (by_rank - by_rank[:1]).abs().amax(0)  # [parameters, (sum, norm)]
+    spread = (by_rank - by_rank[:1]).abs().amax(0)  # [parameters, (sum, norm)]
     largest = by_rank[..., 1].amax(0)
     differing = []
-    for (name, gradient), off, norm in zip(whole, apart, largest, strict=True):
+    for (name, gradient), difference, norm in zip(whole, spread, largest, strict=True):
         rounding = min(0.05, 1e4 * torch.finfo(gradient.dtype).eps) * norm
-        if off[1] > rounding or off[0] > rounding * gradient.numel() ** 0.5:
+        if difference[1] > rounding or difference[0] > rounding * gradient.numel() ** 0.5:
             differing.append(name)
     if differing:
         raise ValueError(

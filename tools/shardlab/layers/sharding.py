@@ -1,8 +1,9 @@
-"""How a parameter is cut: over which axis, along which dim; and the way back to the whole.
+"""How a parameter is sharded: over which axis and along which dim, and how to gather it.
 
-The mark stands on the parameter itself, where Megatron writes `tensor_model_parallel` and
+The mark is an attribute of the parameter, where Megatron writes `tensor_model_parallel` and
 `partition_dim` (`set_tensor_model_parallel_attributes` in megatron/core/tensor_parallel/layers.py).
-Whoever clips gradients reads there what is replicated; whoever writes a checkpoint, how to join.
+Gradient clipping reads from it which parameters are replicated, and checkpoints read how to join
+the slices.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis
-from shardlab.layers.ops import gathered, own_slice
+from shardlab.layers.ops import gather_along, local_slice
 
-# All that is noted on a parameter and holds for its copies too; the last in partial_gradients.py.
+# The marks of a parameter, which hold for its copies too; the last is set in partial_gradients.py.
 MARKS = {"sharding", "copies_axis", "partial_gradient"}
 
 
@@ -27,10 +28,10 @@ class Sharding:
     """A cut into equal slices, in rank order.
 
     Attributes:
-        axis: the slices lie on its ranks.
+        axis: the axis whose ranks hold the slices.
         dim: the dim that is cut.
-        size: length of the whole along `dim`.
-        padded: the same with padding at the end, a multiple of the axis's size.
+        size: the length of the whole tensor along `dim`.
+        padded: that length with padding at the end, a multiple of the axis's size.
 
     """
 
@@ -55,43 +56,44 @@ class Sharding:
             shape = list(whole.shape)
             shape[self.dim] = self.padded - self.size
             whole = torch.cat([whole, whole.new_zeros(shape)], self.dim)
-        return own_slice(whole, self.axis, self.dim).clone(memory_format=torch.contiguous_format)
+        return local_slice(whole, self.axis, self.dim).clone(memory_format=torch.contiguous_format)
 
     def whole(self, local: Tensor) -> Tensor:
         """Return the whole tensor, without padding; every rank of the axis calls this."""
-        return gathered(local, self.axis, self.dim).narrow(self.dim, 0, self.size)
+        return gather_along(local, self.axis, self.dim).narrow(self.dim, 0, self.size)
 
 
 def mark(parameter: nn.Parameter, sharding: Sharding) -> nn.Parameter:
-    """Note on `parameter` that it is one slice of a larger one; return it."""
+    """Mark `parameter` as one slice of a larger tensor; return it."""
     parameter.sharding = sharding  # type: ignore[attr-defined]
     return parameter
 
 
 def sharding_of(parameter: Tensor) -> Sharding | None:
-    """Return how `parameter` is cut; None for one that every rank holds whole."""
+    """Return how `parameter` is sharded; None if every rank holds it whole."""
     sharding: Sharding | None = getattr(parameter, "sharding", None)
     return sharding
 
 
 def mark_copies(parameter: nn.Parameter, axis: Axis) -> nn.Parameter:
-    """Note which ranks hold copies of `parameter`, if not the data ranks (experts); return it."""
+    """Mark which ranks hold copies of an expert's parameter (not the data ranks); return it."""
     parameter.copies_axis = axis  # type: ignore[attr-defined]
     return parameter
 
 
 def copies_of(parameter: Tensor) -> Axis | None:
-    """Return the ranks that `mark_copies` noted; None: the data ranks hold copies."""
+    """Return the ranks that `mark_copies` has set; None if the data ranks hold copies."""
     copies: Axis | None = getattr(parameter, "copies_axis", None)
     return copies
 
 
 def whole(parameter: nn.Parameter, value: Tensor | None = None) -> Tensor:
-    """Return a parameter whole; every rank of its axis calls this.
+    """Return the whole tensor of a sharded parameter; every rank of its axis must call this.
 
     Args:
-        parameter: says how it is cut.
-        value: something cut alike to join instead (its gradient, an optimizer's moment).
+        parameter: the parameter, whose mark says how it is sharded.
+        value: a tensor that is sharded in the same way, to gather instead of the parameter's value
+            (its gradient, an optimizer's moment).
 
     """
     local = parameter.detach() if value is None else value
@@ -100,12 +102,12 @@ def whole(parameter: nn.Parameter, value: Tensor | None = None) -> Tensor:
 
 
 def whole_parameters(module: nn.Module) -> dict[str, Tensor]:
-    """Return every parameter of `module` whole, by name; every rank of the axes calls this."""
+    """Return every whole parameter of `module`, by name; every rank of the axes must call this."""
     return {name: whole(p).clone() for name, p in module.named_parameters()}
 
 
 def load_whole(module: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Copy whole tensors, by name, into this rank's slices; names of other stages are left alone.
+    """Copy whole tensors, by name, into this rank's slices; other stages' names are ignored.
 
     Raises:
         KeyError: `state` lacks one of the module's parameters.
@@ -127,15 +129,15 @@ def load_whole(module: nn.Module, state: Mapping[str, Tensor]) -> None:
 
 
 class CopyableModule(nn.Module):
-    """A module that holds marked parameters, whose deep copies keep the marks.
+    """A module whose deep copies keep the marks of its parameters.
 
     An average of the weights begins as `copy.deepcopy(model)`. torch copies a parameter's values
-    and nothing that was noted on it; a copy that has forgotten how it is cut, or which gradients
-    are partial, still trains, clips and saves: wrongly.
+    but not its marks. A copy without marks of sharding or partial gradients would still train, clip
+    and save, with wrong results.
     """
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy as any module is, and mark the copies."""
+        """Copy the module as torch does, and mark the copies of its parameters."""
         copied = memo[id(self)] = type(self).__new__(type(self))
         copied.__setstate__(copy.deepcopy(self.__dict__, memo))  # type: ignore[no-untyped-call]
         for name, parameter in self._parameters.items():

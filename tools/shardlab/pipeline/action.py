@@ -1,7 +1,7 @@
-"""What a pipeline stage can do: compute one micro-batch, send, receive; and who feeds whom.
+"""The actions of a pipeline stage: compute a micro-batch, send, receive; and their dependencies.
 
-With p stages, chunk c of stage s is piece c·p + s: the pieces go round the stages, chunk by chunk.
-A forward feeds the next piece's forward, a backward the piece before's backward.
+With p stages, chunk c of stage s is piece c·p + s of the model. A forward's result goes to the next
+piece's forward, and a backward's result to the previous piece's backward.
 """
 
 from __future__ import annotations
@@ -11,24 +11,28 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class _OfMicrobatch:
+class _MicrobatchAction:
     microbatch: int
     chunk: int = 0
 
 
-class Forward(_OfMicrobatch):
+class Forward(_MicrobatchAction):
     """Run one micro-batch forward through one chunk."""
 
 
-class Backward(_OfMicrobatch):
-    """Run one micro-batch backward through one chunk: input and weight gradients both.
+class Backward(_MicrobatchAction):
+    """Run one micro-batch backward through one chunk: the input's and the weights' gradients.
 
-    Where the stage also has a `Weight` of the micro-batch, the linears' weights are left to that.
+    If the schedule also has a `Weight` of the micro-batch, that computes the linears' weights'
+    gradients instead.
     """
 
 
-class Weight(_OfMicrobatch):
-    """Compute the weights' gradients that `Backward(microbatch, chunk)` left; no stage waits."""
+class Weight(_MicrobatchAction):
+    """Compute the weights' gradients that `Backward(microbatch, chunk)` deferred.
+
+    No other stage waits for it.
+    """
 
 
 Compute = Forward | Backward | Weight
@@ -36,14 +40,14 @@ Compute = Forward | Backward | Weight
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a compute's result to the stage that needs it: an output on, an input gradient back."""
+    """Send a compute's result to the stage that needs it: an output, or an input's gradient."""
 
     compute: Compute
 
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """Receive what a compute starts from, of the stage that sends it: an input, or a gradient."""
+    """Receive what a compute needs from another stage: an input, or an output's gradient."""
 
     compute: Compute
 
@@ -53,9 +57,10 @@ Message = Send | Receive
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Sends and receives that are started together, so that they may cross.
+    """Sends and receives that are started at the same time, so that they may cross.
 
-    One after the other they could block for ever: a send may only end when the receive is posted.
+    Started one after the other they could deadlock, as a send may block until its receive is
+    posted.
     """
 
     sends: tuple[Send, ...] = ()
@@ -78,36 +83,36 @@ class Span:
 
 
 class ScheduleError(ValueError):
-    """A schedule that cannot be built or run; says which stage and which action."""
+    """Raised when a schedule can't be built or run; names the stage and the action."""
 
 
 def parts(action: Action) -> tuple[Compute | Message, ...]:
-    """Return an action's parts, sends before receives; a compute or single message is its own."""
+    """Return an exchange's messages, sends first; any other action is its own single part."""
     return (*action.sends, *action.receives) if isinstance(action, Exchange) else (action,)
 
 
 def computes(actions: Sequence[Action]) -> list[Compute]:
-    """Return what a stage computes, in order, without the messages."""
+    """Return the computes among a stage's actions, in order."""
     return [a for a in actions if isinstance(a, Forward | Backward | Weight)]
 
 
 def chunks_in(schedule: Sequence[Sequence[Action]]) -> int:
     """Return how many chunks each stage of a schedule holds."""
-    return 1 + max((part.chunk for part in _every(schedule)), default=0)
+    return 1 + max((part.chunk for part in _list_computes(schedule)), default=0)
 
 
 def microbatches_in(schedule: Sequence[Sequence[Action]]) -> int:
     """Return how many micro-batches a schedule runs."""
-    return 1 + max((part.microbatch for part in _every(schedule)), default=-1)
+    return 1 + max((part.microbatch for part in _list_computes(schedule)), default=-1)
 
 
-def _every(schedule: Sequence[Sequence[Action]]) -> Iterator[Compute]:
+def _list_computes(schedule: Sequence[Sequence[Action]]) -> Iterator[Compute]:
     every = (part for actions in schedule for action in actions for part in parts(action))
     return (part.compute if isinstance(part, Message) else part for part in every)
 
 
 def name(action: Action) -> str:
-    """Return a short name: F3, B3, W3; SF3, RB3 for messages; a chunk above 0 a letter: F3b."""
+    """Return a short name: F3, B3, W3; SF3, RB3 for messages; F3b for chunk 1."""
     if isinstance(action, Exchange):
         return "[" + " ".join(name(part) for part in parts(action)) + "]"
     kind = type(action).__name__[0]
@@ -118,7 +123,7 @@ def name(action: Action) -> str:
 
 
 def follows(compute: Compute) -> Compute | None:
-    """Return the compute of the same micro-batch, chunk and stage that this one builds on."""
+    """Return the compute of the same micro-batch, chunk and stage that must precede this one."""
     if isinstance(compute, Forward):
         return None
     kind = Backward if isinstance(compute, Weight) else Forward
@@ -126,33 +131,35 @@ def follows(compute: Compute) -> Compute | None:
 
 
 def feeds(stage: int, compute: Compute, stages: int, chunks: int) -> tuple[int, Compute] | None:
-    """Return the stage and compute that need this one's result.
+    """Return the stage and the compute, of another piece, that need this one's result.
 
-    None at the model's two ends; that the last piece's forward feeds its own backward stays on one
-    stage and is not told here.
+    None at the model's two ends. The last piece's forward feeds its own backward on the same stage,
+    which doesn't count here.
     """
-    return _beside(stage, compute, 1, stages, chunks)
+    return _find_neighbour(stage, compute, 1, stages, chunks)
 
 
 def needs(stage: int, compute: Compute, stages: int, chunks: int) -> tuple[int, Compute] | None:
-    """Return the stage and compute whose result this one needs, of another piece."""
-    return _beside(stage, compute, -1, stages, chunks)
+    """Return the stage and the compute, of another piece, whose result this one needs."""
+    return _find_neighbour(stage, compute, -1, stages, chunks)
 
 
-def _beside(
-    stage: int, compute: Compute, on: int, stages: int, chunks: int
+def _find_neighbour(
+    stage: int, compute: Compute, direction: int, stages: int, chunks: int
 ) -> tuple[int, Compute] | None:
-    piece = compute.chunk * stages + stage + (on if isinstance(compute, Forward) else -on)
+    piece = (
+        compute.chunk * stages + stage + (direction if isinstance(compute, Forward) else -direction)
+    )
     if isinstance(compute, Weight) or not 0 <= piece < stages * chunks:
         return None
     return piece % stages, type(compute)(compute.microbatch, piece // stages)
 
 
 def partner(stage: int, message: Message, stages: int, chunks: int) -> tuple[int, Message] | None:
-    """Return the other end of a message: its stage, and the receive (send) to be posted there.
+    """Return a message's other end: the peer stage, and the receive (or send) that it must post.
 
-    None where there is no other end: at the model's two ends, or on the stage itself.
+    None if there is no peer: at the model's two ends, or if the peer is the stage itself.
     """
-    across, end = (feeds, Receive) if isinstance(message, Send) else (needs, Send)
-    there = across(stage, message.compute, stages, chunks)
-    return (there[0], end(there[1])) if there and there[0] != stage else None
+    find_target, end = (feeds, Receive) if isinstance(message, Send) else (needs, Send)
+    target = find_target(stage, message.compute, stages, chunks)
+    return (target[0], end(target[1])) if target and target[0] != stage else None

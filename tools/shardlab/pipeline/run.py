@@ -1,8 +1,8 @@
-"""Run a schedule: this stage's chunks over the micro-batches, messages over the pipeline axis.
+"""Run a schedule: this stage's chunks over the micro-batches, with messages over the pipeline axis.
 
-The loop below knows no schedule. It takes its stage's actions one by one: a forward, a backward,
-what that left of the weights' gradients, an exchange to start. What a compute needs is waited for
-just before it.
+The loop below works for every schedule. It runs its stage's actions one by one: forward, backward,
+deferred weights' gradients, start of an exchange. It waits for a compute's inputs just before that
+compute.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from shardlab.comm import Axis, observed
-from shardlab.layers.split import Left, compute, split
+from shardlab.comm import Axis, tracing
+from shardlab.layers.deferred_weight_grad import (
+    DeferredGrads,
+    compute_weight_grads,
+    defer_weight_grads,
+)
 from shardlab.pipeline.action import (
     Backward,
     Compute,
@@ -45,85 +49,90 @@ def run(
     dtype: torch.dtype | None = None, device: torch.device | None = None,
     scale: float | None = None, record: list[Span] | None = None,
 ) -> list[Tensor]:  # fmt: skip
-    """Run one step of a pipeline; gradients add up in the parameters' `.grad`.
+    """Run one step of a pipeline; gradients accumulate in the parameters' `.grad`.
 
-    Every stage calls it with the same schedule. A schedule with no backward (`forward_only`) is an
-    evaluation: it builds no graph. A schedule of one's own should pass `check` of
+    Every stage must call it with the same schedule. A schedule without backward (`forward_only`) is
+    an evaluation and builds no graph. Check a schedule that you wrote yourself by `check` of
     proofs/schedules/deadlock.py first.
 
-    A micro-batch's graph lives from its forward to its backward. Its output is dropped once sent:
-    backward needs the output's place in the graph (`GradientEdge`), not its values. Megatron gets
-    there by shrinking the output's `.data` and calling autograd's C++ engine past its shape check
-    (`deallocate_output_tensor` and `custom_backward` in core/pipeline_parallel/schedules.py).
+    A micro-batch's graph lives from its forward to its backward. Its output is freed once it is
+    sent, because backward needs only the output's position in the graph (`GradientEdge`), not its
+    values. Megatron achieves the same by shrinking the output's `.data` and calling autograd's C++
+    engine without its shape check (`deallocate_output_tensor` and `custom_backward` in
+    core/pipeline_parallel/schedules.py).
 
     Args:
         schedule: one list of actions a stage; this stage's is `schedule[axis.rank]`.
         chunks: this stage's pieces of the model, in order; one module where there is one chunk.
-        microbatches: (input, target) of each; only the first stage looks at inputs, only the last
-            at targets, so the others' may be None.
-        loss: (output of the last piece, target) to a mean over the micro-batch, one number.
+        microbatches: (input, target) of each; only the first stage reads inputs and only the last
+            stage reads targets, so they may be None on the other stages.
+        loss: a function of (output of the last piece, target) that returns the mean over the
+            micro-batch, one number.
         axis: the pipeline axis.
-        shape: what goes from piece to piece, of one micro-batch on this rank: [S, B, H], or
-            [S / tensor, B, H] under sequence parallelism (`GPT.hidden_shape`).
-        dtype: of the same; that of this stage's first parameter unless given.
-        device: of the same, likewise.
-        scale: what each micro-batch's loss is multiplied by before its backward; 1/m unless given,
-            so that equal micro-batches give the gradient of the mean over the batch, with any
-            number of stages, one too. Give 1 for losses that are sums.
-        record: gets a span in seconds for each of this stage's computes, without the wait before
-            it; all stages' together make a timeline (proofs/schedules/timeline.py). Of no use on a
-            GPU, where the clock sees launches only.
+        shape: the shape of one micro-batch's activation between two pieces, on this rank:
+            [S, B, H], or [S / tensor, B, H] under sequence parallelism (`GPT.hidden_shape`).
+        dtype: the dtype of that activation; by default that of this stage's first parameter.
+        device: the device of that activation; by default that of this stage's first parameter.
+        scale: the factor of each micro-batch's loss before its backward. The default 1/m gives the
+            gradient of the mean over the batch if micro-batches are equal, for any number of
+            stages. Give 1 for losses that are sums.
+        record: a list to which a span in seconds is added for each of this stage's computes,
+            without the wait before it. All stages' spans make a timeline
+            (proofs/schedules/timeline.py). On a GPU the spans measure launches only.
 
     Returns:
-        each micro-batch's loss as `loss` gave it, without graph, on the last stage; elsewhere none.
+        each micro-batch's loss, without its graph, on the last stage; an empty list elsewhere.
 
     Raises:
         ScheduleError: the schedule is for other stages, chunks or micro-batches than those given,
-            or it ends with weights' gradients that no `Weight` computed.
-        ValueError: a stage's output has another shape or dtype than was said, or the loss is not
-            one number; under a schedule with `Weight`, what `split` refuses.
-        CollectiveError: a message did not come; names the rank that is missing.
+            or it lacks a `Weight` for deferred gradients.
+        ValueError: a stage's output has another shape or dtype than `shape` and `dtype`, or the
+            loss is not one number; under a schedule with `Weight`, see `defer_weight_grads`.
+        CollectiveError: a message did not arrive; names the missing rank.
     """
     modules = [chunks] if isinstance(chunks, nn.Module) else list(chunks)
-    _demand_fit(schedule, len(modules), len(microbatches), axis)
-    like = next((p for module in modules for p in module.parameters()), torch.empty(0))
+    _check_fits(schedule, len(modules), len(microbatches), axis)
+    parameter = next((p for module in modules for p in module.parameters()), torch.empty(0))
     actions = schedule[axis.rank]
-    form = tuple(shape), dtype or like.dtype, device or like.device
-    messages = Neighbours(axis, actions, len(modules), *form)
+    tensor_form = tuple(shape), dtype or parameter.dtype, device or parameter.device
+    messages = Neighbours(axis, actions, len(modules), *tensor_form)
     trains = any(isinstance(action, Backward) for action in actions)
     splits = any(isinstance(action, Weight) for action in actions)
     scale = 1 / len(microbatches) if scale is None else scale
     stage = _Stage(modules, microbatches, loss, scale, trains, messages, record)
-    with torch.set_grad_enabled(trains), split(modules) if splits else nullcontext() as left:
+    with (
+        torch.set_grad_enabled(trains),
+        defer_weight_grads(modules) if splits else nullcontext() as deferred,
+    ):
         for action in actions:
             if isinstance(action, Forward):
                 stage.forward(action)
             elif isinstance(action, Backward):
                 stage.backward(action)
-                if left:
-                    stage.left[action.microbatch, action.chunk] = dict(left)
-                    left.clear()
+                if deferred:
+                    stage.deferred[action.microbatch, action.chunk] = dict(deferred)
+                    deferred.clear()
             elif isinstance(action, Weight):
                 stage.weight(action)
             else:
                 messages.start(parts(action))  # type: ignore[arg-type]
     messages.finish()
-    if stage.left:
-        missing = ", ".join(name(Weight(*which)) for which in stage.left)
+    if stage.deferred:
+        missing = ", ".join(name(Weight(*which)) for which in stage.deferred)
         raise ScheduleError(f"stage {axis.rank} ends without {missing}: gradients lack a part")
     return [stage.losses[m] for m in sorted(stage.losses)]
 
 
 @dataclass(slots=True)
 class _Stage:
-    """One stage in the middle of a run: what it computes, and what is alive of it.
+    """The state of one stage during a run.
 
     Attributes:
-        losses: of each micro-batch, on the last stage.
-        live: what backward needs of a micro-batch in a chunk: the input that came from another
-            piece, whose gradient goes back there; and where in the graph the output stands, or None
-            if it wants no gradient.
-        left: what its backward has left of the weights' gradients.
+        losses: the loss of each micro-batch, on the last stage.
+        live: for each (micro-batch, chunk) that waits for its backward: the received input, whose
+            gradient is sent back, and the output's position in the graph; None if it needs no
+            gradient.
+        deferred: for each (micro-batch, chunk): the weights' gradients that its backward deferred.
     """
 
     modules: list[nn.Module]
@@ -137,18 +146,18 @@ class _Stage:
     live: dict[tuple[int, int], tuple[Tensor | None, GradientEdge | None]] = field(
         default_factory=dict
     )
-    left: dict[tuple[int, int], Left] = field(default_factory=dict)
+    deferred: dict[tuple[int, int], DeferredGrads] = field(default_factory=dict)
 
     def forward(self, action: Forward) -> None:
-        """Compute one micro-batch through one chunk; hand on the output, or take its loss."""
+        """Run one micro-batch through one chunk; queue the output, or compute the loss."""
         m, c = action.microbatch, action.chunk
-        given, target = self.microbatches[m]
+        model_input, target = self.microbatches[m]
         x = None
         if not self.messages.is_first(c):
-            x = self.messages.take(Receive(action)).requires_grad_(self.trains)
+            x = self.messages.receive(Receive(action)).requires_grad_(self.trains)
         begin = time.perf_counter()
-        with observed.during("forward"):
-            y = self.modules[c](given if x is None else x)
+        with tracing.phase("forward"):
+            y = self.modules[c](model_input if x is None else x)
             if self.messages.is_last(c):
                 y = self.loss(y, target)  # type: ignore[arg-type]
         if self.messages.is_last(c):
@@ -159,33 +168,33 @@ class _Stage:
                 )
             self.losses[m] = y.detach()
         else:
-            self.messages.give(Send(action), y.detach())
+            self.messages.queue_send(Send(action), y.detach())
         if self.trains:
             self.live[m, c] = x, get_gradient_edge(y) if y.requires_grad else None
         self._note(action, begin)
 
     def backward(self, action: Backward) -> None:
-        """Compute one micro-batch's gradients in one chunk; hand on the input's."""
+        """Compute one micro-batch's gradients in one chunk; queue the input's gradient."""
         m, c = action.microbatch, action.chunk
         x, edge = self.live.pop((m, c))
         if self.messages.is_last(c):
             gradient = torch.full_like(self.losses[m], self.scale)
         else:
-            gradient = self.messages.take(Receive(action))
+            gradient = self.messages.receive(Receive(action))
         begin = time.perf_counter()
         if edge is not None:
             torch.autograd.backward(edge, gradient)
         if x is not None:
-            # A stage whose output doesn't depend on its input owes the one before a gradient of 0.
-            owed = torch.zeros_like(x) if x.grad is None else x.grad
-            self.messages.give(Send(action), owed)
+            # If the output doesn't depend on the input, the previous stage gets a gradient of 0.
+            input_gradient = torch.zeros_like(x) if x.grad is None else x.grad
+            self.messages.queue_send(Send(action), input_gradient)
         self._note(action, begin)
 
     def weight(self, action: Weight) -> None:
-        """Compute the weights' gradients that one micro-batch's backward left."""
-        left = self.left.pop((action.microbatch, action.chunk), {})
+        """Compute the weights' gradients that one micro-batch's backward deferred."""
+        deferred = self.deferred.pop((action.microbatch, action.chunk), {})
         begin = time.perf_counter()
-        compute(left)
+        compute_weight_grads(deferred)
         self._note(action, begin)
 
     def _note(self, action: Compute, begin: float) -> None:
@@ -193,13 +202,15 @@ class _Stage:
             self.record.append(Span(action, begin, time.perf_counter()))
 
 
-def _demand_fit(schedule: Schedule, chunks: int, microbatches: int, axis: Axis) -> None:
-    """Refuse a schedule made for something else."""
-    mine = schedule[axis.rank : axis.rank + 1]
-    for what, made, found in (
+def _check_fits(schedule: Schedule, chunks: int, microbatches: int, axis: Axis) -> None:
+    """Refuse a schedule for other numbers of stages, chunks or micro-batches."""
+    stage_schedule = schedule[axis.rank : axis.rank + 1]
+    for what, expected, actual in (
         ("stages", len(schedule), axis.size),
-        ("chunks a stage", chunks_in(mine), chunks),
-        ("micro-batches", microbatches_in(mine), microbatches),
+        ("chunks a stage", chunks_in(stage_schedule), chunks),
+        ("micro-batches", microbatches_in(stage_schedule), microbatches),
     ):
-        if made != found:
-            raise ScheduleError(f"the schedule is for {made} {what}, found {found}: build it anew")
+        if expected != actual:
+            raise ScheduleError(
+                f"the schedule is for {expected} {what}, found {actual}: build it again"
+            )

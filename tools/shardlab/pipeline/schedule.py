@@ -1,10 +1,9 @@
-"""GPipe, 1F1B, interleaved 1F1B and ZB-H1: the order in which each stage computes, messages put in.
+"""GPipe, 1F1B, interleaved 1F1B and ZB-H1: each stage's order of computes, with its messages.
 
-The first three are one idea with one number: how many forwards a stage runs before its first
-backward. After those it alternates, one forward, one backward, and at the end the backwards that
-are left. GPipe runs all of them first, 1F1B as few as keep the later stages busy. The bubble is the
-same; what differs is how many micro-batches' activations are alive at once. ZB-H1 is 1F1B with each
-backward in two.
+The first three differ in one number: how many forwards a stage runs before its first backward.
+After those it alternates forward and backward, and ends with the remaining backwards. GPipe runs
+all forwards first; 1F1B as few as keep the later stages busy. Their bubble is the same, but 1F1B
+holds fewer micro-batches' activations at once. ZB-H1 is 1F1B with each backward in two steps.
 
 p stages, s one of them; m micro-batches; v chunks a stage.
 """
@@ -26,8 +25,8 @@ def gpipe(stages: int, microbatches: int) -> Schedule:
     Raises:
         ScheduleError: fewer than one stage or micro-batch.
     """
-    _demand(stages, microbatches)
-    every = _in_groups(microbatches, [0], microbatches)
+    _check_sizes(stages, microbatches)
+    every = _list_in_groups(microbatches, [0], microbatches)
     return with_exchanges([_alternate(every, every, microbatches) for _ in range(stages)])
 
 
@@ -40,26 +39,26 @@ def one_forward_one_backward(stages: int, microbatches: int) -> Schedule:
     Raises:
         ScheduleError: fewer than one stage or micro-batch.
     """
-    _demand(stages, microbatches)
-    every = _in_groups(microbatches, [0], microbatches)
+    _check_sizes(stages, microbatches)
+    every = _list_in_groups(microbatches, [0], microbatches)
     return with_exchanges([_alternate(every, every, stages - s - 1) for s in range(stages)])
 
 
 def zero_bubble(stages: int, microbatches: int) -> Schedule:
     """ZB-H1: 1F1B, its weights' gradients in actions of their own: a third of the bubble.
 
-    Stage s runs Weight s micro-batches after Backward: what has been put off by the end fills the
-    time in which 1F1B waits for the last gradients. Alive are p − s micro-batches as in 1F1B, and s
-    whose weights wait: min(m, p) on every stage, as many as 1F1B's first stage holds. Where
-    forward, backward and weights take F, B and W, a stage idles (p − 1)(F + B − W) in place of
-    1F1B's (p − 1)(F + B + W), for m ≥ p and W ≤ min(F, B); never more than 1F1B. (Qi et al. 2023,
-    "Zero Bubble Pipeline Parallelism".)
+    Stage s runs Weight s micro-batches after Backward. The Weights that remain at the end fill the
+    time in which 1F1B waits for the last gradients. Live are p − s micro-batches as in 1F1B, and s
+    micro-batches whose Weight is pending: min(m, p) on every stage, as many as on 1F1B's first
+    stage. If forward, backward and weights take F, B and W, a stage idles (p − 1)(F + B − W)
+    instead of 1F1B's (p − 1)(F + B + W), for m ≥ p and W ≤ min(F, B); never more than 1F1B. (Qi et
+    al. 2023, "Zero Bubble Pipeline Parallelism".)
 
     Raises:
         ScheduleError: fewer than one stage or micro-batch.
     """
-    _demand(stages, microbatches)
-    every = _in_groups(microbatches, [0], microbatches)
+    _check_sizes(stages, microbatches)
+    every = _list_in_groups(microbatches, [0], microbatches)
     orders = []
     for s in range(stages):
         order: list[Compute] = []
@@ -94,22 +93,22 @@ def interleaved(
             than m; a rest of m / group that is neither 0 nor at least p: such an order is not just
             slow, in most cases it deadlocks. Megatron refuses these too, and m < p besides.
     """
-    _demand(stages, microbatches)
+    _check_sizes(stages, microbatches)
     if chunks < 2 or stages < 2:
         raise ScheduleError(
             f"interleaving needs at least 2 stages of at least 2 chunks, found {stages} of "
             f"{chunks}; use one_forward_one_backward"
         )
     group = min(stages, microbatches) if group is None else group
-    if not _fits(group, stages, microbatches):
-        good = [g for g in range(1, microbatches + 1) if _fits(g, stages, microbatches)]
+    if not _group_fits(group, stages, microbatches):
+        good = [g for g in range(1, microbatches + 1) if _group_fits(g, stages, microbatches)]
         raise ScheduleError(
             f"{microbatches} micro-batches on {stages} stages cannot be interleaved in groups of "
             f"{group}, whose rest would wait for itself; choose a group of "
             f"{', '.join(map(str, good))}, or micro-batches that {stages} divides"
         )
-    forwards = _in_groups(microbatches, range(chunks), group)
-    backwards = _in_groups(microbatches, range(chunks - 1, -1, -1), group)
+    forwards = _list_in_groups(microbatches, range(chunks), group)
+    backwards = _list_in_groups(microbatches, range(chunks - 1, -1, -1), group)
     first = [2 * (stages - s - 1) + (chunks - 1) * group for s in range(stages)]
     return with_exchanges([_alternate(forwards, backwards, warmup) for warmup in first])
 
@@ -120,10 +119,10 @@ def forward_only(stages: int, microbatches: int, chunks: int = 1) -> Schedule:
     Raises:
         ScheduleError: fewer than one stage, micro-batch or chunk.
     """
-    _demand(stages, microbatches)
+    _check_sizes(stages, microbatches)
     if chunks < 1:
         raise ScheduleError(f"a stage holds at least 1 chunk, found {chunks}")
-    forwards = _in_groups(microbatches, range(chunks), stages)
+    forwards = _list_in_groups(microbatches, range(chunks), stages)
     order: list[Compute] = [Forward(m, c) for m, c in forwards]
     return with_exchanges([order for _ in range(stages)])
 
@@ -156,7 +155,7 @@ def by_name(kind: str, stages: int, microbatches: int, chunks: int | None = None
     raise ScheduleError(f"schedule {kind!r} is not known; choose {', '.join(NAMES)}")
 
 
-def _in_groups(microbatches: int, chunks: Sequence[int], group: int) -> list[tuple[int, int]]:
+def _list_in_groups(microbatches: int, chunks: Sequence[int], group: int) -> list[tuple[int, int]]:
     """Return (micro-batch, chunk) group by group, each group through every chunk in turn."""
     return [
         (m, c)
@@ -169,7 +168,7 @@ def _in_groups(microbatches: int, chunks: Sequence[int], group: int) -> list[tup
 def _alternate(
     forwards: Sequence[tuple[int, int]], backwards: Sequence[tuple[int, int]], warmup: int
 ) -> list[Compute]:
-    """Run `warmup` forwards, then a forward and a backward in turn, then what is left."""
+    """Return `warmup` forwards, then a forward and a backward in turn, then the other backwards."""
     warmup = min(warmup, len(forwards))
     order: list[Compute] = [Forward(*f) for f in forwards[:warmup]]
     for f, b in zip(forwards[warmup:], backwards, strict=False):
@@ -177,13 +176,13 @@ def _alternate(
     return order + [Backward(*b) for b in backwards[len(forwards) - warmup :]]
 
 
-def _fits(group: int, stages: int, microbatches: int) -> bool:
-    """Whether every group, the last one too, is long enough to come back round to stage 0."""
+def _group_fits(group: int, stages: int, microbatches: int) -> bool:
+    """Return whether every group, also the last, is long enough to reach stage 0 again in time."""
     least = min(stages, microbatches)
     return least <= group <= microbatches and not 0 < microbatches % group < least
 
 
-def _demand(stages: int, microbatches: int) -> None:
+def _check_sizes(stages: int, microbatches: int) -> None:
     if stages < 1 or microbatches < 1:
         raise ScheduleError(
             f"a pipeline needs at least 1 stage and 1 micro-batch, found {stages} and "

@@ -1,1 +1,1 @@
-"""What was sent, counted where it is dispatched, beside the arithmetic that it must equal."""
+"""The bytes that ranks send, counted at the dispatcher, and the formulas that they must equal."""

@@ -1,13 +1,14 @@
-"""The check that ranks mean the same collective or message, before the backend sees it.
+"""The check that all ranks call the same collective or message, before the backend starts it.
 
-gloo aborts the process when sizes differ and silently adds the bytes of one dtype to another's;
-NCCL hangs. One small all-gather of each rank's intent turns all three into an error that says who
-brought what. It costs one more latency a collective, so only a world that checks does it.
+If sizes differ, gloo aborts the process. If dtypes differ, it adds the bytes of one dtype to those
+of the other without an error. NCCL hangs. A small all-gather of each rank's call turns all three
+cases into an error that lists the ranks' calls. It costs one more latency a collective, so only
+`World.join(check=True)` does it.
 
-Of a message, each end writes into the ranks' store what it sends or expects, looks whether the
-other end has done so, and only then starts. Whoever comes second sees the difference and doesn't
-start; whoever came first finds it in `wait`. Nobody blocks in the start, so the check adds no
-deadlock. `World.join(check=True)` asks for it, by name: who doesn't check needs none of it.
+For a message, each end writes into the ranks' store what it sends or expects, reads what the other
+end wrote, and only then starts. The later end sees a difference and doesn't start; the earlier end
+sees it in `wait`. No end blocks in its start, so the check adds no deadlock. A world that doesn't
+check never imports this module.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ DTYPES = (
     torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128,
 )  # fmt: skip
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
-DIMS = 8  # a tensor with more dimensions is described by its first eight and its element count
+DIMS = 8  # of a tensor with more dimensions, the first eight and the element count are compared
 
 
-def _described(row: Tensor) -> str:
+def _describe_row(row: Tensor) -> str:
     op, detail, dtype, dims, elements, *shape = (int(v) for v in row)
     name = str(DTYPES[dtype]).removeprefix("torch.") if dtype >= 0 else "another dtype"
     extra = f" (option {detail:08x})" if detail else ""
-    said = shape[:dims] if dims <= DIMS else f"[{elements} elements]"
-    return f"{COLLECTIVES[op]} of {name}{said}{extra}"
+    shape_text = shape[:dims] if dims <= DIMS else f"[{elements} elements]"
+    return f"{COLLECTIVES[op]} of {name}{shape_text}{extra}"
 
 
 class Agreement:
-    """What a world that checks compares before anything meets the backend.
+    """Compares the ranks' collectives and messages before they start.
 
     Args:
-        store: of the ranks.
-        timeout: seconds to wait for the other end.
+        store: the ranks' key-value store.
+        timeout: seconds to wait for the other end of a message.
     """
 
     def __init__(self, store: Any, timeout: float) -> None:
@@ -53,38 +54,46 @@ class Agreement:
         self._timeout = timeout
         self._count: Counter[tuple[tuple[int, ...], int, int, int]] = Counter()
 
-    def demand(self, axis: Axis, op: str, x: Tensor, detail: str) -> None:
-        """Gather every rank's intent; raise on each rank where any two differ.
+    def check(self, axis: Axis, op: str, x: Tensor, detail: str) -> None:
+        """Gather every rank's call; raise on each rank if any two differ.
+
+        Args:
+            axis: the ranks.
+            op: the collective.
+            x: this rank's input.
+            detail: the reduction or the broadcast's source.
 
         Raises:
-            CollectiveError: names the collective and what each rank brought.
+            CollectiveError: lists each rank's call.
         """
         dtype = DTYPES.index(x.dtype) if x.dtype in DTYPES else -1
         shape = list(x.shape[:DIMS]) + [0] * (DIMS - min(DIMS, x.dim()))
         words = (COLLECTIVES.index(op), zlib.crc32(detail.encode()))
-        mine = torch.tensor([*words, dtype, x.dim(), x.numel(), *shape])
-        rows = torch.empty(axis.size, len(mine), dtype=torch.int64)
-        axis.gather_small(mine, rows.view(-1))
+        local = torch.tensor([*words, dtype, x.dim(), x.numel(), *shape])
+        rows = torch.empty(axis.size, len(local), dtype=torch.int64)
+        axis.gather_small(local, rows.view(-1))
         if bool((rows == rows[0]).all()):
             return
         lines = [f"the ranks of the {axis.name} axis {list(axis.ranks)} disagree on what to do:"]
-        lines += [f"  rank {r}: {_described(row)}" for r, row in zip(axis.ranks, rows, strict=True)]
+        lines += [
+            f"  rank {r}: {_describe_row(row)}" for r, row in zip(axis.ranks, rows, strict=True)
+        ]
         lines.append("  Every rank must bring the same collective, shape and dtype.")
         raise CollectiveError("\n".join(lines))
 
     def announce(
         self, axis: str, ranks: Sequence[int], ends: tuple[int, int], tag: int, x: Tensor, *,
-        sent: bool,
+        is_send: bool,
     ) -> Announcement:  # fmt: skip
         """Announce one end of a message.
 
         Args:
-            axis: its name, for errors.
+            axis: the axis's name, for errors.
             ranks: the members of the axis.
             ends: the ranks of sender and receiver.
-            tag: of the message.
-            x: what is sent or expected.
-            sent: which of the two.
+            tag: the message's tag.
+            x: the tensor that is sent or that will be filled.
+            is_send: whether this end is the sender.
 
         Raises:
             CollectiveError: the other end has announced something else.
@@ -95,53 +104,66 @@ class Agreement:
         source, to = ends
         group = "-".join(map(str, ranks))
         place = f"message/{group}/{source}-{to}/{tag}/{number}"
-        differs = (
+        template = (
             f"rank {source} of the {axis} axis sends {{}}, but the receiver, rank {to}, expects "
             f"{{}} (tag {tag})"
         )
-        word = f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
-        return Announcement(self._store, place, differs, word, sent=sent, timeout=self._timeout)
+        description = f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
+        return Announcement(
+            self._store, place, template, description, is_send=is_send, timeout=self._timeout
+        )
 
 
 class Announcement:
-    """One end's word on a message, which is written at once, and the wait for the other's."""
+    """One end's description of a message, written at once, and the comparison with the other's."""
 
     def __init__(
-        self, store: Any, place: str, differs: str, word: str, *, sent: bool, timeout: float
+        self,
+        store: Any,
+        place: str,
+        template: str,
+        description: str,
+        *,
+        is_send: bool,
+        timeout: float,
     ) -> None:
         self._store = store
-        self._differs = differs
-        self._mine = word
-        self._sent = sent
+        self._template = template
+        self._description = description
+        self._is_send = is_send
         self._end = time.monotonic() + timeout
-        self._seen = False
-        mine, self._other = (f"{place}/sent", f"{place}/expected")[:: 1 if sent else -1]
-        store.set(mine, word)
-        self._look()
+        self._compared = False
+        local_key, self._peer_key = (f"{place}/sent", f"{place}/expected")[:: 1 if is_send else -1]
+        store.set(local_key, description)
+        self._poll()
 
     def wait(self) -> None:
-        """Wait for the other end's word and compare it.
+        """Wait for the other end's description and compare it.
 
         Raises:
-            CollectiveError: the two differ; names both.
-            PeerLostError: it never came.
+            CollectiveError: the two differ; the message has both.
+            PeerLostError: the other end wrote none in time.
         """
         pause = 1e-4
-        while not self._look():
+        while not self._poll():
             if time.monotonic() > self._end:
                 raise PeerLostError("the other end never announced the message")
             time.sleep(pause)
             pause = min(2 * pause, 0.01)
 
-    def _look(self) -> bool:
-        if self._seen:
+    def _poll(self) -> bool:
+        if self._compared:
             return True
-        if not self._store.check([self._other]):
+        if not self._store.check([self._peer_key]):
             return False
-        self._seen = True
-        theirs = self._store.get(self._other).decode()
-        self._store.delete_key(self._other)  # only this end reads it
-        if theirs != self._mine:
-            sent, expected = (self._mine, theirs) if self._sent else (theirs, self._mine)
-            raise CollectiveError(self._differs.format(sent, expected))
+        self._compared = True
+        peer_description = self._store.get(self._peer_key).decode()
+        self._store.delete_key(self._peer_key)  # only this end reads it
+        if peer_description != self._description:
+            sent_description, expected = (
+                (self._description, peer_description)
+                if self._is_send
+                else (peer_description, self._description)
+            )
+            raise CollectiveError(self._template.format(sent_description, expected))
         return True

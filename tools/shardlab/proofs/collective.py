@@ -1,11 +1,11 @@
-"""What a rank puts on the wire for a collective, in bytes; a step's traffic as a count of calls."""
+"""The bytes that a rank sends for a collective, and a step's traffic as a count of calls."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# What a rank sends in the bandwidth-optimal algorithm over n ranks, as payload · (a·n - b) / n.
-SHARES = {
+# (a, b): a rank sends payload · (a·n - b) / n bytes in the bandwidth-optimal algorithm, n ranks.
+SENT = {
     "all_reduce": (2, 2),  # a reduce-scatter, then an all-gather
     "all_gather": (1, 1),
     "reduce_scatter": (1, 1),
@@ -41,40 +41,42 @@ class Call(NamedTuple):
         """Bytes that one rank sends, on average over the ranks; a whole number where it is one."""
         if self.ranks == 1:
             return 0
-        ahead, behind = SHARES[self.op]
-        sent = self.payload * (ahead * self.ranks - behind)
+        factor, offset = SENT[self.op]
+        sent = self.payload * (factor * self.ranks - offset)
         return sent / self.ranks if sent % self.ranks else sent // self.ranks
 
 
 def calls(op: str, payload: int, ranks: int, count: int = 1) -> "Counter[Call]":
-    """Return `count` equal calls; none over one rank, where nobody is to be told anything."""
+    """Return `count` equal calls; none over one rank, which sends nothing."""
     return Counter({Call(op, payload, ranks): count}) if ranks > 1 and count else Counter()
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one rank takes part in, before backward, in it, and between it and the optimizer."""
+    """A rank's collectives: in forward, in backward, and between backward and the optimizer."""
 
     forward: "Counter[Call]" = field(default_factory=Counter)
     backward: "Counter[Call]" = field(default_factory=Counter)
     step: "Counter[Call]" = field(default_factory=Counter)
 
-    def __add__(self, other: "Traffic") -> "Traffic":
-        """Return both together."""
+    def __add__(self, traffic: "Traffic") -> "Traffic":
+        """Return the sum of both."""
         return Traffic(
-            self.forward + other.forward, self.backward + other.backward, self.step + other.step
+            self.forward + traffic.forward,
+            self.backward + traffic.backward,
+            self.step + traffic.step,
         )
 
     def __mul__(self, times: int) -> "Traffic":
-        """Return this so many times over."""
+        """Return this traffic multiplied by `times`."""
         return sum((self for _ in range(times)), Traffic())
 
     @property
     def all(self) -> "Counter[Call]":
-        """Every call, whenever it comes."""
+        """All calls of the three phases."""
         return self.forward + self.backward + self.step
 
     @property
     def wire(self) -> float:
-        """Bytes that one rank sends in all."""
+        """The bytes that one rank sends in total."""
         return sum(call.wire * count for call, count in self.all.items())

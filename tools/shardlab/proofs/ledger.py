@@ -5,13 +5,14 @@
         loss.backward()
     print(ledger.summary())
 
-It is a `TorchDispatchMode`, so it sees each collective once, forward and backward, whoever starts
-it: our code, Megatron, DTensor, FSDP, DDP's reducer in C++; in real groups, and in one process
-under torch's fake backend. Wrapping the functions of torch.distributed would miss half of these.
+It is a `TorchDispatchMode`, so it sees each collective once, forward and backward, of any library:
+our code, Megatron, DTensor, FSDP, DDP's reducer in C++; in real groups, and in one process under
+torch's fake backend. Wrapping the functions of torch.distributed would miss half of these.
 
-It counts what an algorithm *asks for*. What a wire carries is the link's affair: gloo's
-reduce-scatter moves an all-reduce's bytes, and still it is one reduce-scatter here. A link that is
-itself made of other collectives, or of shared memory, says what was asked for with `asked`.
+It counts the collectives that an algorithm *calls*, not the bytes on the wire: gloo's
+reduce-scatter moves as many bytes as an all-reduce, but the ledger counts one reduce-scatter. A
+link that implements a collective by other collectives, or by shared memory, reports the original
+one with `record_as`.
 """
 
 import contextlib
@@ -24,9 +25,9 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from shardlab.comm.observed import NOTHING, Observer, muted, observers, watched
+from shardlab.comm.tracing import NO_CONTEXT, Tracer, active_tracers, is_tracing, paused
 from shardlab.layers.engine import inside_backward
-from shardlab.proofs import dispatched
+from shardlab.proofs import dispatch_parser
 from shardlab.proofs.collective import Call
 
 
@@ -36,10 +37,10 @@ class Entry(NamedTuple):
     Attributes:
         op, payload, wire: as in `Call`.
         ranks: global ranks of the group; (source, destination) for a point-to-point.
-        axis: the axis' name; elsewhere the process group's own name, "" if it has none.
-        dtype: of the (first) tensor.
-        phase: what `Ledger.phase` said, or whoever ran it (`during`: a pipeline says "forward");
-            else "backward" inside autograd's engine, "" outside.
+        axis: the axis's name, or the process group's name; "" if it has none.
+        dtype: the dtype of the (first) tensor.
+        phase: the label of `Ledger.phase`, or of `tracing.phase` (a pipeline sets "forward");
+            otherwise "backward" inside autograd's engine, "" outside.
 
     """
 
@@ -54,21 +55,21 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Total:
-    """How many entries, and the sums of their bytes."""
+    """The number of entries, and the sums of their bytes."""
 
     count: int
     payload: int
     wire: float
 
 
-class Ledger(Observer):
-    """Counts while it is entered; may be entered again, and within another.
+class Ledger(Tracer):
+    """Counts collectives while it is entered; may be entered again, and inside another ledger.
 
     Args:
-        names: axis name → global ranks, to name groups that somebody else made over those ranks.
+        names: axis name → global ranks, to name groups that another library made over those ranks.
 
     Attributes:
-        entries: in the order of their start.
+        entries: the collectives, in the order of their start.
 
     """
 
@@ -82,30 +83,30 @@ class Ledger(Observer):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Note what `func` asks for, and run it."""
-        # A DTensor, say, must first become the collectives and local tensors that it stands for;
-        # they come back here.
-        if any(_stands_for_others(kind) for kind in types):
+        """Count the collectives of `func`, and run it."""
+        # A DTensor, for example, is first replaced by its local tensors and collectives, which are
+        # dispatched here again.
+        if any(_is_wrapper_subclass(kind) for kind in types):
             return NotImplemented
         kwargs = kwargs or {}
-        if func.namespace in dispatched.NAMESPACES:
-            for request in dispatched.requests(func, args, kwargs):
-                axis = self.told_axis or self._names.get(request.ranks, request.group)
+        if func.namespace in dispatch_parser.NAMESPACES:
+            for request in dispatch_parser.parse_requests(func, args, kwargs):
+                axis = self.axis_label or self._names.get(request.ranks, request.group)
                 self.note(request.op, request.payload, request.ranks, axis, request.dtype)
         return func(*args, **kwargs)
 
     def note(
         self, op: str, payload: int, ranks: Sequence[int], axis: str, dtype: torch.dtype
     ) -> None:
-        """Add an entry, unless muted."""
-        if not self.told_muted:
-            phase = self._phase or self.told_phase or ("backward" if inside_backward() else "")
+        """Add an entry, unless counting is paused."""
+        if not self.is_paused:
+            phase = self._phase or self.phase_label or ("backward" if inside_backward() else "")
             wire = Call(op, payload, len(ranks)).wire
             self.entries.append(Entry(op, payload, wire, tuple(ranks), axis, dtype, phase))
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Call what is counted inside "forward", "step" …, backward included."""
+        """Context manager: label the entries inside, also those of backward, with a phase."""
         before, self._phase = self._phase, name
         try:
             yield
@@ -115,7 +116,7 @@ class Ledger(Observer):
     def select(
         self, op: str | None = None, *, axis: str | None = None, phase: str | None = None
     ) -> list[Entry]:
-        """Return the entries of one op, axis and phase; None stands for any."""
+        """Return the entries of one op, axis and phase; None selects all."""
         return [
             entry
             for entry in self.entries
@@ -127,16 +128,16 @@ class Ledger(Observer):
     def total(
         self, op: str | None = None, *, axis: str | None = None, phase: str | None = None
     ) -> Total:
-        """Return the count and the bytes of what `select` finds."""
-        found = self.select(op, axis=axis, phase=phase)
-        return Total(len(found), sum(e.payload for e in found), sum(e.wire for e in found))
+        """Return the number and the bytes of the entries that `select` returns."""
+        entries = self.select(op, axis=axis, phase=phase)
+        return Total(len(entries), sum(e.payload for e in entries), sum(e.wire for e in entries))
 
     def calls(
         self, op: str | None = None, *, axis: str | None = None, phase: str | None = None
     ) -> "Counter[Call]":
-        """Return what `select` finds as a formula states it, to compare exactly (`formulas`)."""
-        found = self.select(op, axis=axis, phase=phase)
-        return Counter(Call(entry.op, entry.payload, len(entry.ranks)) for entry in found)
+        """Return the entries that `select` returns as calls, to compare with `formulas` exactly."""
+        entries = self.select(op, axis=axis, phase=phase)
+        return Counter(Call(entry.op, entry.payload, len(entry.ranks)) for entry in entries)
 
     def summary(self) -> str:
         """Return a small table: phase, axis and op, with count, payload and wire bytes."""
@@ -157,23 +158,26 @@ class Ledger(Observer):
         )
 
 
-def asked(
+def record_as(
     op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype
 ) -> AbstractContextManager[None]:
-    """Record one collective, and none of what is dispatched inside; near free without a ledger."""
-    return _asked(op, payload, ranks, dtype) if watched() else NOTHING
+    """Context manager: record one collective instead of those that are dispatched inside.
+
+    Without a ledger it costs almost nothing.
+    """
+    return _record_as(op, payload, ranks, dtype) if is_tracing() else NO_CONTEXT
 
 
 @contextlib.contextmanager
-def _asked(op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype) -> Iterator[None]:
-    for observer in observers():
+def _record_as(op: str, payload: int, ranks: Sequence[int], dtype: torch.dtype) -> Iterator[None]:
+    for observer in active_tracers():
         if isinstance(observer, Ledger):
-            observer.note(op, payload, ranks, observer.told_axis, dtype)
-    with muted():
+            observer.note(op, payload, ranks, observer.axis_label, dtype)
+    with paused():
         yield
 
 
-def _stands_for_others(kind: type) -> bool:
-    """Whether tensors of this class turn into operators on other tensors when they are used."""
+def _is_wrapper_subclass(kind: type) -> bool:
+    """Return whether operators on this tensor class are dispatched again as operators on others."""
     dispatch = kind.__torch_dispatch__  # type: ignore[attr-defined]
     return dispatch is not torch._C._disabled_torch_dispatch_impl and kind is not FakeTensor

@@ -69,7 +69,7 @@ class ShardedGradients:
 
         Raises:
             ValueError: `tokens` without reduction="tokens", or the other way round.
-            CollectiveError: ranks ran other units in their last forward.
+            CollectiveError: ranks run other units of FSDP, or in another order.
         """
         if (tokens is not None) != (self._reduction == "tokens"):
             raise ValueError(

@@ -14,8 +14,8 @@ import msgspec
 from notelab.book.evidence import CitedFile
 from notelab.book.finding_labs import labs_below
 from notelab.book.workbook import Bench, Workbook, open_lab, usable
+from notelab.cache import DiskCache
 from notelab.cited.outline import Outline
-from notelab.memo import Memo
 from notelab.page.note import Note
 from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
@@ -59,7 +59,7 @@ def open_offline_session() -> Bench:
     """Return a session that reads labs with the store as it is and asks no remote."""
     configured = os.environ.get("SHARDBOOK_CACHE")
     store = Path(configured).expanduser().absolute() if configured else default_root()
-    return Bench(Memo(store / "memo"), Library(Store(store), {}, offline=True))
+    return Bench(DiskCache(store / "memo"), Library(Store(store), {}, offline=True))
 
 
 def resolve_citations(

@@ -7,7 +7,7 @@ from math import log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shardlab.proofs.collective import SHARES, Call
+from shardlab.proofs.collective import SENT, Call
 from shardlab.proofs.formulas.seconds import STEPS, seconds, steps
 from sitelab.figures import controls, quantities
 from sitelab.figures.embed import Figure, render_template
@@ -98,7 +98,7 @@ def make_figure(words: dict[str, str], root: Path) -> Figure:
     dots = [point for point in load_points(root) if point.op == op]
     data = {
         "steps": STEPS,
-        "wire": {name: SHARES[name] for name in STEPS},
+        "wire": {name: SENT[name] for name in STEPS},
         "presets": all_presets,
         "points": list(load_points(root)),
         "bytes": BYTES,

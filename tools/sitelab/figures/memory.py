@@ -89,7 +89,7 @@ def _make_controls(words: dict[str, str]) -> list[Any]:
     ]  # fmt: skip
 
 
-def row_key(line: memory.Held) -> str:
+def row_key(line: memory.MemoryLine) -> str:
     """Return the key of the row in which a line of the account is summed."""
     if line.kind == "activation":
         return f"activation/{line.key}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from notelab.mermaid.engine import bounded
+from notelab.mermaid.engine import new_context
 
 HERE = Path(__file__).parent
 SECONDS = 2.0
@@ -81,7 +81,7 @@ def _start() -> Any:
             f"{HERE / 'katex.min.js'} is not the file that VERSION names: restore it from git, "
             "or run `make vendor`"
         )
-    context = bounded(MEMORY, STACK)
+    context = new_context(MEMORY, STACK)
     context.eval(script.decode("utf-8"))
     context.eval((HERE / "render.js").read_text("utf-8"))
     return context

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from notelab.book.finding_labs import labs_below
 from notelab.book.workbook import Bench
-from notelab.recall.cards import Card, of_labs
+from notelab.recall.cards import Card, collect_cards
 from sitelab.pages.tree import Element
 
 
@@ -21,7 +21,7 @@ def find_cards(root: Path, languages: Sequence[str], bench: Bench) -> dict[Path,
     """
     by_page: dict[Path, list[Card]] = {}
     for language in languages:
-        for card in of_labs(dict.fromkeys(labs_below(root)), language, bench):
+        for card in collect_cards(dict.fromkeys(labs_below(root)), language, bench):
             by_page.setdefault(card.page, []).append(card)
     return by_page
 

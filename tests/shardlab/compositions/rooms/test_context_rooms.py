@@ -45,7 +45,7 @@ def context_masked(world: World) -> dict[str, float]:
     alone, context = gpt(), ContextParallel(world.whole)
     alone.loss(alone(text), targets).backward()
     right, found = alone.final_norm.weight.grad, {}
-    mine, wanted = context.own(text), context.own(targets)
+    mine, wanted = context.shard(text), context.shard(targets)
 
     def loss(logits: Tensor) -> tuple[Tensor, Tensor, dict[str, float]]:
         losses = cross_entropy(logits, wanted.t(), axis=Axis.alone())

@@ -29,7 +29,7 @@ def links(world: World) -> tuple[str, ...]:
     """Return the links that this world's ranks have, one host's or several hosts'."""
     if world.device.type == "cuda":
         return ("nccl",)
-    return ("gloo", "shared-memory") if world.witness.all_on_this_host() else ("gloo",)
+    return ("gloo", "shared-memory") if world.failure_reporter.all_on_this_host() else ("gloo",)
 
 
 def starts(world: World, link: str) -> dict[str, Start]:

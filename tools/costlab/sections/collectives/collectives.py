@@ -189,7 +189,7 @@ def _metric(point: Point, world: World, watch: NoiseMonitor) -> Metric:
 
 def _barrier(world: World) -> Callable[[], None]:
     """Return what lines the ranks up: by the axis that lets go of them most evenly."""
-    if world.device.type == "cpu" and world.witness.all_on_this_host():
+    if world.device.type == "cpu" and world.failure_reporter.all_on_this_host():
         return world.axis("barrier", range(world.size), link="shared-memory").barrier
     finish = finishing(world.device)
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from shardlab.proofs.collective import SHARES
+from shardlab.proofs.collective import SENT
 
 ITEM = 4  # bytes of an element: fp32
 _PART = 1 << 18  # elements compared at a time, while they are in the cache
@@ -45,7 +45,7 @@ class Operation:
 
     def bus_factor(self, ranks: int) -> Fraction:
         """Return busbw over algbw: the share of its size that crosses a rank's link each way."""
-        numerator, behind = SHARES[self.name.removesuffix("_recv")]
+        numerator, behind = SENT[self.name.removesuffix("_recv")]
         return Fraction(numerator * ranks - behind, ranks)
 
 

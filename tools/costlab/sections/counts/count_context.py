@@ -12,8 +12,8 @@ from costlab.record.result import Metric
 from costlab.sections.counts.counted import counted
 from shardlab.comm import World
 from shardlab.context.parallel import ContextParallel
-from shardlab.proofs.causal_work import work
-from shardlab.proofs.formulas.context import blocks_held
+from shardlab.proofs.causal_work import count_cells
+from shardlab.proofs.formulas.context import max_blocks_held
 from shardlab.proofs.ledger import Ledger
 
 SHARE, B, A, D = 4, 1, 32, 2  # tokens of a rank: however many there are
@@ -46,14 +46,14 @@ def in_a_step(world: World) -> Iterator[Metric]:
 def held_activations() -> Iterator[Metric]:
     """Blocks that a rank of eight holds while it computes, as the tests of shardlab see them."""
     for kind in KINDS[:2]:
-        blocks = blocks_held(kind, ranks=8)
+        blocks = max_blocks_held(kind, ranks=8)
         yield counted(f"context.{kind}.n8.blocks.formula", blocks, how="derived")
 
 
 def balance() -> Iterator[Metric]:
     """The slowest rank's share of a causal mask, of the mean, where ranks hold runs of tokens."""
     for ranks in (2, 8):
-        cells = work(ranks, balanced=False)
+        cells = count_cells(ranks, balanced=False)
         yield counted(f"context.runs.n{ranks}.slowest", max(cells) * ranks / sum(cells), "ratio")
 
 

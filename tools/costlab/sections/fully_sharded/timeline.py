@@ -109,7 +109,7 @@ def _on_cpu(world: World, hidden: int) -> Iterator[list[Span]]:
     _mark_units(training, main)
     for _ in range(UNTIMED):
         training.step()
-    me, one_clock = f"rank {world.rank}", world.witness.all_on_this_host()
+    me, one_clock = f"rank {world.rank}", world.failure_reporter.all_on_this_host()
     while True:
         main.spans, axis.flights = [], []
         world.whole.barrier()

@@ -46,7 +46,7 @@ from costlab.sections.tensor_parallel.crossover import crossover
 from costlab.sections.tensor_parallel.tp_metrics import Times, metrics
 from shardlab.comm import Axis, World
 from shardlab.gpt.model import GPTConfig
-from shardlab.links.shared_memory.patience import cores
+from shardlab.links.shared_memory.waiting import count_cores
 
 # What is measured unless hidden sizes are given: beyond 1,024 a round takes half a minute.
 HIDDEN = {"quick": (64, 128, 256, 512, 1024), "full": (64, 128, 256, 512, 1024, 2048)}
@@ -56,7 +56,7 @@ OTHERS_UP_TO = {"quick": 512, "full": 1024}  # hidden: megatron-core and DTensor
 
 def ranks(settings: Settings) -> tuple[int, ...]:
     """2; and 4 where there is a core or a GPU for each."""
-    places = torch.cuda.device_count() if settings.device == "cuda" else cores()
+    places = torch.cuda.device_count() if settings.device == "cuda" else count_cores()
     return (2, 4) if places >= 4 else (2,)
 
 

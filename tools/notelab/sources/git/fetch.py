@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
@@ -40,6 +40,7 @@ class Remote:
         """Nothing is made or asked yet."""
         self._root = root / "git"
         self._reach = Reach()
+        self.tags: dict[tuple[str, str], str] = {}  # what remotes said of releases in this run
 
     def reach(self, url: str) -> None:
         """Find out whether the host of `url` answers; asked once, and in ten seconds at most.
@@ -75,6 +76,8 @@ class Remote:
             self.bring(git, source)
             # git would wait for minutes where the host is gone by now.
             self._reach.check(source.url, git)
+            with suppress(SourceError):  # the files may come all the same
+                self._ask_for_tag(git, source)
             found = git_tree.entries(git, source.commit, paths)
             if isinstance(found, dict):
                 files = {blob for mode, blob in found.values() if mode.startswith("100")}
@@ -114,11 +117,25 @@ class Remote:
         """
         with self.repository(url) as git:
             self._reach.check(url, git)
-            ran = git.run("ls-remote", "--", "origin", *patterns, timeout=120)
-        if ran.status:
-            raise SourceError(f"{host_of(url)} can't be asked: {ran.why()}")
-        lines = [line.partition("\t") for line in split_lines(ran.out.decode("utf-8", "replace"))]
-        return [(name, identity) for identity, _, name in lines if is_commit(identity)]
+            return _refs(git, url, patterns)
+
+    def ask_for_tag(self, source: Source) -> None:
+        """Ask the remote which commit the source's release tag names; `tags` has the answer.
+
+        Raises:
+            SourceError: the remote can't be asked.
+        """
+        with self.repository(source.url) as git:
+            self._reach.check(source.url, git)
+            self._ask_for_tag(git, source)
+
+    def _ask_for_tag(self, git: GitCommand, source: Source) -> None:
+        release = source.release or ""
+        if not _RELEASE.match(release) or ".." in release:
+            return
+        name = f"refs/tags/{release}"
+        refs = dict(_refs(git, source.url, (name, f"{name}^{{}}")))
+        self.tags[source.url, release] = refs.get(f"{name}^{{}}", refs.get(name, ""))
 
     def peeled(self, url: str, identity: str) -> str:
         """Return the commit that a full id names on the remote.
@@ -151,6 +168,14 @@ class Remote:
             return
         with FileLock(self._root / f"{key}.lock"):  # which goes with the process that holds it
             yield _opened(self._root / f"{key}.git", url)
+
+
+def _refs(git: GitCommand, url: str, patterns: Sequence[str]) -> list[tuple[str, str]]:
+    ran = git.run("ls-remote", "--", "origin", *patterns, timeout=120)
+    if ran.status:
+        raise SourceError(f"{host_of(url)} can't be asked: {ran.why()}")
+    lines = [line.partition("\t") for line in split_lines(ran.out.decode("utf-8", "replace"))]
+    return [(name, identity) for identity, _, name in lines if is_commit(identity)]
 
 
 def _key(url: str) -> str:

@@ -2,7 +2,14 @@
 
 from pathlib import Path
 
-from notelab.sources.answers import Answers, Refused, Source, UnknownCommitError, Wanted
+from notelab.sources.answers import (
+    Answers,
+    Refused,
+    Source,
+    SourceError,
+    UnknownCommitError,
+    Wanted,
+)
 from notelab.sources.git import tree as git_tree
 from notelab.sources.git.command import GitCommand
 
@@ -31,6 +38,7 @@ def offer(folder: Path, source: Source, wanted: Wanted) -> Answers:
 
     Raises:
         UnknownCommitError: it doesn't have the pinned commit.
+        SourceError: it is a shallow clone, so that its lacking the commit says nothing.
     """
     who = f"mirror {folder}"
     git_dir = git_dir_of(folder)
@@ -38,5 +46,8 @@ def offer(folder: Path, source: Source, wanted: Wanted) -> Answers:
         return dict.fromkeys(wanted, Refused(f"{who}: no git repository"))
     git = GitCommand(git_dir)
     if not git_tree.has_commit(git, source.commit):
-        raise UnknownCommitError(f"has no commit {source.commit[:12]}")
+        lacks = f"has no commit {source.commit[:12]}"
+        if deepen := git_tree.shallowness(git):
+            raise SourceError(f"{lacks}: {deepen}")
+        raise UnknownCommitError(lacks)
     return git_tree.read(git, source.commit, list(wanted), who)

@@ -2,9 +2,11 @@
 
 import re
 
+from notelab.lines import split_lines
 from notelab.sources.answers import Source, SourceError, is_commit
 from notelab.sources.git.command import GitCommand
 from notelab.sources.git.fetch import Remote, host_of
+from notelab.sources.git.tree import has_commit, shallowness
 
 _REF = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._/+@-]{0,199}$")
 _SHORT = re.compile(r"^[0-9a-f]{4,39}$")
@@ -46,6 +48,28 @@ def in_repository(git: GitCommand, ref: str, *, own: bool = False) -> str | None
                 f"several commits begin with {ref}", hint="give more digits, or all 40"
             )
     return None
+
+
+def commit_of_tag(git: GitCommand, tag: str, commit: str) -> str | None:
+    """Return the commit that a tag names in a clone on disk, '' where the clone has no such tag.
+
+    None says that the clone can't tell: it has no tags at all, or is shallow, or is behind
+    `commit`.
+    """
+    name = f"refs/tags/{tag}"
+    ran = git.run("show-ref", "--verify", "--dereference", "--", name)
+    refs = [line.split(" ", 1) for line in split_lines(ran.out.decode("utf-8", "replace"))]
+    named = {ref: identity for identity, ref in refs}
+    if name in named:
+        return named.get(f"{name}^{{}}", named[name])
+    whole = not shallowness(git) and has_commit(git, commit)
+    return "" if whole and git.run("tag", "--list").out.strip() else None
+
+
+def tags_at(git: GitCommand, commit: str) -> list[str]:
+    """Return the tags of a clone on disk that name a commit."""
+    ran = git.run("tag", "--points-at", commit)
+    return split_lines(ran.out.decode("utf-8", "replace")) if ran.status == 0 else []
 
 
 def at_remote(remote: Remote, source: Source, ref: str) -> str:

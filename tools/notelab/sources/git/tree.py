@@ -14,6 +14,10 @@ _KINDS = {
     "160000": "a submodule, another repository",
     "040000": "a folder",
 }
+_DEEPEN = (
+    "it is a shallow clone; `git fetch --unshallow` brings the rest, and so does "
+    "`fetch-depth: 0` for the checkout in a workflow"
+)
 _ARGUMENTS = 200  # paths a command, well below any system's limit
 _BATCH = 32  # blobs a command: of the longest that are read, 256 MiB
 
@@ -21,6 +25,15 @@ _BATCH = 32  # blobs a command: of the longest that are read, 256 MiB
 def has_commit(git: GitCommand, commit: str) -> bool:
     """Say whether the repository itself holds `commit`."""
     return git.run("cat-file", "-e", f"{commit}^{{commit}}").status == 0
+
+
+def shallowness(git: GitCommand) -> str:
+    """Return how to deepen a repository that is a shallow clone; '' for a whole one.
+
+    What a shallow clone lacks may be in its repository all the same.
+    """
+    asked = git.run("rev-parse", "--is-shallow-repository")
+    return _DEEPEN if asked.out.strip() == b"true" else ""
 
 
 def entries(git: GitCommand, commit: str, paths: list[str]) -> dict[str, tuple[str, str]] | Ran:

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from shardlab.comm import Axis, Pending
 from shardlab.fsdp.flat.layout import FlatLayout
-from shardlab.layers.init import run_of
+from shardlab.layers.init import read_elements
 
 
 class FlatParameter:
@@ -139,7 +139,7 @@ class FlatParameter:
         """Return this rank's piece [f] of the leaves, as they are or are drawn now."""
         own_f = torch.zeros(self.layout.shard_numel, dtype=self.leaves[0].dtype, device=device)
         for number, start, stop, offset in self.layout.pieces(self.axis.rank):
-            own_f[start:stop] = run_of(self.leaves[number], offset, offset + stop - start)
+            own_f[start:stop] = read_elements(self.leaves[number], offset, offset + stop - start)
         return own_f
 
 

@@ -1,4 +1,4 @@
-"""The link "fast-gloo": collectives over gloo, made of exchanges or by way of one rank."""
+"""The link "fast-gloo": collectives over gloo, made of exchanges or relayed by one rank."""
 
 from shardlab.links.fast_gloo.link import FastGlooLink, connect
 

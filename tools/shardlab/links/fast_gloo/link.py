@@ -1,9 +1,10 @@
-"""An axis over gloo, made fast: "fast-gloo".
+"""The link "fast-gloo": gloo, with faster algorithms for some collectives.
 
-gloo's reduce-scatter moves an all-reduce's bytes, and its small collectives pay several latencies
-where one would do, so some collectives go by our own exchange, or by way of one rank (exchange.py
-and relay.py say when and why). The others go to the process group's methods: torch.distributed's
-functions do the same after some 20 µs of argument checks, most of which the axis has made already.
+gloo's reduce-scatter moves as many bytes as an all-reduce, and its small collectives pay several
+latencies where one is enough. Some collectives therefore run as our own exchange, or are relayed by
+one rank; exchange.py and relay.py say when and why. The others call the process group's methods.
+torch.distributed's functions do the same after about 20 µs of argument checks, most of which the
+axis has already made.
 """
 
 from __future__ import annotations
@@ -36,65 +37,77 @@ _SCATTER = {op: _options(dist.ReduceScatterOptions, op) for op in _OPS}
 
 
 class FastGlooLink(TorchLink):
-    """The collectives of one gloo group by the quickest way for their size.
+    """The collectives of one gloo group, each by the fastest algorithm for its size.
 
     Args:
-        world: of the ranks.
-        ranks: their numbers, in order.
-        crowded: all ranks of the world are on one host that has fewer cores.
+        world: the world of the ranks.
+        ranks: the members' global ranks, in order.
+        oversubscribed: whether all ranks of the world run on one host with fewer cores than ranks.
 
     Raises:
         ValueError: the world's backend isn't gloo.
     """
 
-    def __init__(self, world: World, ranks: tuple[int, ...], *, crowded: bool = False) -> None:
+    def __init__(
+        self, world: World, ranks: tuple[int, ...], *, oversubscribed: bool = False
+    ) -> None:
         if world.backend != "gloo":
             raise ValueError(
                 f'the link "fast-gloo" needs gloo, and this world is over {world.backend}: choose '
                 'link="torch", or World.join(backend="gloo")'
             )
-        super().__init__(world.group(ranks), "gloo", world.device, world.patience)
+        super().__init__(world.group(ranks), "gloo", world.device, world.collective_timeout)
         self._ranks = ranks
-        self._crowded = crowded
+        self._oversubscribed = oversubscribed
         self._relays = itertools.count()
 
-    def way(self, kind: str, x: Tensor, prompt: bool) -> str:
-        """Return how `kind` of this tensor goes: "relay", "exchange", or "" for gloo's own."""
-        if prompt and self._crowded and relay.suits(kind, x, len(self._ranks)):
+    def algorithm_for(self, kind: str, x: Tensor, waits_immediately: bool) -> str:
+        """Return the algorithm for a collective: "relay", "exchange", or "" for gloo's own."""
+        if (
+            waits_immediately
+            and self._oversubscribed
+            and relay.is_faster(kind, x, len(self._ranks))
+        ):
             return "relay"
-        return "exchange" if exchange.suits(kind, x, len(self._ranks)) else ""
+        return "exchange" if exchange.is_faster(kind, x, len(self._ranks)) else ""
 
-    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
+    def start_all_reduce(
+        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
+    ) -> Work:
         """All-reduce contiguous `x` into `out`, which may be `x`."""
-        if work := self._quicker("all_reduce", x, out, op, prompt):
+        if work := self._start_faster("all_reduce", x, out, op, waits_immediately):
             return work
         if out is not x:
             out.copy_(x)
         return self.group.allreduce([out], _REDUCE[op])  # type: ignore[no-any-return]
 
-    def start_all_gather(self, x: Tensor, out: Tensor, prompt: bool = False) -> Work:
+    def start_all_gather(self, x: Tensor, out: Tensor, waits_immediately: bool = False) -> Work:
         """All-gather contiguous `x` into `out`."""
-        work = self._quicker("all_gather", x, out, "sum", prompt)
+        work = self._start_faster("all_gather", x, out, "sum", waits_immediately)
         return work or self.group._allgather_base(out, x)
 
-    def start_reduce_scatter(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Work:
+    def start_reduce_scatter(
+        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
+    ) -> Work:
         """Reduce-scatter contiguous `x` into `out`."""
-        work = self._quicker("reduce_scatter", x, out, op, prompt)
+        work = self._start_faster("reduce_scatter", x, out, op, waits_immediately)
         return work or self.group._reduce_scatter_base(out, x, _SCATTER[op])
 
-    def _quicker(self, kind: str, x: Tensor, out: Tensor, op: str, prompt: bool) -> Work | None:
-        """Start a collective in a way of ours, where one is quicker than gloo's own."""
-        way = self.way(kind, x, prompt)
-        if not way:
+    def _start_faster(
+        self, kind: str, x: Tensor, out: Tensor, op: str, waits_immediately: bool
+    ) -> Work | None:
+        """Start a collective by one of our algorithms; None if gloo's own is the fastest."""
+        algorithm = self.algorithm_for(kind, x, waits_immediately)
+        if not algorithm:
             return None
-        with ledger.asked(kind, max(x.nbytes, out.nbytes), self._ranks, x.dtype):
-            if way == "exchange":
+        with ledger.record_as(kind, max(x.nbytes, out.nbytes), self._ranks, x.dtype):
+            if algorithm == "exchange":
                 return exchange.STARTS[kind](self.group, x, out, op)
-            options: dict[str, Any] = {"patience": self._timeout, "number": next(self._relays)}
+            options: dict[str, Any] = {"timeout": self._timeout, "number": next(self._relays)}
             return relay.start(kind, self.group, x, out, op, **options)
 
     def start_all_to_all(self, x: Tensor, out: Tensor, rows: Rows = None) -> Work:
-        """Exchange pieces of dim 0: equal ones, or so many rows to and from each rank."""
+        """Exchange pieces of dim 0: equal ones, or as many rows to and from each rank as given."""
         to, source = rows or ([], [])
         return self.group.alltoall_base(out, x, source, to)  # type: ignore[no-any-return]
 
@@ -115,15 +128,15 @@ class FastGlooLink(TorchLink):
         self.group.barrier().wait()
 
 
-def connect(world: World, ranks: tuple[int, ...], beside: Iterable[object]) -> FastGlooLink:
-    """Return the link over `ranks`, as `World.axis` asks for it."""
-    return FastGlooLink(world, ranks, crowded=_crowded(world))
+def connect(world: World, ranks: tuple[int, ...], existing_links: Iterable[object]) -> FastGlooLink:
+    """Return the link over `ranks`; `World.axis` calls this."""
+    return FastGlooLink(world, ranks, oversubscribed=_is_oversubscribed(world))
 
 
-def _crowded(world: World) -> bool:
-    """Whether all ranks are on this host, and more than it has cores; the same on every rank.
+def _is_oversubscribed(world: World) -> bool:
+    """Return whether all ranks run on this host and outnumber its cores; the same on every rank.
 
-    Cores of the host, not those that this process may use: a launcher may have given each rank its
-    own, and the ranks must agree.
+    It counts the host's cores, not those that this process may use: a launcher may give each rank
+    its own cores, and all ranks must get the same answer.
     """
-    return world.size > (os.cpu_count() or 1) and world.witness.all_on_this_host()
+    return world.size > (os.cpu_count() or 1) and world.failure_reporter.all_on_this_host()

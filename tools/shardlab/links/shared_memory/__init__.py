@@ -1,8 +1,8 @@
-"""The link "shared-memory": ranks of one host, through memory that they all map.
+"""The link "shared-memory": ranks of one host communicate through memory that all of them map.
 
-`link` is what carries an axis. Below: `region` (the mapped file), `layout` (what lies where in it),
-`plans` and `queue` (what is put in and taken out, and when), `mailbox` (messages), `patience`
-(waiting).
+`link` has the collectives that an axis calls. It uses `region` (the mapped file, which the ranks
+find by `rendezvous`), `layout` (the offsets in it), `plans` and `queue` (what each collective
+copies into its slots and out of them, and when), `mailbox` (messages) and `waiting`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from shardlab.links.shared_memory.link import SharedMemoryLink
 __all__ = ["SharedMemoryLink", "connect"]
 
 
-def connect(world: World, ranks: tuple[int, ...], beside: Iterable[Any]) -> SharedMemoryLink:
-    """Return the link over `ranks`, as `World.axis` asks for it.
+def connect(
+    world: World, ranks: tuple[int, ...], existing_links: Iterable[Any]
+) -> SharedMemoryLink:
+    """Return the link over `ranks`; `World.axis` calls this.
 
     Args:
-        world: of the ranks.
-        ranks: of one host, in order.
-        beside: this process's other shared-memory links, and this one once it is made: a wait on
-            one moves the messages of all.
+        world: the world of the ranks.
+        ranks: global ranks of one host, in order.
+        existing_links: this process's shared-memory links, to which the caller adds this one. A
+            wait on any of them makes progress on the messages of all.
     """
     store = world.store_for("shared-memory", ranks)
-    return SharedMemoryLink(store, ranks, world.rank, timeout=world.patience, beside=beside)
+    return SharedMemoryLink(
+        store, ranks, world.rank, timeout=world.collective_timeout, links=existing_links
+    )

@@ -1,9 +1,9 @@
-"""What lies where in the shared memory: flags, slots for collectives, mailboxes for messages.
+"""The layout of the shared memory: flags, slots for collectives, mailboxes for messages.
 
-    flags      two lines a rank and two an ordered pair of ranks; each line has one writer only,
-               but for the bells (`patience`)
-    slots      DEPTH slots a rank: what it puts into a collective, for all to read
-    mailboxes  a ring of cells an ordered pair: what one rank sends to one other
+    flags      two lines for each rank and two for each ordered pair of ranks; each line has one
+               writer only, except for the sleeping flags (waiting.py)
+    slots      DEPTH slots for each rank: what it puts into a collective, for all ranks to read
+    mailboxes  a ring of cells for each ordered pair: what one rank sends to the other
 
 Dimension key: N ranks, D slots of a rank (DEPTH), C elements of a slot.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 
 WORD = 8
 LINE = 16  # words: two cache lines, since processors fetch them in pairs
-DEPTH = 2  # slots a rank: one is filled while the peers read the other
+DEPTH = 2  # slots of a rank: one is filled while the peers read from the other
 CELLS = 4  # cells a mailbox
 HEADER = 3  # words that describe a cell: tag, signature, bytes of the whole message
 _PAGE = 4096
@@ -23,15 +23,15 @@ _MAILBOXES = 8 << 20  # bytes for all mailboxes together, more or less
 
 
 class RegionLayout:
-    """Offsets, for a number of ranks and a slot size.
+    """The offsets in the shared memory, for a number of ranks and a slot size.
 
     Args:
-        ranks: how many.
-        slot: bytes a slot, a multiple of the page.
+        ranks: the number of ranks.
+        slot: bytes of a slot, a multiple of the page size.
 
     Attributes:
-        cell: bytes a cell of a mailbox.
-        size: bytes in all.
+        cell: bytes of a mailbox's cell.
+        size: bytes of the whole region.
     """
 
     def __init__(self, ranks: int, slot: int) -> None:
@@ -44,25 +44,25 @@ class RegionLayout:
         self._mailboxes = self._slots + ranks * DEPTH * slot
         self.size = self._mailboxes + cells * self.cell
 
-    def posted(self, rank: int) -> int:
-        """Index of the word that counts what `rank` has put; its signatures follow."""
+    def posted_word(self, rank: int) -> int:
+        """Return the index of the word that counts `rank`'s puts; its signatures follow."""
         return 2 * rank * LINE
 
-    def taken(self, rank: int) -> int:
-        """Index of the word that counts what `rank` has taken; whether it has left follows."""
+    def taken_word(self, rank: int) -> int:
+        """Return the index of the word that counts `rank`'s takes; its "has left" flag follows."""
         return (2 * rank + 1) * LINE
 
-    def bell(self, rank: int) -> int:
-        """Index of the word that says whether `rank` sleeps; the one that others write, too."""
-        return self.taken(rank) + 2
+    def sleeping_word(self, rank: int) -> int:
+        """Return the index of the word that is 1 while `rank` sleeps; its peers write it too."""
+        return self.taken_word(rank) + 2
 
-    def sent(self, source: int, to: int) -> int:
-        """Index of the word that counts the cells filled for a peer; their headers follow."""
+    def sent_word(self, source: int, to: int) -> int:
+        """Return the index of the word that counts the filled cells; their headers follow."""
         return 2 * (self.ranks + source * self.ranks + to) * LINE
 
-    def received(self, source: int, to: int) -> int:
-        """Index of the word that counts the cells emptied by the receiver."""
-        return self.sent(source, to) + LINE
+    def received_word(self, source: int, to: int) -> int:
+        """Return the index of the word that counts the cells that the receiver has emptied."""
+        return self.sent_word(source, to) + LINE
 
     def slots(self, memory: Tensor, dtype: torch.dtype) -> Tensor:
         """Return all slots as [N, D, C]."""

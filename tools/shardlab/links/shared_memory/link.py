@@ -1,11 +1,11 @@
-"""The shared-memory link: what an axis calls instead of gloo or NCCL.
+"""The shared-memory link, which an axis calls instead of gloo or NCCL.
 
-It carries CPU tensors between processes of one host, with no thread and no socket. Everything
-moves on inside the calls: a wait on any collective or message also moves all messages of this
-process, on every link of its world, so messages that cross cannot block each other. No dispatcher
-sees any of it: the ledger is told what was asked for.
+It carries CPU tensors between processes of one host, without threads or sockets. All progress
+happens inside calls: a wait on any collective or message also makes progress on all messages of
+this process, on every link of its world, so that messages that cross cannot block each other.
+PyTorch's dispatcher doesn't see these collectives; the link reports them to the ledger.
 
-Not for use from several threads at once.
+It must not be used from several threads at once.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from torch import Tensor
 
 from shardlab.comm.faults import Store
 from shardlab.comm.pending import PeerLostError, Rows
-from shardlab.links.shared_memory import patience
+from shardlab.links.shared_memory import waiting
 from shardlab.links.shared_memory.layout import RegionLayout
 from shardlab.links.shared_memory.mailbox import Message
-from shardlab.links.shared_memory.messages import Messages, Several
+from shardlab.links.shared_memory.messages import MessageBatch, Messages
 from shardlab.links.shared_memory.plans import (
     AllGather,
     AllReduce,
@@ -36,34 +36,34 @@ from shardlab.links.shared_memory.plans import (
 from shardlab.links.shared_memory.queue import Collective, Queue
 from shardlab.links.shared_memory.region import Region
 from shardlab.links.shared_memory.slots import Slots
-from shardlab.proofs.ledger import asked
+from shardlab.proofs.ledger import record_as
 
-SLOTS = 4 << 20  # bytes of one slot of every rank together: fewer steps than small ones need
-WHOLE = 64 << 10  # bytes up to which more than two ranks each add everything
-_LOOKS = 400  # at a flag before the patience begins: some 20 µs, a tenth where cores are short
+SLOTS_BYTES = 4 << 20  # of one slot of all ranks; larger slots need fewer steps
+WHOLE_BYTES = 64 << 10  # up to this size each of more than two ranks adds the whole tensor
+_SPINS = 400  # reads of a flag before the rank yields: about 20 µs; a tenth if cores are few
 _ORDERED = ("x86_64", "AMD64", "i686", "x86")  # machines that need no fence
-_START = 60.0  # seconds at least for all to come: a process that starts takes its time
-_PLANS = 1000  # kept at most
-_ADDED = {"sum": "sum", "mean": "sum", "max": "max"}  # the axis divides
+_RENDEZVOUS_SECONDS = 60.0  # at least: a process may take that long to start
+_MAX_PLANS = 1000  # plans in the cache
+_REDUCTIONS = {"sum": "sum", "mean": "sum", "max": "max"}  # the axis divides
 
 
 class SharedMemoryLink:
     """Collectives and messages between ranks of one host.
 
-    `prompt`, whether a wait follows at once, makes no difference here.
+    The argument `waits_immediately` of its methods makes no difference here.
 
     Args:
-        store: where the ranks meet (`set`, `get`, `check`); a prefix of it that nobody else uses.
-        ranks: their numbers, in order.
-        rank: this one's number.
-        timeout: seconds until a wait is given up.
-        beside: all links of this process, this one among them, whose messages are to move on
-            while this one waits; by default this one alone.
-        slot: bytes of one step of a rank.
+        store: the ranks' key-value store (`set`, `get`, `check`), with a prefix of its own.
+        ranks: the members' global ranks, in order.
+        rank: this rank's global number.
+        timeout: seconds after which a wait raises an error.
+        links: all links of this process, including this one: while this link waits, it makes
+            progress on the messages of all of them. By default this link only.
+        slot: bytes of a rank's slot, and so of one step of a collective.
 
     Raises:
-        CollectiveError: a rank is on another host, or does not come.
-        OSError: there is no room for the memory.
+        CollectiveError: a rank is on another host, or does not join in time.
+        OSError: the shared memory doesn't fit.
     """
 
     device = torch.device("cpu")
@@ -71,79 +71,89 @@ class SharedMemoryLink:
 
     def __init__(
         self, store: Store, ranks: Sequence[int], rank: int, *, timeout: float,
-        beside: Iterable[SharedMemoryLink] | None = None, slot: int | None = None,
+        links: Iterable[SharedMemoryLink] | None = None, slot: int | None = None,
     ) -> None:  # fmt: skip
         self._ranks = tuple(ranks)
         self._size = len(self._ranks)
         self._me = self._ranks.index(rank)
         self._timeout = timeout
-        self._looks = range(_LOOKS if self._size <= patience.cores() else _LOOKS // 10)
-        self._beside = (self,) if beside is None else beside
-        slot = slot or max(64 << 10, SLOTS // self._size // 4096 * 4096)
+        self._spins = range(_SPINS if self._size <= waiting.count_cores() else _SPINS // 10)
+        self._links = (self,) if links is None else links
+        slot = slot or max(64 << 10, SLOTS_BYTES // self._size // 4096 * 4096)
         self._layout = layout = RegionLayout(self._size, slot)
-        patient = max(timeout, _START)
-        self._region = region = Region.meet(store, self._ranks, self._me, layout.size, patient)
+        rendezvous_timeout = max(timeout, _RENDEZVOUS_SECONDS)
+        self._region = region = Region.rendezvous(
+            store, self._ranks, self._me, layout.size, rendezvous_timeout
+        )
         self._words = words = region.words
-        places = [layout.bell(r) for r in range(self._size)]
-        self._bells = bells = patience.Bells(words, region.bytes.data_ptr(), places, self._me)
-        fence = None if platform.machine() in _ORDERED else patience.Fence()
+        flags = [layout.sleeping_word(r) for r in range(self._size)]
+        self._waiter = waiter = waiting.FutexWaiter(words, region.bytes.data_ptr(), flags, self._me)
+        fence = None if platform.machine() in _ORDERED else waiting.Fence()
         self._slots = Slots(region.bytes, layout, self._me)
         self._plans: dict[Any, Plan] = {}
         self._queue = Queue(
             words, layout, ranks=self._ranks, me=self._me, wait=self._await_word,
-            bells=bells, fence=fence,
+            waiter=waiter, fence=fence,
         )  # fmt: skip
         self.messages = Messages(
-            region=region, layout=layout, ranks=self._ranks, me=self._me, bells=bells,
+            region=region, layout=layout, ranks=self._ranks, me=self._me, waiter=waiter,
             fence=fence, finish=self._finish,
         )  # fmt: skip
-        self._nothing = torch.empty(0, dtype=torch.uint8)
+        self._empty = torch.empty(0, dtype=torch.uint8)
 
     def close(self) -> None:
-        """Tell the peers that this rank has left, and let go of the memory."""
-        self._words[self._layout.taken(self._me) + 1] = 1
-        self._bells.ring_all()
+        """Tell the peers that this rank has left, and release the memory."""
+        self._words[self._layout.taken_word(self._me) + 1] = 1
+        self._waiter.wake_all()
         self._region.close()
 
     # ------------------------------------------------------------------ collectives
 
     def barrier(self) -> None:
-        """Return when every rank has come here."""
-        self._start(Barrier, "barrier", self._nothing, self._nothing).wait()
+        """Return when every rank has called this."""
+        self._start(Barrier, "barrier", self._empty, self._empty).wait()
 
-    def start_all_reduce(self, x: Tensor, out: Tensor, op: str, prompt: bool = False) -> Collective:
-        """Start joining every rank's `x` into `out` (which may be `x`); "mean" only adds up."""
-        if self._size > 2 and x.nbytes > WHOLE:
-            with asked("all_reduce", x.nbytes, self._ranks, x.dtype):
-                return self._start_cut_all_reduce(x, out, op)
-        return self._start(AllReduce, f"all_reduce {_ADDED[op]}", x, out)
+    def start_all_reduce(
+        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
+    ) -> Collective:
+        """Start an all-reduce of `x` into `out`, which may be `x`; "mean" only adds."""
+        if self._size > 2 and x.nbytes > WHOLE_BYTES:
+            with record_as("all_reduce", x.nbytes, self._ranks, x.dtype):
+                return self._start_chunked_all_reduce(x, out, op)
+        return self._start(AllReduce, f"all_reduce {_REDUCTIONS[op]}", x, out)
 
-    def start_all_gather(self, x: Tensor, out: Tensor, prompt: bool = False) -> Collective:
-        """Start setting every rank's `x` side by side in `out`."""
+    def start_all_gather(
+        self, x: Tensor, out: Tensor, waits_immediately: bool = False
+    ) -> Collective:
+        """Start an all-gather of `x` into `out`."""
         return self._start(AllGather, "all_gather", x, out)
 
     def start_reduce_scatter(
-        self, x: Tensor, out: Tensor, op: str, prompt: bool = False
+        self, x: Tensor, out: Tensor, op: str, waits_immediately: bool = False
     ) -> Collective:
-        """Start joining this rank's row of every rank's `x` into `out`; "mean" only adds up."""
-        return self._start(ReduceScatter, f"reduce_scatter {_ADDED[op]}", x, out)
+        """Start a reduce-scatter of `x` into `out`; "mean" only adds."""
+        return self._start(ReduceScatter, f"reduce_scatter {_REDUCTIONS[op]}", x, out)
 
-    def start_all_to_all(self, x: Tensor, out: Tensor, rows: Rows = None) -> Collective | Several:
-        """Start setting this rank's row of every rank's `x` side by side in `out`.
+    def start_all_to_all(
+        self, x: Tensor, out: Tensor, rows: Rows = None
+    ) -> Collective | MessageBatch:
+        """Start an all-to-all of `x` into `out`.
 
-        Uneven pieces go as messages: a slot has equal rows.
+        Uneven pieces are sent as messages, because a slot has equal rows.
         """
         if rows is None:
             return self._start(AllToAll, "all_to_all", x, out)
         to, source = (torch.split(t, [*n]) for t, n in zip((x, out), rows, strict=True))
-        with asked("all_to_all", x.nbytes, self._ranks, x.dtype):
+        with record_as("all_to_all", x.nbytes, self._ranks, x.dtype):
             source[self._me].copy_(to[self._me])
             peers = [peer for peer in range(self._size) if peer != self._me]
             works = [self.start_recv(source[p], p, 0) for p in peers if source[p].numel()]
-            return Several(works + [self.start_send(to[p], p, 0) for p in peers if to[p].numel()])
+            return MessageBatch(
+                works + [self.start_send(to[p], p, 0) for p in peers if to[p].numel()]
+            )
 
     def start_broadcast(self, out: Tensor, source: int) -> Collective:
-        """Start copying `out` of the rank at place `source` into every rank's `out`."""
+        """Start a broadcast of the `out` of rank `source` of this axis, in place."""
         return self._start(Broadcast, "broadcast", out, out, source=source)
 
     def _start(
@@ -151,91 +161,92 @@ class SharedMemoryLink:
         after: Collective | None = None,
     ) -> Collective:  # fmt: skip
         if not (x.is_cpu and out.is_cpu):
-            raise _not_here(name, out if x.is_cpu else x)
+            raise _device_error(name, out if x.is_cpu else x)
         if x.requires_grad:
-            x = x.detach()  # else autograd would record the copy into the slot
-        with asked(name.partition(" ")[0], max(x.nbytes, out.nbytes), self._ranks, x.dtype):
+            x = x.detach()  # otherwise autograd would record the copy into the slot
+        with record_as(name.partition(" ")[0], max(x.nbytes, out.nbytes), self._ranks, x.dtype):
             return self._queue.start(self._plan(kind, name, x, source), x, out, after)
 
     def _plan(self, kind: type[Plan], name: str, x: Tensor, source: int = 0) -> Plan:
-        """Return the plan for a collective; made once for each kind, dtype, shape and source."""
+        """Return the plan of a collective; cached by its name, dtype, shape and source."""
         key = (name, x.dtype, x.shape, source)
         plan = self._plans.get(key)
         if plan is None:
-            if len(self._plans) >= _PLANS:
+            if len(self._plans) >= _MAX_PLANS:
                 self._plans.clear()
             plan = self._plans[key] = kind(self._slots, name, x, source)
         return plan
 
-    def _start_cut_all_reduce(self, x: Tensor, out: Tensor, op: str) -> Collective:
-        """Start an all-reduce in which each rank adds one part and gets the others'.
+    def _start_chunked_all_reduce(self, x: Tensor, out: Tensor, op: str) -> Collective:
+        """Start an all-reduce in which each rank adds one part and gets the other parts.
 
-        It is a reduce-scatter and an all-gather, a slot at a time while its values are in the
-        cache; what the ranks don't divide evenly, fewer elements than there are ranks, goes whole.
+        It is a reduce-scatter and an all-gather, slot by slot, while a slot's values are in the
+        cache. The elements left over by an even division, fewer than there are ranks, are reduced
+        as a whole.
         """
         x_K, out_K = x.view(-1), out.view(-1)
         width = self._layout.slot // x.itemsize // self._size * self._size
         even = x_K.numel() // self._size * self._size
         for begin in range(0, even, width):
             end = min(begin + width, even)
-            own = out_K[begin:end].view(self._size, -1)[self._me]
-            name = f"reduce_scatter {_ADDED[op]}"
-            scattered = self._start(ReduceScatter, name, x_K[begin:end], own)
-            last = self._start(AllGather, "all_gather", own, out_K[begin:end], after=scattered)
+            piece = out_K[begin:end].view(self._size, -1)[self._me]
+            name = f"reduce_scatter {_REDUCTIONS[op]}"
+            scattered = self._start(ReduceScatter, name, x_K[begin:end], piece)
+            last = self._start(AllGather, "all_gather", piece, out_K[begin:end], after=scattered)
         if even < x_K.numel():
-            last = self._start(AllReduce, f"all_reduce {_ADDED[op]}", x_K[even:], out_K[even:])
+            last = self._start(AllReduce, f"all_reduce {_REDUCTIONS[op]}", x_K[even:], out_K[even:])
         return last
 
     # ------------------------------------------------------------------ messages
 
     def start_send(self, x: Tensor, to: int, tag: int) -> Message:
-        """Start sending `x` to the rank at place `to`."""
+        """Start sending `x` to rank `to` of this axis."""
         if not x.is_cpu:
-            raise _not_here("send", x)
+            raise _device_error("send", x)
         x = x.detach()
-        with asked("send", x.nbytes, (self._ranks[self._me], self._ranks[to]), x.dtype):
+        with record_as("send", x.nbytes, (self._ranks[self._me], self._ranks[to]), x.dtype):
             return self.messages.start_send(x, to, tag)
 
     def start_recv(self, out: Tensor, source: int, tag: int) -> Message:
-        """Start receiving `out` from the rank at place `source`."""
+        """Start receiving `out` from rank `source` of this axis."""
         if not out.is_cpu:
-            raise _not_here("recv", out)
-        with asked("recv", out.nbytes, (self._ranks[source], self._ranks[self._me]), out.dtype):
+            raise _device_error("recv", out)
+        with record_as("recv", out.nbytes, (self._ranks[source], self._ranks[self._me]), out.dtype):
             return self.messages.start_recv(out, source, tag)
 
     # ------------------------------------------------------------------ waiting
 
     def _await_word(self, word: int, value: int, peer: int, name: str) -> None:
         words = self._words
-        for _ in self._looks:
+        for _ in self._spins:
             if words[word] >= value:
                 return
-        self._until(lambda: bool(words[word] >= value), peer, name)
+        self._wait_until(lambda: bool(words[word] >= value), peer, name)
 
     def _finish(self, message: Message) -> None:
-        self._until(lambda: message.done, message.peer, message.name)
+        self._wait_until(lambda: message.done, message.peer, message.name)
 
-    def _until(self, come: Callable[[], bool], peer: int, name: str) -> None:
-        """Move messages on until what is awaited of a peer has come."""
+    def _wait_until(self, is_done: Callable[[], bool], peer: int, name: str) -> None:
+        """Make progress on messages until `is_done()`, which depends on a peer."""
 
         def ready() -> bool:
-            for link in self._beside:
-                link.messages.move()
-            return come()
+            for link in self._links:
+                link.messages.progress()
+            return is_done()
 
-        patience.until(ready, partial(self._watch, ready, peer, name), self._bells)
+        waiting.spin_then_wait(ready, partial(self._check_peer, ready, peer, name), self._waiter)
 
-    def _watch(self, ready: Any, peer: int, name: str, waited: float) -> None:
-        """Give up on a peer that is gone, or late."""
-        if self._words[self._layout.taken(peer) + 1]:
+    def _check_peer(self, ready: Any, peer: int, name: str, seconds: float) -> None:
+        """Raise an error if the peer has left, has died or is late."""
+        if self._words[self._layout.taken_word(peer) + 1]:
             why = "which has left"
-        elif not self._region.alive(peer):
+        elif not self._region.is_alive(peer):
             why = "which died"
-        elif waited > self._timeout:
+        elif seconds > self._timeout:
             why = f"which did not come within {self._timeout:g} s"
         else:
             return
-        if ready():  # it came, and left only then
+        if ready():  # the peer left only after it had finished its part
             return
         raise PeerLostError(
             f"{name} over the shared memory of ranks {list(self._ranks)} waits for rank "
@@ -243,7 +254,7 @@ class SharedMemoryLink:
         )
 
 
-def _not_here(name: str, x: Tensor) -> ValueError:
+def _device_error(name: str, x: Tensor) -> ValueError:
     return ValueError(
         f"the shared-memory link carries CPU tensors; {name} got one on {x.device}. "
         'Use link="torch" for this axis'

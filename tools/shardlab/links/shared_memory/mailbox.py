@@ -1,13 +1,13 @@
-"""Messages between two ranks: a ring of cells for each direction, one fills and one empties it.
+"""Messages between two ranks: a ring of cells for each direction, with one writer and one reader.
 
-A message goes in cells of a fixed size. A send is done once all of it is in cells, so a short one
-is done at once and a long one as its receiver empties them. Messages from one rank to another stay
-in order; a receive takes the first one with its tag, and what came before it with another tag is
-kept aside. A message that nobody has asked for stays in its cells and holds up its sender, not
-this rank's memory.
+A message is cut into cells of a fixed size. A send is done once all of the message is in cells: a
+short one at once, a long one as its receiver empties the cells. Messages from one rank to another
+stay in order. A receive takes the first message with its tag. Messages with other tags that arrive
+before it go into a buffer of unexpected messages. A message stays in its cells while this rank has
+no receive at all, so it holds up its sender instead of filling this rank's memory.
 
-Each cell's header says which tag, dtype and length its message has, so a receive into a tensor
-that doesn't fit is refused before a byte of it is written.
+Each cell's header gives the tag, dtype and length of its message, so a receive into a tensor that
+doesn't fit is refused before any of its bytes is written.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from torch import Tensor
 
 from shardlab.comm.pending import CollectiveError
 from shardlab.links.shared_memory.layout import CELLS, HEADER
-from shardlab.links.shared_memory.patience import Fence
-from shardlab.links.shared_memory.signature import describe, stem
+from shardlab.links.shared_memory.signature import describe, encode
+from shardlab.links.shared_memory.waiting import Fence
 
 
 class Message:
-    """A tensor on its way to or from a peer.
+    """A send to a peer, or a receive from it.
 
     Args:
         name: "send" or "recv".
-        peer: the other end's place among the ranks.
-        x: what is sent, or where it is to be received.
-        tag: of the message.
-        finish: moves it on until it is done.
+        peer: the other end's rank on the axis.
+        x: the tensor that is sent or filled.
+        tag: the message's tag.
+        finish: makes progress until this message is done.
 
     Attributes:
-        rest: the bytes still to be moved.
-        done: whether all are: into cells (a send), or into the tensor (a receive).
+        rest: the bytes that are still to be copied.
+        done: whether all bytes are in cells (a send) or in the tensor (a receive).
     """
 
     __slots__ = ("_finish", "done", "name", "peer", "rest", "signature", "size", "tag")
@@ -49,47 +49,47 @@ class Message:
         self.name = name
         self.peer = peer
         self.tag = tag
-        self.signature = stem("message", x.dtype) + x.numel()
+        self.signature = encode("message", x.dtype) + x.numel()
         self.rest = x.view(-1).view(torch.uint8)
         self.size = self.rest.numel()
         self.done = False
 
     def wait(self) -> None:
-        """Block until it is done."""
+        """Block until the message is done."""
         if not self.done:
             self._finish(self)
 
 
-class _Arriving:
-    """A message whose cells are coming in, for a receive or aside."""
+class _IncomingMessage:
+    """A message whose cells are arriving: into a receive's tensor, or into a buffer."""
 
-    __slots__ = ("aside", "receive", "rest", "signature", "tag")
+    __slots__ = ("buffer", "receive", "rest", "signature", "tag")
 
     def __init__(self, tag: int, signature: int, size: int, receive: Message | None) -> None:
         self.tag = tag
         self.signature = signature
         self.receive = receive
-        self.aside = None if receive else torch.empty(size, dtype=torch.uint8)
-        self.rest: Tensor = receive.rest if receive else self.aside  # type: ignore[assignment]
+        self.buffer = None if receive else torch.empty(size, dtype=torch.uint8)
+        self.rest: Tensor = receive.rest if receive else self.buffer  # type: ignore[assignment]
 
-    def hand_over(self) -> None:
-        """Finish the receive, if all has come and somebody asked."""
+    def complete(self) -> None:
+        """Mark the receive as done, if there is one and all bytes have arrived."""
         if self.rest.numel() == 0 and self.receive is not None:
-            if self.aside is not None:
-                self.receive.rest.copy_(self.aside)
+            if self.buffer is not None:
+                self.receive.rest.copy_(self.buffer)
             self.receive.done = True
 
 
 class Ring(NamedTuple):
-    """What the two ends of a mailbox share, and how they order it.
+    """The memory that the two ends of a mailbox share.
 
     Attributes:
         words: the region's flags.
-        cells: the ring's cells, bytes.
-        sent: index of the sender's count of cells filled; their headers follow.
-        received: index of the receiver's count of cells emptied.
-        wake: wakes the other end, if it sleeps.
-        fence: orders values and flags, where the machine doesn't.
+        cells: the ring's cells, uint8.
+        sent: index of the word that counts the cells filled by the sender; headers follow.
+        received: index of the word that counts the cells emptied by the receiver.
+        wake: wakes the peer if it sleeps.
+        fence: a memory fence between data and flags; None on machines that keep their order.
     """
 
     words: memoryview
@@ -114,21 +114,21 @@ class Outbox:
         self._waiting: deque[Message] = deque()
 
     def start(self, message: Message) -> None:
-        """Queue a message."""
+        """Queue a send and fill the free cells."""
         self._waiting.append(message)
-        self.move()
+        self.progress()
 
-    def move(self) -> None:
-        """Fill what cells are free."""
+    def progress(self) -> None:
+        """Fill the free cells."""
         while self._waiting:
             message = self._waiting[0]
             while not message.done:
                 if self._sent - self._ring.words[self._ring.received] >= CELLS:
                     return
-                self._fill(message)
+                self._fill_cell(message)
             self._waiting.popleft()
 
-    def _fill(self, message: Message) -> None:
+    def _fill_cell(self, message: Message) -> None:
         words, cells, sent, _, wake, fence = self._ring
         part = message.rest[: self._size]
         cells[self._sent % CELLS][: part.numel()].copy_(part)
@@ -150,7 +150,7 @@ class Inbox:
 
     Args:
         ring: the mailbox.
-        names: the peer's and this rank's number, for errors.
+        names: the global ranks of the peer and of this rank, for errors.
     """
 
     def __init__(self, ring: Ring, names: tuple[int, int]) -> None:
@@ -159,63 +159,66 @@ class Inbox:
         self._names = names
         self._received = 0
         self._waiting: deque[Message] = deque()  # receives
-        self._arriving: _Arriving | None = None
-        self._aside: deque[_Arriving] = deque()
+        self._incoming: _IncomingMessage | None = None
+        self._unexpected: deque[_IncomingMessage] = deque()
 
     def start(self, receive: Message) -> None:
-        """Queue a receive, or give it a message that was kept aside."""
-        for kept in self._aside:
-            if kept.tag == receive.tag and kept.receive is None:
-                self._match(kept.signature, receive)
-                kept.receive = receive
-                kept.hand_over()
-                self._aside.remove(kept)
+        """Queue a receive, or give it an unexpected message that arrived before."""
+        for message in self._unexpected:
+            if message.tag == receive.tag and message.receive is None:
+                self._check_signature(message.signature, receive)
+                message.receive = receive
+                message.complete()
+                self._unexpected.remove(message)
                 return
         self._waiting.append(receive)
-        self.move()
+        self.progress()
 
-    def move(self) -> None:
-        """Empty the cells that have come, as far as somebody waits for something."""
+    def progress(self) -> None:
+        """Empty the filled cells, as long as a message or a receive is pending."""
         words, _, sent, _, _, fence = self._ring
         while words[sent] > self._received:
             if fence is not None:
                 fence()
-            if self._arriving is None:
-                self._arriving = self._begin()
-            if self._arriving is None:
+            if self._incoming is None:
+                self._incoming = self._start_incoming()
+            if self._incoming is None:
                 return
-            self._empty(self._arriving)
+            self._empty_cell(self._incoming)
 
-    def _begin(self) -> _Arriving | None:
-        """Read a message's header: find the receive for it, or keep it aside."""
+    def _start_incoming(self) -> _IncomingMessage | None:
+        """Read a message's header; return it with its receive, or with a buffer if none matches.
+
+        None while no receive is queued.
+        """
         header = self._ring.header(self._received)
         tag, signature, size = self._ring.words[header : header + HEADER]
         for receive in self._waiting:
             if receive.tag == tag:
-                self._match(signature, receive)
+                self._check_signature(signature, receive)
                 self._waiting.remove(receive)
-                return _Arriving(tag, signature, size, receive)
+                return _IncomingMessage(tag, signature, size, receive)
         if not self._waiting:
             return None
-        aside = _Arriving(tag, signature, size, None)
-        self._aside.append(aside)
-        return aside
+        message = _IncomingMessage(tag, signature, size, None)
+        self._unexpected.append(message)
+        return message
 
-    def _empty(self, arriving: _Arriving) -> None:
+    def _empty_cell(self, incoming: _IncomingMessage) -> None:
         words, cells, _, received, wake, fence = self._ring
-        part = arriving.rest[: self._size]
+        part = incoming.rest[: self._size]
         part.copy_(cells[self._received % CELLS][: part.numel()])
         if fence is not None:
             fence()
         self._received += 1
         words[received] = self._received
         wake()
-        arriving.rest = arriving.rest[self._size :]
-        if arriving.rest.numel() == 0:
-            self._arriving = None
-            arriving.hand_over()
+        incoming.rest = incoming.rest[self._size :]
+        if incoming.rest.numel() == 0:
+            self._incoming = None
+            incoming.complete()
 
-    def _match(self, signature: int, receive: Message) -> None:
+    def _check_signature(self, signature: int, receive: Message) -> None:
         if signature == receive.signature:
             return
         sender, me = self._names

@@ -1,10 +1,10 @@
-"""The memory that the ranks share: a file in RAM, mapped by all, nameless as soon as they have it.
+"""The memory that the ranks share: a file in RAM that all map, unlinked once all have opened it.
 
-Life and death hang on one thing: each rank holds a lock on its own byte of the file. The kernel
-drops it when the process ends, however it ends, so whoever can take a peer's lock knows that the
-peer is gone, with no process id that may have been given to another program since. The name in
-/dev/shm goes as soon as every rank has the file open; a rank that is killed later leaves nothing.
-Only a death in the milliseconds before that leaves a file, which the next link sweeps away.
+Each rank holds a lock on its own byte of the file. The kernel releases the lock when the process
+ends, however it ends. A rank that can lock a peer's byte therefore knows that the peer has ended,
+without a process id, which may belong to another program by then. The file's name is removed from
+/dev/shm as soon as every rank has opened the file, so a rank that is killed later leaves no file. A
+rank that dies in the milliseconds before that leaves a file, which the next link removes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import BinaryIO
 import torch
 
 from shardlab.comm.faults import Store
-from shardlab.comm.host import Card, state_of
-from shardlab.links.shared_memory.meeting import Meeting
+from shardlab.comm.host import ProcessInfo, state_of
+from shardlab.links.shared_memory.rendezvous import Rendezvous
 
 _PREFIX = "shardlab-"
 _RAM = Path("/dev/shm")  # noqa: S108  (the file is made there with O_EXCL, for its owner alone)
@@ -33,81 +33,83 @@ class Region:
     """The mapped file.
 
     Attributes:
-        bytes: all of it, uint8.
+        bytes: the whole memory, uint8.
         words: the same memory as int64, for flags.
     """
 
-    def __init__(self, file: BinaryIO, cards: Sequence[Card], me: int) -> None:
+    def __init__(self, file: BinaryIO, processes: Sequence[ProcessInfo], me: int) -> None:
         self._file = file  # held open: closing any descriptor of the file would drop the lock
-        self._cards = cards
+        self._processes = processes
         self._me = me
         size = os.fstat(file.fileno()).st_size
-        populate = getattr(mmap, "MAP_POPULATE", 0)  # else the first use of each page is slow
+        populate = getattr(mmap, "MAP_POPULATE", 0)  # otherwise the first use of a page is slow
         memory = mmap.mmap(file.fileno(), size, mmap.MAP_SHARED | populate)
         # Neither of the two may outlive `memory`; both hold a reference, and nothing closes it.
         self.bytes = torch.frombuffer(memory, dtype=torch.uint8)
         self.words = memoryview(memory).cast("q")
 
     @classmethod
-    def meet(cls, store: Store, ranks: Sequence[int], me: int, size: int, timeout: float) -> Region:
-        """Make the file (the first rank) or open it (the others); return when all have it.
+    def rendezvous(
+        cls, store: Store, ranks: Sequence[int], me: int, size: int, timeout: float
+    ) -> Region:
+        """Make the file (rank 0) or open it (the other ranks); return when all have opened it.
 
         Args:
-            store: where the ranks meet; nobody else may use its keys "file" and "open/…".
-            ranks: their numbers, for errors.
-            me: this rank's place among them.
+            store: a store whose keys "file" and "open/…" only this link uses.
+            ranks: the members' global ranks, for errors.
+            me: this rank's index among them.
             size: bytes; the same on every rank.
-            timeout: seconds to wait for the others.
+            timeout: seconds to wait for the other ranks.
 
         Raises:
-            CollectiveError: a rank runs on another host, or did not come in time.
-            OSError: there is no room for the file.
+            CollectiveError: a rank runs on another host, or did not open the file in time.
+            OSError: the file doesn't fit.
         """
-        meeting = Meeting(store, ranks, me, timeout)
+        rendezvous = Rendezvous(store, ranks, me, timeout)
         path = None
         try:
-            path = _create(size) if me == 0 else meeting.find()
+            path = _create(size) if me == 0 else rendezvous.find()
             if me == 0:
-                meeting.announce(path)
+                rendezvous.announce(path)
             file = _open(path, me)
-            return cls(file, meeting.gather(path), me)
+            return cls(file, rendezvous.gather(path), me)
         except OSError as error:
-            meeting.give_up(path, error)
+            rendezvous.give_up(path, error)
             raise
         finally:
             if path:
                 path.unlink(missing_ok=True)
 
-    def alive(self, peer: int) -> bool:
-        """Whether the process of rank `peer` still runs."""
-        if self._cards[peer].pid == os.getpid():
+    def is_alive(self, peer: int) -> bool:
+        """Return whether the process of rank `peer` still runs."""
+        if self._processes[peer].pid == os.getpid():
             return True
-        return _locked(self._file.fileno(), peer)
+        return _is_locked(self._file.fileno(), peer)
 
     def describe(self, peer: int) -> str:
-        """Say which process `peer` is and how it is."""
-        pid = self._cards[peer].pid
-        return f"process {pid}, {state_of(pid) if self.alive(peer) else 'dead'}"
+        """Return a peer's process id and state, for an error message."""
+        pid = self._processes[peer].pid
+        return f"process {pid}, {state_of(pid) if self.is_alive(peer) else 'dead'}"
 
     def close(self) -> None:
-        """Give the lock back; the memory goes when its last tensor goes."""
+        """Release the lock; the memory is freed with its last tensor."""
         self._file.close()
 
 
 def folder() -> Path:
-    """Return where files live in memory, or at least get lost in time."""
+    """Return the folder of files in memory (/dev/shm), or the temporary folder without it."""
     return _RAM if os.access(_RAM, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _create(size: int) -> Path:
     place = folder()
-    _sweep(place)
+    _remove_stale(place)
     path = place / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.ftruncate(descriptor, size)
         if hasattr(os, "posix_fallocate"):
-            # Without it a full /dev/shm shows only when a page is written: as SIGBUS, with no word.
+            # Without this, a full /dev/shm ends the process by SIGBUS when a page is written.
             os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
         path.unlink(missing_ok=True)
@@ -130,8 +132,8 @@ def _open(path: Path, me: int) -> BinaryIO:
     return file
 
 
-def _locked(descriptor: int, byte: int) -> bool:
-    """Whether another process holds the lock on `byte`."""
+def _is_locked(descriptor: int, byte: int) -> bool:
+    """Return whether another process holds the lock on `byte`."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, byte)
     except OSError:
@@ -140,19 +142,19 @@ def _locked(descriptor: int, byte: int) -> bool:
     return False
 
 
-def _sweep(folder: Path) -> None:
-    """Remove the files of links whose first rank died before they were nameless.
+def _remove_stale(folder: Path) -> None:
+    """Remove the files of links whose first rank died before it could unlink them.
 
-    Both must hold: its maker's process is gone, and nobody has the lock. The first alone would be
-    fooled by another container's process ids, the second by a file made but not locked yet.
+    A file is stale if its maker's process is dead and no process holds the lock. Both conditions
+    are needed: a process of another container has another id here, and a new file isn't locked yet.
     """
     for path in folder.glob(f"{_PREFIX}*-*"):
         try:
-            maker = int(path.name.removeprefix(_PREFIX).split("-")[0])
-            if state_of(maker) != "dead":
+            pid = int(path.name.removeprefix(_PREFIX).split("-")[0])
+            if state_of(pid) != "dead":
                 continue
             with path.open("r+b", buffering=0) as file:
-                stale = not _locked(file.fileno(), 0)
+                stale = not _is_locked(file.fileno(), 0)
             if stale:
                 path.unlink(missing_ok=True)
         except (OSError, ValueError):  # another user's, or gone already

@@ -1,7 +1,8 @@
-"""One word that says what a rank brings, to be compared with what its peers bring.
+"""The signature of a rank's input: collective, dtype, size and source in one 64-bit number.
 
-It rides beside the flag that is read anyway, so the comparison is always on: a rank that calls
-another collective, or brings another dtype or length, is named before its bytes are read.
+Ranks compare their signatures in every collective. A signature is written next to a flag that the
+peers read anyway, so the comparison costs almost nothing. A rank that calls another collective, or
+brings another dtype or length, is named before its bytes are read.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _OTHER = len(DTYPES)
 _ELEMENTS = 44  # bits; above them 6 for the dtype, 8 for the source, 4 for the collective
 
 
-def stem(collective: str, dtype: torch.dtype, source: int = 0) -> int:
-    """Return the signature of a tensor without elements; add their number to it."""
+def encode(collective: str, dtype: torch.dtype, source: int = 0) -> int:
+    """Return the signature of an empty tensor; add the number of elements to it."""
     kind = COLLECTIVES.index(collective)
     return ((kind << 8 | source & 255) << 6 | _NUMBER.get(dtype, _OTHER)) << _ELEMENTS
 
 
 def describe(signature: int) -> str:
-    """Put a signature into words."""
+    """Return a signature in words, for an error message."""
     elements = signature & (1 << _ELEMENTS) - 1
     number = signature >> _ELEMENTS & 63
     source = signature >> _ELEMENTS + 6 & 255

@@ -13,11 +13,11 @@ from torch import Size, Tensor
 
 from shardlab.links.shared_memory.layout import DEPTH, RegionLayout
 
-Join = Callable[[Sequence[Tensor], Tensor], None]
-_KEPT = 1000  # sets of views
+Reduction = Callable[[Sequence[Tensor], Tensor], None]
+_MAX_CACHED = 1000
 
 
-class Spot(NamedTuple):
+class SlotView(NamedTuple):
     """The same part of one slot of every rank: as one tensor [N, …], and rank by rank."""
 
     stack: Tensor
@@ -27,13 +27,13 @@ class Spot(NamedTuple):
 class Slots:
     """Every rank's slots, in the dtype and shape that a collective needs.
 
-    Making a view costs as much as copying a kilobyte, and a training step repeats its shapes: the
-    views are kept.
+    Making a view costs as much as copying a kilobyte, and training steps repeat the same shapes, so
+    the views are cached.
 
     Attributes:
-        me: this rank's place.
-        ranks: how many there are.
-        bytes: of one slot.
+        me: this rank's index on the axis.
+        ranks: the number of ranks.
+        bytes: bytes of one slot.
     """
 
     def __init__(self, memory: Tensor, layout: RegionLayout, me: int) -> None:
@@ -42,23 +42,23 @@ class Slots:
         self.bytes = layout.slot
         self._memory = memory
         self._layout = layout
-        self._kept: dict[Any, tuple[Spot, ...]] = {}
+        self._cache: dict[Any, tuple[SlotView, ...]] = {}
 
-    def at(self, dtype: torch.dtype, start: int, shape: Size) -> tuple[Spot, ...]:
+    def views(self, dtype: torch.dtype, start: int, shape: Size) -> tuple[SlotView, ...]:
         """Return, for each of the D slots of a rank, its elements from `start` on as `shape`."""
         key = (dtype, start, shape)
-        spots = self._kept.get(key)
-        if spots is None:
-            if len(self._kept) >= _KEPT:
-                self._kept.clear()
-            spots = self._kept[key] = self._views(dtype, start, shape)
-        return spots
+        views = self._cache.get(key)
+        if views is None:
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            views = self._cache[key] = self._make_views(dtype, start, shape)
+        return views
 
-    def _views(self, dtype: torch.dtype, start: int, shape: Size) -> tuple[Spot, ...]:
+    def _make_views(self, dtype: torch.dtype, start: int, shape: Size) -> tuple[SlotView, ...]:
         slots_NDC = self._layout.slots(self._memory, dtype)
         part_NDC = slots_NDC[:, :, start : start + shape.numel()]
         part_ND = part_NDC.view(self.ranks, DEPTH, *shape)
-        return tuple(Spot(part_ND[:, d], part_ND[:, d].unbind()) for d in range(DEPTH))
+        return tuple(SlotView(part_ND[:, d], part_ND[:, d].unbind()) for d in range(DEPTH))
 
 
 def add(rows: Sequence[Tensor], out: Tensor) -> None:

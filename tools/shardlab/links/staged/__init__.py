@@ -1,6 +1,6 @@
-"""Tensors of GPUs over gloo, by way of the host's memory: for ranks that share a GPU.
+"""The link "staged": GPU tensors over gloo, through the host's memory, for ranks that share a GPU.
 
-A world on gloo whose ranks have GPUs takes it by itself.
+A world on gloo whose ranks have GPUs uses it automatically.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shardlab.comm.world import World
 from shardlab.links.staged.link import StagedLink
 
 
-def connect(world: World, ranks: tuple[int, ...], beside: Iterable[Any]) -> StagedLink:
-    """Return the link of an axis over `ranks`, which every member makes."""
-    gloo = TorchLink(world.group(ranks), world.backend, world.device, world.patience)
+def connect(world: World, ranks: tuple[int, ...], existing_links: Iterable[Any]) -> StagedLink:
+    """Return the link over `ranks`; `World.axis` calls this."""
+    gloo = TorchLink(world.group(ranks), world.backend, world.device, world.collective_timeout)
     return StagedLink(gloo, world.device)

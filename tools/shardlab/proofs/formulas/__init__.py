@@ -1,4 +1,4 @@
-"""What each kind of parallelism must send, as pure functions: arithmetic that the ledger checks.
+"""The traffic of each kind of parallelism as pure functions, which tests compare with the ledger.
 
 Every function returns the `Traffic` of one rank: which collectives, of how many bytes, among how
 many ranks. Over one rank nothing is sent.

@@ -1,8 +1,9 @@
-"""Context parallelism: what attention over cut sequences sends, and what a rank holds for it.
+"""Context parallelism: the traffic of attention over sharded sequences, and its memory on a rank.
 
-The ring and the all-gather move the same bytes. Ulysses moves queries and outputs too, but each
-rank a part 1/n of what it has: as n grows, the ring's share of a sequence's keys and values goes to
-all of them, and what a rank sends by Ulysses goes to zero with its tokens.
+The ring and the all-gather move the same number of bytes. Ulysses moves queries and outputs too,
+but a rank sends each peer only 1/n of its tokens' heads. As n grows, a rank of the ring sends
+nearly all keys and values of a sequence. A rank of Ulysses sends fewer and fewer bytes, as its
+share of the tokens goes to zero.
 """
 
 from shardlab.proofs.collective import Traffic, calls
@@ -13,7 +14,7 @@ COUNT = 8  # bytes of a number of tokens
 def context_attention(
     kind: str, *, tokens: int, queries: int, keys: int, ranks: int, itemsize: int
 ) -> Traffic:
-    """One attention, forward and backward, of one rank.
+    """Return the traffic of one attention, forward and backward, on one rank.
 
     Args:
         kind: ring, all-gather or ulysses.
@@ -39,29 +40,32 @@ def context_attention(
 
 
 def mean_over_all_tokens(*, ranks: int) -> Traffic:
-    """The loss of one micro-batch: how many tokens count, summed over the context axis."""
+    """Return the traffic of one micro-batch's loss: the counted tokens, summed over the axis."""
     return Traffic(forward=calls("all_reduce", COUNT, ranks))
 
 
-def kept(*, tokens: int, queries: int, keys: int, heads: int, ranks: int, itemsize: int) -> int:
-    """Return the bytes that one attention keeps for backward, whatever the kind: 1/n of the whole.
+def saved_bytes(
+    *, tokens: int, queries: int, keys: int, heads: int, ranks: int, itemsize: int
+) -> int:
+    """Return the bytes that one attention saves for backward, for every kind: 1/n of the whole.
 
-    Queries and outputs, keys and values, and a logsumexp for each head and token.
+    These are queries and outputs, keys and values, and a logsumexp for each head and token.
 
     Args:
-        tokens, queries, keys, ranks, itemsize: as above.
-        heads: A, of a tensor rank.
+        tokens, queries, keys, ranks, itemsize: as in `context_attention`.
+        heads: A, the heads of a tensor rank.
     """
-    each = (2 * queries + 2 * keys) * itemsize + heads * max(4, itemsize)
-    return tokens // ranks * each
+    bytes_per_token = (2 * queries + 2 * keys) * itemsize + heads * max(4, itemsize)
+    return tokens // ranks * bytes_per_token
 
 
-def blocks_held(kind: str, *, ranks: int, backward: bool = False) -> int:
-    """Return how many ranks' blocks of keys and values a rank holds at once, at most.
+def max_blocks_held(kind: str, *, ranks: int, backward: bool = False) -> int:
+    """Return the largest number of blocks of keys and values that a rank holds at once.
 
-    A block is 2 · S/n · B · G · D elements; in backward gradients of blocks are counted as such.
-    The ring's number doesn't grow with n: its own block, the last, the one at work, one arriving;
-    and of gradients its own, one made and its copy, one leaving, one arriving.
+    A block is 2 · S/n · B · G · D elements. In backward, blocks' gradients are counted too. The
+    ring's number doesn't grow with n: this rank's block, the previous one, the current one, one
+    arriving; and the gradients of this rank's block, a new one and its copy, one leaving, one
+    arriving.
     """
     if kind == "all-gather":
         return 3 * ranks + 2 if backward else ranks + 1

@@ -61,13 +61,13 @@ def micro_batch(sizes: Sizes, stage: int) -> Traffic:
         "itemsize": sizes.itemsize,
     }
     cut = sizes.sequence_parallel
-    one = block(**axis, hidden=sizes.hidden, sequence_parallel=cut, gathers_again=sizes.fused)
-    one += context_attention(
+    layer = block(**axis, hidden=sizes.hidden, sequence_parallel=cut, gathers_again=sizes.fused)
+    layer += context_attention(
         sizes.kind, tokens=sizes.tokens, queries=sizes.hidden // sizes.tensor,
         keys=(sizes.keys or sizes.hidden) // sizes.tensor, ranks=sizes.context,
         itemsize=sizes.itemsize,
     )  # fmt: skip
-    traffic = one * (sizes.layers // sizes.stages)
+    traffic = layer * (sizes.layers // sizes.stages)
     if stage == 0:
         traffic += embedding(**axis, hidden=sizes.hidden, sequence_parallel=cut)
     if stage == sizes.stages - 1:

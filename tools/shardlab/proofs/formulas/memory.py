@@ -1,9 +1,9 @@
-"""What a rank of the first pipeline stage must hold: weights, gradients, optimizer, activations.
+"""The memory of a rank of the first pipeline stage: weights, gradients, optimizer, activations.
 
-Activations by Korthikanti et al. (arXiv 2205.05198, section 4, table 2), tensor by tensor, with the
-first stage of 1F1B, which holds most of them. State by ZeRO (arXiv 1910.02054, section 3.1). Every
-term is a monomial in the letters below, so that a reader is shown each, and a script in a page can
-put in other numbers.
+Activations follow Korthikanti et al. (arXiv 2205.05198, section 4, table 2), tensor by tensor, for
+the first stage of 1F1B, which holds most of them. State follows ZeRO (arXiv 1910.02054, section
+3.1). Every term is a monomial in the letters below, so that a page can show each term, and its
+script can insert other numbers.
 
 Letters: l layers of a stage, h hidden, a heads, s sequence, b micro-batch, v vocabulary, e experts
 of a layer, k of them a token.
@@ -39,11 +39,11 @@ class Term(NamedTuple):
     """Elements of one kind: `number` times the product of the dimensions in `of`.
 
     Attributes:
-        key: what it is; a page has words for it.
-        number: how many times the product.
-        of: letters, "sbh".
-        cut: over the tensor ranks: "always", with "sequence" parallelism only, or "never"; or over
-            the "expert" ranks.
+        key: the term's name, which pages translate.
+        number: the factor of the product.
+        of: the letters of the product, such as "sbh".
+        cut: whether the tensor ranks share it: "always", with "sequence" parallelism only, or
+            "never"; or "expert" if the expert ranks do.
         width: bytes of an element; 0 for the recipe's.
 
     """
@@ -55,7 +55,7 @@ class Term(NamedTuple):
     width: int = 0
 
 
-# A layer's, in the order of its forward. Selective recomputation makes CORE anew in backward.
+# The terms of a layer, in the order of its forward. Selective recomputation recomputes CORE.
 ATTENTION = (
     Term("norm-inputs", 2, "sbh", "sequence"),
     Term("qkv-input", 1, "sbh", "sequence"),
@@ -71,7 +71,7 @@ DENSE = (
     Term("mlp-mask", 1, "sbh", "sequence", MASK),
 )
 LAYER = (*ATTENTION, *DENSE)
-# In the place of DENSE: the rows that an even load brings to a rank's experts, each 4h wide.
+# Instead of DENSE: the rows of a rank's experts under an even load, each expert 4h wide.
 EXPERTS = (
     Term("router-input", 1, "sbh", "sequence", FULL),
     Term("expert-rows", 1, "ksbh", "sequence"),
@@ -86,7 +86,7 @@ CORE = (
     Term("softmax-dropped", 1, "assb"),
 )
 CHECKPOINT = Term("layer-inputs", 1, "sbh", "sequence")
-# Once a micro-batch, not once a layer: after the embedding; and where the last stage is the first.
+# Once a micro-batch, not once a layer: FIRST after the embedding; LAST if there is one stage only.
 FIRST = (Term("embedding-mask", 1, "sbh", "sequence", MASK),)
 LAST = (
     Term("final-norm-input", 1, "sbh", "sequence"),
@@ -118,7 +118,7 @@ FINAL_NORM = Term("final-norm", 2, "h", "never")
 class Model:
     """A GPT with a feed-forward of 4h, learned positions and a tied head.
 
-    `experts` of a layer, each as wide as its feed-forward, stand in its place; 0 for none.
+    With `experts` above 0, each layer has so many experts of width 4h instead of the feed-forward.
     """
 
     layers: int
@@ -132,19 +132,19 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How it is trained: the grid, the micro-batches, and what is saved of memory.
+    """How the model is trained: the grid, the micro-batches, and what saves memory.
 
     Attributes:
-        micro_batch: sequences of one.
-        micro_batches: in a step; `alive` says of how many the first stage holds activations.
-        chunks: a stage, interleaved; 1 is plain 1F1B.
-        context: ranks that share each sequence: every activation is cut over them, no parameter.
-        expert: ranks that share a layer's experts, out of tensor × context × data; each expert is
-            whole on its rank, as shardlab has it where biases are.
-        zero: 1 cuts the optimizer's state over data × context, and an expert's over the ranks that
-            hold that expert too; 2 gradients as well, 3 weights as well.
-        recompute: of `RECOMPUTE`.
-        recipe: of `RECIPES`.
+        micro_batch: sequences of a micro-batch.
+        micro_batches: micro-batches of a step; see `live_micro_batches`.
+        chunks: chunks of a stage, interleaved; 1 is plain 1F1B.
+        context: ranks that share each sequence; they share every activation and no parameter.
+        expert: ranks that share a layer's experts, out of tensor × context × data. Each expert is
+            whole on its rank, as shardlab requires with biases.
+        zero: 1 shards the optimizer's state over data × context, and an expert's state over the
+            ranks that hold that expert; 2 shards gradients too, 3 weights too.
+        recompute: one of `RECOMPUTE`.
+        recipe: one of `RECIPES`.
 
     """
 
@@ -162,16 +162,16 @@ class Plan:
     recipe: str = "bf16"
 
 
-class Held(NamedTuple):
-    """One line of the account: what kind of memory, which term, how many bytes on a rank."""
+class MemoryLine(NamedTuple):
+    """One line of the account: the kind of memory, the term's key, and its bytes on a rank."""
 
     kind: str
     key: str
     bytes: float
 
 
-def account(model: Model, plan: Plan) -> list[Held]:
-    """Return every line of what a rank of the first stage holds."""
+def account(model: Model, plan: Plan) -> list[MemoryLine]:
+    """Return all lines of the memory that a rank of the first stage holds."""
     return [*_state(model, plan), *_activations(model, plan)]
 
 
@@ -194,18 +194,18 @@ def _letters(model: Model, plan: Plan) -> Mapping[str, float]:
 
 
 def elements(term: Term, model: Model, plan: Plan) -> float:
-    """Return how many of a term's elements a rank of tensor, or of experts, holds."""
+    """Return the number of a term's elements that a tensor rank, or an expert rank, holds."""
     letters = _letters(model, plan)
     of_sequence = plan.tensor if plan.sequence_parallel else 1
     cuts = {"always": plan.tensor, "sequence": of_sequence, "expert": plan.expert, "never": 1}
     return term.number * prod(letters[letter] for letter in term.of) / cuts[term.cut]
 
 
-def alive(plan: Plan) -> tuple[float, int]:
-    """Return of how many micro-batches the first stage holds all its layers, and the first chunk.
+def live_micro_batches(plan: Plan) -> tuple[float, int]:
+    """Return the micro-batches whose activations the first stage holds, and those of its chunk 0.
 
-    1F1B: min(m, p), and as many. Interleaved in groups of min(m, p): 2(p − 1) + (v − 1) · group + 1
-    chunks, of v a micro-batch, and of the first chunk two groups.
+    1F1B: min(m, p) for both. Interleaved in groups of min(m, p): 2(p − 1) + (v − 1) · group + 1
+    chunks, where a micro-batch has v chunks, and two groups' micro-batches of chunk 0.
     """
     m, p, v = plan.micro_batches, plan.stages, plan.chunks
     if v == 1 or p == 1:
@@ -213,7 +213,7 @@ def alive(plan: Plan) -> tuple[float, int]:
     return min(m * v, 2 * (p - 1) + (v - 1) * min(m, p) + 1) / v, min(m, 2 * p)
 
 
-def _state(model: Model, plan: Plan) -> Iterator[Held]:
+def _state(model: Model, plan: Plan) -> Iterator[MemoryLine]:
     of_layers = EXPERT_PARAMETERS if model.experts else DENSE_PARAMETERS
     terms = (*PARAMETERS, *of_layers, *((FINAL_NORM,) if plan.stages == 1 else ()))
     replicas = plan.data * plan.context
@@ -223,25 +223,27 @@ def _state(model: Model, plan: Plan) -> Iterator[Held]:
             copies = plan.tensor * replicas / plan.expert if term.cut == "expert" else replicas
             share = copies if plan.zero >= stage else 1
             width = getattr(recipe, kind)
-            yield Held(kind, term.key, width * elements(term, model, plan) / share)
+            yield MemoryLine(kind, term.key, width * elements(term, model, plan) / share)
 
 
-def _activations(model: Model, plan: Plan) -> Iterator[Held]:
-    live, first = alive(plan)
+def _activations(model: Model, plan: Plan) -> Iterator[MemoryLine]:
+    live, first = live_micro_batches(plan)
     layers = live * model.layers / plan.stages
     layer = (*ATTENTION, *(EXPERTS if model.experts else DENSE))
-    kept, again = {
+    saved, recomputed = {
         "none": ((*layer, *CORE), ()),
         "selective": (layer, CORE),
         "full": ((CHECKPOINT,), (*layer, *CORE)),
     }[plan.recompute]
     once = (*FIRST, *(LAST if plan.stages == 1 else ()))
-    of = RECIPES[plan.recipe].activation
+    itemsize = RECIPES[plan.recipe].activation
 
-    def held(term: Term, times: float) -> float:
-        return (term.width or of) * elements(term, model, plan) * times / plan.context
+    def count_bytes(term: Term, times: float) -> float:
+        return (term.width or itemsize) * elements(term, model, plan) * times / plan.context
 
-    yield from (Held("activation", term.key, held(term, layers)) for term in kept)
-    if again:  # what backward makes anew, of one layer at a time
-        yield Held("activation", "recomputed", sum(held(term, 1) for term in again))
-    yield from (Held("activation", term.key, held(term, first)) for term in once)
+    yield from (MemoryLine("activation", term.key, count_bytes(term, layers)) for term in saved)
+    if recomputed:  # what backward recomputes, one layer at a time
+        yield MemoryLine(
+            "activation", "recomputed", sum(count_bytes(term, 1) for term in recomputed)
+        )
+    yield from (MemoryLine("activation", term.key, count_bytes(term, first)) for term in once)

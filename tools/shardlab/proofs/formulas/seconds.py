@@ -1,7 +1,7 @@
-"""How long a collective takes on a ring: latency and bandwidth, nothing else.
+"""The time of a collective on a ring, by a model of latency and bandwidth.
 
-T(S) = base + steps · hop + wire / bandwidth. What this machine measured stands beside it; what a
-curve of several pieces says better is costlab's fit.
+T(S) = base + steps · hop + wire / bandwidth. Pages compare it with measurements; costlab fits
+curves of several pieces.
 """
 
 from shardlab.proofs.collective import Call
@@ -18,19 +18,19 @@ STEPS = {
 
 
 def steps(op: str, ranks: int) -> int:
-    """Return how many messages must follow one another."""
-    ahead, behind = STEPS[op]
-    return ahead * ranks - behind if ranks > 1 else 0
+    """Return the number of messages that must be sent one after another."""
+    factor, offset = STEPS[op]
+    return factor * ranks - offset if ranks > 1 else 0
 
 
 def seconds(call: Call, *, base: float, hop: float, bandwidth: float) -> float:
-    """Return what a call takes.
+    """Return the seconds that a call takes.
 
     Args:
-        call: which, of how many bytes, over how many ranks.
-        base: seconds that any call costs.
-        hop: seconds that a message costs, however small.
-        bandwidth: bytes a second that a rank sends.
+        call: the collective, its bytes and its ranks.
+        base: seconds of any call.
+        hop: seconds of a message, independent of its size.
+        bandwidth: bytes that a rank sends in a second.
 
     """
     return base + steps(call.op, call.ranks) * hop + call.wire / bandwidth

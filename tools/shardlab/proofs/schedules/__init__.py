@@ -1,1 +1,1 @@
-"""Proofs about schedules: that one is whole and ends; when stages idle, drawn."""
+"""Proofs about schedules: that a schedule is complete and ends; its timeline and its picture."""

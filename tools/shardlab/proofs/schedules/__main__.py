@@ -14,28 +14,28 @@ from shardlab.proofs.schedules.timeline import bubble, peak_live, simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what was asked for; return the exit status."""
-    asked = _parser().parse_args(arguments)
+    """Print a schedule in the requested format; return the exit status."""
+    options = _parser().parse_args(arguments)
     try:
-        schedule = by_name(asked.schedule, asked.stages, asked.microbatches, asked.chunks)
+        schedule = by_name(options.schedule, options.stages, options.microbatches, options.chunks)
         timeline = simulate(
-            schedule, forward=asked.forward, backward=asked.backward, weight=asked.weight
+            schedule, forward=options.forward, backward=options.backward, weight=options.weight
         )
         check(schedule)
     except ScheduleError as error:
         print(error, file=sys.stderr)
         return 2
-    if asked.format == "actions":
+    if options.format == "actions":
         for stage, actions in enumerate(schedule):
             print(f"stage {stage}:", " ".join(map(name, actions)))
-    elif asked.format == "mermaid":
-        title = f"{asked.schedule}, {asked.stages} stages, {asked.microbatches} micro-batches"
+    elif options.format == "mermaid":
+        title = f"{options.schedule}, {options.stages} stages, {options.microbatches} micro-batches"
         print(picture.mermaid(timeline, title))
     else:
         print(picture.text(timeline))
         print(f"\nbubble {bubble(timeline):.1%} of the time")
         print("live micro-batches, at most, by stage:", *map(peak_live, schedule))
-        print("messages sent, by stage:", *_sends(schedule))
+        print("messages sent, by stage:", *_count_sends(schedule))
         print("ends, even where every send waits for its receive")
     return 0
 
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _sends(schedule: Schedule) -> list[int]:
+def _count_sends(schedule: Schedule) -> list[int]:
     return [sum(len(a.sends) for a in actions if isinstance(a, Exchange)) for actions in schedule]
 
 

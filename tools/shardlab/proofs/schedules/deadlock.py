@@ -1,7 +1,7 @@
-"""Does a schedule end? Played on an abstract machine, with no process and no clock.
+"""Whether a schedule ends: it is simulated on an abstract machine, without processes or a clock.
 
-Every stage takes its actions in order. Between two stages stands a queue each way: the k-th send
-from one to the other meets the k-th receive. The machine comes in two kinds:
+Every stage runs its actions in order. Between two stages there is a queue in each direction: the
+k-th send from one to the other matches the k-th receive. There are two kinds of machine:
 
 - rendezvous: a send ends when its receive is posted (NCCL, whose calls run on one stream in the
   order of their launch; MPI's `Ssend`; gloo when every send is waited for at once).
@@ -32,13 +32,13 @@ from shardlab.pipeline.action import (
     partner,
     parts,
 )
-from shardlab.proofs.schedules.wholeness import check_whole
+from shardlab.proofs.schedules.completeness import check_complete
 
 Sends = Literal["rendezvous", "buffered"]
 
 
 class DeadlockError(ScheduleError):
-    """A schedule that stops before its end; says which stages wait, on whom, for what."""
+    """Raised when a schedule stops before its end; says which stage waits for which message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class Wait:
     """One stage that cannot go on.
 
     Attributes:
-        stage: which.
-        position: the index of its action.
-        action: what it is doing.
-        unmet: its sends and receives that found no partner, each with the stage it waits on.
+        stage: the stage.
+        position: the index of its current action.
+        action: its current action.
+        unmet: its sends and receives without a partner, each with the stage that it waits for.
     """
 
     stage: int
@@ -67,14 +67,14 @@ class Wait:
 
 
 def check(schedule: Sequence[Sequence[Action]], *, sends: Sends = "rendezvous") -> None:
-    """Refuse a schedule that is not whole, or does not end on a machine of the given kind.
+    """Refuse a schedule that is incomplete, or does not end on a machine of the given kind.
 
     Raises:
-        ScheduleError: a compute is missing, doubled or before what it needs; a message has no
-            partner or comes out of order.
+        ScheduleError: a compute is missing, repeated or before its inputs; a message has no
+            partner or is out of order.
         DeadlockError: stages wait for each other.
     """
-    check_whole(schedule)
+    check_complete(schedule)
     waits = deadlock(schedule, sends=sends)
     if waits:
         raise DeadlockError(
@@ -85,10 +85,10 @@ def check(schedule: Sequence[Sequence[Action]], *, sends: Sends = "rendezvous") 
 
 
 def deadlock(schedule: Sequence[Sequence[Action]], *, sends: Sends = "rendezvous") -> list[Wait]:
-    """Play a schedule; return the stages that wait for ever, none if it ends.
+    """Simulate a schedule; return the stages that wait for ever, none if it ends.
 
     Raises:
-        ScheduleError: a receive meets the send of something else, or a message is left over.
+        ScheduleError: a receive matches another send than its own, or a message is never received.
     """
     machine = _Machine(schedule, buffered=sends == "buffered")
     moved = True
@@ -98,7 +98,7 @@ def deadlock(schedule: Sequence[Sequence[Action]], *, sends: Sends = "rendezvous
             moved |= machine.advance(stage)
     waits = machine.waits()
     if not waits:
-        machine.demand_empty()
+        machine.check_empty()
     return waits
 
 
@@ -116,7 +116,7 @@ class _Machine:
         self._wanted: dict[tuple[int, int], deque[Receive]] = defaultdict(deque)
 
     def advance(self, stage: int) -> bool:
-        """Let a stage go on as far as it can; whether it did anything."""
+        """Run a stage as far as it can go; return whether it did anything."""
         moved = False
         while self._at[stage] < len(self._schedule[stage]):
             if self._unmet[stage] is None:
@@ -130,15 +130,15 @@ class _Machine:
         return moved
 
     def waits(self) -> list[Wait]:
-        """Return the stages that have not come to their end."""
+        """Return the stages that have not reached their end."""
         return [
             Wait(stage, at, self._schedule[stage][at], tuple((self._unmet[stage] or {}).items()))
             for stage, at in enumerate(self._at)
             if at < len(self._schedule[stage])
         ]
 
-    def demand_empty(self) -> None:
-        """Refuse a message that nobody received."""
+    def check_empty(self) -> None:
+        """Refuse a message that no stage received."""
         for (source, to), sent in self._sent.items():
             if sent:
                 what = name(sent[0])

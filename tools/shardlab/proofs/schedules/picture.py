@@ -11,7 +11,7 @@ _IDLE = "·"
 def text(timeline: Timeline) -> str:
     """Return one line a stage, one column a unit of time; an idle unit is a dot.
 
-    A compute that takes several units is drawn out with dashes.
+    A compute that takes several units is continued with dashes.
 
     Raises:
         ScheduleError: a start or an end is not a whole number.

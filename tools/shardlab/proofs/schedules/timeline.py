@@ -1,6 +1,6 @@
-"""When each stage computes: a schedule played against a clock, its bubble and its memory.
+"""The timeline of a schedule, its bubble and its peak number of live micro-batches.
 
-Times are in whatever unit the costs are. Messages take none.
+Times have the unit of the costs. Messages take no time.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def simulate(
     backward: float = 1,
     weight: float = 1,
 ) -> Timeline:
-    """Play a schedule: every compute starts as soon as its stage is free and its input is there.
+    """Simulate a schedule: a compute starts as soon as its stage is free and its inputs exist.
 
     Args:
-        schedule: one list of actions a stage; messages in it are passed over, they follow from
-            the computes.
-        forward: what one forward of one chunk costs.
-        backward: what one backward of one chunk costs, less `weight` where that is apart.
-        weight: what the weights' gradients cost, where the schedule has them apart.
+        schedule: one list of actions a stage; its messages are ignored.
+        forward: the cost of one forward of one chunk.
+        backward: the cost of one backward of one chunk, without `weight` if the schedule has
+            `Weight` actions.
+        weight: the cost of a `Weight`.
 
     Returns:
         one list of spans a stage.
 
     Raises:
-        ScheduleError: the stages wait for each other; says who for what.
+        ScheduleError: the stages wait for each other; says which stage waits before which compute.
     """
     orders = [computes(actions) for actions in schedule]
     clock = _Clock(orders, (forward, backward, weight))
@@ -75,7 +75,7 @@ class _Clock:
         self._ended: dict[tuple[int, Compute], float] = {}
 
     def advance(self, stage: int) -> bool:
-        """Let a stage compute as far as its inputs are there; whether it computed anything."""
+        """Run a stage as far as its inputs exist; return whether it computed anything."""
         spans, order = self.spans[stage], self._orders[stage]
         before = len(spans)
         while len(spans) < len(order):
@@ -90,7 +90,7 @@ class _Clock:
         return len(spans) > before
 
     def _ready(self, stage: int, action: Compute) -> float | None:
-        """Return when an action's inputs are there; None while they are not."""
+        """Return the time at which an action's inputs exist; None if they don't exist yet."""
         before = follows(action)
         if before and (stage, before) not in self._ended:
             return None

@@ -33,11 +33,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from shardlab.comm import Axis
+from shardlab.comm.collective_errors import raise_on_all_ranks
 from shardlab.gpt.config import GPTConfig
 from shardlab.gpt.model import GPT
 from shardlab.grid.grid import Grid
 from shardlab.layers.dropout import Dropout, dropouts_of
-from shardlab.together import together
 from shardlab.training.checkpoint import index as indexes
 from shardlab.training.checkpoint import shards
 from shardlab.training.checkpoint.held import (
@@ -91,7 +91,7 @@ def save(
     whole, device = _everybody(grid), next(chunks[0].parameters()).device
     token = torch.tensor([secrets.randbits(62)], device=device)
     folder = f"shards-{int(whole.broadcast(token)):016x}"
-    with together(whole, device, "write its shard", CheckpointError):
+    with raise_on_all_ranks(whole, device, "write its shard", CheckpointError):
         parts = parts_in(chunks, grid)
         held = of_parameters(parts) + _of_generators(generators, writes=whole.rank == 0)
         if optimizer is not None:
@@ -100,9 +100,11 @@ def save(
         groups = settings(optimizer) if optimizer else []
         mine = shards.write(root / folder, whole.rank, held)
     written = _gather((mine, groups), whole, device)
-    drawn = torch.tensor([max((d.drawn for d in _dropouts(chunks)), default=0)], device=device)
+    drawn = torch.tensor(
+        [max((d.masks_drawn for d in _dropouts(chunks)), default=0)], device=device
+    )
     masks = int(whole.all_reduce(drawn, op="max"))
-    with together(whole, device, "write the index", CheckpointError):
+    with raise_on_all_ranks(whole, device, "write the index", CheckpointError):
         if whole.rank == 0:
             _one_for_all([theirs for _, theirs in written], whole)
             tensors = indexes.merge(tensors for tensors, _ in written)
@@ -131,7 +133,7 @@ def load(
     whole, device = _everybody(grid), next(chunks[0].parameters()).device
     room = Room()
     groups: list[dict[str, object]] = []
-    with together(whole, device, "read the checkpoint", CheckpointError):
+    with raise_on_all_ranks(whole, device, "read the checkpoint", CheckpointError):
         index = indexes.read(root / shards.INDEX)
         _same_config(index.config, gpt_of(chunks[0]).config)
         reader = shards.Reader(root, index)
@@ -145,7 +147,7 @@ def load(
         for piece in held:
             reader.prepare(piece)
     _nothing_left(index, held, whole, device, optimizer is not None)
-    with together(whole, device, "read its slices", CheckpointError), torch.no_grad():
+    with raise_on_all_ranks(whole, device, "read its slices", CheckpointError), torch.no_grad():
         for piece in held:
             reader.read(piece)
         room.check()
@@ -156,7 +158,7 @@ def load(
     for generator, piece in zip((generators or {}).values(), drawn, strict=True):
         generator.set_state(piece.tensor)
     for dropout in _dropouts(chunks):
-        dropout.drawn = index.masks
+        dropout.masks_drawn = index.masks
     return index.record
 
 

@@ -1,0 +1,149 @@
+"""The syntax of a citation within one code span, and the patterns that all forms share."""
+
+import re
+from collections.abc import Iterator
+
+from notelab.page.citation import MAX_LINE, Citation, Span, parse_line_number, path_problem
+
+DASH = "[-\u2013\u2014]"
+LINE_WORD = r"(?:[Ll]ines?|[Ll][ií]neas?|ll?\.|L)"
+# A line, or a first line and a last line; a column after either is ignored.
+RANGE = rf"[Ll]?\d+(?:C\d+)?(?:\s?{DASH}\s?[Ll]?\d+(?:C\d+)?)?"
+FILE_ENDING = re.compile(
+    r"\.(?:pyi?|pyx|cpp|cxx|cc?|cuh?|hp?p?|hh|rs|go|[jt]sx?|java|jl|md|rst|toml|sh|txt|ya?ml|json"
+    r"|cfg|ini|cmake|ipynb)$"
+)
+_NEXT = r"\s*(?:,|;|&|\+|and\b|y\b)\s*"
+# Broad on purpose: whatever a reader would take for a citation is checked as one, well-formed or
+# not. A typing error is then a finding and never plain text that no rule checks.
+_CITATION = re.compile(
+    r"(?P<head>.*?[^\s:#,(])(?P<mark>\s?[:#]{1,2}\s?|[\s,(]+(?=[Ll]))"
+    rf"(?P<word>{LINE_WORD} )?(?P<ranges>{RANGE}(?:{_NEXT}{RANGE})*)\)?"
+)
+_SYMBOL = re.compile(
+    r"(?P<head>\S+\.(?:pyi?|cpp|cxx|cc?|cuh?|hp?p?|hh|rs))#(?P<symbol>[^\W\d]\w*(?:(?:\.|::)\w+)*)"
+)
+_ONE_RANGE = re.compile(RANGE)
+_DIGITS = re.compile(r"\d+")
+_COLUMN = re.compile(r"C\d+")
+_LONG_NUMBER = re.compile(r"\d{10,}")
+_ADDRESS = re.compile(r"[\w.-]*\.(?:\d+|com|org|net|io|dev|local)")
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
+_CODE_PUNCTUATION = re.compile(r"[\[\](){}=,'\"]")
+_SOURCE = re.compile(r"(?P<source>[A-Za-z][A-Za-z0-9_-]*):(?P<path>.+)")
+_MAX_CHARACTERS = 1000
+_STOPS = " .,;"
+_ENCLOSING = (
+    ('"', '"'), ("'", "'"), ("\u201c", "\u201d"), ("\u2018", "\u2019"), ("[[", "]]"), ("(", ")"),
+)  # fmt: skip
+_FULL_RANGE = re.compile(r":L\d+-L\d+")
+
+
+def looks_like_citation(code: str) -> bool:
+    """Return whether a code span is meant as a citation (`layers.py:12-15` is, `x[1:2]` is not)."""
+    return _match(code) is not None
+
+
+def parse(code: str, span: Span) -> Citation:
+    """Return the first citation of a code span for which `looks_like_citation` holds."""
+    return next(parse_all(code, span))
+
+
+def parse_all(code: str, span: Span) -> Iterator[Citation]:
+    """Yield the citations of a code span: none, one, or one for each range of lines."""
+    match = _match(code)
+    if match is None:
+        return
+    prefixed = _SOURCE.fullmatch(match["head"])
+    source, path = (prefixed["source"], prefixed["path"]) if prefixed else ("", match["head"])
+    problem = path_problem(path)
+    if _INVISIBLE.search(code):
+        problem = "holds a character that nobody sees"
+    if match.re is _SYMBOL:
+        yield Citation(code, source, path, 0, 0, problem, span, symbol=match["symbol"])
+        return
+    for index, line_range in enumerate(_ONE_RANGE.finditer(match["ranges"])):
+        first, last, range_problem = parse_range(line_range[0])
+        text = (
+            line_range[0]
+            if index
+            else code
+            if line_range.end() == len(match["ranges"])
+            else _through_range(code, line_range)
+        )
+        yield Citation(text, source, path, first, last, problem or range_problem, span)
+
+
+def parse_range(range: str) -> tuple[int, int, str]:
+    """Return the first line and the last line of a written range, and what is wrong with it or ''.
+
+    >>> parse_range("L4-L6"), parse_range("15")
+    ((4, 6, ''), (15, 15, ''))
+    """
+    digits = _DIGITS.findall(_COLUMN.sub("", range))
+    first, last = parse_line_number(digits[0]), parse_line_number(digits[-1])
+    if any(number.startswith("0") for number in digits):
+        return first, last, "must count its lines from 1, without a zero before the number"
+    if max(first, last) > MAX_LINE:
+        return first, last, "names a line that no source file has"
+    return first, last, ""
+
+
+def possible_path(code: str) -> str:
+    """Return the path that a code span may cite although it reads as code; else ''.
+
+    >>> possible_path("Makefile:4-6"), possible_path("a/b.py:L4"), possible_path("x[1:2]")
+    ('Makefile', '', '')
+    """
+    match = _CITATION.fullmatch(_strip_quotes(code[:_MAX_CHARACTERS]))
+    if match is None or "://" in code or _is_citation(match, code):
+        return ""
+    return match["head"]
+
+
+def _through_range(code: str, range: re.Match[str]) -> str:
+    """Return the code up to the end of its first range."""
+    return code[: code.find(range[0]) + len(range[0])]
+
+
+def _match(code: str) -> re.Match[str] | None:
+    code = _LONG_NUMBER.sub(
+        "9" * 9, _INVISIBLE.sub("", code[:_MAX_CHARACTERS] + code[_MAX_CHARACTERS:][-99:])
+    )
+    code = _strip_quotes(code)
+    symbol = _SYMBOL.fullmatch(code)
+    if symbol and "://" not in code and not re.fullmatch(r"L\d+", symbol["symbol"]):
+        return symbol
+    match = _CITATION.fullmatch(code) if code[-1:].isdigit() or code[-1:] == ")" else None
+    return match if match and _is_citation(match, code) else None
+
+
+def _strip_quotes(code: str) -> str:
+    """Return a code span without the quotes or brackets and the full stop around it.
+
+    A quote or bracket on one side only is a character of the path.
+    """
+    code = code.strip().rstrip(_STOPS)
+    for opening, closing in _ENCLOSING:
+        if code.startswith(opening) and code.endswith(closing):
+            code = code.removeprefix(opening).removesuffix(closing).rstrip(_STOPS)
+    return code
+
+
+def _is_citation(match: re.Match[str], code: str) -> bool:
+    head, mark = match["head"], match["mark"].strip()
+    if "://" in head:
+        return False
+    has_ending = FILE_ENDING.search(head) is not None
+    is_path = has_ending or "/" in head or ("." in head and " " not in head)
+    if match["word"] or match["ranges"].startswith(("L", "l")):
+        if mark.startswith(":"):
+            # Code with a space is a citation only with `…:L4-L6`; `the norm:L2` is none.
+            lines = match["mark"] + match["ranges"]
+            return is_path or " " not in head or _FULL_RANGE.fullmatch(lines) is not None
+        return is_path and (has_ending or "/" in head)
+    if mark.startswith("#") or " " in head:
+        return has_ending
+    if _ADDRESS.fullmatch(head) or (_CODE_PUNCTUATION.search(head) and not has_ending):
+        return False
+    return mark.startswith(":") and is_path

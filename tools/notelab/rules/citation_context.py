@@ -1,0 +1,46 @@
+"""A citation with all that the rules need to check it."""
+
+import msgspec
+
+from notelab.book.view import View
+from notelab.cited.outline import is_anchor
+from notelab.page.citation import Citation
+from notelab.page.note import ProseBlock
+from notelab.report.finding import Finding
+
+
+class CitationContext(msgspec.Struct):
+    """A citation, the block and the page that hold it, and what the rules find out about it.
+
+    `occurrences` is how often the page cites the same lines. `fix_hint` caches the range that would
+    fit. `moved_from` is the nearby citation of this page that the lock knows, from which this
+    citation probably moved.
+    """
+
+    view: View
+    block: ProseBlock
+    citation: Citation
+    max_lines: int
+    occurrences: int
+    fix_hint: str | None = None
+    moved_from: str = ""
+
+    @property
+    def page(self) -> str:
+        """Return the page's name in the lock."""
+        return self.view.page.key
+
+    @property
+    def anchors(self) -> set[str]:
+        """Return the identifiers that the text around the citation names."""
+        return {name for name in self.block.names if is_anchor(name)}
+
+    def finding(self, code: str, message: str, **details: str) -> Finding:
+        """Return a finding at the citation's position; for `details` see `View.finding`."""
+        return self.view.finding(code, self.citation.span, message, **details)
+
+
+def format_names(names: list[str]) -> str:
+    """Return up to six names as a comma-separated list, and how many more there are."""
+    first_names = ", ".join(f"`{name}`" for name in names[:6])
+    return first_names + (f" and {len(names) - 6} more" if len(names) > 6 else "")

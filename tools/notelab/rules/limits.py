@@ -1,0 +1,145 @@
+"""N1xx: checks a page's limits (its stop conditions) and the lab's pins."""
+
+from collections.abc import Iterator
+
+from notelab.book.view import View
+from notelab.book.workbook import Workbook
+from notelab.errors import display_path
+from notelab.lab import pins
+from notelab.lab.lab import Lab
+from notelab.lab.pins import Pin
+from notelab.page.note import Note, ProseBlock
+from notelab.report.finding import TOP, Finding
+from notelab.rules import closing, commit_table
+
+_TO_DO_CODES = ("N1", "N3", "N210", "N212")  # stop conditions, diagrams, a lock that is behind
+
+
+def pin_findings(book: Workbook) -> Iterator[Finding]:
+    """Check the pins; each problem is reported once, not once per citation."""
+    for name, pin in book.pins.items():
+        code, message, actual = pin.code, pin.problem, pin.actual or "no file"
+        expected = "40 hexadecimal digits and a newline"
+        if pin.commit and (reason := book.evidence.unknown_commit(name)):
+            code, message = "N122", f"the pin of `{name}` is no commit of its source"
+            expected, actual = "a commit that the source has", reason
+        if code:
+            fix = f"write it with `{pins.format_command(pin)}`"
+            place = display_path(pin.path)
+            yield Finding(code, place, TOP, message, expected=expected, found=actual, help=fix)
+
+
+def is_to_do(lab: Lab, finding: Finding) -> bool:
+    """Return whether a finding is something that a lab in progress still lacks, not an error."""
+    return lab.file.lab.in_progress and finding.code.startswith(_TO_DO_CODES)
+
+
+def page_findings(lab: Lab, view: View, pinned: dict[str, Pin]) -> Iterator[Finding]:
+    """Check that a page can be read, its words, its choices and its closing."""
+    if view.note is None:
+        yield from _check_readable(view)
+        return
+    for part in view.note.unread:
+        yield view.finding(
+            "N102",
+            part.span,
+            f"the page {part.description}",
+            expected="paragraphs, lists and quotations of a size that people read",
+        )
+    for hidden in view.note.hidden:
+        yield view.finding(
+            "N113",
+            hidden.span,
+            f"the page holds a character that nobody sees: {hidden.description}",
+            expected="text that reads as it is written",
+            help="take it out, or write the line anew",
+        )
+    if view.page.listed:
+        yield from commit_table.findings(lab, view, view.note, pinned)
+    yield from _check_words(view, view.note)
+    yield from _check_choices(view, view.note)
+    yield from closing.findings(lab, view, view.note)
+
+
+def _check_readable(view: View) -> Iterator[Finding]:
+    if view.problem:
+        yield view.finding(
+            "N102",
+            TOP,
+            f"the page {view.problem}",
+            expected="a Markdown file in UTF-8 of at most 256 KiB",
+        )
+    elif view.page.original is None:
+        yield view.finding(
+            "N101",
+            TOP,
+            "a page that lab.toml asks for is missing",
+            expected="the file",
+            found="no file",
+            help="write it, or take its table out of lab.toml",
+        )
+
+
+def _check_words(view: View, note: Note) -> Iterator[Finding]:
+    max_words = view.page.table.max_words
+    if max_words is not None and note.words > max_words:
+        yield view.finding(
+            "N104",
+            TOP,
+            f"the note has {note.words} words",
+            expected=f"at most {max_words}",
+            found=f"{note.words}",
+            help=f"cut {note.words - max_words}",
+        )
+
+
+def _check_choices(view: View, note: Note) -> Iterator[Finding]:
+    table = view.page.table
+    cited = [choice for choice in note.choices if choice.citations]
+    if table.min_choices is None and table.choice_words is None:
+        return
+    if len(cited) < (table.min_choices or 0):
+        uncited_count = len(note.choices) - len(cited)
+        uncited = f", and {uncited_count} without a citation" if uncited_count else ""
+        yield view.finding(
+            "N105",
+            TOP,
+            f"the note has {len(cited)} cited choices",
+            expected=f"at least {table.min_choices} top-level `- ` bullets with a citation each",
+            found=f"{len(cited)}{uncited}",
+        )
+    for number, choice in enumerate(note.choices, start=1):
+        yield from _check_choice(view, number, choice)
+
+
+def _check_choice(view: View, number: int, choice: ProseBlock) -> Iterator[Finding]:
+    subject = f"choice {number}" + (f" ({choice.title.rstrip('.')})" if choice.title else "")
+    limits = view.page.table.choice_words
+    if limits and not limits[0] <= choice.words <= limits[1]:
+        low, high = limits
+        fix = f"add {low - choice.words}" if choice.words < low else f"cut {choice.words - high}"
+        yield view.finding(
+            "N106",
+            choice.span,
+            f"{subject} has {choice.words} words",
+            expected=f"{low} to {high}",
+            found=f"{choice.words}",
+            help=fix,
+        )
+    if not choice.title:
+        yield view.finding(
+            "N107",
+            choice.span,
+            f"{subject} doesn't open with a bold title",
+            expected="`- **Title.** …`",
+            found=f"`{' '.join(choice.prose.split())[:40]}`",
+        )
+    if not choice.citations:
+        yield view.finding(
+            "N108",
+            choice.span,
+            f"{subject} cites nothing",
+            expected="at least one citation such as `path/file.py:L10-L14`",
+            found="none",
+            help="`shardbook cite SOURCE SYMBOL` prints one",
+        )
