@@ -26,7 +26,7 @@ from shardlab.proofs import causal_work, formulas
 from shardlab.proofs.collective import Call, Traffic
 from shardlab.proofs.formulas import experts, memory, seconds
 from shardlab.proofs.schedules.timeline import bubble, simulate
-from tests.docs.page import ROOT, spanish
+from tests.docs.page import ROOT, spanish_page
 from tests.shardlab.context.long_pages import SWEEP
 from tests.shardlab.labs.lab_pages import TRAIN, script
 
@@ -115,4 +115,4 @@ def test_every_numeral_of_a_page_is_from_where_its_entry_says(page: Path) -> Non
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_spanish_page_has_the_numerals_of_the_english_page(page: Path) -> None:
     english = [numeral.replace(",", "") for numeral in read_numerals(page)]
-    assert sorted(read_numerals(spanish(page))) == sorted(english)
+    assert sorted(read_numerals(spanish_page(page))) == sorted(english)
