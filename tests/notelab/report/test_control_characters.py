@@ -18,7 +18,7 @@ NAMES = [
 DRAWN = "we measure. ![x](x.png)"
 
 
-def renamed(scratch: Scratch, name: str) -> Path:
+def rename_lab(scratch: Scratch, name: str) -> Path:
     """Put the lab into a folder of another name, with a fault in its note and a page beside."""
     scratch.replace("note.md", "we measure.", DRAWN)
     scratch.replace("lab.toml", 'title = "Scratch"', 'title = "Scratch"\npages = ["*.md"]')
@@ -33,33 +33,33 @@ def renamed(scratch: Scratch, name: str) -> Path:
 def test_a_name_with_a_control_character_is_escaped(
     scratch: Scratch, name: str, output_format: str
 ) -> None:
-    renamed(scratch, name)
+    rename_lab(scratch, name)
     done = scratch.run("check", "--output-format", output_format)
     assert done.returncode == 1, done.stderr
-    said = done.stdout + done.stderr
-    assert said and all(ch.isprintable() or ch == "\n" for ch in said)
+    output = done.stdout + done.stderr
+    assert output and all(ch.isprintable() or ch == "\n" for ch in output)
     if output_format == "text":
-        assert "N602" in said
+        assert "N602" in output
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_a_program_reads_the_name_back(scratch: Scratch, name: str) -> None:
-    renamed(scratch, name)
+    rename_lab(scratch, name)
     written = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     path = f"experiments/{written}/{written}.md"
-    found = json.loads(scratch.run("check", "--output-format", "json").stdout)
-    assert path in {one["filename"] for one in found["findings"]}
+    report = json.loads(scratch.run("check", "--output-format", "json").stdout)
+    assert path in {entry["filename"] for entry in report["findings"]}
     if "\udcff" not in name:  # then it is no page
-        assert path in {one["filename"] for one in found["notes"]}
+        assert path in {entry["filename"] for entry in report["notes"]}
     log = json.loads(scratch.run("check", "--output-format", "sarif").stdout)
-    places = [one["locations"][0]["physicalLocation"] for one in log["runs"][0]["results"]]
+    places = [entry["locations"][0]["physicalLocation"] for entry in log["runs"][0]["results"]]
     uris = {unquote(place["artifactLocation"]["uri"], errors="replace") for place in places}
     assert path in uris
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_each_finding_is_one_workflow_command(scratch: Scratch, name: str) -> None:
-    renamed(scratch, name)
+    rename_lab(scratch, name)
     lines = scratch.run("check", "--output-format", "github").stdout.split("\n")[:-1]
     assert lines
     assert all(re.match("::error file=experiments/a[^:]*::[^:]", line) for line in lines)

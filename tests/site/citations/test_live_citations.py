@@ -40,10 +40,10 @@ CITED = ResolvedCitation(
 TEXT = "megatron/core/a.py:L2-L3"
 
 
-def link(html: str, cited: ResolvedCitation, folder: Path, language: str = "en") -> str:
+def link(html: str, citation: ResolvedCitation, folder: Path, language: str = "en") -> str:
     page = parse(html)
     cards = live_citations.link_citations(
-        page, {TEXT: cited}, language=language, url="es/experiments/lab/note/", mark="m"
+        page, {TEXT: citation}, language=language, url="es/experiments/lab/note/", mark="m"
     )
     live_citations.write_cards(cards, language, folder)
     return page.html()

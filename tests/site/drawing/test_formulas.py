@@ -1,4 +1,4 @@
-"""Formulas: drawn when the site is built, wrong ones said in their place, none that can run."""
+"""Formulas are drawn when the site is built; a wrong one shows its error, and none can run."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ def engine() -> Formulas:
     return Formulas()
 
 
-def marked(tex: str, tag: str = "span") -> str:
+def mark_formula(tex: str, tag: str = "span") -> str:
     opening, closing = (r"\(", r"\)") if tag == "span" else (r"\[", r"\]")
     return f'<{tag} class="arithmatex">{opening}{tex}{closing}</{tag}>'
 
 
-def drawn(html: str, engine: Formulas, language: str = "en") -> tuple[str, list[tuple[str, str]]]:
+def draw(html: str, engine: Formulas, language: str = "en") -> tuple[str, list[tuple[str, str]]]:
     page = parse(html)
     wrong = formulas.draw_formulas(page, engine.draw, language=language)
     return page.html(), wrong
 
 
 def test_a_formula_is_drawn_for_eyes_and_for_a_screen_reader(engine: Formulas) -> None:
-    html, wrong = drawn(marked("a &lt; b"), engine)
+    html, wrong = draw(mark_formula("a &lt; b"), engine)
     assert not wrong
     assert "<mo>&lt;</mo>" in html
     assert 'aria-hidden="true"' in html
 
 
 def test_a_formula_of_its_own_lines_is_displayed(engine: Formulas) -> None:
-    html, _ = drawn(marked("x", "div"), engine)
+    html, _ = draw(mark_formula("x", "div"), engine)
     assert html.startswith('<div class="formula"')
     assert "katex-display" in html
 
 
 def test_what_ends_a_sentence_is_kept_with_the_formula_before_it(engine: Formulas) -> None:
-    html, _ = drawn(f"{marked('x')}, {marked('y')} and", engine)
-    _, kept, rest = re.split('<span class="formula-end">|(?<=,)</span> ', html)
-    assert kept.endswith("</span>,")
+    html, _ = draw(f"{mark_formula('x')}, {mark_formula('y')} and", engine)
+    _, joined, rest = re.split('<span class="formula-end">|(?<=,)</span> ', html)
+    assert joined.endswith("</span>,")
     assert rest.startswith('<span class="formula"') and rest.endswith("</span> and")
 
 
@@ -54,7 +54,7 @@ def test_what_ends_a_sentence_is_kept_with_the_formula_before_it(engine: Formula
 def test_a_wrong_formula_shows_its_source_and_why(
     engine: Formulas, language: str, words: str
 ) -> None:
-    html, wrong = drawn(marked(r"\frac{&lt;b>"), engine, language)
+    html, wrong = draw(mark_formula(r"\frac{&lt;b>"), engine, language)
     assert words in html
     assert "Unexpected end of input" in html
     assert r"\frac{&lt;b&gt;" in html

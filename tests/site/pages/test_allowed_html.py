@@ -35,7 +35,7 @@ def test_what_pages_are_made_of_stays_as_it_is(html: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("html", "kept"),
+    ("html", "cleaned"),
     [
         ("<script>x()</script>a", "a"),
         ('<img src="x" onerror="y()">', '<img src="x">'),
@@ -65,8 +65,8 @@ def test_what_pages_are_made_of_stays_as_it_is(html: str) -> None:
         ('<p class="md-overlay md-search__inner md-dialog katex">a</p>', "<p>a</p>"),
     ],
 )
-def test_what_runs_loads_or_covers_is_left_out(html: str, kept: str) -> None:
-    assert allowed_html.clean_html(html) == kept
+def test_what_runs_loads_or_covers_is_left_out(html: str, cleaned: str) -> None:
+    assert allowed_html.clean_html(html) == cleaned
 
 
 def test_only_the_pages_that_the_bench_writes_may_mark_verdicts_and_measured_rows() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sitelab.pages import edit_links
 from tests.notelab.scratch import Scratch
-from tests.site.scratch_site import build, furnish
+from tests.site.scratch_site import build, make_site
 
 BASE = "https://example.org/someone/book/edit/trunk/"
 
@@ -32,7 +32,7 @@ def test_a_known_hosts_form_is_known(remote: str, base: str) -> None:
 
 def test_each_page_names_its_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = Scratch(tmp_path)
-    book = furnish(scratch)
+    book = make_site(scratch)
     monkeypatch.setenv("SHARDBOOK_EDIT", BASE)
     built = build(scratch, "--strict")
     assert built.returncode == 0, built.stderr
@@ -57,7 +57,7 @@ def test_where_no_host_is_known_there_is_no_link(tmp_path: Path) -> None:
 
 def test_a_page_without_its_spanish_fails_a_strict_build(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
-    book = furnish(scratch)
+    book = make_site(scratch)
     (scratch.lab / "note.es.md").unlink()
     built = build(scratch, "--strict")
     assert built.returncode == 1

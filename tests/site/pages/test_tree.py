@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from sitelab.pages.allowed_html import clean_html
 from sitelab.pages.tree import Element, parse
-from tests.site.parsed import changed
+from tests.site.parsed import apply_change
 
 
 @pytest.mark.parametrize(
@@ -25,5 +25,5 @@ def test_a_page_is_written_as_it_was_read(html: str) -> None:
 
 def test_what_a_change_puts_in_is_text_unless_the_site_made_it() -> None:
     put = ["<b>", Markup("<i>x</i>"), Element("em", {"title": '"<'}, ["&"])]
-    html = changed("<p>a</p>", lambda page: page.replace_texts(lambda _: put, frozenset()))
+    html = apply_change("<p>a</p>", lambda page: page.replace_texts(lambda _: put, frozenset()))
     assert html == '<p>&lt;b&gt;<i>x</i><em title="&quot;&lt;">&amp;</em></p>'

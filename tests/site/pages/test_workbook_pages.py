@@ -1,4 +1,4 @@
-"""Notes and solutions appear in the site from where they lie, with links that lead somewhere."""
+"""Notes and solutions appear in the site at their own paths, with links that work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from notelab.cache import DiskCache, cache_key
 from sitelab.pages import workbook_pages
 from sitelab.pages.repository_links import rewrite_link
 from tests.notelab.scratch import Scratch
-from tests.site.scratch_site import build, furnish
+from tests.site.scratch_site import build, make_site
 
 
 @pytest.mark.parametrize(
@@ -58,18 +58,18 @@ def test_only_a_lab_without_any_page_in_the_nav_is_outside_it() -> None:
 
 def test_a_readers_own_lab_in_one_language_does_not_stop_a_strict_build(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
-    book = furnish(scratch)
-    own = book / "experiments" / "my-reading"
-    own.mkdir()
-    (own / "note.md").write_text("# Mine\n\nSee [the other](../01-scratch/note.md).\n")
+    book = make_site(scratch)
+    lab = book / "experiments" / "my-reading"
+    lab.mkdir()
+    (lab / "note.md").write_text("# Mine\n\nSee [the other](../01-scratch/note.md).\n")
     built = build(scratch, "--strict")
     assert built.returncode == 0, built.stderr
     assert "experiments/my-reading is not in mkdocs.yml's nav: left out" in built.stderr
     assert not (book / "site/experiments/my-reading").exists()
-    said = (book / "experiments/01-scratch/note.md").read_text("utf-8")
+    text = (book / "experiments/01-scratch/note.md").read_text("utf-8")
     cache_file = DiskCache(scratch.root / "cache/memo").file_for(book)
     # The next build reads no page that has not changed.
-    assert cache_file.get("note", cache_key(said))
+    assert cache_file.get("note", cache_key(text))
     (book / "experiments/01-scratch/more.md").write_text("# More\n")
     built = build(scratch, "--strict")
     assert built.returncode != 0

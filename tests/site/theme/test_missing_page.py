@@ -22,7 +22,7 @@ ADDRESSES = ("nowhere", "labs/nowhere/", "es/labs/00/nowhere/at/all.html")
 
 
 class Host(SimpleHTTPRequestHandler):
-    """Gives the 404.html of the project's site for what isn't there, as hosts of pages do."""
+    """Serves the project's 404.html for missing files, as hosts of sites do."""
 
     def __init__(self, *args: Any, project: Path, **settings: Any) -> None:
         self._project = project
@@ -38,7 +38,7 @@ class Host(SimpleHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module", params=["", "project/"])
@@ -86,8 +86,8 @@ def test_a_missing_page_is_accessible_in_both_palettes(browser: Any, host: str, 
         reader.page.emulate_media(color_scheme=scheme)
         page = reader.read(ADDRESSES[0])
         page.evaluate(axe)
-        found = page.evaluate("async () => (await axe.run()).violations.map(one => one.id)")
-        assert found == [], scheme
+        violations = page.evaluate("async () => (await axe.run()).violations.map(one => one.id)")
+        assert violations == [], scheme
     reader.close()
 
 

@@ -31,15 +31,15 @@ def enclosing_chains(path: str, lines: list[str]) -> list[Chain]:
 
 
 def _by_indentation(lines: list[str]) -> Iterator[Chain]:
-    opened: list[tuple[int, str]] = []
+    open_parents: list[tuple[int, str]] = []
     for line in lines:
         if text := " ".join(line.split()):
             expanded = line.expandtabs()
             indent = len(expanded) - len(expanded.lstrip())
-            opened = [parent for parent in opened if parent[0] < indent]
-        yield tuple(above for _, above in opened)
+            open_parents = [parent for parent in open_parents if parent[0] < indent]
+        yield tuple(above for _, above in open_parents)
         if text:
-            opened.append((indent, text))
+            open_parents.append((indent, text))
 
 
 def _fill(nodes: Sequence[ast.AST], chain: Chain, chains: list[Chain]) -> None:

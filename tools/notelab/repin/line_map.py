@@ -54,8 +54,10 @@ class LineMap(msgspec.Struct, frozen=True):
 
     def _neighbours(self, row: int) -> tuple[Hunk | None, Hunk | None]:
         """Return the last hunk that ends before a line, and the next one."""
-        at = bisect_right(self.hunks, row, key=lambda hunk: hunk.first + hunk.count)
-        return self.hunks[at - 1] if at else None, next(iter(self.hunks[at : at + 1]), None)
+        index = bisect_right(self.hunks, row, key=lambda hunk: hunk.first + hunk.count)
+        return self.hunks[index - 1] if index else None, next(
+            iter(self.hunks[index : index + 1]), None
+        )
 
 
 def _shift(hunk: Hunk | None) -> int:

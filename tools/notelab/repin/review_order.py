@@ -89,11 +89,11 @@ def build_review(
 
 
 def _line_reader(version: Callable[[Place], Version | None]) -> ReadLines:
-    def at(place: Place) -> list[str]:
+    def read_lines(place: Place) -> list[str]:
         file = version(place)
         return file.lines[place.start - 1 : place.end] if file else []
 
-    return at
+    return read_lines
 
 
 def _collect_sentences(books: Iterable[Workbook], source: str) -> list[Sentence]:

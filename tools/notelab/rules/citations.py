@@ -109,7 +109,7 @@ class Judge:
                 )
             )
         proved = file.state is State.PROVED
-        context.moved_from = self.lock.slipped_from(file, citation, context.page)
+        context.moved_from = self.lock.find_moved_from(file, citation, context.page)
         misfits, structured = fit.judge(context, file, self._cache) if proved else ([], True)
         findings += misfits
         # A range that does not fit must be fixed first, so what the lock says is not reported.
