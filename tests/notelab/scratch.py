@@ -1,4 +1,4 @@
-"""A small lab in a scratch repository, citing a real git repository beside it."""
+"""A small lab in a temporary repository, which cites a real git repository beside it."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ from tests.limits import LIMIT
 
 
 def check_lab(folder: Path, bench: Bench, only: set[Path] | None = None) -> Report:
-    """Prove a lab, or only some of its pages."""
+    """Check a lab, or only some of its pages."""
     return check_labs({folder: only}, bench)
 
 
@@ -118,7 +118,7 @@ def git(folder: Path, *arguments: str) -> str:
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_SYSTEM": os.devnull,
     }
-    # A hook that runs the tests hands its own repository down; ours is another one.
+    # A git hook that runs the tests passes its own repository to them; ours is another one.
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX"):
         environment.pop(name, None)
     done = subprocess.run(
@@ -133,19 +133,19 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 @cache
-def _made(make: Callable[[Path], object]) -> TemporaryDirectory[str]:
-    """A folder that `make` filled; it goes when this process does."""
+def _filled_folder(make: Callable[[Path], object]) -> TemporaryDirectory[str]:
+    """Return a temporary folder that `make` has filled; it is removed when this process ends."""
     folder = TemporaryDirectory(prefix="scratch-")
     make(Path(folder.name))
     return folder
 
 
-def copied(make: Callable[[Path], object], folder: Path) -> None:
-    """Fill `folder` as `make` does, from where it did before: git's commands take longer."""
-    shutil.copytree(_made(make).name, folder, symlinks=True)
+def copy_filled(make: Callable[[Path], object], folder: Path) -> None:
+    """Fill `folder` with what `make` writes; `make` runs once, because git's commands are slow."""
+    shutil.copytree(_filled_folder(make).name, folder, symlinks=True)
 
 
-def _cited(folder: Path) -> None:
+def _make_upstream(folder: Path) -> None:
     (folder / "pkg").mkdir()
     (folder / "pkg/scaler.py").write_text(UPSTREAM)
     git(folder, "init", "-q", "-b", "main")
@@ -154,22 +154,22 @@ def _cited(folder: Path) -> None:
     git(folder, "tag", "v1")
 
 
-def _empty(folder: Path) -> None:
+def _make_empty(folder: Path) -> None:
     git(folder, "init", "-q", "-b", "main")
 
 
 @dataclass
 class Scratch:
-    """The lab's repository, the repository it cites, and a cache of its own."""
+    """A lab's repository, the repository that it cites, and a cache."""
 
     root: Path
     commit: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make both repositories, the two notes, the pin and the lock."""
-        copied(_cited, self.upstream)
+        """Create both repositories, the two notes, the pin and the lock."""
+        copy_filled(_make_upstream, self.upstream)
         self.commit = self.upstream.joinpath(".git/refs/heads/main").read_text().strip()
-        copied(_empty, self.book)
+        copy_filled(_make_empty, self.book)
         self.lab.mkdir(parents=True)
         self.write("lab.toml", LAB)
         self.write("up-sha.txt", f"{self.commit}\n")
@@ -201,13 +201,13 @@ class Scratch:
         return self.lab.joinpath(name).read_text(encoding="utf-8")
 
     def replace(self, name: str, old: str, new: str) -> None:
-        """Change one of the lab's files; `old` must be there."""
+        """Change one of the lab's files; `old` must be in it."""
         text = self.read(name)
         assert old in text, f"{old!r} is not in {name}"
         self.write(name, text.replace(old, new))
 
     def bench(self, *, mirror: bool = True) -> Bench:
-        """Return what a check works with: its own cache, the upstream as a mirror, no network."""
+        """Return a bench with its own cache, the upstream as a mirror, and no network."""
         cache = self.root / "cache"
         mirrors = {"up": self.upstream} if mirror else {}
         library = Library(
@@ -215,20 +215,20 @@ class Scratch:
         )
         return Bench(DiskCache(cache / "memo"), library)
 
-    def check(self, *only: str, mirror: bool = True) -> Report:
+    def check(self, *pages: str, mirror: bool = True) -> Report:
         """Check the lab, or some of its pages."""
-        wanted = {self.lab / name for name in only} or None
+        wanted = {self.lab / name for name in pages} or None
         return check_lab(self.lab, self.bench(mirror=mirror), wanted)
 
-    def codes(self, *only: str, mirror: bool = True) -> list[str]:
-        """Return the codes of the findings, in order of file and place."""
-        return [finding.code for finding in self.check(*only, mirror=mirror).findings]
+    def codes(self, *pages: str, mirror: bool = True) -> list[str]:
+        """Return the codes of the findings, ordered by file and position."""
+        return [finding.code for finding in self.check(*pages, mirror=mirror).findings]
 
     def lock(self) -> Relocked:
-        """Make the lock anew."""
-        made = relock(open_lab(self.lab, self.bench()))
-        self.write("citations.lock", lock_file.dump(made.lock))
-        return made
+        """Write the lock from the pages."""
+        relocked = relock(open_lab(self.lab, self.bench()))
+        self.write("citations.lock", lock_file.dump(relocked.lock))
+        return relocked
 
     def run(self, *arguments: str, mirror: bool = True) -> "subprocess.CompletedProcess[str]":
         """Run the command line as a user would, in the workbook's folder."""

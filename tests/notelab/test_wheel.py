@@ -26,10 +26,10 @@ flowchart LR
 
 
 def run(*command: object, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command as somebody who has no checkout."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    """Run a command as a user without a checkout."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.run(
-        [str(word) for word in command], env={**kept, **environment}, check=False,
+        [str(word) for word in command], env={**inherited, **environment}, check=False,
         capture_output=True, text=True, encoding="utf-8", timeout=LIMIT,
     )  # fmt: skip
 
@@ -135,10 +135,10 @@ def test_an_adopter_reads_a_rules_page_in_both_languages(adopted: Path) -> None:
 def test_an_adopter_starts_the_workbooks_reading_lab_anywhere(
     adopted: Path, tmp_path: Path
 ) -> None:
-    mine = tmp_path / "mine"
-    done = run(adopted / "shardbook", "new", mine, "--from", "35-reading-notes")
+    new_lab = tmp_path / "mine"
+    done = run(adopted / "shardbook", "new", new_lab, "--from", "35-reading-notes")
     assert done.returncode == 0, done.stderr
     finished = ROOT / "experiments/35-reading-notes"
     for name in ("megatron-sha.txt", "pytorch-sha.txt"):
-        assert (mine / name).read_bytes() == (finished / name).read_bytes()
-    assert "N105" in run(adopted / "shardbook", "check", mine).stdout
+        assert (new_lab / name).read_bytes() == (finished / name).read_bytes()
+    assert "N105" in run(adopted / "shardbook", "check", new_lab).stdout

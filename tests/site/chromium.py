@@ -1,4 +1,4 @@
-"""A real browser: the machine's own chromium, driven by playwright, that asks nobody else."""
+"""Finds and starts a real browser, the machine's own chromium, which asks no other host."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ QUIET = [
 
 
 @cache
-def program() -> str | None:
-    """Return where the browser is, the machine's or else playwright's own, or None."""
+def find_browser() -> str | None:
+    """Return the path of the machine's browser, or of playwright's, or None."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     with sync_playwright() as play:
-        own = play.chromium.executable_path
-    return own if Path(own).exists() else None
+        bundled = play.chromium.executable_path
+    return bundled if Path(bundled).exists() else None
 
 
 @contextmanager
-def launched() -> Iterator[Any]:
-    """Start the browser, which must be there."""
+def launch_browser() -> Iterator[Any]:
+    """Start the browser; one must be installed."""
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=program(), args=QUIET)
+        browser = play.chromium.launch(executable_path=find_browser(), args=QUIET)
         yield browser
         browser.close()

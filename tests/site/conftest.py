@@ -15,8 +15,8 @@ import axe_playwright_python
 import pytest
 from filelock import FileLock
 
-from tests.site.chromium import HOW, launched, program
-from tests.site.drawing.drawn import Drawings, Drawn, look
+from tests.site.chromium import HOW, find_browser, launch_browser
+from tests.site.drawing.drawn import Drawing, Drawings, collect_drawings
 from tests.site.serving import serving
 
 REPOSITORY = Path(__file__).parents[2]
@@ -52,9 +52,9 @@ def searched(site: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def served(site: Path) -> Iterator[str]:
-    """The site's address, for who does not search: each page builds the index of all, unasked.
+    """The site's address, with empty search indexes.
 
-    That costs the browser as much as all else on a page.
+    Each page loads and builds the search index, which takes as long as the rest of the page.
     """
     empty = {}
     for index in site.rglob("search_index.json"):
@@ -65,14 +65,14 @@ def served(site: Path) -> Iterator[str]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what needs a browser, so that `-m 'not browser'` leaves it out."""
+    """Mark tests that need a browser, so that `-m 'not browser'` leaves them out."""
     if "browser" in getattr(item, "fixturenames", ()):
         item.add_marker("browser")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Give each skip for want of a browser one place, so that the summary has one line for all."""
+    """Report all skips for want of a browser at one place, as one line of the summary."""
     report = yield
     if report.skipped and HOW in str(report.longrepr):
         report.longrepr = (__file__, 1, report.longrepr[2])
@@ -81,26 +81,26 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Chromium, driven by playwright; a laptop without one skips, in one line of the summary."""
-    if program() is None:
+    """Chromium, driven by playwright; without a browser, the tests are skipped with one line."""
+    if find_browser() is None:
         pytest.skip(f"no chromium here; to run these: {HOW}")
-    with launched() as chromium:
+    with launch_browser() as chromium:
         yield chromium
 
 
 @pytest.fixture(scope="session")
 def drawings(browser: Any, served: str) -> Drawings:
-    """What every diagram looks like in a language, at a width, in a palette: looked at once."""
+    """Return the drawn diagrams of a language, at a width, in a palette; each is drawn once."""
 
     @cache
-    def seen(language: str, width: int) -> dict[str, list[Drawn]]:
-        return look(browser, served, language, width)
+    def seen(language: str, width: int) -> dict[str, list[Drawing]]:
+        return collect_drawings(browser, served, language, width)
 
     return lambda language, width, scheme: seen(language, width)[scheme]
 
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """axe-core's script, to run in a page."""
+    """axe-core's script, which runs in a page."""
     (folder,) = axe_playwright_python.__path__
     return (Path(folder) / "axe.min.js").read_text("utf-8")

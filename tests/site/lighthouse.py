@@ -1,4 +1,4 @@
-"""What a reader waits for on a first load: `python -m tests.site.lighthouse`.
+"""Measures first loads of pages with Lighthouse: `python -m tests.site.lighthouse`.
 
 Builds the site, has Lighthouse open each page below LOADS times, each in a fresh profile of
 chromium, and writes medians into docs/reference/site.md (and .es.md). npx fetches Lighthouse; the
@@ -20,8 +20,8 @@ from urllib.request import urlopen
 
 from costlab.record.provenance import provenance
 from costlab.record.settings import Settings
-from tests.site.benchmark.test_weight import REPOSITORY, built
-from tests.site.chromium import QUIET, program
+from tests.site.benchmark.test_weight import REPOSITORY, build_site
+from tests.site.chromium import QUIET, find_browser
 from tests.site.serving import serving
 
 TOOL = "lighthouse@12.8.2"
@@ -45,7 +45,7 @@ WORDS = {
         "head": "| first load of | requests | compressed | elements | first paint | largest paint "
         "| blocked | layout shift | score |",
         "front": "the front page",
-        "theory": "a theory page, 3",
+        "theory": "theory page 3",
         "note": "a note",
         "results": "RESULTS",
         "about": "Median of {loads} first loads each, {tool} as on a desktop, {date}; {processor}, "
@@ -56,7 +56,7 @@ WORDS = {
         "head": "| primera carga de | peticiones | comprimido | elementos | primer pintado | "
         "pintado mayor | bloqueo | desplazamiento | nota |",
         "front": "la portada",
-        "theory": "una página de teoría, la 3",
+        "theory": "la página 3 de teoría",
         "note": "una nota",
         "results": "RESULTS",
         "about": "Mediana de {loads} primeras cargas de cada una, {tool} como en un ordenador de "
@@ -65,77 +65,88 @@ WORDS = {
 }
 
 
-def loaded(address: str) -> dict[str, float]:
-    """One first load of a page, by what is measured."""
-    ran = subprocess.run(
+def measure_load(address: str) -> dict[str, float]:
+    """Return the metrics of one first load of a page."""
+    finished = subprocess.run(
         [
             "npx", "--yes", TOOL, address, "--quiet", "--output=json", "--preset=desktop",
             "--only-categories=performance", "--throttling-method=provided",
             f"--chrome-flags={' '.join(['--headless=new', *QUIET])}",
         ],
-        env=os.environ | {"CHROME_PATH": program() or ""}, stdout=subprocess.PIPE, check=True,
+        env=os.environ | {"CHROME_PATH": find_browser() or ""}, stdout=subprocess.PIPE, check=True,
     )  # fmt: skip
-    report: dict[str, Any] = json.loads(ran.stdout)
+    report: dict[str, Any] = json.loads(finished.stdout)
     audits = report["audits"]
-    found = {key: float(audits[audit]["numericValue"]) for key, audit in AUDITS.items()}
-    asked = [one["url"] for one in audits["network-requests"]["details"]["items"]]
-    return found | {
+    metrics = {key: float(audits[audit]["numericValue"]) for key, audit in AUDITS.items()}
+    addresses = [request["url"] for request in audits["network-requests"]["details"]["items"]]
+    return metrics | {
         "score": 100 * report["categories"]["performance"]["score"],
-        "requests": len(asked),
-        "compressed": sum(map(compressed, asked)),
+        "requests": len(addresses),
+        "compressed": sum(map(count_compressed_bytes, addresses)),
     }
 
 
-def compressed(address: str) -> int:
-    """Bytes of what an address gives, as most hosts send it."""
+def count_compressed_bytes(address: str) -> int:
+    """Return the size of the file at an address, compressed as most hosts send it."""
     if not address.startswith("http"):
         return 0  # data: came with the page
     with urlopen(address) as answer:
         return len(gzip.compress(answer.read()))
 
 
-def medians(served: str) -> dict[str, dict[str, float]]:
-    """Medians by page and by what is measured; the pages take turns."""
-    rounds = [{name: loaded(served + place) for name, place in PAGES.items()} for _ in range(LOADS)]
+def measure_medians(served: str) -> dict[str, dict[str, float]]:
+    """Return the medians by page and metric; the pages are loaded in turn."""
+    rounds = [
+        {name: measure_load(served + place) for name, place in PAGES.items()} for _ in range(LOADS)
+    ]
     return {
-        name: {key: statistics.median(one[name][key] for one in rounds) for key in rounds[0][name]}
+        name: {
+            key: statistics.median(metrics[name][key] for metrics in rounds)
+            for key in rounds[0][name]
+        }
         for name in PAGES
     }
 
 
-def table(found: dict[str, dict[str, float]], words: dict[str, str], facts: dict[str, Any]) -> str:
-    """The table as a page has it, and below it where it was measured."""
+def format_table(
+    metrics_by_page: dict[str, dict[str, float]], words: dict[str, str], facts: dict[str, Any]
+) -> str:
+    """Return the table for a page, and the line below it that names the machine."""
     lines = [words["head"], "|---|" + "--:|" * 8]
-    for name, one in found.items():
+    for name, metrics in metrics_by_page.items():
         cells = [
-            f"{one['requests']:.0f}", f"{one['compressed'] / 1e6:.2f} MB",
-            f"{one['elements']:,.0f}", f"{one['first']:,.0f} ms", f"{one['largest']:,.0f} ms",
-            f"{one['blocked']:,.0f} ms", f"{one['shift']:.3f}", f"{one['score']:.0f}",
+            f"{metrics['requests']:.0f}", f"{metrics['compressed'] / 1e6:.2f} MB",
+            f"{metrics['elements']:,.0f}", f"{metrics['first']:,.0f} ms",
+            f"{metrics['largest']:,.0f} ms",
+            f"{metrics['blocked']:,.0f} ms", f"{metrics['shift']:.3f}", f"{metrics['score']:.0f}",
         ]  # fmt: skip
         numbers = " | ".join(cells).replace(",", words["thousands"])
         lines.append(f"| {words[name]} | {numbers} |")
     return "\n".join([*lines, "", words["about"].format(**facts)])
 
 
-def filled(page: str, table: str) -> str:
-    """Return a page's text with `table` between its marks; everything else in it stays."""
+def fill_table(page: str, table: str) -> str:
+    """Return a page's text with `table` between its marks; the rest is not changed."""
     opening, closing = "<!-- loaded -->\n", "\n<!-- /loaded -->"
     before, rest = page.split(opening)
     return before + opening + table + closing + rest.split(closing)[1]
 
 
 def main() -> None:
-    """Measure, and write what was measured into both pages."""
+    """Measure, and write the table into both pages."""
     facts = provenance(Settings(), [], ranks=None)
     facts |= {"loads": LOADS, "tool": TOOL, "date": datetime.now(UTC).date().isoformat()}
     with tempfile.TemporaryDirectory() as folder:
-        built(Path(folder))
+        build_site(Path(folder))
         with serving(Path(folder)) as served:
-            found = medians(served)
+            metrics_by_page = measure_medians(served)
     for suffix, words in WORDS.items():
         page = REPOSITORY / f"docs/reference/site{suffix}.md"
-        page.write_text(filled(page.read_text("utf-8"), table(found, words, facts)), "utf-8")
-        print(table(found, words, facts))
+        page.write_text(
+            fill_table(page.read_text("utf-8"), format_table(metrics_by_page, words, facts)),
+            "utf-8",
+        )
+        print(format_table(metrics_by_page, words, facts))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`mkdocs serve` on a copy of the workbook, and how long a saved change takes to its page."""
+"""Runs `mkdocs serve` on a copy of the workbook, and measures when a saved change is shown."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ REPOSITORY = Path(__file__).parents[2]
 NOTE = "experiments/35-reading-notes/megatron-tp-layers"
 
 
-def copied(folder: Path) -> Path:
-    """Copy what the site is made of into `folder`, so that a note can change; return it."""
+def copy_workbook(folder: Path) -> Path:
+    """Copy the files of the site into `folder`, so that a note can change; return the folder."""
     for name in ("docs", "experiments", "solutions"):
         shutil.copytree(REPOSITORY / name, folder / name)
     (folder / ".git").mkdir()  # the edge of a repository: labs share pins within it
@@ -32,8 +32,8 @@ def copied(folder: Path) -> Path:
 
 
 @contextmanager
-def live(book: Path, only: str = "en") -> Iterator[str]:
-    """Run `mkdocs serve` in `book` as `make serve ONLY=…` does; gives its address once it answers.
+def serve_live(book: Path, only: str = "en") -> Iterator[str]:
+    """Run `mkdocs serve` in `book` as `make serve ONLY=…` does; yield its address once it answers.
 
     The port is whichever is free.
     """
@@ -48,13 +48,13 @@ def live(book: Path, only: str = "en") -> Iterator[str]:
             text=True,
         )
         assert server.stderr is not None
-        said = []
+        output = []
         for line in server.stderr:  # it says where it serves once the first build is done
-            said.append(line)
+            output.append(line)
             if "Serving on" in line:
                 break
         else:
-            raise RuntimeError(f"mkdocs serve ended: {''.join(said)}")
+            raise RuntimeError(f"mkdocs serve ended: {''.join(output)}")
         try:
             yield f"http://127.0.0.1:{port}/"
         finally:
@@ -63,13 +63,13 @@ def live(book: Path, only: str = "en") -> Iterator[str]:
 
 
 def get(address: str) -> str:
-    """Return what is served there."""
+    """Return the page at an address."""
     with urlopen(address, timeout=LIMIT) as answer:
         return str(answer.read().decode())
 
 
 def seconds_to_page(book: Path, address: str, sentence: str, source: str = NOTE) -> float:
-    """Save a sentence at a page's end; return how long it takes to stand on the served page."""
+    """Save a sentence at a page's end; return the seconds until the served page shows it."""
     place = f"{address}{source.removeprefix('docs/')}/"
     page = get(place)
     assert sentence not in page

@@ -1,4 +1,4 @@
-"""Every page of the site: where it stands, and what its source has for a reader."""
+"""Every page of the site: its address, and the diagrams, formulas and questions of its source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from notelab.page import reading
-from tests.site.test_build import sources
+from tests.site.test_build import list_sources
 
 _FENCE = re.compile(r"^(`{3,}).*?^\1", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(`+).+?\1", re.DOTALL)
@@ -17,7 +17,7 @@ _MATH = re.compile(r"\$\$.+?\$\$|(?<![\\$])\$(?=[^\s$]).+?(?<=[^\s\\])\$", re.DO
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """A page's address below the site's root, and what its source has for a reader."""
+    """A page's address below the site's root, with the parts of its source."""
 
     address: str
     source: Path
@@ -32,7 +32,7 @@ class Place:
 
     @cached_property
     def diagrams(self) -> list[str]:
-        """Their texts."""
+        """The texts of the diagrams."""
         return [diagram.text for diagram in reading.read(self._text).diagrams]
 
     @cached_property
@@ -45,13 +45,13 @@ class Place:
 
 
 @cache
-def places() -> list[Place]:
+def list_places() -> list[Place]:
     """Return every page of the built site."""
-    found = []
-    for uri, source in sources().items():
+    pages = []
+    for uri, source in list_sources().items():
         spanish = uri.name.endswith(".es.md")
         name = uri.name.removesuffix(".md").removesuffix(".es")
         folder = "" if uri.parent == Path() else f"{uri.parent.as_posix()}/"
         place = folder if name == "index" else f"{folder}{name}/"
-        found.append(Place(f"es/{place}" if spanish else place, source))
-    return sorted(found)
+        pages.append(Place(f"es/{place}" if spanish else place, source))
+    return sorted(pages)

@@ -1,4 +1,4 @@
-"""A page of a real browser that remembers what went wrong while it was open."""
+"""A page of a real browser, which records the faults that occur while it is open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEPT: dict[tuple[Any, str], Any] = {}  # contexts, by browser and settings
 
 
 class Reader:
-    """Reads pages of a served site; `wrong` grows with every fault that the browser tells of.
+    """Reads pages of a served site; each fault that the browser reports is added to `wrong`.
 
     Readers of the same settings follow each other in one browser context, and find there the files
     that were loaded and the scripts that were parsed: more than half of what a page costs.
@@ -43,7 +43,7 @@ class Reader:
             self._context.set_default_timeout(1000 * LIMIT)
             if not first_visit:
                 _KEPT[key] = self._context
-        self._own = first_visit
+        self._is_first_visit = first_visit
         self._viewport = viewport
         self.served = served
         self.wrong: list[str] = []
@@ -53,26 +53,26 @@ class Reader:
         self.page = self._context.new_page()
         if self._viewport:
             self.page.set_viewport_size(self._viewport)
-        self.page.on("console", self._said)
+        self.page.on("console", self._note_message)
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
-        self.page.on("request", self._asked)
-        self.page.on("response", self._answered)
+        self.page.on("request", self._note_request)
+        self.page.on("response", self._note_response)
 
-    def _said(self, message: Any) -> None:
+    def _note_message(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.wrong.append(f"{message.type}: {message.text}")
 
-    def _asked(self, request: Any) -> None:
+    def _note_request(self, request: Any) -> None:
         if not request.url.startswith((self.served, "data:", "blob:")):
             self.wrong.append(f"asked another host: {request.url}")
 
-    def _answered(self, response: Any) -> None:
+    def _note_response(self, response: Any) -> None:
         if response.status >= 400:
             self.wrong.append(f"{response.status}: {response.url}")
 
     def close(self) -> None:
-        """Leave the browser, and nothing that a page wrote there."""
-        if self._own:
+        """Close the page, and remove everything that it stored in the browser."""
+        if self._is_first_visit:
             self._context.close()
             return
         if self.page.url.startswith(self.served):
@@ -80,7 +80,7 @@ class Reader:
         self.page.close()
 
     def forget(self) -> None:
-        """Be as a reader who comes now."""
+        """Start again as a reader who opens the site for the first time."""
         self.close()
         self.wrong.clear()
         self._open()
@@ -105,23 +105,23 @@ class Reader:
             self.page.wait_for_timeout(50)
         raise AssertionError(f"never true: {predicate}")
 
-    def drawn(self, scheme: str = "light") -> int:
-        """Wait for the page's diagrams in a palette's colours; return how many are pictures."""
+    def wait_for_diagrams(self, scheme: str = "light") -> int:
+        """Wait until the page's diagrams have a palette's colours; return their number."""
         theme = {"light": "neutral", "dark": "dark"}[scheme]
         self.until("theme => document.documentElement.dataset.diagrams === theme", theme)
         return int(self.page.locator("div.mermaid svg").count())
 
-    def painted(self, scheme: str) -> None:
-        """Have the system say `scheme`, and wait until all of the page is in its colours."""
+    def use_scheme(self, scheme: str) -> None:
+        """Set the system's colour scheme, and wait until the whole page has its colours."""
         self.page.emulate_media(color_scheme=scheme)
         palette = {"light": "default", "dark": "slate"}[scheme]
         self.until("palette => document.body.dataset.mdColorScheme === palette", palette)
         if self.page.locator("div.mermaid").count():
-            self.drawn(scheme)
+            self.wait_for_diagrams(scheme)
         self.until("() => document.getAnimations().length === 0")  # colours fade over
 
     def search(self, words: str) -> list[str]:
-        """Type words into the page's search; return the addresses of what it finds."""
+        """Type words into the page's search; return the addresses of the results."""
         self.page.locator("[data-md-component=search-query]").click()
         self.until(  # the index is there: Material then says what to do
             "() => !/nitializ|nicializ/.test("

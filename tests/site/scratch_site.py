@@ -1,4 +1,4 @@
-"""A small workbook with the real site's configuration, to build, serve and spoil."""
+"""A small workbook with the real site's configuration, for building, serving and breaking."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ nav:
 """
 
 
-def furnish(scratch: Scratch) -> Path:
-    """Give a scratch lab's repository what makes it a site; return its folder."""
+def make_site(scratch: Scratch) -> Path:
+    """Add the files of a site to a scratch lab's repository; return the repository's folder."""
     book = scratch.book
     docs = book / "docs"
     shutil.copytree(
@@ -38,8 +38,8 @@ def furnish(scratch: Scratch) -> Path:
     return book
 
 
-def environment(scratch: Scratch) -> dict[str, str]:
-    """Return the environment that mkdocs runs in: the scratch lab's own store."""
+def build_environment(scratch: Scratch) -> dict[str, str]:
+    """Return the environment for mkdocs, with the scratch lab's own store."""
     return {
         **os.environ,
         "SHARDBOOK_CACHE": str(scratch.root / "cache"),
@@ -52,7 +52,7 @@ def build(scratch: Scratch, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", *options],
         cwd=scratch.book,
-        env=environment(scratch),
+        env=build_environment(scratch),
         capture_output=True,
         text=True,
         timeout=LIMIT,

@@ -1,4 +1,4 @@
-"""Pictures of the site, as it looks in a real browser: `make screenshots`.
+"""Takes pictures of the site in a real browser: `make screenshots`.
 
 `python -m tests.site.screenshots FOLDER` makes one of each view below, light and dark, wide and
 narrow; without a FOLDER, those that the README shows, into docs/assets/screenshots/.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from tests.site.chromium import launched
+from tests.site.chromium import launch_browser
 from tests.site.reader import Reader
 from tests.site.serving import serving
 
@@ -26,7 +26,7 @@ WIDTHS = {1440: 900, 390: 844}
 
 
 class View(NamedTuple):
-    """A page and what is done to it before it is looked at."""
+    """A page, and the actions before its picture is taken."""
 
     address: str
     prepare: Callable[[Any], None] = lambda page: None
@@ -60,14 +60,16 @@ VIEWS = {
 README = (("synthesis", "light", 1440), ("recall", "dark", 1440))
 
 
-def taken(browser: Any, served: str, name: str, scheme: str, width: int, folder: Path) -> Path:
-    """Take one picture; return where it is."""
+def take_picture(
+    browser: Any, served: str, name: str, scheme: str, width: int, folder: Path
+) -> Path:
+    """Take one picture; return its path."""
     size = {"width": width, "height": WIDTHS[width]}
     reader = Reader(browser, served, viewport=size, color_scheme=scheme)
     view = VIEWS[name]
     page = reader.read(view.address)
     if page.locator("div.mermaid").count():
-        reader.drawn(scheme)
+        reader.wait_for_diagrams(scheme)
     view.prepare(page)
     file = folder / f"{name}-{scheme}-{width}.png"
     page.screenshot(path=file, animations="disabled")
@@ -78,7 +80,7 @@ def taken(browser: Any, served: str, name: str, scheme: str, width: int, folder:
 
 
 def main(arguments: list[str]) -> int:
-    """Build the site, take the pictures and say where they are."""
+    """Build the site, take the pictures and print their paths."""
     folder = Path(arguments[0]) if arguments else SHOWN
     wanted = [(name, scheme, width) for name in VIEWS for scheme in SCHEMES for width in WIDTHS]
     if not arguments:
@@ -87,9 +89,9 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as site:
         build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", site]
         subprocess.run(build, cwd=REPOSITORY, check=True)
-        with serving(Path(site)) as served, launched() as browser:
+        with serving(Path(site)) as served, launch_browser() as browser:
             for name, scheme, width in wanted:
-                file = taken(browser, served, name, scheme, width, folder)
+                file = take_picture(browser, served, name, scheme, width, folder)
                 print(f"{file} ({file.stat().st_size / 1e3:.0f} kB)")
     return 0
 

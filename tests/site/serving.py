@@ -1,4 +1,4 @@
-"""A folder served to a browser on this machine, on whatever port is free."""
+"""Serves a folder to a browser on this machine, on a free port."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 
 class _Silent(http.server.SimpleHTTPRequestHandler):
-    """Serves files, but for those it has something else for, and says nothing."""
+    """Serves files, or the content that replaces a file, and logs nothing."""
 
     def __init__(self, *args: Any, instead: dict[str, bytes], **settings: Any) -> None:
         self._instead = instead
         super().__init__(*args, **settings)
 
     def send_head(self) -> Any:
-        """Say what comes; return it, open."""
+        """Send the headers; return the open content."""
         content = self._instead.get(self.path)
         if content is None:
             return super().send_head()
@@ -31,12 +31,12 @@ class _Silent(http.server.SimpleHTTPRequestHandler):
         return io.BytesIO(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def serving(folder: Path, instead: dict[str, bytes] | None = None) -> Iterator[str]:
-    """Serve `folder` for a while; gives its address, which ends in a slash.
+    """Serve `folder` inside a with statement; yield its address, which ends in a slash.
 
     Args:
         instead: by address, from its first slash on, what to give in place of the file.

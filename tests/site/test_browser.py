@@ -96,9 +96,9 @@ def test_search_finds_a_word_in_its_own_language(
 ) -> None:
     reader = Reader(browser, searched, viewport={"width": 1440, "height": 900})
     reader.read(language)
-    found = reader.search(word)
-    assert found
-    for address in found:
+    addresses = reader.search(word)
+    assert addresses
+    for address in addresses:
         assert address.startswith(searched + language), address
         assert language or not address.startswith(searched + "es/"), address
     assert not reader.wrong
@@ -107,9 +107,9 @@ def test_search_finds_a_word_in_its_own_language(
 
 def test_the_page_and_its_diagrams_follow_the_systems_palette(wide: Reader) -> None:
     page = wide.read(SYNTHESIS)
-    wide.painted("light")
+    wide.use_scheme("light")
     before = page.locator("div.mermaid").first.inner_html()
-    wide.painted("dark")
+    wide.use_scheme("dark")
     assert page.locator("div.mermaid svg").count() == 2
     assert page.locator("div.mermaid").first.inner_html() != before
     assert not wide.wrong
@@ -142,7 +142,7 @@ def test_a_first_load_asks_nobody_else_and_is_half_a_megabyte_at_most(
     reader = Reader(browser, searched, first_visit=True)
     answers: list[Any] = []
     # Playwright wants a function that it can mark, which a built-in method is not.
-    reader.page.on("response", lambda one: answers.append(one))  # noqa: PLW0108
+    reader.page.on("response", lambda response: answers.append(response))  # noqa: PLW0108
     reader.read(place)
     reader.page.wait_for_load_state("networkidle")
     bodies = [answer.body() for answer in answers if answer.url.startswith(searched)]

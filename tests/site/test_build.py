@@ -1,4 +1,4 @@
-"""The site builds strictly, in both languages, and asks nothing of any other host."""
+"""The site builds strictly, in both languages, and loads nothing from any other host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source
 
 
 class Loaded(HTMLParser):
-    """What a page makes a browser fetch."""
+    """Collects the addresses that a page makes a browser load."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,28 +35,28 @@ class Loaded(HTMLParser):
             self.addresses.append(address)
 
 
-def sources() -> dict[Path, Path]:
-    """Every page's place in the site's tree of sources, and where it lies."""
+def list_sources() -> dict[Path, Path]:
+    """Return the path of every page, by its path in the site's tree of sources."""
     docs = REPOSITORY / "docs"
-    ours = workbook_pages.found(REPOSITORY)
+    ours = workbook_pages.find_files(REPOSITORY)
     return {page.relative_to(docs): page for page in docs.rglob("*.md")} | {
         Path(uri): page for uri, page in ours.items() if page.suffix == ".md"
     }
 
 
 @pytest.fixture(scope="module")
-def loaded(site: Path) -> dict[Path, list[str]]:
-    """What each page of the site makes a browser fetch."""
-    found = {}
+def loaded_addresses(site: Path) -> dict[Path, list[str]]:
+    """Return the addresses that each page of the site makes a browser load."""
+    by_page = {}
     for page in sorted(site.rglob("*.html")):
         parser = Loaded()
         parser.feed(page.read_text())
-        found[page] = parser.addresses
-    return found
+        by_page[page] = parser.addresses
+    return by_page
 
 
 def test_every_page_is_there_in_both_languages(site: Path) -> None:
-    english = {uri for uri in sources() if not uri.name.endswith(".es.md")}
+    english = {uri for uri in list_sources() if not uri.name.endswith(".es.md")}
     english = {uri.with_suffix("") for uri in english}
     assert len(english) > 40
     assert Path("experiments/35-reading-notes/synthesis") in english
@@ -68,17 +68,17 @@ def test_every_page_is_there_in_both_languages(site: Path) -> None:
         assert 'lang="es"' in (site / "es" / where).read_text()[:400]
 
 
-def test_no_page_loads_anything_from_another_host(loaded: dict[Path, list[str]]) -> None:
-    assert len(loaded) > 200
-    for page, addresses in loaded.items():
+def test_no_page_loads_anything_from_another_host(loaded_addresses: dict[Path, list[str]]) -> None:
+    assert len(loaded_addresses) > 200
+    for page, addresses in loaded_addresses.items():
         foreign = [a for a in addresses if urlsplit(a).netloc]
         assert not foreign, (page, foreign)
 
 
 def test_every_local_file_that_a_page_loads_is_in_the_site(
-    site: Path, loaded: dict[Path, list[str]]
+    site: Path, loaded_addresses: dict[Path, list[str]]
 ) -> None:
-    for page, addresses in loaded.items():
+    for page, addresses in loaded_addresses.items():
         for address in addresses:
             path = urlsplit(address).path
             where = site / path.lstrip("/") if path.startswith("/") else page.parent / path
@@ -128,7 +128,7 @@ def test_without_an_address_of_its_own_the_site_has_no_sitemap(site: Path) -> No
 
 
 def test_diagrams_reach_the_page_as_diagrams(site: Path) -> None:
-    for uri, source in sources().items():
+    for uri, source in list_sources().items():
         wanted = len(reading.read(source.read_text()).diagrams)
         if not wanted or uri.name.startswith("index."):
             continue
@@ -140,9 +140,9 @@ def test_diagrams_reach_the_page_as_diagrams(site: Path) -> None:
 
 def test_no_mark_of_the_source_is_left_on_a_page(site: Path) -> None:
     """A list that its paragraph swallowed, a bar that was escaped for a table."""
-    left = re.compile(
+    leftover = re.compile(
         r"<p>(?:(?!</p>|<code>).)*\n- |(?<!</span>)<code>(?:(?!</code>).)*\\\|", re.DOTALL
     )
     for page in sorted(site.rglob("index.html")):
-        found = left.search(page.read_text("utf-8"))
-        assert not found, (page, found)
+        match = leftover.search(page.read_text("utf-8"))
+        assert not match, (page, match)

@@ -1,11 +1,11 @@
-"""What a page asks for and can't be shown ends in a line that names the page and the line."""
+"""A part of a page that can't be shown ends in a warning that names the page and the line."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from tests.notelab.scratch import Scratch
-from tests.site.scratch_site import build, furnish
+from tests.site.scratch_site import build, make_site
 
 PAGE = """# Wrong
 
@@ -19,7 +19,7 @@ A formula: $\\frac{1$.
 
 def test_a_misspelt_figure_or_formula_is_named_by_page_and_line(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
-    docs = furnish(scratch) / "docs"
+    docs = make_site(scratch) / "docs"
     for name in ("wrong.md", "wrong.es.md"):
         (docs / name).write_text(PAGE)
     built = build(scratch, "--strict")
@@ -32,5 +32,5 @@ def test_a_misspelt_figure_or_formula_is_named_by_page_and_line(tmp_path: Path) 
             7: "formula",
         }.items():
             at = f"docs/{page}:{line}: "
-            (said,) = [text for text in built.stderr.splitlines() if at in text]
-            assert words in said
+            (warning,) = [text for text in built.stderr.splitlines() if at in text]
+            assert words in warning

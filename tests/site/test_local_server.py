@@ -12,13 +12,13 @@ import pytest
 from sitelab.theme.local_server import is_local
 from tests.limits import LIMIT
 from tests.notelab.scratch import Scratch
-from tests.site.live_server import live
+from tests.site.live_server import serve_live
 from tests.site.reader import Reader
-from tests.site.scratch_site import furnish
+from tests.site.scratch_site import make_site
 
 
 @pytest.mark.parametrize(
-    ("host", "asked", "answered"),
+    ("host", "configured", "answered"),
     [
         ("127.0.0.1:8000", "127.0.0.1", True),
         ("localhost:8000", "127.0.0.1", True),
@@ -34,13 +34,13 @@ from tests.site.scratch_site import furnish
     ],
 )
 def test_this_machine_is_known_by_number_as_localhost_or_as_was_asked(
-    host: str, asked: str, answered: bool
+    host: str, configured: str, answered: bool
 ) -> None:
-    assert is_local(host, asked) is answered
+    assert is_local(host, configured) is answered
 
 
 def status(address: str, host: str, path: str) -> int:
-    """What the server answers a request whose Host header is `host`."""
+    """Return the status of the answer to a request whose Host header is `host`."""
     connection = HTTPConnection(urlsplit(address).netloc, timeout=LIMIT)
     connection.request("GET", path, headers={"Host": host})
     answer = connection.getresponse()
@@ -53,8 +53,8 @@ def status(address: str, host: str, path: str) -> int:
 def test_another_hosts_name_is_refused_and_a_saved_page_reloads(
     tmp_path: Path, browser: Any
 ) -> None:
-    book = furnish(Scratch(tmp_path))
-    with live(book) as address:
+    book = make_site(Scratch(tmp_path))
+    with serve_live(book) as address:
         port = urlsplit(address).port
         assert status(address, f"localhost:{port}", "/") == 200
         for path in ("/", "/search/search_index.json", "/livereload/0/0"):

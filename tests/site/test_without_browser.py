@@ -1,4 +1,4 @@
-"""A machine without a browser: its tests are left out, and one line says what to install."""
+"""On a machine without a browser its tests are skipped, and one line says what to install."""
 
 import os
 import subprocess
@@ -12,12 +12,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.ci
 def test_without_a_browser_one_line_says_how_to_get_one(tmp_path: Path) -> None:
-    kept = {k: v for k, v in os.environ.items() if k != "SHARDBOOK_EXPECT_NO_SKIPS"}
-    asked = ["tests/site/pages/test_recall_cards.py", "tests/site/test_browser.py"]
+    environment = {k: v for k, v in os.environ.items() if k != "SHARDBOOK_EXPECT_NO_SKIPS"}
+    files = ["tests/site/pages/test_recall_cards.py", "tests/site/test_browser.py"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *asked],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *files],
         cwd=ROOT,
-        env={**kept, "PATH": str(tmp_path), "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path)},
+        env={**environment, "PATH": str(tmp_path), "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,

@@ -180,6 +180,8 @@ def _checksum(data: bytes) -> bytes:
 
 def cache_key(*parts: bytes | str) -> str:
     """Return the key for an ordered list of inputs."""
-    encoded = [part.encode() if isinstance(part, str) else part for part in parts]
+    encoded = [
+        part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in parts
+    ]
     sizes = b"".join([len(data).to_bytes(8, "big") for data in encoded])
     return blake2b(sizes + b"".join(encoded), digest_size=20).hexdigest()

@@ -110,8 +110,8 @@ class _LabRules:
         self._book = book
         self._originals = {view.page.path: view for view in book.views if not view.page.original}
         self._diagrams = diagrams
-        gathered = book.evidence.gathered()
-        proved = (file for file in gathered if file.state is State.PROVED)
+        files = book.evidence.gathered()
+        proved = (file for file in files if file.state is State.PROVED)
         cache = bench.cache.file_for(book.lab.root)
         self._pinned = constraints.Pinned(proved, cache)
         self.citations = Judge(book, cache)

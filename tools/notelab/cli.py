@@ -43,8 +43,8 @@ def main() -> None:
         _fail(str(fault), fault.hint)
     except OSError as fault:
         nowhere = "the folder that you stand in" if fault.errno == errno.ENOENT else "the output"
-        what = display_path(Path(str(fault.filename))) if fault.filename else nowhere
-        _fail(f"{what} cannot be read or written: {fault.strerror or fault}", "")
+        place = display_path(Path(str(fault.filename))) if fault.filename else nowhere
+        _fail(f"{place} cannot be read or written: {fault.strerror or fault}", "")
     except Exception as fault:
         if os.environ.get("SHARDBOOK_TRACEBACK"):
             raise
@@ -104,7 +104,7 @@ def check(
 ) -> int:
     """Prove labs or single notes; without PATH, every lab there is.
 
-    A PATH is a lab's folder, one of its pages, or any file that a lab hangs on.
+    A PATH is a lab's folder, one of its pages, or any file that a lab depends on.
     """
     from notelab.book.finding_labs import asked
     from notelab.book.opening import open_bench
@@ -154,9 +154,9 @@ def explain(rule: str | None, language: str) -> None:
 def fetch(
     paths: tuple[Path, ...], worktree: Path | None, source: str | None, mirrors: tuple[str, ...]
 ) -> int:
-    """Bring the cited files into the store; who said no is asked anew.
+    """Bring the cited files into the store; ask refusing remotes again.
 
-    check and show need no network afterwards.
+    After that, check and show need no network.
     """
     from notelab.book.finding_labs import asked
     from notelab.book.opening import open_bench
@@ -186,8 +186,8 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
     from notelab.book.opening import open_bench
     from notelab.commands import pinning
 
-    typed = shlex.join(["shardbook", "pin", source, ref])
-    folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
+    command = shlex.join(["shardbook", "pin", source, ref])
+    folder = lab_with(source, lab_folder, Path.cwd(), to_write=command)
     say(*pinning.pin(folder, source, ref, open_bench(mirrors, folder, anew=True)))
 
 
@@ -196,7 +196,7 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 @mirror_option
 @offline_option
 def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> int:
-    """Record in citations.lock whatever resolves; judge nothing."""
+    """Write citations that resolve to citations.lock; check nothing."""
     from notelab.book.finding_labs import asked
     from notelab.book.opening import open_bench
     from notelab.commands import pinning

@@ -32,12 +32,38 @@ def sanitize(text: str) -> str:
     return text if text.isprintable() else "".join(ch if ch.isprintable() else " " for ch in text)
 
 
+def escape_json(json: str) -> str:
+    r"""Escape, in JSON text, each control or invisible character that JSON itself lets stand.
+
+    >>> escape_json('{"a": "\u202eb"}')
+    '{"a": "\\u202eb"}'
+    """
+    lines = json.split("\n")
+    return "\n".join(line if line.isprintable() else _escape_line(line) for line in lines)
+
+
+def _escape_line(line: str) -> str:
+    pieces = []
+    for ch in line:
+        units = ch.encode("utf-16-be", "surrogatepass").hex()
+        codes = [f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)]
+        pieces.append(ch if ch.isprintable() else "".join(codes))
+    return "".join(pieces)
+
+
 def display_path(path: Path) -> str:
-    """Return a path as messages show it: POSIX, relative to the working directory if possible."""
+    """Return a path as messages show it: POSIX, relative to the working directory if possible.
+
+    Bytes of a name that are not UTF-8 are replaced, since no report could hold them.
+    """
     working_directory, absolute = os.getcwd(), str(path)  # noqa: PTH109 (Path is slow)
     if os.sep == "/" and working_directory != "/" and absolute.startswith(f"{working_directory}/"):
-        return absolute[len(working_directory) + 1 :]
+        return _replace_invalid(absolute[len(working_directory) + 1 :])
     try:
-        return Path(os.path.relpath(path)).as_posix()
+        return _replace_invalid(Path(os.path.relpath(path)).as_posix())
     except ValueError:  # the path is on another drive
-        return path.as_posix()
+        return _replace_invalid(path.as_posix())
+
+
+def _replace_invalid(name: str) -> str:
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Reading files that a stranger may have put there: a pipe, a device or a folder is refused."""
+"""Reads untrusted files: a pipe, a device or a folder is refused."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ _KINDS = {
     stat.S_IFBLK: "device",
     stat.S_IFLNK: "symbolic link",
 }
-_PIECE = 16 * 1024  # to make room for a large limit takes longer than to read a small file
+_PIECE = 16 * 1024  # a buffer as large as the limit would take longer than a small file
 # Opening a pipe waits for its other end, and opening a terminal may make it this process's own.
 _FLAGS = os.O_RDONLY | sum(
     getattr(os, name, 0) for name in ("O_BINARY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC")
@@ -21,24 +21,24 @@ _FLAGS = os.O_RDONLY | sum(
 
 
 def kind_of(mode: int) -> str:
-    """Return what a file of a mode is called where it is no regular file; '' where it is one."""
+    """Return the kind of a file by its mode, or '' if it is a regular file."""
     return "" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "special file")
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """Return the first `limit` bytes of a regular file; links to one are followed.
+    """Return the first `limit` bytes of a regular file; links are followed.
 
     Raises:
-        OSError: there is no such file, it can't be read, or it is of another kind.
+        OSError: there is no such file, it cannot be read, or it is not a regular file.
     """
     _refuse(os.stat(path).st_mode, path)  # noqa: PTH116 (Path is slow, and asked for each page)
     handle = os.open(path, _FLAGS)
     try:
         _refuse(os.fstat(handle).st_mode, path)
-        pieces, left = [], limit
-        while left and (piece := os.read(handle, min(_PIECE, left))):
+        pieces, remaining = [], limit
+        while remaining and (piece := os.read(handle, min(_PIECE, remaining))):
             pieces.append(piece)
-            left -= len(piece)
+            remaining -= len(piece)
         return b"".join(pieces)
     finally:
         os.close(handle)

@@ -1,6 +1,6 @@
-"""A page's content, from the HTML that Markdown made of it to what the site shows.
+"""Makes a page's content: from the HTML that Markdown made to the HTML that the site shows.
 
-The HTML is cleaned and parsed once; then each part of the site changes the tree in turn.
+The HTML is cleaned and parsed once. Then each part of the site changes the tree in turn.
 """
 
 from collections.abc import Sequence
@@ -8,28 +8,28 @@ from pathlib import Path
 from typing import NamedTuple
 
 from notelab.recall.cards import Card
-from sitelab.citations.cited import Cited
-from sitelab.citations.live_citations import link_citations, mark_of
+from sitelab.citations.live_citations import link_citations, make_mark
+from sitelab.citations.resolved import ResolvedCitation
 from sitelab.drawing.formulas import draw_formulas
 from sitelab.drawing.inline_figures import FOLDER, embed_pictures
 from sitelab.drawing.long_cells import mark_long_cells
+from sitelab.figures.embed import embed_figures
 from sitelab.figures.makers import MAKERS
-from sitelab.figures.shown import embed_figures
 from sitelab.katex import Formulas
-from sitelab.pages.allowed_html import clean
-from sitelab.pages.gate import hide_answers_from_search
+from sitelab.pages.allowed_html import clean_html
+from sitelab.pages.answer_pages import hide_answers_from_search
+from sitelab.pages.nonbreaking_numbers import make_numbers_nonbreaking
+from sitelab.pages.nonbreaking_options import make_options_nonbreaking
 from sitelab.pages.recall_cards import mark_cards
 from sitelab.pages.tree import parse
-from sitelab.pages.whole_numbers import keep_numbers_whole
-from sitelab.pages.whole_options import keep_options_whole
 from sitelab.theme.search_index import hide_from_search
 
 
 class Source(NamedTuple):
-    """What a page's content is made of.
+    """The input from which a page's content is made.
 
     Attributes:
-        html: what Markdown made of the page; nothing in it is trusted.
+        html: the HTML that Markdown made of the page; nothing in it is trusted.
         url: of the page, relative to the site's root.
         language: of the page: "en" or "es".
         citations: what the page cites, by the text of the citation.
@@ -40,59 +40,59 @@ class Source(NamedTuple):
     html: str
     url: str
     language: str
-    citations: dict[str, Cited]
+    citations: dict[str, ResolvedCitation]
     cards: Sequence[Card]
     judged: bool
 
 
 class Fault(NamedTuple):
-    """What a page asks for and can't be shown: the words of its source that ask, and why."""
+    """A part of a page that can't be shown: its words in the page's source, and the reason."""
 
     words: str
     why: str
 
-    def at(self, file: Path, root: Path) -> str:
-        """Return the fault as `path:line: why`, the path below the repository `root`."""
-        before, found, _ = file.read_text("utf-8", "replace").partition(self.words)
-        line = before.count("\n") + 1 if found else 1
+    def format(self, file: Path, root: Path) -> str:
+        """Return the fault as `path:line: why`; the path is relative to the repository `root`."""
+        before, separator, _ = file.read_text("utf-8", "replace").partition(self.words)
+        line = before.count("\n") + 1 if separator else 1
         return f"{file.relative_to(root)}:{line}: {self.why}"
 
 
 class Content(NamedTuple):
-    """What the site shows of a page.
+    """The content of a page, as the site shows it.
 
     Attributes:
-        html: its content.
-        mark: what its own cards carry (`live_citations.mark_of`).
-        cards: those that it needs, by file name.
-        faults: what it asks for and can't be shown.
+        html: the content.
+        mark: the mark of the page's own cards (`live_citations.make_mark`).
+        cards: the citations whose cards the page needs, by the cards' file names.
+        faults: the parts of the page that can't be shown.
     """
 
     html: str
     mark: str
-    cards: dict[str, Cited]
+    cards: dict[str, ResolvedCitation]
     faults: list[Fault]
 
 
 class Contents:
-    """Makes pages' contents, and remembers each until what it is made of changes."""
+    """Makes the contents of pages, and makes each again only when its input has changed."""
 
     def __init__(self) -> None:
         self._formulas = Formulas()
-        self._known: dict[str, tuple[Source, Content]] = {}
+        self._cache: dict[str, tuple[Source, Content]] = {}
 
-    def of(self, source: Source, root: Path) -> Content:
+    def get(self, source: Source, root: Path) -> Content:
         """Return a page's content; `root` is the repository's folder."""
-        known, content = self._known.get(source.url, (None, None))
-        embeds = "figure" in source.html  # and then it is made of files too
-        if content is None or known != source or embeds:
+        cached_source, content = self._cache.get(source.url, (None, None))
+        embeds = "figure" in source.html  # the content then depends on files too
+        if content is None or cached_source != source or embeds:
             content = self._make(source, root)
-            self._known[source.url] = (source, content)
+            self._cache[source.url] = (source, content)
         return content
 
     def _make(self, source: Source, root: Path) -> Content:
         language, url = source.language, source.url
-        page, mark = parse(clean(source.html, judged=source.judged)), mark_of(source.html)
+        page, mark = parse(clean_html(source.html, judged=source.judged)), make_mark(source.html)
         hide_from_search(page)
         hide_answers_from_search(page)
         faults = [
@@ -108,8 +108,8 @@ class Contents:
             Fault(tex, f"a formula that can't be drawn: {tex}: {error}")
             for tex, error in draw_formulas(page, self._formulas.draw, language=language)
         ]
-        keep_numbers_whole(page)
+        make_numbers_nonbreaking(page)
         mark_cards(page, source.cards)
         cards = link_citations(page, source.citations, language=language, url=url, mark=mark)
-        keep_options_whole(page)
+        make_options_nonbreaking(page)
         return Content(page.html(), mark, cards, faults)

@@ -1,7 +1,7 @@
-"""What a vendored script holds of others' packages, and on what terms: its notices.
+"""Makes the notices of a vendored script: the packages bundled into it, and their licences.
 
-A bundler's source map names every module that went into the script, the package and the version it
-came from; each package's own archive holds its licence. Texts that are alike stand there once.
+A bundler's source map names every module in the script, with the module's package and version.
+Each package's archive holds its licence. Equal licence texts are written once.
 """
 
 import json
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-# pnpm's folders: `.pnpm/@iconify+utils@3.0.2/`, also in the comments of what was bundled before.
+# pnpm's folders: `.pnpm/@iconify+utils@3.0.2/`, also in comments of modules bundled before.
 _MODULE = re.compile(r"\.pnpm/((?:@[^+/@]+\+)?[^@/\s]+)@(\d[^_/\s]*)[_/]")
 _LICENCE = re.compile(r"package/(licen[cs]e|copying)[\w.-]*", re.IGNORECASE)
 _README = re.compile(r"package/readme[\w.-]*", re.IGNORECASE)
@@ -20,32 +20,32 @@ RULE = "-" * 80
 
 
 class Notice(NamedTuple):
-    """A package in the bundle, the name of its licence, and the licence's text."""
+    """A package in the bundle, with the name and the text of its licence."""
 
     package: str
     licence: str
     text: str
 
 
-def packages(source_map: bytes) -> list[str]:
-    """Return the packages that a source map names, each as name@version, sorted.
+def list_packages(source_map: bytes) -> list[str]:
+    """Return the packages that a source map names, sorted, each as name@version.
 
     Raises:
-        ValueError: it names none, so the notices would be empty.
+        ValueError: the source map names no package, so the notices would be empty.
     """
-    held = json.loads(source_map)
-    places = [*held["sources"], *(text or "" for text in held.get("sourcesContent", ()))]
-    found = {m for place in places for m in _MODULE.findall(f"{place}/")}
-    if not found:
+    content = json.loads(source_map)
+    places = [*content["sources"], *(text or "" for text in content.get("sourcesContent", ()))]
+    versions = {match for place in places for match in _MODULE.findall(f"{place}/")}
+    if not versions:
         raise ValueError("its source map names no package, where pnpm's folders were expected")
-    return sorted(f"{name.replace('+', '/')}@{version}" for name, version in found)
+    return sorted(f"{name.replace('+', '/')}@{version}" for name, version in versions)
 
 
-def notice(package: str, archive: Path) -> Notice:
-    """Return a package's notice from its archive: its licence's file, or what its README says.
+def read_notice(package: str, archive: Path) -> Notice:
+    """Return a package's notice from its archive: its licence file, or its README's section.
 
     Raises:
-        ValueError: its archive doesn't say what its licence is.
+        ValueError: the archive doesn't name a licence.
     """
     with tarfile.open(archive) as tar:
         texts = {member.name: member for member in tar.getmembers() if member.isfile()}
@@ -66,12 +66,12 @@ def notice(package: str, archive: Path) -> Notice:
     return Notice(package, str(facts.get("license", "as below")), "\n".join(lines))
 
 
-def written(title: str, names: Iterable[str], fetch: Callable[[str], Path]) -> str:
-    """Return the notices of packages as a file's text; `fetch` gives a package's archive."""
-    notices = [notice(name, fetch(name)) for name in names]
+def format_notices(title: str, names: Iterable[str], fetch: Callable[[str], Path]) -> str:
+    """Return the text of a notices file; `fetch` returns the archive of a package."""
+    notices = [read_notice(name, fetch(name)) for name in names]
     lines = [title, "Written by `make vendor` from the script's source map.", ""]
-    lines += [f"{each.package} ({each.licence})" for each in notices]
-    for text in dict.fromkeys(each.text for each in notices if each.text):
-        whose = ", ".join(each.package for each in notices if each.text == text)
-        lines += ["", RULE, whose, RULE, "", text]
+    lines += [f"{notice.package} ({notice.licence})" for notice in notices]
+    for text in dict.fromkeys(notice.text for notice in notices if notice.text):
+        owners = ", ".join(notice.package for notice in notices if notice.text == text)
+        lines += ["", RULE, owners, RULE, "", text]
     return "\n".join(lines) + "\n"

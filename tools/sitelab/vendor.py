@@ -1,8 +1,8 @@
 """Refresh the vendored bundles: `python tools/sitelab/vendor.py mermaid=11.17.2 katex=0.19.1`.
 
-`make vendor` does the same. npm fetches a package from the registry it is configured for and checks
-its integrity; only what is served or run is kept, with the licence, the notices of what was bundled
-into it, and VERSION, which says which version that is, and the SHA-256 of its script.
+`make vendor` does the same. npm fetches a package from its configured registry and checks the
+package's integrity. Kept are the files that are served or run, the licence, the notices of bundled
+packages, and VERSION, which holds the version and the SHA-256 of the script.
 """
 
 import json
@@ -22,12 +22,12 @@ TOOLS = Path(__file__).parents[1]
 
 
 class Bundle(NamedTuple):
-    """What is kept of a package: `kept` maps a pattern of its members to names in `folder`."""
+    """A vendored package: `members` maps patterns of its files to names in `folder`."""
 
     folder: Path
     script: str
-    kept: tuple[tuple[str, str], ...]
-    source_map: str = ""  # where others' packages went into the script: what names them
+    members: tuple[tuple[str, str], ...]
+    source_map: str = ""  # names the packages that are bundled into the script
 
 
 BUNDLES = {
@@ -51,13 +51,13 @@ BUNDLES = {
 
 
 def main(arguments: list[str]) -> int:
-    """Vendor the versions named (mermaid=11, katex=0.19.1); return the exit status."""
-    asked = [re.fullmatch(r"(\w+)=(\d+(?:\.\d+){0,2})", argument) for argument in arguments]
-    if not asked or not all(match and match[1] in BUNDLES for match in asked):
+    """Vendor the requested versions (mermaid=11, katex=0.19.1); return the exit status."""
+    requests = [re.fullmatch(r"(\w+)=(\d+(?:\.\d+){0,2})", argument) for argument in arguments]
+    if not requests or not all(match and match[1] in BUNDLES for match in requests):
         names = " or ".join(f"{name}=VERSION" for name in BUNDLES)
         print(f"expected {names}, such as mermaid=11.17.2; found {arguments}", file=sys.stderr)
         return 2
-    for match in filter(None, asked):
+    for match in filter(None, requests):
         try:
             print(_vendor(match[1], match[2]))
         except (OSError, subprocess.CalledProcessError, KeyError, ValueError) as fault:
@@ -70,12 +70,12 @@ def _vendor(name: str, wanted: str) -> str:
     bundle = BUNDLES[name]
     with tempfile.TemporaryDirectory() as scratch:
         version, archive = _pack(f"{name}@{wanted}", Path(scratch))
-        files = _kept(archive, bundle.kept)
+        files = _extract(archive, bundle.members)
         if bundle.source_map:
-            [source_map] = _kept(archive, ((bundle.source_map, "map"),)).values()
-            files[f"{name}.NOTICES"] = notices.written(
+            [source_map] = _extract(archive, ((bundle.source_map, "map"),)).values()
+            files[f"{name}.NOTICES"] = notices.format_notices(
                 f"{bundle.script} ({name} {version}) holds parts of these packages.",
-                notices.packages(source_map),
+                notices.list_packages(source_map),
                 lambda package: _pack(package, Path(scratch))[1],
             ).encode()
     for old in bundle.folder.glob("fonts/*"):
@@ -90,24 +90,25 @@ def _vendor(name: str, wanted: str) -> str:
 
 def _pack(package: str, scratch: Path) -> tuple[str, Path]:
     # A range such as 11 matches many versions; `npm pack` takes the newest of them.
-    said = subprocess.run(
+    output = subprocess.run(
         ["npm", "pack", "--json", "--ignore-scripts", package],
         cwd=scratch, check=True, stdout=subprocess.PIPE, text=True,
     ).stdout  # fmt: skip
-    packed: Any = json.loads(said)
+    packed: Any = json.loads(output)
     [facts] = packed if isinstance(packed, list) else packed.values()
     archive = scratch / Path(facts["filename"]).name
-    found = "sha512-" + b64encode(sha512(archive.read_bytes()).digest()).decode()
-    if found != facts["integrity"]:
-        raise ValueError(f"integrity {facts['integrity']} expected, {found} found")
+    integrity = "sha512-" + b64encode(sha512(archive.read_bytes()).digest()).decode()
+    if integrity != facts["integrity"]:
+        raise ValueError(f"integrity {facts['integrity']} expected, {integrity} found")
     return str(facts["version"]), archive
 
 
-def _kept(archive: Path, kept: tuple[tuple[str, str], ...]) -> dict[str, bytes]:
+def _extract(archive: Path, wanted: tuple[tuple[str, str], ...]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     with tarfile.open(archive) as tar:
-        for pattern, name in kept:
-            members = [m for m in tar.getmembers() if m.isfile() and re.fullmatch(pattern, m.name)]
+        for pattern, name in wanted:
+            files_there = (member for member in tar.getmembers() if member.isfile())
+            members = [member for member in files_there if re.fullmatch(pattern, member.name)]
             if not members:
                 raise ValueError(f"the package has no file {pattern}")
             for member in members:

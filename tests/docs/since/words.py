@@ -1,4 +1,4 @@
-"""What the pages "Since the pin" say around their tables, in both languages."""
+"""The words of the pages "Since the pin" around their tables, in both languages."""
 
 _EN = {
     "top": """\
@@ -38,8 +38,8 @@ no more. The rest is folded: its lines changed, and nothing that the sentence na
     "appeared": "appeared",
     "gone lines": "the lines are gone",
     "GONE": "the lines are gone, and with them {names}",
-    "LEFT": "{names} left the lines",
-    "LEFT_AROUND": "{names}, which the text around it names, left the lines",
+    "NAME_LEFT": "{names} left the lines",
+    "BLOCK_NAME_LEFT": "{names}, which the text around it names, left the lines",
     "same words": "the same words, under another condition or in another function",
     "CHANGED": "{share} % of the lines differs",
 }
@@ -82,8 +82,8 @@ cambiaron, pero no ha salido de ellas nada de lo que nombra la frase.""",
     "appeared": "ha aparecido",
     "gone lines": "las líneas ya no están",
     "GONE": "las líneas ya no están, ni con ellas {names}",
-    "LEFT": "{names} ya no está en las líneas",
-    "LEFT_AROUND": "{names}, que nombra el texto de alrededor, ya no está en las líneas",
+    "NAME_LEFT": "{names} ya no está en las líneas",
+    "BLOCK_NAME_LEFT": "{names}, que nombra el texto de alrededor, ya no está en las líneas",
     "same words": "las mismas palabras, bajo otra condición o en otra función",
     "CHANGED": "difiere el {share} % de las líneas",
 }

@@ -60,11 +60,11 @@ _WORDS = [
 ]
 
 
-def sound_citations(file: CitedFile, wanted: int, draw: random.Random) -> list[tuple[str, str]]:
+def find_sound_citations(file: CitedFile, count: int, draw: random.Random) -> list[tuple[str, str]]:
     """Return (citation, anchor) pairs of a file that break no rule."""
     outline = file.outline
     assert outline is not None
-    found = []
+    citations = []
     statements = list(outline.statements)
     draw.shuffle(statements)
     for first, last in statements:
@@ -74,10 +74,10 @@ def sound_citations(file: CitedFile, wanted: int, draw: random.Random) -> list[t
         name = draw.choice(names)
         fits = fitting.fits(outline, first, last, 40, {name})
         if fits and fitting.weakness(outline, first, last, {name}) is None:
-            found.append((format_citation(file.path, first, last), name))
-        if len(found) == wanted:
+            citations.append((format_citation(file.path, first, last), name))
+        if len(citations) == count:
             break
-    return found
+    return citations
 
 
 def note(number: int, citations: list[tuple[str, str]], draw: random.Random, front: str) -> str:
@@ -125,7 +125,7 @@ def write(root: Path, real_lab: Path, files: list[CitedFile], notes: int = NOTES
     pins = {name: (lab / f"{name}-sha.txt").read_text().strip() for name in ("megatron", "pytorch")}
     front = "".join(f"  {name}: {pin[:12]}\n" for name, pin in pins.items())
     largest = sorted(files, key=lambda file: len(file.lines), reverse=True)[:FILES]
-    pools = [sound_citations(file, 60, draw) for file in largest]
+    pools = [find_sound_citations(file, 60, draw) for file in largest]
     head = (real_lab / "lab.toml").read_text("utf-8")
     sources = head[head.index("[sources.") : head.index("[notes.")]
     tables = []

@@ -150,9 +150,10 @@ def test_the_site_shows_no_card_of_a_file_that_may_be_another(two: Two) -> None:
     two.lock()
     two.check()
     code = (
-        "import os, sys; from pathlib import Path; from sitelab.citations.cited import by_page;"
-        "print([(text, one.source) for page in by_page(Path(sys.argv[1])).values()"
-        " for text, one in page.items()])"
+        "import sys; from pathlib import Path; from sitelab.citations import resolved;"
+        "print([(text, citation.source)"
+        " for page in resolved.resolve_citations(Path(sys.argv[1])).values()"
+        " for text, citation in page.items()])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(two.scratch.book)],
@@ -179,3 +180,30 @@ def test_a_source_that_could_not_be_asked_makes_a_new_bare_citation_doubtful(two
     two.scratch.write("note.md", text.replace(BARE, f"other:{BARE}"))
     two.lock()
     assert two.check().findings == []
+
+
+def test_offline_with_no_source_at_hand_the_lock_says_whose_a_bare_citation_is(two: Two) -> None:
+    two.say(f"\nIts `nothing` is nought (`pkg/else.py:L1`), and `combine` is `up:{BARE}`.\n")
+    assert two.lock().skipped == []
+    two.scratch.root.joinpath("cache").rename(two.scratch.root / "forgotten")
+    bench = Bench(DiskCache(None), Library(Store(two.scratch.root / "empty"), {}, offline=True))
+    report = check_lab(two.scratch.lab, bench)
+    assert report.findings == []
+    assert [(note.citations, note.locked) for note in report.notes] == [(3, 3)]
+
+
+def test_offline_a_bare_citation_that_the_lock_has_of_two_sources_is_doubtful(two: Two) -> None:
+    two.gain()
+    two.say(f"\nAnd there `combine` is the same (`other:{BARE}`).\n")
+    two.lock()
+    path = two.scratch.lab / "citations.lock"
+    lock = lock_file.load(path)
+    assert lock
+    entry = lock.citations["other"].pop(f"other:{BARE}")
+    for name in ("up", "other"):
+        lock.citations.setdefault(name, {})[BARE] = entry
+        lock.sources[name].files["pkg/scaler.py"] = lock.sources["other"].files["pkg/scaler.py"]
+    path.write_text(lock_file.dump(lock))
+    two.say("")
+    bench = Bench(DiskCache(None), Library(Store(two.scratch.root / "empty"), {}, offline=True))
+    assert {one.code for one in check_lab(two.scratch.lab, bench).findings} == {"N204"}

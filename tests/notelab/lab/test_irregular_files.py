@@ -1,4 +1,4 @@
-"""A pipe, folder, socket or device in a file's place is an error or a finding: nothing hangs."""
+"""A pipe, folder, socket or device in place of a file is an error or a finding; nothing hangs."""
 
 import os
 import shutil
@@ -9,34 +9,34 @@ from pathlib import Path
 import pytest
 
 from notelab.lab import pins
-from notelab.lab.lab_file import read_at_most
+from notelab.lab.lab_file import read_limited
 from notelab.regular_files import read_regular
 from tests.notelab.scratch import Scratch
 
 
 def pipe(path: Path) -> None:
-    """Make a named pipe, which nobody writes to."""
+    """Create a named pipe without a writer."""
     os.mkfifo(path)
 
 
 def folder(path: Path) -> None:
-    """Make a folder."""
+    """Create a folder."""
     path.mkdir()
 
 
 def unix_socket(path: Path) -> None:
-    """Make a socket, by its short name: an address has about a hundred bytes."""
+    """Create a socket by its short name; an address has about a hundred bytes."""
     here = Path.cwd()
     os.chdir(path.parent)
     try:
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(path.name)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path.name)
     finally:
         os.chdir(here)
 
 
 def device(path: Path) -> None:
-    """Make a link to a device that never ends."""
+    """Create a link to a device that never ends."""
     path.symlink_to("/dev/zero")
 
 
@@ -46,7 +46,7 @@ Make = Callable[[Path], None]
 
 
 def put(scratch: Scratch, name: str, make: Make) -> None:
-    """Put something else in the place of one of the lab's files."""
+    """Replace one of the lab's files by something else."""
     path = scratch.lab / name
     path.unlink(missing_ok=True)
     make(path)
@@ -67,17 +67,17 @@ def test_a_lab_file_or_lock_that_is_no_file_ends_the_command(
     put(scratch, name, make)
     done = scratch.run("check", str(scratch.lab))
     linked = kind == "device" and name == "citations.lock"
-    said = "a lock must be a file, not a link" if linked else f"it is a {kind}"
-    assert done.returncode == 2 and said in done.stderr
+    message = "a lock must be a file, not a link" if linked else f"it is a {kind}"
+    assert done.returncode == 2 and message in done.stderr
     assert f"01-scratch/{name}" in done.stderr
 
 
 @Kind
 def test_a_pin_that_is_no_file_is_a_finding(scratch: Scratch, kind: str, make: Make) -> None:
     put(scratch, "up-sha.txt", make)
-    found = [one for one in scratch.check().findings if one.code == "N120"]
-    said = "symbolic link" if kind == "device" else f"it is a {kind}"
-    assert len(found) == 1 and said in found[0].message
+    findings = [finding for finding in scratch.check().findings if finding.code == "N120"]
+    message = "symbolic link" if kind == "device" else f"it is a {kind}"
+    assert len(findings) == 1 and message in findings[0].message
 
 
 @Kind
@@ -91,9 +91,11 @@ def test_a_page_that_is_no_file_is_a_finding(
         done = scratch.run("check", str(scratch.lab))
         assert done.returncode == 2 and "leaves the repository" in done.stderr
         return
-    found = [one for one in scratch.check().findings if one.filename.endswith(f"/{name}")]
-    said = "symbolic link" if kind == "device" else f"is a {kind}"
-    assert [one.code for one in found] == ["N102"] and said in found[0].message
+    findings = [
+        finding for finding in scratch.check().findings if finding.filename.endswith(f"/{name}")
+    ]
+    message = "symbolic link" if kind == "device" else f"is a {kind}"
+    assert [finding.code for finding in findings] == ["N102"] and message in findings[0].message
 
 
 @Kind
@@ -101,8 +103,8 @@ def test_a_results_pages_input_that_is_no_file_is_another_than_it_was(
     scratch: Scratch, kind: str, make: Make
 ) -> None:
     put(scratch, "in.json", make)
-    made = f"<!-- generated from in.json sha256:{'0' * 64} -->"
-    scratch.write("RESULTS.md", f'{made}\n\n<a id="r"></a> **1**\n')
+    input_line = f"<!-- generated from in.json sha256:{'0' * 64} -->"
+    scratch.write("RESULTS.md", f'{input_line}\n\n<a id="r"></a> **1**\n')
     scratch.replace("note.md", "In lab 02", "In lab 02 [1](RESULTS.md#r)")
     assert "N404" in scratch.codes()
 
@@ -118,8 +120,8 @@ def test_a_file_that_is_one_is_read_up_to_a_limit(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("x")
     assert read_regular(tmp_path / "link", 10) == b"0123456789"
     assert read_regular(tmp_path / "x", 4) == b"0123"
-    assert read_at_most(10, tmp_path / "x") == b"0123456789"
-    assert read_at_most(10, tmp_path / "none") is None
+    assert read_limited(10, tmp_path / "x") == b"0123456789"
+    assert read_limited(10, tmp_path / "none") is None
 
 
 def test_a_pin_is_read_while_a_lab_has_none_of_the_others(tmp_path: Path) -> None:
@@ -129,16 +131,16 @@ def test_a_pin_is_read_while_a_lab_has_none_of_the_others(tmp_path: Path) -> Non
     assert pins.read("up", tmp_path / "pin.txt").code == "N120"
 
 
-def outside(scratch: Scratch, name: str) -> Path:
-    """Put a page beside the repository; return where a link of the lab's folder leads to it."""
+def link_outside(scratch: Scratch, name: str) -> Path:
+    """Put a page outside of the repository; return the lab's link that leads to it."""
     scratch.replace(
         "lab.toml", 'title = "Scratch"', 'title = "Scratch"\npages = ["*/*.md", "*.md"]'
     )
-    beside = scratch.root / "beside"
-    beside.mkdir()
-    (beside / "page.md").write_text("# s3cret\n")
+    outer_folder = scratch.root / "beside"
+    outer_folder.mkdir()
+    (outer_folder / "page.md").write_text("# s3cret\n")
     link = scratch.lab / name
-    link.symlink_to(beside if link.suffix == "" else beside / "page.md")
+    link.symlink_to(outer_folder if link.suffix == "" else outer_folder / "page.md")
     return link
 
 
@@ -146,15 +148,15 @@ def outside(scratch: Scratch, name: str) -> Path:
 def test_a_page_whose_link_leaves_the_repository_is_a_finding_and_not_read(
     scratch: Scratch, name: str, page: str
 ) -> None:
-    outside(scratch, name)
-    (found,) = scratch.check().findings
-    assert found.filename.endswith(f"01-scratch/{page}")
-    assert found.code == "N102" and "leads out of the repository" in found.message
+    link_outside(scratch, name)
+    (finding,) = scratch.check().findings
+    assert finding.filename.endswith(f"01-scratch/{page}")
+    assert finding.code == "N102" and "leads out of the repository" in finding.message
     assert "s3cret" not in str(scratch.check())
 
 
 def test_a_page_whose_link_leaves_the_repository_is_found_by_its_name_too(scratch: Scratch) -> None:
-    done = scratch.run("check", str(outside(scratch, "link.md")))
+    done = scratch.run("check", str(link_outside(scratch, "link.md")))
     assert done.returncode == 1 and "leads out of the repository" in done.stdout
 
 

@@ -19,7 +19,7 @@ from notelab.report.finding import Finding
 from notelab.report.outcome import Report
 from notelab.sources.library import Library
 from notelab.sources.store import Store
-from tests.notelab.scratch import copied, git
+from tests.notelab.scratch import copy_filled, git
 
 WORK = '''\
 """Work."""
@@ -102,7 +102,7 @@ class Lab:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     """Return a lab that cites another repository."""
-    copied(_source, tmp_path / "source")
+    copy_filled(_source, tmp_path / "source")
     commit = git(tmp_path / "source", "rev-parse", "v1.0")
     new_lab = Lab(tmp_path / "book", tmp_path / "source", commit)
     (new_lab.root / ".git").mkdir(parents=True)
@@ -116,7 +116,7 @@ def lab(tmp_path: Path) -> Lab:
 def self_citing_lab(tmp_path: Path) -> Lab:
     """Return a lab that cites the repository that holds the lab."""
     root = tmp_path / "book"
-    copied(_source, root)
+    copy_filled(_source, root)
     commit = git(root, "rev-parse", "v1.0")
     new_lab = Lab(root, tmp_path / "none", commit)
     new_lab.folder.mkdir()

@@ -8,7 +8,7 @@ import pytest
 from notelab.commands import showing
 from notelab.errors import NotelabError
 from tests.notelab.page.test_citation_forms import LAB, Lab
-from tests.notelab.scratch import copied, git
+from tests.notelab.scratch import copy_filled, git
 
 CODE = "def add_one(number):\n    total = number + 1\n    return total\n"
 PLAIN = [
@@ -36,7 +36,7 @@ def _source(folder: Path) -> None:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     """Return a lab that cites a repository with odd names."""
-    copied(_source, tmp_path / "source")
+    copy_filled(_source, tmp_path / "source")
     commit = git(tmp_path / "source", "rev-parse", "HEAD")
     new_lab = Lab(tmp_path / "book", tmp_path / "source", commit)
     (new_lab.root / ".git").mkdir(parents=True)

@@ -13,13 +13,13 @@ from functools import cache
 from pathlib import Path
 
 from notelab.book.opening import open_bench
-from notelab.repin import carry
-from notelab.repin.becoming import become
-from notelab.repin.carried import Place
-from notelab.repin.hunks import Map, maps
-from notelab.repin.version import Cited, Version
-from tests.notelab.repin import sampled
-from tests.notelab.repin.drawing import Clone
+from notelab.repin import migrate
+from notelab.repin.changes import Place
+from notelab.repin.classify import classify_change
+from notelab.repin.line_map import LineMap, map_lines
+from notelab.repin.version import CitedLines, Version
+from tests.notelab.repin import sample
+from tests.notelab.repin.draw_sample import Clone
 
 LAB = Path("experiments/35-reading-notes")
 RELEASES = (
@@ -29,43 +29,50 @@ RELEASES = (
 
 
 @cache
-def parsed(path: str, text: bytes) -> list[tuple[int, int, str]]:
+def parse_symbols(path: str, text: bytes) -> list[tuple[int, int, str]]:
     kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    around = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
-    return sorted((node.lineno, node.end_lineno or 0, node.name) for node in around)
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    return sorted((node.lineno, node.end_lineno or 0, node.name) for node in nodes)
 
 
 def definitions(version: Version, row: int) -> list[str]:
     if not version.path.endswith(".py"):
         return []
-    known = parsed(version.path, b"\n".join(version.raw))
-    return [name for first, last, name in known if first <= row <= last]
+    symbols = parse_symbols(version.path, b"\n".join(version.raw))
+    return [name for first, last, name in symbols if first <= row <= last]
 
 
 @cache
-def between(new: Version, old: Version) -> Map:
-    return maps([(new, old)])[new, old]
+def between(new: Version, old: Version) -> LineMap:
+    return map_lines([(new, old)])[new, old]
 
 
-def judge(old: Version, was: Place, new: Version, now: Place) -> bool:
-    text = old.raw[was.start - 1 : was.end] == new.raw[now.start - 1 : now.end]
-    inside = definitions(old, was.end) == definitions(new, now.end)
-    back = become(Cited(new, now.start, now.end, []), old, between(new, old), lambda cited: [])
-    return text and inside and [back.new or next(iter(back.proposals), None)] == [was]
+def judge(old: Version, old_place: Place, new: Version, new_place: Place) -> bool:
+    text = (
+        old.raw[old_place.start - 1 : old_place.end] == new.raw[new_place.start - 1 : new_place.end]
+    )
+    inside = definitions(old, old_place.end) == definitions(new, new_place.end)
+    back = classify_change(
+        CitedLines(new, new_place.start, new_place.end, []),
+        old,
+        between(new, old),
+        lambda cited: [],
+    )
+    return text and inside and [back.new or next(iter(back.proposals), None)] == [old_place]
 
 
 def evaluate(source: str, ref: str) -> None:
-    journey = carry.set_out(LAB.resolve(), source, ref, open_bench(()))
-    made = carry.carried(journey)
-    pairs = [(one.old, one.new) for one in made.citations if one.new]
+    migration = migrate.open_migration(LAB.resolve(), source, ref, open_bench(()))
+    result = migrate.classify_citations(migration)
+    pairs = [(change.old, change.new) for change in result.citations if change.new]
     wrong = []
-    for was, now in pairs:
-        old, new = journey.old(was), journey.new(now.path)
-        if old is None or new is None or not judge(old, was, new, now):
-            wrong.append(was)
-    share = len(pairs) / len(made.citations)
+    for old_place, new_place in pairs:
+        old, new = migration.old_version(old_place), migration.new_version(new_place.path)
+        if old is None or new is None or not judge(old, old_place, new, new_place):
+            wrong.append(old_place)
+    share = len(pairs) / len(result.citations)
     print(
-        f"{source} {ref}: {len(pairs)} of {len(made.citations)} carried ({share:.1%}), "
+        f"{source} {ref}: {len(pairs)} of {len(result.citations)} carried ({share:.1%}), "
         f"{len(wrong)} wrong {wrong[:3] or ''}",
         flush=True,
     )
@@ -74,29 +81,29 @@ def evaluate(source: str, ref: str) -> None:
 def score(clone: Clone) -> None:
     """Say how many proposals for the sample are right, and of git's hunks alone."""
     for part, held_out in (("tuning", False), ("held out", True)):
-        ours, plain = sampled.Score(), sampled.Score()
-        for one in (each for each in sampled.load() if each.held_out is held_out):
-            became = sampled.became(one, clone)
-            if became.new is not None and became.new not in one.places:
-                print(f"sample: wrong: {one.at} {one.cited} carried to {became.new}")
-            ours.count(one, [became.new] if became.new else became.proposals)
-            plain.count(one, sampled.plainly(one, clone))
-        print(f"sample, {part}: {ours.told()}")
-        print(f"  git's hunks alone: {plain.told()}", flush=True)
+        repin_score, hunks_score = sample.Score(), sample.Score()
+        for judged in (candidate for candidate in sample.load() if candidate.held_out is held_out):
+            change = sample.classify(judged, clone)
+            if change.new is not None and change.new not in judged.places:
+                print(f"sample: wrong: {judged.at} {judged.cited} carried to {change.new}")
+            repin_score.count(judged, [change.new] if change.new else change.proposals)
+            hunks_score.count(judged, sample.project_by_hunks(judged, clone))
+        print(f"sample, {part}: {repin_score.format()}")
+        print(f"  git's hunks alone: {hunks_score.format()}", flush=True)
 
 
 def carry_untouched(clone: Clone) -> None:
     """Say how many of the citations that no hunk touches are carried, and how many wrongly."""
     carried, wrong = 0, []
-    drawn = sampled.untouched()
+    drawn = sample.load_untouched()
     for old, new, place in drawn:
         before, after = clone.version(old, place.path), clone.version(new, place.path)
         assert before is not None and after is not None
-        through = clone.between(old, new, place.path)
-        cited = Cited(before, place.start, place.end, [])
-        now = become(cited, after, through, lambda cited: []).new
-        carried += now is not None
-        if now is not None and not judge(before, place, after, now):
+        line_map = clone.between(old, new, place.path)
+        cited = CitedLines(before, place.start, place.end, [])
+        new_place = classify_change(cited, after, line_map, lambda cited: []).new
+        carried += new_place is not None
+        if new_place is not None and not judge(before, place, after, new_place):
             wrong.append((old, new, place))
     pairs = {(old, new) for old, new, _ in drawn}
     backward = sum(old > new for old, new, _ in ((_order(a), _order(b), c) for a, b, c in drawn))

@@ -1,22 +1,24 @@
-"""What repin proposes for lines that a release changed, and when it says that they are gone."""
+"""What repin proposes for lines that a release changed, and when it reports them as gone."""
 
 import json
 import shutil
 
-from tests.notelab.repin.sampled import load, untouched
-from tests.notelab.repin.test_repin import EDITED, listed, release
+from tests.notelab.repin.sample import load, load_untouched
+from tests.notelab.repin.test_repin import EDITED, list_changes, release
 from tests.notelab.scratch import UPSTREAM, Scratch, git
 
 COMBINE = UPSTREAM[UPSTREAM.index("def combine") :]
 WITHOUT = UPSTREAM.partition("\n\n\ndef combine")[0] + "\n"
 
 
-def proposed(scratch: Scratch, lines: str) -> tuple[object, list[tuple[str, int, int]]]:
-    """Return the class of a citation in v2 and what is proposed for it."""
-    found = listed(scratch, "v2")[lines]
-    proposals = found["proposals"]
+def list_proposals(scratch: Scratch, lines: str) -> tuple[object, list[tuple[str, int, int]]]:
+    """Return the class of a citation in v2, and its proposals."""
+    row = list_changes(scratch, "v2")[lines]
+    proposals = row["proposals"]
     assert isinstance(proposals, list)
-    return found["class"], [(one["path"], one["start"], one["end"]) for one in proposals]
+    return row["class"], [
+        (proposal["path"], proposal["start"], proposal["end"]) for proposal in proposals
+    ]
 
 
 def add(scratch: Scratch, path: str, text: str) -> None:
@@ -28,14 +30,14 @@ def add(scratch: Scratch, path: str, text: str) -> None:
 def test_a_symbol_that_left_its_file_is_proposed_in_one_that_nobody_cites(scratch: Scratch) -> None:
     add(scratch, "pkg/amounts.py", f"import math\n\n\n{COMBINE}")
     release(scratch, WITHOUT, "v2")
-    kind, places = proposed(scratch, "22-25")
+    kind, places = list_proposals(scratch, "22-25")
     assert (kind, places[0]) == ("edited", ("pkg/amounts.py", 4, 7))
 
 
 def test_another_file_is_not_asked_while_the_symbol_is_in_its_own(scratch: Scratch) -> None:
     add(scratch, "pkg/amounts.py", f"import math\n\n\n{COMBINE}")
     release(scratch, EDITED, "v2")
-    assert {path for path, _, _ in proposed(scratch, "22-25")[1]} == {"pkg/scaler.py"}
+    assert {path for path, _, _ in list_proposals(scratch, "22-25")[1]} == {"pkg/scaler.py"}
 
 
 def test_a_file_that_had_the_symbol_before_did_not_take_it_over(scratch: Scratch) -> None:
@@ -44,7 +46,7 @@ def test_a_file_that_had_the_symbol_before_did_not_take_it_over(scratch: Scratch
     scratch.write("up-sha.txt", git(scratch.upstream, "rev-parse", "HEAD") + "\n")
     scratch.lock()
     release(scratch, WITHOUT, "v2")
-    assert proposed(scratch, "22-25") == ("gone", [])
+    assert list_proposals(scratch, "22-25") == ("gone", [])
 
 
 def test_lines_that_stood_beside_it_before_are_not_proposed(scratch: Scratch) -> None:
@@ -56,12 +58,12 @@ def test_lines_that_stood_beside_it_before_are_not_proposed(scratch: Scratch) ->
         scratch.replace(name, "`pkg/scaler.py:L14-L15`", "`pkg/scaler.py:L17`")
     scratch.lock()
     release(scratch, UPSTREAM.replace(begin, first + begin), "v2")
-    assert proposed(scratch, "17-17") == ("gone", [])
+    assert list_proposals(scratch, "17-17") == ("gone", [])
 
 
 def test_a_whole_function_is_proposed_by_its_name_whatever_became_of_it(scratch: Scratch) -> None:
     release(scratch, f"{WITHOUT}\n\ndef combine(*all):\n    return max(all)\n", "v2")
-    kind, places = proposed(scratch, "22-25")
+    kind, places = list_proposals(scratch, "22-25")
     assert (kind, places[0]) == ("edited", ("pkg/scaler.py", 22, 23))
     assert len(places) == len(set(places)), "the same place twice"
 
@@ -72,7 +74,7 @@ def test_lines_that_a_method_handed_to_another_are_found_there(scratch: Scratch)
         "    def apply", f"    def count(self):\n{body}\n    def apply"
     )
     release(scratch, split, "v2")
-    kind, places = proposed(scratch, "14-15")
+    kind, places = list_proposals(scratch, "14-15")
     assert (kind, places[0]) == ("edited", ("pkg/scaler.py", 14, 15))
 
 
@@ -86,27 +88,30 @@ def test_without_the_old_text_only_an_unchanged_file_is_carried(scratch: Scratch
     ran = scratch.run("repin", "up", "v2", "--output-format", "json", "--offline")
     assert ran.returncode == 0, ran.stderr
     rows = json.loads(ran.stdout)["citations"]
-    assert {(one["class"], one["new"]) for one in rows} == {("edited", None)}
-    told = scratch.run("repin", "up", "v2", "--offline")
-    assert "a whole clone is needed" in told.stderr
-    assert "the old text is not at hand" in told.stdout
+    assert {(row["class"], row["new"]) for row in rows} == {("edited", None)}
+    text_run = scratch.run("repin", "up", "v2", "--offline")
+    assert "a whole clone is needed" in text_run.stderr
+    assert "the old text is not at hand" in text_run.stdout
 
 
 def test_a_name_of_the_alarm_has_one_flag(scratch: Scratch) -> None:
     release(scratch, UPSTREAM.replace("uses", "calls"), "v2")
     ran = scratch.run("repin", "up", "v2", "--output-format", "json", "--offline")
-    (one,) = (each for each in json.loads(ran.stdout)["names"] if each["name"] == "uses")
-    assert sorted(one) == ["name", "pages", "vanished"] and one["vanished"] is True
+    (row,) = (each for each in json.loads(ran.stdout)["names"] if each["name"] == "uses")
+    assert sorted(row) == ["name", "pages", "vanished"] and row["vanished"] is True
 
 
 def test_the_sample_is_whole_and_its_halves_share_no_file() -> None:
     judged = load()
-    parts = [{one.place.path for one in judged if one.held_out is part} for part in (False, True)]
+    parts = [
+        {citation.place.path for citation in judged if citation.held_out is part}
+        for part in (False, True)
+    ]
     assert not parts[0] & parts[1]
-    assert len(judged) == 160 and len(untouched()) == 400
-    for one in judged:
-        assert bool(one.places) is (one.kind != "gone"), one
-        assert one.settled or len(set(one.readings)) == 1, one
+    assert len(judged) == 160 and len(load_untouched()) == 400
+    for citation in judged:
+        assert bool(citation.places) is (citation.kind != "gone"), citation
+        assert citation.settled or len(set(citation.readings)) == 1, citation
 
 
 def test_a_function_that_moved_into_another_symbol_is_proposed_by_its_own_name(
@@ -114,7 +119,7 @@ def test_a_function_that_moved_into_another_symbol_is_proposed_by_its_own_name(
 ) -> None:
     inner = "    def combine(self, *all):\n        return max(all)\n"
     release(scratch, f"{WITHOUT}\n\nclass Amounts:\n{inner}", "v2")
-    kind, places = proposed(scratch, "22-25")
+    kind, places = list_proposals(scratch, "22-25")
     assert (kind, places[0]) == ("edited", ("pkg/scaler.py", 23, 24))
 
 
@@ -123,4 +128,4 @@ def test_of_many_files_those_come_first_that_took_most_of_what_left(scratch: Scr
         add(scratch, f"pkg/a{number}.py", "def combine(left):\n    return left\n")
     add(scratch, "pkg/z.py", UPSTREAM.replace("class Scaler", "class Amounts"))
     release(scratch, '"""Nothing."""\n', "v2")
-    assert proposed(scratch, "22-25")[1][0] == ("pkg/z.py", 22, 25)
+    assert list_proposals(scratch, "22-25")[1][0] == ("pkg/z.py", 22, 25)

@@ -23,34 +23,34 @@ def release(scratch: Scratch, text: str, tag: str) -> None:
     git(scratch.upstream, "tag", tag)
 
 
-def committed(scratch: Scratch) -> None:
+def commit_notes(scratch: Scratch) -> None:
     git(scratch.book, "add", ".")
     git(scratch.book, "commit", "-q", "-m", "notes")
 
 
-def listed(scratch: Scratch, ref: str) -> dict[str, dict[str, object]]:
+def list_changes(scratch: Scratch, ref: str) -> dict[str, dict[str, object]]:
     ran = scratch.run("repin", "up", ref, "--output-format", "json", "--offline")
     assert ran.returncode == 0, ran.stderr
     rows = json.loads(ran.stdout)["citations"]
-    return {f"{one['start']}-{one['end']}": one for one in rows}
+    return {f"{row['start']}-{row['end']}": row for row in rows}
 
 
 def test_lines_that_only_moved_are_carried_with_their_pages(scratch: Scratch) -> None:
     release(scratch, MOVED, "v2")
-    found = listed(scratch, "v2")
-    assert found["14-15"]["class"] == "moved"
-    assert found["14-15"]["new"] == {"path": "pkg/scaler.py", "start": 16, "end": 17}
-    pages = found["14-15"]["pages"]
+    rows = list_changes(scratch, "v2")
+    assert rows["14-15"]["class"] == "moved"
+    assert rows["14-15"]["new"] == {"path": "pkg/scaler.py", "start": 16, "end": 17}
+    pages = rows["14-15"]["pages"]
     assert isinstance(pages, list)
     assert {str(page).rpartition("/")[2] for page in pages} == {"note.md", "note.es.md"}
 
 
 def test_edited_lines_are_proposed_and_never_written(scratch: Scratch) -> None:
     release(scratch, EDITED, "v2")
-    found = listed(scratch, "v2")
-    assert found["22-25"]["class"] == "edited"
-    assert found["22-25"]["new"] is None
-    assert found["22-25"]["proposals"][0] == {"path": "pkg/scaler.py", "start": 24, "end": 27}  # type: ignore[index]
+    rows = list_changes(scratch, "v2")
+    assert rows["22-25"]["class"] == "edited"
+    assert rows["22-25"]["new"] is None
+    assert rows["22-25"]["proposals"][0] == {"path": "pkg/scaler.py", "start": 24, "end": 27}  # type: ignore[index]
 
 
 def test_an_identical_statement_under_another_condition_is_not_carried(scratch: Scratch) -> None:
@@ -68,26 +68,26 @@ def test_an_identical_statement_under_another_condition_is_not_carried(scratch: 
         scratch.replace(name, "`pkg/scaler.py:L14-L15`", "`pkg/scaler.py:L18`")
     scratch.lock()
     release(scratch, text, "v2")
-    assert listed(scratch, "v2")["18-18"]["class"] == "edited"
+    assert list_changes(scratch, "v2")["18-18"]["class"] == "edited"
 
 
 def test_lines_whose_function_has_another_name_are_not_carried(scratch: Scratch) -> None:
     release(scratch, UPSTREAM.replace("def apply", "def scale"), "v2")
-    assert listed(scratch, "v2")["14-15"]["class"] == "edited"
+    assert list_changes(scratch, "v2")["14-15"]["class"] == "edited"
 
 
 def test_lines_of_which_nothing_is_left_are_gone(scratch: Scratch) -> None:
     release(scratch, UPSTREAM.partition("def combine")[0], "v2")
-    found = listed(scratch, "v2")["22-25"]
-    assert (found["class"], found["proposals"]) == ("gone", [])
+    row = list_changes(scratch, "v2")["22-25"]
+    assert (row["class"], row["proposals"]) == ("gone", [])
 
 
 def test_what_is_reformatted_is_accepted_together_and_nothing_else(scratch: Scratch) -> None:
-    committed(scratch)
+    commit_notes(scratch)
     laid_out = UPSTREAM.replace("hypot(left, right)", "hypot(\n        left, right\n    )")
     release(scratch, laid_out.replace("self.uses += 1", "self.uses += 2"), "v2")
-    found = listed(scratch, "v2")
-    assert (found["14-15"]["class"], found["22-25"]["class"]) == ("edited", "reformatted")
+    rows = list_changes(scratch, "v2")
+    assert (rows["14-15"]["class"], rows["22-25"]["class"]) == ("edited", "reformatted")
     done = scratch.run("repin", "up", "v2", "--reformatted", "--offline")
     assert done.returncode == 0, done.stderr
     assert "`pkg/scaler.py:L22-L27`" in scratch.read("note.md")
@@ -96,12 +96,12 @@ def test_what_is_reformatted_is_accepted_together_and_nothing_else(scratch: Scra
 
 
 def test_there_and_back_leaves_the_pages_as_they_were(scratch: Scratch) -> None:
-    committed(scratch)
+    commit_notes(scratch)
     release(scratch, EDITED, "v2")
     names = ("note.md", "note.es.md", "up-sha.txt", "lab.toml", "citations.lock")
     before = {name: scratch.read(name) for name in names}
-    there = scratch.run("repin", "up", "v2", "--write", "--offline")
-    assert there.returncode == 0, there.stderr
+    forward = scratch.run("repin", "up", "v2", "--write", "--offline")
+    assert forward.returncode == 0, forward.stderr
     assert "`pkg/scaler.py:L16-L17`" in scratch.read("note.es.md")
     git(scratch.book, "commit", "-q", "-am", "v2")
     back = scratch.run("repin", "up", "v1", "--write", "--offline")
@@ -110,7 +110,7 @@ def test_there_and_back_leaves_the_pages_as_they_were(scratch: Scratch) -> None:
 
 
 def test_what_waits_is_a_finding_until_it_is_accepted(scratch: Scratch) -> None:
-    committed(scratch)
+    commit_notes(scratch)
     release(scratch, EDITED, "v2")
     scratch.run("repin", "up", "v2", "--write", "--offline")
     assert set(scratch.codes()) == {"N217"}
@@ -124,7 +124,7 @@ def test_what_waits_is_a_finding_until_it_is_accepted(scratch: Scratch) -> None:
 
 def test_what_waits_is_shown_as_it_stood_where_it_waits(scratch: Scratch) -> None:
     scratch.replace("note.md", "a Euclidean length", "a Euclidean length, `hypot`,")
-    committed(scratch)
+    commit_notes(scratch)
     release(scratch, EDITED, "v2")
     runs = [scratch.run("repin", "up", "v2", *more, "--offline") for more in (["--write"], [])]
     # By the second run another citation of the file stands at the new commit already.
@@ -132,15 +132,15 @@ def test_what_waits_is_shown_as_it_stood_where_it_waits(scratch: Scratch) -> Non
         assert "total = math.hypot(left, right)" in ran.stdout
 
 
-def test_names_that_left_the_tree_are_told_while_anything_waits(scratch: Scratch) -> None:
+def test_names_that_left_the_tree_are_listed_while_anything_waits(scratch: Scratch) -> None:
     scratch.replace("note.md", "a Euclidean length", "a Euclidean length, `hypot`,")
-    committed(scratch)
+    commit_notes(scratch)
     release(scratch, EDITED, "v2")
     as_json = ("--output-format", "json", "--offline")
     first, _, second = (
         scratch.run("repin", "up", "v2", *more, *as_json) for more in ([], ["--write"], [])
     )
-    assert [one["name"] for one in json.loads(first.stdout)["names"]] == ["hypot"]
+    assert [row["name"] for row in json.loads(first.stdout)["names"]] == ["hypot"]
     assert json.loads(second.stdout)["names"] == json.loads(first.stdout)["names"]
 
 
@@ -153,7 +153,7 @@ def test_lines_of_a_path_with_an_equals_sign_and_a_colon_are_accepted(scratch: S
     for page in ("note.md", "note.es.md"):
         scratch.replace(page, "`pkg/scaler.py:L22-L25`", f"`up:{name}:L22-L25`")
     scratch.lock()
-    committed(scratch)
+    commit_notes(scratch)
     scratch.upstream.joinpath(name).write_text(EDITED)
     git(scratch.upstream, "commit", "-q", "-am", "v2")
     git(scratch.upstream, "tag", "v2")
@@ -163,7 +163,7 @@ def test_lines_of_a_path_with_an_equals_sign_and_a_colon_are_accepted(scratch: S
 
 
 @pytest.mark.parametrize(
-    ("new", "said"),
+    ("new", "message"),
     [
         ("L24-L270", "expected lines 1 to 27 of pkg/scaler.py"),
         ("L27-L24", "expected lines 1 to 27 of pkg/scaler.py"),
@@ -173,12 +173,12 @@ def test_lines_of_a_path_with_an_equals_sign_and_a_colon_are_accepted(scratch: S
     ],
 )
 def test_lines_that_the_new_commit_does_not_have_are_not_accepted(
-    scratch: Scratch, new: str, said: str
+    scratch: Scratch, new: str, message: str
 ) -> None:
-    committed(scratch)
+    commit_notes(scratch)
     release(scratch, EDITED, "v2")
     done = scratch.run("repin", "up", "v2", "--accept", f"pkg/scaler.py:L22-L25={new}", "--offline")
-    assert done.returncode == 2 and said in done.stderr, done
+    assert done.returncode == 2 and message in done.stderr, done
     assert git(scratch.book, "status", "--short") == ""
 
 
@@ -221,7 +221,7 @@ def test_a_strangers_journal_writes_nothing_but_what_repin_writes(
 
 
 @pytest.mark.parametrize(
-    ("prepare", "ref", "said"),
+    ("prepare", "ref", "message"),
     [
         ("nothing", "no-such-tag", "'no-such-tag'"),
         ("stranger", "v2", "none of the 1 cited files"),
@@ -231,9 +231,9 @@ def test_a_strangers_journal_writes_nothing_but_what_repin_writes(
     ],
 )
 def test_what_cannot_be_carried_is_one_line_and_nothing_is_lost(
-    scratch: Scratch, prepare: str, ref: str, said: str
+    scratch: Scratch, prepare: str, ref: str, message: str
 ) -> None:
-    committed(scratch)
+    commit_notes(scratch)
     place = scratch.upstream / "pkg/scaler.py"
     if prepare == "dirty":
         scratch.write("note.md", scratch.read("note.md") + "\nMore.\n")
@@ -255,7 +255,7 @@ def test_what_cannot_be_carried_is_one_line_and_nothing_is_lost(
     before = scratch.read("note.md"), scratch.read("up-sha.txt"), scratch.read("citations.lock")
     ran = scratch.run("repin", "up", ref, "--write", "--offline")
     assert ran.returncode == 2
-    assert said in ran.stderr and "Traceback" not in ran.stderr
+    assert message in ran.stderr and "Traceback" not in ran.stderr
     after = scratch.read("note.md"), scratch.read("up-sha.txt"), scratch.read("citations.lock")
     assert after == before
 
@@ -276,7 +276,7 @@ def test_a_citation_in_another_form_is_carried_too(
         scratch.replace(name, "`pkg/scaler.py:L22-L25`", f"{form} (`uses`)")
     scratch.lock()
     assert scratch.codes() == []
-    committed(scratch)
+    commit_notes(scratch)
     release(scratch, MOVED, "v2")
     done = scratch.run("repin", "up", "v2", "--write", "--offline")
     assert done.returncode == 0, done.stderr

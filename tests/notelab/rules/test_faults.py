@@ -106,12 +106,12 @@ def test_what_was_measured_is_what_the_docs_promise() -> None:
         # A function that happens to hold the same anchor as the one meant isn't to be told apart.
         floors = {"1 to 4": 0.85, "5 to 50": 0.95, "another function": 0.99}
         floor = next((least for kind, least in floors.items() if kind in name), 1.0)
-        assert row.kept.planted > 200, name
-        assert row.kept.missed == [], name
-        assert row.anew_in_notes.rate >= floor, (name, row.anew_in_notes.missed[:9])
-        assert row.anew_in_reference.rate >= floor, (name, row.anew_in_reference.missed[:9])
+        assert row.with_lock.planted > 200, name
+        assert row.with_lock.missed == [], name
+        assert row.relocked_in_notes.rate >= floor, (name, row.relocked_in_notes.missed[:9])
+        assert row.relocked_in_reference.rate >= floor, (name, row.relocked_in_reference.missed[:9])
     for language, page in zip(LANGUAGES, PROMISE, strict=True):
-        assert faults.as_markdown(rows, language) in page.read_text("utf-8"), AGAIN
+        assert faults.format_table(rows, language) in page.read_text("utf-8"), AGAIN
 
 
 # A laptop breaks one note in English and the other in Spanish; CI each in both.

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from notelab.sources.answers import Source
-from tests.notelab.scratch import copied, git
+from tests.notelab.scratch import copy_filled, git
 
 ONE = "pkg/deep/one.py"
 TWO = "pkg/deep/two.py"
@@ -11,7 +11,7 @@ TWO = "pkg/deep/two.py"
 
 def make_upstream(folder: Path, *, filters: bool = True) -> Source:
     """Make a repository of two commits and return it as a source pinned to the first."""
-    copied(_repository, folder)
+    copy_filled(_repository, folder)
     for setting in ("allowFilter", "allowAnySHA1InWant"):
         git(folder, "config", f"uploadpack.{setting}", str(filters).lower())
     return Source(name="up", url=folder.as_uri(), commit=git(folder, "rev-parse", "v1^{}"))

@@ -506,6 +506,36 @@ def test_a_step_whose_backward_raised_can_be_followed_by_others(
     ]
 
 
+def given_up(world: World, main_grads: bool) -> list[float]:
+    """How far each step is off whose first backward was done once before, and forgotten."""
+    model, whole = Net(0).to(world.device), Net(0).to(world.device)
+    replicas = DataParallel(
+        model.named_parameters(), world.whole, backwards=2,
+        main_grads=F64 if main_grads else None, **SMALL,
+    )  # fmt: skip
+    off = []
+    for step in range(3):
+        x, y = (share(world.whole, t.to(world.device)) for t in data(step))
+        for backwards in (1, 2):
+            replicas.zero_grad()
+            for _ in range(backwards):
+                loss_of(model, x, y).backward()
+        replicas.finish()
+        whole.zero_grad()
+        (2 * loss_of(whole, *(t.to(world.device) for t in data(step)))).backward()
+        found = [getattr(p, replicas.attribute) for p in model.parameters() if p.requires_grad]
+        off.append(worst(found, [p.grad for p in whole.parameters() if p.grad is not None]))  # type: ignore[arg-type]
+    return off
+
+
+@pytest.mark.parametrize("main_grads", [False, True])
+def test_a_step_that_is_given_up_after_one_of_its_backwards_is_forgotten(
+    pool: Any, main_grads: bool
+) -> None:
+    for off in pool(2).run(given_up, main_grads):
+        assert max(off) < 1e-12
+
+
 def test_what_a_backward_that_raised_has_left_is_not_used() -> None:
     model = Failing(0)
     replicas = alone(model)

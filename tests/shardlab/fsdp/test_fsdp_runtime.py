@@ -388,9 +388,9 @@ def test_ranks_that_run_their_units_in_other_orders_are_told_so_before_backward(
     pool: Pool,
 ) -> None:
     first, second = pool(2).run(other_order, False, [2, 1, 0])
-    order = "what this one does, run units in the order (root), "
-    assert f"ranks [1] not {order}blocks.0, blocks.1, blocks.2" in first
-    assert f"ranks [0] not {order}blocks.2, blocks.1, blocks.0" in second
+    assert "ranks [1] of the world axis run other units of FSDP" in first
+    assert "rank 0, which ran (root), and would then run unit blocks.0" in first
+    assert "rank 1, which ran (root), and would then run unit blocks.2" in second
     first, second = pool(2).run(other_order, True, [0, 2, 1])
     assert "what this one does, gather blocks.1.flat_shard" in first
     assert "what this one does, gather blocks.2.flat_shard" in second

@@ -6,7 +6,6 @@ If `test_parameters_…` alone fails, look at the order of reductions and gather
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from shardlab.comm import CollectiveError, World
 from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
+from shardlab.fsdp.life_cycle import ParameterState
 from tests.shardlab.fsdp_models import gathered_gradients
 from tests.shardlab.its_device import on_its_device
 
@@ -102,11 +102,25 @@ def mixed(world: World) -> None:
     model = FSDP(wrapped, world.whole, units=wrapped.experts)
     model(batch(0, world.rank), ALL, BOTH, ALL).square().sum().backward()
     if world.rank == 0:
-        with contextlib.suppress(CollectiveError):  # under FULL_SHARD it waits for rank 1
-            model(batch(1, world.rank), ALL, BOTH, ALL)
+        # As far as both ranks go. In the next gather it would wait for the process group's timeout.
+        model.runtime.gathers.fill(model.units[0])
         return
     with pytest.raises(CollectiveError, match=r"this one would .*rank 0: went on as before"):
         model(batch(1, world.rank), ALL, BOTH, [1, 0, 2, 3])
+
+
+@on_its_device
+def counted_differently(world: World, strategy: str, first: int | None, second: list[int]) -> None:
+    """All ranks run `first` units, if any, and then each its own number."""
+    wrapped = Mixture().double()
+    model = FSDP(wrapped, world.whole, units=wrapped.experts, strategy=ShardingStrategy[strategy])
+    if first is not None:
+        model(batch(0, world.rank), ALL, BOTH, ALL[:first]).square().sum().backward()
+        torch.optim.SGD(model.parameters(), lr=0.1).step()  # so units are gathered again
+        model.zero_grad()
+    with pytest.raises(CollectiveError, match="run other units of FSDP"):
+        y = model(batch(1, world.rank), ALL, BOTH, ALL[: second[world.rank]])
+        y.square().sum().backward()
 
 
 @on_its_device
@@ -116,7 +130,7 @@ def diverged(world: World, strategy: str) -> None:
     model = FSDP(wrapped, world.whole, units=wrapped.experts, strategy=ShardingStrategy[strategy])
     model(batch(0, world.rank), ALL, BOTH, ALL).square().sum().backward()
     y = model(batch(1, world.rank), ALL, BOTH, [3, 2, 1, 0] if world.rank else [3, 1, 2, 0])
-    with pytest.raises(CollectiveError, match="ran other units of FSDP in their last forward"):
+    with pytest.raises(CollectiveError, match="run other units of FSDP"):
         y.square().sum().backward()
 
 
@@ -127,7 +141,7 @@ def diverged_unseen(world: World, through: str) -> None:
     model = FSDP(wrapped, world.whole, units=wrapped.experts)
     model(batch(0, world.rank), ALL, BOTH, ALL).square().sum().backward()
     model(batch(1, world.rank), ALL, BOTH, [3, 2, 1, 0] if world.rank else [3, 1, 2, 0])
-    with pytest.raises(CollectiveError, match="ran other units of FSDP in their last forward"):
+    with pytest.raises(CollectiveError, match="run other units of FSDP"):
         if through == "norm":
             model.clip_grad_norm_(1.0)
         else:
@@ -136,9 +150,49 @@ def diverged_unseen(world: World, through: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
 def test_a_rank_that_leaves_the_order_alone_is_told_before_anything_mixes(pool: Any) -> None:
-    workers = pool(2)
-    workers.run(mixed)
-    workers.stop()  # their connections are broken
+    pool(2).run(mixed)
+
+
+@pytest.mark.parametrize("strategy", ["SHARD_GRAD_OP", "NO_SHARD"])
+@pytest.mark.parametrize(("first", "second"), [(4, [4, 3]), (3, [3, 4]), (4, [2, 3]), (2, [4, 3])])
+@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
+def test_ranks_that_run_unequally_many_units_are_told_at_once(
+    pool: Any, strategy: str, first: int, second: list[int]
+) -> None:
+    pool(2).run(counted_differently, strategy, first, second)
+
+
+@pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
+@pytest.mark.parametrize("second", [[4, 3], [0, 1]])
+def test_ranks_that_run_unequally_many_units_in_the_first_forward_are_told_at_once(
+    pool: Any, strategy: str, second: list[int]
+) -> None:
+    pool(2).run(counted_differently, strategy, None, second)
+
+
+@on_its_device
+def changed_together(world: World, strategy: str) -> None:
+    """Every rank runs other units in each step, alike."""
+    wrapped, alone = Mixture().double(), Mixture().double()
+    model = FSDP(wrapped, world.whole, units=wrapped.experts, strategy=ShardingStrategy[strategy])
+    for step, order in enumerate([[0, 1, 2], ALL, [3, 1], [2], [1, 1, 0], [0, 1, 1, 0], ALL]):
+        model(batch(step, world.rank), order, BOTH, order).square().sum().backward()
+        alone.zero_grad()
+        for rank in range(world.size):
+            (alone(batch(step, rank), order, BOTH, order).square().sum() / 2).backward()
+        found = gathered_gradients(model)
+        for name, parameter in alone.named_parameters():
+            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            own = found.get(name, torch.zeros_like(grad))  # of a unit that never ran there is none
+            torch.testing.assert_close(own, grad, rtol=1e-12, atol=1e-12, msg=name)
+        model.zero_grad()
+        assert not any(unit.state is ParameterState.UNSHARDED for unit in model.units)
+
+
+@pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
+@pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
+def test_all_ranks_may_run_other_units_in_each_step(pool: Any, strategy: str) -> None:
+    pool(2).run(changed_together, strategy)
 
 
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])

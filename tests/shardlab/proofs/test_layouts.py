@@ -11,7 +11,7 @@ from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.formulas import data_parallel, fully_sharded, memory, tensor_parallel
 from shardlab.proofs.formulas.memory import Model, Plan, total
 from shardlab.proofs.schedules.timeline import bubble, simulate
-from sitelab.figures.quantities import percent, size
+from sitelab.figures.quantities import format_bytes, format_percent
 from tests.docs.page import ROOT
 
 BATCH, CARDS, TENSOR = 1536, 1024, 8
@@ -35,8 +35,8 @@ def test_every_row_of_the_example_is_computed(page: str) -> None:
         )  # fmt: skip
         activations, whole = total(MODEL, plan, "activation"), total(MODEL, plan)
         lost = bubble(simulate(by_name("1f1b", stages, micro_batches)))
-        sizes = [size(whole - activations), size(activations), size(whole)]
-        assert columns == [*sizes, str(micro_batches), percent(lost)]
+        sizes = [format_bytes(whole - activations), format_bytes(activations), format_bytes(whole)]
+        assert columns == [*sizes, str(micro_batches), format_percent(lost)]
 
 
 @pytest.mark.parametrize("page", ["09-choosing-a-layout.md", "09-choosing-a-layout.es.md"])
@@ -149,7 +149,7 @@ def test_what_a_layer_keeps_is_computed(page: str) -> None:
     for saving in SAVED:
         whole = activations(Plan(tensor=TENSOR, stages=8, micro_batches=64, **saving))
         layer = whole / MODEL.layers
-        expected.append((f"{layer / sbh:g}", f"{layer / 1e6:.0f}", size(whole)))
+        expected.append((f"{layer / sbh:g}", f"{layer / 1e6:.0f}", format_bytes(whole)))
     shown = LAYER.findall(text)
     assert shown == expected
-    assert size(activations(Plan()) / MODEL.layers) in text
+    assert format_bytes(activations(Plan()) / MODEL.layers) in text

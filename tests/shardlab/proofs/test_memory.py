@@ -208,19 +208,19 @@ SIZES = {"layers": 1, "hidden": 512, "heads": 8, "vocab": 256, "sequence": 1024}
 
 @pytest.mark.parametrize("page", THEORY)
 def test_on_a_cpu_attention_keeps_what_theory_8_says_with_dropout_and_without(page: str) -> None:
-    kept_bytes = []
+    byte_counts = []
     for dropout in (0.1, 0.0):
         config = GPTConfig(**SIZES, dropout=dropout)
         init = Init(0, 0.02, torch.float32, "cpu")
         with alone(0, 1) as world:
             attention = Attention(config, "attention", axis=world.whole, init=init)
             x_sBH = torch.randn(config.sequence, 1, config.hidden, requires_grad=True)
-            kept_bytes.append(count_saved_bytes(attention, x_sBH))
+            byte_counts.append(count_saved_bytes(attention, x_sBH))
     sbh, assb = config.sequence * config.hidden, config.heads * config.sequence**2
     sums = config.heads * config.sequence * 4  # one a row of the softmax
-    assert kept_bytes == [4 * (7 * sbh + 3 * assb), 4 * 5 * sbh + sums]
+    assert byte_counts == [4 * (7 * sbh + 3 * assb), 4 * 5 * sbh + sums]
     text = " ".join((ROOT / "docs/theory" / page).read_text("utf-8").split())
-    sizes = [f"{count / 2**20:.0f} MiB" for count in kept_bytes]
+    sizes = [f"{count / 2**20:.0f} MiB" for count in byte_counts]
     formulas = ["4 · (7sbh + 3as²b)", "4 · 5sbh"]
     assert [words for words in (*sizes, *formulas) if words not in text] == []
 

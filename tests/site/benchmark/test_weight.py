@@ -1,4 +1,4 @@
-"""How long the site takes to build, a saved note to show, and what a page's first load weighs.
+"""Measures the build, the reload of a saved note, and the weight of a page's first load.
 
 `make benchmark` runs it and rewrites the measured tables of docs/reference/site.md (and .es.md).
 """
@@ -18,8 +18,8 @@ import pytest
 
 from costlab.record.provenance import provenance
 from costlab.record.settings import Settings
-from tests.site.live_server import copied, live, seconds_to_page
-from tests.site.pages.test_every_page import Place, places
+from tests.site.live_server import copy_workbook, seconds_to_page, serve_live
+from tests.site.places import Place, list_places
 from tests.site.reader import Reader
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
@@ -31,9 +31,9 @@ WORDS = {
     "": {
         "head": "| | |",
         "build": "full strict build, {pages} pages",
-        "save": "a saved note, until it is on its served page",
+        "save": "from saving a note until its served page is new",
         "weighed": "| first load of | requests | bytes | of those, compressed |",
-        "plain": "a page with neither",
+        "plain": "a page without diagrams or formulas",
         "formulas": "a page with {formulas} formulas",
         "diagrams": "a page with {diagrams} diagrams",
         "both": "a page with {diagrams} diagrams and {formulas} formulas",
@@ -43,9 +43,9 @@ WORDS = {
     ".es": {
         "head": "| | |",
         "build": "generar todo el sitio con `--strict`, {pages} páginas",
-        "save": "una nota guardada, hasta que está en su página servida",
+        "save": "desde que se guarda una nota hasta que su página servida es nueva",
         "weighed": "| primera carga de | peticiones | bytes | de ellos, comprimidos |",
-        "plain": "una página sin lo uno ni lo otro",
+        "plain": "una página sin diagramas ni fórmulas",
         "formulas": "una página con {formulas} fórmulas",
         "diagrams": "una página con {diagrams} diagramas",
         "both": "una página con {diagrams} diagramas y {formulas} fórmulas",
@@ -55,20 +55,20 @@ WORDS = {
 }
 
 
-def built(folder: Path) -> float:
-    began = time.monotonic()
+def build_site(folder: Path) -> float:
+    start = time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
         cwd=REPOSITORY,
         check=True,
     )
-    return time.monotonic() - began
+    return time.monotonic() - start
 
 
-def chosen() -> dict[str, Place]:
-    """Of each kind of page the heaviest in diagrams and formulas, where there is one."""
+def choose_heaviest_pages() -> dict[str, Place]:
+    """Return the heaviest page of each kind, by its diagrams and formulas."""
     kinds: dict[str, Place] = {}
-    for place in sorted(places(), key=lambda place: (len(place.diagrams), place.formulas)):
+    for place in sorted(list_places(), key=lambda place: (len(place.diagrams), place.formulas)):
         if place.address.startswith("es/"):
             continue
         kind = {
@@ -81,40 +81,41 @@ def chosen() -> dict[str, Place]:
     return kinds
 
 
-def weighed(browser: Any, served: str, place: Place) -> tuple[int, int, int]:
-    """Requests, bytes and compressed bytes of a first load, with everything that it draws."""
+def weigh_first_load(browser: Any, served: str, place: Place) -> tuple[int, int, int]:
+    """Return the requests, bytes and compressed bytes of a page's first load."""
     reader = Reader(browser, served, first_visit=True)
     answers: list[Any] = []
     # Playwright wants a function that it can mark, which a built-in method is not.
-    reader.page.on("response", lambda one: answers.append(one))  # noqa: PLW0108
+    reader.page.on("response", lambda response: answers.append(response))  # noqa: PLW0108
     reader.read(place.address)
     if place.diagrams:
-        reader.drawn()
+        reader.wait_for_diagrams()
     reader.page.wait_for_load_state("networkidle")
     bodies = [answer.body() for answer in answers if answer.url.startswith(served)]
     reader.close()
     return len(bodies), sum(map(len, bodies)), sum(len(gzip.compress(body)) for body in bodies)
 
 
-def fill(page: Path, table: str) -> None:
-    """Write `table` between the page's markers; everything else in it stays."""
+def fill_table(page: Path, table: str) -> None:
+    """Write `table` between the page's markers; the rest of the page is not changed."""
     opening, closing = "<!-- measured -->\n", "\n<!-- /measured -->"
     before, rest = page.read_text("utf-8").split(opening)
     page.write_text(before + opening + table + closing + rest.split(closing)[1], "utf-8")
 
 
-def spread(seconds: list[float]) -> str:
-    middle = statistics.median(seconds)
-    return f"{middle:.1f} s ({min(seconds):.1f}–{max(seconds):.1f})"
+def format_spread(seconds: list[float]) -> str:
+    median = statistics.median(seconds)
+    return f"{median:.1f} s ({min(seconds):.1f}–{max(seconds):.1f})"
 
 
 def test_build_reload_and_weight(browser: Any, searched: str, tmp_path: Path) -> None:
-    builds = [built(tmp_path / str(number)) for number in range(ROUNDS)]
-    book = copied(tmp_path / "book")
-    with live(book) as address:
+    builds = [build_site(tmp_path / str(number)) for number in range(ROUNDS)]
+    book = copy_workbook(tmp_path / "book")
+    with serve_live(book) as address:
         saves = [seconds_to_page(book, address, f"Saved {number}.") for number in range(ROUNDS)]
     weights = {
-        kind: (place, *weighed(browser, searched, place)) for kind, place in chosen().items()
+        kind: (place, *weigh_first_load(browser, searched, place))
+        for kind, place in choose_heaviest_pages().items()
     }
     facts = provenance(Settings(), [], ranks=None) | {
         "rounds": ROUNDS,
@@ -122,9 +123,10 @@ def test_build_reload_and_weight(browser: Any, searched: str, tmp_path: Path) ->
     }
     for suffix, words in WORDS.items():
         lines = [words["head"], "|---|--:|"]
-        lines.append(f"| {words['build'].format(pages=len(places()))} | {spread(builds)} |")
+        title = words["build"].format(pages=len(list_places()))
+        lines.append(f"| {title} | {format_spread(builds)} |")
         lines += [
-            f"| {words['save']} | {spread(saves)} |",
+            f"| {words['save']} | {format_spread(saves)} |",
             "",
             words["weighed"],
             "|---|--:|--:|--:|",
@@ -133,6 +135,6 @@ def test_build_reload_and_weight(browser: Any, searched: str, tmp_path: Path) ->
             what = words[kind].format(diagrams=len(place.diagrams), formulas=place.formulas)
             lines.append(f"| {what} | {requests} | {size / 1e6:.2f} MB | {small / 1e6:.2f} MB |")
         lines += ["", words["about"].format(**facts)]
-        fill(REPOSITORY / f"docs/reference/site{suffix}.md", "\n".join(lines))
+        fill_table(REPOSITORY / f"docs/reference/site{suffix}.md", "\n".join(lines))
         print("\n".join(lines))
     assert max(saves) < GOAL * 4  # processors differ by two and more

@@ -40,14 +40,14 @@ WINDOWS = {
 }
 
 
-def places(reader: Reader, block: str) -> list[dict[str, float]]:
-    """Open every card of the page, its link at `block` of the window; return where they are."""
-    found = []
+def measure_cards(reader: Reader, block: str) -> list[dict[str, float]]:
+    """Open every card of the page, with its link at `block` of the window; return their places."""
+    measured = []
     for number in range(reader.page.locator("a.citation[data-card]").count()):
         reader.page.evaluate(FOCUS, [number, block])
         reader.until("() => document.querySelector('a.citation[aria-expanded]')")
-        found.append(reader.page.evaluate(PLACE))
-    return found
+        measured.append(reader.page.evaluate(PLACE))
+    return measured
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -59,7 +59,7 @@ def test_every_card_of_a_note_is_seen_whole_within_the_window(
     reader.read(NOTE)
     before = reader.page.evaluate("document.documentElement.scrollWidth")
     for block in ("start", "center", "end"):
-        cards = places(reader, block)
+        cards = measure_cards(reader, block)
         assert len(cards) == 21
         for card in cards:
             assert card["over"] <= 0, (block, card)
@@ -75,7 +75,7 @@ def test_a_card_is_within_what_two_fingers_have_enlarged(browser: Any, served: s
     session = reader.page.context.new_cdp_session(reader.page)
     session.send("Emulation.setPageScaleFactor", {"pageScaleFactor": 2})
     reader.until("() => window.visualViewport.scale === 2")
-    for card in places(reader, "center"):
+    for card in measure_cards(reader, "center"):
         assert card["over"] <= 0, card
     reader.close()
 
@@ -89,6 +89,6 @@ def test_an_open_card_stays_in_a_window_that_changes_its_size(browser: Any, serv
     reader.page.evaluate("() => new Promise(done => requestAnimationFrame(() => done()))")
     box = reader.page.evaluate(PLACE)
     assert box["wide"] <= 720
-    left = reader.page.locator(".citation-card:not(.citation-card--open)").bounding_box()
-    assert left and left["x"] >= 0 and left["x"] + left["width"] <= 720
+    card_box = reader.page.locator(".citation-card:not(.citation-card--open)").bounding_box()
+    assert card_box and card_box["x"] >= 0 and card_box["x"] + card_box["width"] <= 720
     reader.close()

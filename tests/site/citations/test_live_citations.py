@@ -15,11 +15,16 @@ from pygments.lexers import PythonLexer
 
 from notelab.cited.outline import of_file
 from sitelab.citations import card, live_citations
-from sitelab.citations.cited import Cited, by_page, permalink, within
+from sitelab.citations.resolved import (
+    ResolvedCitation,
+    enclosing_statements,
+    make_permalink,
+    resolve_citations,
+)
 from sitelab.pages.tree import parse
 
 REPOSITORY = Path(__file__).parents[3]
-CITED = Cited(
+CITED = ResolvedCitation(
     source="megatron",
     path="megatron/core/a.py",
     first=2,
@@ -29,16 +34,16 @@ CITED = Cited(
     release="core_v0.16.1",
     licence="BSD-3-Clause",
     permalink="https://github.com/NVIDIA/Megatron-LM/blob/55ac/megatron/core/a.py#L2-L3",
-    within=(1, 4),
+    statements=(1, 4),
     text=("def f():", '    """A string', "    of two lines.", '    """'),
 )
 TEXT = "megatron/core/a.py:L2-L3"
 
 
-def link(html: str, cited: Cited, folder: Path, language: str = "en") -> str:
+def link(html: str, citation: ResolvedCitation, folder: Path, language: str = "en") -> str:
     page = parse(html)
     cards = live_citations.link_citations(
-        page, {TEXT: cited}, language=language, url="es/experiments/lab/note/", mark="m"
+        page, {TEXT: citation}, language=language, url="es/experiments/lab/note/", mark="m"
     )
     live_citations.write_cards(cards, language, folder)
     return page.html()
@@ -69,7 +74,9 @@ def test_the_screen_has_file_and_lines_and_the_title_the_whole_path(
 
 def test_three_lines_either_way_stand_around_the_cited_ones() -> None:
     text = tuple(f"line_{number}" for number in range(1, 21))
-    html = card.of(msgspec.structs.replace(CITED, text=text, first=2, last=9, within=(1, 20)), "en")
+    html = card.render_card(
+        msgspec.structs.replace(CITED, text=text, first=2, last=9, statements=(1, 20)), "en"
+    )
     around = [int(n) for n in re.findall(r'citation-around" data-line="(\d+)"', html)]
     cited = [int(n) for n in re.findall(r'citation-line" data-line="(\d+)"', html)]
     assert around == [1, 10, 11, 12]  # none before the file's first line
@@ -99,8 +106,8 @@ def test_a_citation_in_an_attribute_stays_the_attributes_text(
 def test_what_the_site_made_carries_a_mark_that_the_page_cannot_know(tmp_path: Path) -> None:
     html = f'<p class="with-card"><code>{TEXT}</code></p>'
     assert link(html, CITED, tmp_path).count('data-mark="m"') == 2
-    mark = live_citations.mark_of(html)
-    assert mark != live_citations.mark_of(html.replace("<p", f'<p data-mark="{mark}"'))
+    mark = live_citations.make_mark(html)
+    assert mark != live_citations.make_mark(html.replace("<p", f'<p data-mark="{mark}"'))
     output = live_citations.hide_forged_cards("<head></head>", mark)
     assert f':not([data-mark="{mark}"]){{display:none!important}}' in output
 
@@ -120,15 +127,15 @@ def test_what_cannot_be_seen_is_written_out_in_a_card(path: str, line: str, seen
     hostile = msgspec.structs.replace(
         CITED, path=path, symbol=line, release=line, text=("def f():", line, "    return 0", "")
     )
-    html = unescape(re.sub("<[^>]*>", "", card.of(hostile, "en")))
+    html = unescape(re.sub("<[^>]*>", "", card.render_card(hostile, "en")))
     assert html.count(seen) == 3
     assert not re.search("[\x00-\x08\x0b-\x1f\u200b-\u200f\u2028-\u202e\u2066-\u2069]", html)
-    assert card.of(hostile, "en").count("data-line=") == 4
+    assert card.render_card(hostile, "en").count("data-line=") == 4
 
 
 def test_a_cited_line_of_a_megabyte_makes_a_small_card() -> None:
     long = msgspec.structs.replace(CITED, text=("x = '" + "<" * 1_000_000 + "'", "y", "z"), first=1)
-    html = card.of(long, "en")
+    html = card.render_card(long, "en")
     assert len(html) < 20_000
     assert "… (+999,606)" in html
 
@@ -144,8 +151,8 @@ def test_a_citation_of_many_lines_makes_a_small_card_that_counts_what_it_leaves_
     language: str, sentence: str
 ) -> None:
     text = tuple(f"line_{number} = {number}" for number in range(1, 10_001))
-    many = msgspec.structs.replace(CITED, text=text, first=11, last=9010, within=(1, 10_000))
-    html = card.of(many, language)
+    many = msgspec.structs.replace(CITED, text=text, first=11, last=9010, statements=(1, 10_000))
+    html = card.render_card(many, language)
     numbers = [int(number) for number in re.findall(r'data-line="(\d+)"', html)]
     assert numbers == list(range(8, 71))  # three lines of context before, none after the cut
     assert len(html) < 20_000
@@ -153,11 +160,11 @@ def test_a_citation_of_many_lines_makes_a_small_card_that_counts_what_it_leaves_
     assert cut.startswith(sentence)
     assert f'href="{CITED.permalink}"' in cut
     whole = msgspec.structs.replace(many, last=70)
-    assert "citation-cut" not in card.of(whole, language)
-    assert f'data-line="{70 + 3}"' in card.of(whole, language)
+    assert "citation-cut" not in card.render_card(whole, language)
+    assert f'data-line="{70 + 3}"' in card.render_card(whole, language)
     one_more = msgspec.structs.replace(many, last=71, permalink="")
     words = {"en": "1 more cited line is left out.", "es": "Se omite otra línea citada."}
-    assert f'<p class="citation-cut">{words[language]}</p>' in card.of(one_more, language)
+    assert f'<p class="citation-cut">{words[language]}</p>' in card.render_card(one_more, language)
 
 
 def test_lines_that_a_card_leaves_out_are_not_highlighted(
@@ -165,11 +172,12 @@ def test_lines_that_a_card_leaves_out_are_not_highlighted(
 ) -> None:
     seen: list[int] = []
     monkeypatch.setattr(
-        card, "_lexed", lambda path, text: seen.append(len(text)) or text.split("\n")
+        card, "_highlight", lambda path, text: seen.append(len(text)) or text.split("\n")
     )
     text = ("x = 1",) * 100_000
-    card.of(
-        msgspec.structs.replace(CITED, text=text, first=1, last=90_000, within=(1, 100_000)), "en"
+    card.render_card(
+        msgspec.structs.replace(CITED, text=text, first=1, last=90_000, statements=(1, 100_000)),
+        "en",
     )
     assert seen == [len("x = 1\n") * 60 - 1]
 
@@ -183,7 +191,7 @@ def test_a_card_speaks_the_language_of_its_page(tmp_path: Path) -> None:
 
 def test_lines_are_highlighted_as_part_of_their_file() -> None:
     # Line 2 begins a string that ends beyond the citation: alone it would not even be Python.
-    assert '<span class="sd">' in card.of(CITED, "en")
+    assert '<span class="sd">' in card.render_card(CITED, "en")
 
 
 def test_lines_look_as_they_do_in_the_whole_file(tmp_path: Path) -> None:
@@ -192,12 +200,12 @@ def test_lines_look_as_they_do_in_the_whole_file(tmp_path: Path) -> None:
     whole = highlight("\n".join(text), PythonLexer(ensurenl=False), HtmlFormatter(nowrap=True))
     begun = set()
     for row, line in enumerate(whole.rstrip("\n").split("\n"), 1):
-        rows = within(outline, len(text), row, row)
+        rows = enclosing_statements(outline, len(text), row, row)
         begun.add(rows[0])
         here = msgspec.structs.replace(
-            CITED, path=source.name, text=tuple(text), first=row, last=row, within=rows
+            CITED, path=source.name, text=tuple(text), first=row, last=row, statements=rows
         )
-        assert f'data-line="{row}">{line}\n</span>' in card.of(here, "en"), row
+        assert f'data-line="{row}">{line}\n</span>' in card.render_card(here, "en"), row
     assert len(begun) > 20  # none is lexed from the file's beginning
 
 
@@ -233,26 +241,26 @@ class Tags(HTMLParser):
 @pytest.mark.parametrize("path", ["a.py", "a.unknown", "a.html"])
 def test_nothing_that_is_cited_can_run(path: str) -> None:
     evil = '<script>alert(1)</script>"><img src=x onerror=alert(1)>'
-    hostile = Cited(
+    hostile = ResolvedCitation(
         source=evil, path=evil + path, first=1, last=1, symbol=evil, commit=evil, release=evil,
-        licence=evil, permalink="https://example.org/" + evil, within=(1, 2),
+        licence=evil, permalink="https://example.org/" + evil, statements=(1, 2),
         text=(evil, "</span></code>"),
     )  # fmt: skip
     for language in ("en", "es"):
         tags = Tags()
-        tags.feed(card.of(hostile, language))
+        tags.feed(card.render_card(hostile, language))
         assert not {"script", "img", "onerror", "src"} & set(tags.seen)
 
 
 def test_hosts_whose_form_is_unknown_get_no_permalink() -> None:
-    assert permalink("file:///srv/x.git", "55ac", "a.py", 1, 1) == ""
-    assert permalink("https://github.com/o/r", "55ac", "a.py", 1, 1).endswith(
+    assert make_permalink("file:///srv/x.git", "55ac", "a.py", 1, 1) == ""
+    assert make_permalink("https://github.com/o/r", "55ac", "a.py", 1, 1).endswith(
         "/r/blob/55ac/a.py#L1"
     )
 
 
 def test_every_citation_of_the_workbook_is_resolved() -> None:
-    pages = by_page(REPOSITORY)
+    pages = resolve_citations(REPOSITORY)
     note = pages[REPOSITORY / "experiments/35-reading-notes/megatron-tp-layers.md"]
     assert len(note) >= 20
     first = note["megatron/core/tensor_parallel/layers.py:L134-L143"]

@@ -1,4 +1,4 @@
-"""The workbook's diagrams as a browser drew them, beside the text that each was drawn from."""
+"""Collects the workbook's diagrams as a browser drew them, together with their source texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.site.places import places
+from tests.site.places import list_places
 from tests.site.reader import Reader
 
 FACTS = Path(__file__).with_name("drawn.js").read_text("utf-8")
@@ -26,25 +26,27 @@ EACH = pytest.mark.parametrize(
 )
 
 
-class Drawn(NamedTuple):
-    """A diagram: its page, its text, and what drawn.js says of the picture."""
+class Drawing(NamedTuple):
+    """A diagram: its page, its text, and the facts that drawn.js reads from the picture."""
 
     page: str
     text: str
     facts: dict[str, Any]
 
 
-Drawings = Callable[[str, int, str], list[Drawn]]
+Drawings = Callable[[str, int, str], list[Drawing]]
 
 
-def look(browser: Any, served: str, language: str, width: int) -> dict[str, list[Drawn]]:
-    """Open every page of a language that has diagrams; return them as each palette shows them."""
+def collect_drawings(
+    browser: Any, served: str, language: str, width: int
+) -> dict[str, list[Drawing]]:
+    """Open every page of a language that has diagrams; return the diagrams by palette."""
     size = {"width": width, "height": WIDTHS[width]}
     reader = Reader(browser, served, viewport=size)
     # What stays above the page while it scrolls would be what a look at a letter's paper meets.
     quiet = ".md-header, .md-top, .md-skip { display: none !important; }"
-    seen: dict[str, list[Drawn]] = {scheme: [] for scheme in SCHEMES}
-    for place in places():
+    seen: dict[str, list[Drawing]] = {scheme: [] for scheme in SCHEMES}
+    for place in list_places():
         address, wanted = place.address, place.diagrams
         if not wanted or address.startswith("es/") is not (language == "es"):
             continue
@@ -52,11 +54,11 @@ def look(browser: Any, served: str, language: str, width: int) -> dict[str, list
         page = reader.read(address)
         page.add_style_tag(content=quiet)
         for scheme, drawings in seen.items():
-            reader.painted(scheme)
-            assert reader.drawn(scheme) == len(wanted), address
+            reader.use_scheme(scheme)
+            assert reader.wait_for_diagrams(scheme) == len(wanted), address
             elements = page.locator("div.mermaid").element_handles()
             for element, text in zip(elements, wanted, strict=True):
-                drawings.append(Drawn(address, text, page.evaluate(FACTS, element)))
+                drawings.append(Drawing(address, text, page.evaluate(FACTS, element)))
     reader.close()
     assert not reader.wrong, reader.wrong
     return seen

@@ -8,7 +8,7 @@ import pytest
 from markdown import Markdown
 
 from sitelab.drawing import mermaid_scripts
-from sitelab.drawing.diagram_fence import fence
+from sitelab.drawing.diagram_fence import render_fence
 from sitelab.pages import allowed_html
 
 
@@ -17,7 +17,7 @@ from sitelab.pages import allowed_html
 )
 def test_markup_in_a_label_is_the_diagrams_not_the_pages(label: str) -> None:
     text = f'flowchart LR\n  A["{label}"]'
-    html = allowed_html.clean(fence(text, "mermaid", "mermaid", {}, Markdown()))
+    html = allowed_html.clean_html(render_fence(text, "mermaid", "mermaid", {}, Markdown()))
     inside = html.removeprefix('<div class="mermaid">').removesuffix("</div>")
     assert "<" not in inside
     assert unescape(inside).strip() == text
@@ -25,9 +25,9 @@ def test_markup_in_a_label_is_the_diagrams_not_the_pages(label: str) -> None:
 
 def test_mermaid2_adds_its_script_to_the_page_and_changes_nothing_else() -> None:
     page = '<body><p title="a&amp;b">&lt;<div class="mermaid">x</div></body></html>'
-    assert mermaid_scripts.skeleton(page) == '<body><div class="mermaid"></div></body>'
+    assert mermaid_scripts.make_skeleton(page) == '<body><div class="mermaid"></div></body>'
     scripts = '<script src="m.js"></script><script>go()</script>'
-    after = mermaid_scripts.added(page, f'<body><div class="mermaid"></div>{scripts}</body>')
+    after = mermaid_scripts.add_scripts(page, f'<body><div class="mermaid"></div>{scripts}</body>')
     assert after == page.replace("</body>", '<script src="m.js"></script></body>')
-    assert mermaid_scripts.skeleton("<body>mermaid</body>") == ""
-    assert mermaid_scripts.added("<body>mermaid</body>", "") == "<body>mermaid</body>"
+    assert mermaid_scripts.make_skeleton("<body>mermaid</body>") == ""
+    assert mermaid_scripts.add_scripts("<body>mermaid</body>", "") == "<body>mermaid</body>"

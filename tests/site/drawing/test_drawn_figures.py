@@ -25,7 +25,7 @@ SHOWN = """() => [...document.querySelectorAll(".md-content img")]
 
 
 def smallest(svg: str) -> float:
-    """Return a figure's smallest letters, as a part of its width."""
+    """Return the size of a figure's smallest letters, as a part of the figure's width."""
     box = re.search(r'viewBox="0 0 ([\d.]+)', svg)
     sizes = [float(size) for size in re.findall(r"font(?:-size)?: ?([\d.]+)px", svg)]
     assert box and sizes

@@ -28,28 +28,28 @@ class Task(NamedTuple):
     end: float
 
 
-def said(text: str, key: str) -> str:
-    found = re.search(rf"^\s*{key}\s+(\S+)\s*$", text, re.MULTILINE)
-    assert found, f"a gantt without {key} has dates on its axis, which this test doesn't read"
-    return found[1]
+def read_setting(text: str, key: str) -> str:
+    match = re.search(rf"^\s*{key}\s+(\S+)\s*$", text, re.MULTILINE)
+    assert match, f"a gantt without {key} has dates on its axis, which this test doesn't read"
+    return match[1]
 
 
-def tasks(text: str) -> list[Task]:
-    """Read a gantt's tasks; each has a start and an end, in whole numbers."""
-    unit = SOURCE[said(text, "dateFormat")]
-    found = []
+def read_tasks(text: str) -> list[Task]:
+    """Read the tasks of a gantt; each has a start and an end, in whole numbers."""
+    unit = SOURCE[read_setting(text, "dateFormat")]
+    parsed = []
     for line in (line.strip() for line in text.splitlines()):
         if not line or line.startswith(NOT_TASKS):
             continue
         name, _, rest = line.partition(":")
         parts = [part for part in re.split(r"\s*,\s*", rest.strip()) if part not in TAGS]
         assert all(part.isdigit() for part in parts[-2:]), f"this test reads no such time: {line}"
-        found.append(Task(name.strip(), int(parts[-2]) * unit, int(parts[-1]) * unit))
-    return found
+        parsed.append(Task(name.strip(), int(parts[-2]) * unit, int(parts[-1]) * unit))
+    return parsed
 
 
 class Axis:
-    """The drawn axis: which time stands where."""
+    """The drawn axis, which converts times to places."""
 
     def __init__(self, ticks: list[dict[str, Any]], unit: int) -> None:
         first, last = (min, max)
@@ -66,11 +66,15 @@ class Axis:
 def test_each_task_starts_and_ends_where_its_source_says(
     drawings: Drawings, language: str, width: int
 ) -> None:
-    charts = [one for one in drawings(language, width, "light") if one.facts["kind"] == "gantt"]
+    charts = [
+        drawing
+        for drawing in drawings(language, width, "light")
+        if drawing.facts["kind"] == "gantt"
+    ]
     assert len(charts) >= 2  # the synthesis' and theory 3's
     for page, text, facts in charts:
-        axis = Axis(facts["ticks"], AXIS[said(text, "axisFormat")])
-        wanted = tasks(text)
+        axis = Axis(facts["ticks"], AXIS[read_setting(text, "axisFormat")])
+        wanted = read_tasks(text)
         assert [name["text"] for name in facts["names"]] == [task.name for task in wanted], page
         for task, bar in zip(wanted, facts["bars"], strict=True):
             drawn = (bar["centre"],) * 2 if bar["point"] else (bar["left"], bar["right"])

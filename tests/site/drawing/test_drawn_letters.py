@@ -15,10 +15,10 @@ CONTRAST = 4.5  # WCAG 2's level AA for text
 SYNTHESIS = "experiments/35-reading-notes/synthesis/"
 
 
-def over(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Tell whether two texts lie over one another, by more than their boxes' rims."""
-    across = min(one["right"], other["right"]) - max(one["left"], other["left"])
-    down = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
+def overlap(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Return whether two texts overlap by more than the rims of their boxes."""
+    across = min(first["right"], second["right"]) - max(first["left"], second["left"])
+    down = min(first["bottom"], second["bottom"]) - max(first["top"], second["top"])
     return across > 2 and down > 4
 
 
@@ -44,14 +44,14 @@ def test_no_words_of_a_diagram_lie_over_others(
     drawings: Drawings, language: str, width: int
 ) -> None:
     for page, _, facts in drawings(language, width, "light"):
-        apart = [letter for letter in facts["letters"] if facts["kind"] != "sequence"]
-        for one, other in combinations(apart, 2):
-            assert not over(one, other), (page, one["text"], other["text"])
+        letters = [letter for letter in facts["letters"] if facts["kind"] != "sequence"]
+        for first, second in combinations(letters, 2):
+            assert not overlap(first, second), (page, first["text"], second["text"])
 
 
 @pytest.fixture
 def pocket(browser: Any, served: str) -> Any:
-    """A window that is made narrow while one looks, narrower than any telephone of today."""
+    """A window that is made narrower than any telephone while the page is open."""
     reader = Reader(browser, served, viewport={"width": 1440, "height": 900}, is_mobile=True)
     yield reader
     reader.close()
@@ -61,7 +61,7 @@ def test_in_a_window_made_narrow_a_diagram_is_drawn_anew_and_scrolls_before_it_i
     pocket: Reader,
 ) -> None:
     page = pocket.read(SYNTHESIS)
-    pocket.drawn()
+    pocket.wait_for_diagrams()
     pocket.resize(240, 600)
     pocket.until(
         """() => {

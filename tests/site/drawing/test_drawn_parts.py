@@ -21,11 +21,13 @@ TIMES = """() => Object.fromEntries(["task0", "task1"].map(kind =>
 def test_the_two_all_reduces_of_a_block_are_marked(browser: Any, served: str, scheme: str) -> None:
     reader = Reader(browser, served)
     page = reader.read("experiments/35-reading-notes/synthesis/")
-    reader.painted(scheme)
+    reader.use_scheme(scheme)
     parts = page.evaluate(PARTS)
-    sent, own = ([part for part in parts if part["kind"] == kind] for kind in ("sent", "own"))
-    assert [part["text"] for part in sent] == ["all-reduce 1", "all-reduce 2"]
-    assert len(own) == 6
+    sent_parts, own_parts = (
+        [part for part in parts if part["kind"] == kind] for kind in ("sent", "own")
+    )
+    assert [part["text"] for part in sent_parts] == ["all-reduce 1", "all-reduce 2"]
+    assert len(own_parts) == 6
     fills = {part["kind"]: part["fill"] for part in parts}
     assert len(set(fills.values())) == 3  # own, sent, and what every rank has alike
     assert page.evaluate(TIMES) == {"task0": fills["own"], "task1": fills["sent"]}

@@ -15,7 +15,11 @@ ARROWHEAD = 6  # px that a line ends before the one whom it reaches
 def test_each_message_goes_from_and_to_whom_its_source_says(
     drawings: Drawings, language: str, width: int
 ) -> None:
-    charts = [one for one in drawings(language, width, "light") if one.facts["kind"] == "sequence"]
+    charts = [
+        drawing
+        for drawing in drawings(language, width, "light")
+        if drawing.facts["kind"] == "sequence"
+    ]
     assert charts  # theory 1's ring
     for page, text, facts in charts:
         places = {actor["text"]: actor["centre"] for actor in facts["actors"]}

@@ -1,4 +1,4 @@
-"""Formulas: drawn when the site is built, wrong ones said in their place, none that can run."""
+"""Formulas are drawn when the site is built; a wrong one shows its error, and none can run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from sitelab import katex
 from sitelab.drawing import formulas
-from sitelab.katex import Drawn, Formulas
+from sitelab.katex import Formulas, RenderedFormula
 from sitelab.pages.tree import parse
 
 
@@ -19,34 +19,34 @@ def engine() -> Formulas:
     return Formulas()
 
 
-def marked(tex: str, tag: str = "span") -> str:
+def mark_formula(tex: str, tag: str = "span") -> str:
     opening, closing = (r"\(", r"\)") if tag == "span" else (r"\[", r"\]")
     return f'<{tag} class="arithmatex">{opening}{tex}{closing}</{tag}>'
 
 
-def drawn(html: str, engine: Formulas, language: str = "en") -> tuple[str, list[tuple[str, str]]]:
+def draw(html: str, engine: Formulas, language: str = "en") -> tuple[str, list[tuple[str, str]]]:
     page = parse(html)
     wrong = formulas.draw_formulas(page, engine.draw, language=language)
     return page.html(), wrong
 
 
 def test_a_formula_is_drawn_for_eyes_and_for_a_screen_reader(engine: Formulas) -> None:
-    html, wrong = drawn(marked("a &lt; b"), engine)
+    html, wrong = draw(mark_formula("a &lt; b"), engine)
     assert not wrong
     assert "<mo>&lt;</mo>" in html
     assert 'aria-hidden="true"' in html
 
 
 def test_a_formula_of_its_own_lines_is_displayed(engine: Formulas) -> None:
-    html, _ = drawn(marked("x", "div"), engine)
+    html, _ = draw(mark_formula("x", "div"), engine)
     assert html.startswith('<div class="formula"')
     assert "katex-display" in html
 
 
 def test_what_ends_a_sentence_is_kept_with_the_formula_before_it(engine: Formulas) -> None:
-    html, _ = drawn(f"{marked('x')}, {marked('y')} and", engine)
-    _, kept, rest = re.split('<span class="formula-end">|(?<=,)</span> ', html)
-    assert kept.endswith("</span>,")
+    html, _ = draw(f"{mark_formula('x')}, {mark_formula('y')} and", engine)
+    _, joined, rest = re.split('<span class="formula-end">|(?<=,)</span> ', html)
+    assert joined.endswith("</span>,")
     assert rest.startswith('<span class="formula"') and rest.endswith("</span> and")
 
 
@@ -54,7 +54,7 @@ def test_what_ends_a_sentence_is_kept_with_the_formula_before_it(engine: Formula
 def test_a_wrong_formula_shows_its_source_and_why(
     engine: Formulas, language: str, words: str
 ) -> None:
-    html, wrong = drawn(marked(r"\frac{&lt;b>"), engine, language)
+    html, wrong = draw(mark_formula(r"\frac{&lt;b>"), engine, language)
     assert words in html
     assert "Unexpected end of input" in html
     assert r"\frac{&lt;b&gt;" in html
@@ -89,8 +89,8 @@ def test_markup_in_a_formula_is_text(engine: Formulas) -> None:
 
 def test_only_a_page_with_a_formula_loads_its_style() -> None:
     plain = "<head></head><p>katex"
-    assert formulas.styled(plain, "..") == plain
-    drawn = formulas.styled('<head></head><span class="katex">', "../..")
+    assert formulas.add_style_sheet(plain, "..") == plain
+    drawn = formulas.add_style_sheet('<head></head><span class="katex">', "../..")
     assert '<link rel="stylesheet" href="../../assets/katex/katex.min.css"></head>' in drawn
 
 
@@ -101,12 +101,15 @@ def test_formulas_are_drawn_once(engine: Formulas) -> None:
 def test_code_that_looks_like_a_formula_is_left_alone() -> None:
     html = "<pre><code>\\(x\\)</code></pre>"
     page = parse(html)
-    assert formulas.draw_formulas(page, lambda *_, **__: Drawn(error="no"), language="en") == []
+    assert (
+        formulas.draw_formulas(page, lambda *_, **__: RenderedFormula(error="no"), language="en")
+        == []
+    )
     assert page.html() == html
 
 
 def test_the_vendored_katex_is_the_one_that_version_names() -> None:
-    number, digest = katex.version()
+    number, digest = katex.read_version()
     script = (katex.HERE / "katex.min.js").read_bytes()
     assert sha256(script).hexdigest() == digest
     assert f'version:"{number}"'.encode() in script.replace(b" ", b"")
@@ -117,4 +120,4 @@ def test_every_font_that_the_style_names_first_is_served() -> None:
     style = (katex.HERE / "katex.min.css").read_text()
     named = {part.split(")")[0] for part in style.split("url(")[1:] if ".woff2)" in part}
     assert named
-    assert named <= {Path(name).as_posix() for name in katex.served()}
+    assert named <= {Path(name).as_posix() for name in katex.list_served_files()}

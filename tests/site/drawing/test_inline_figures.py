@@ -8,7 +8,7 @@ import pytest
 
 from sitelab.drawing.inline_figures import embed_pictures
 from sitelab.pages.tree import parse
-from tests.site.parsed import changed
+from tests.site.parsed import apply_change
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -23,14 +23,16 @@ DOCS = Path(__file__).parents[3] / "docs"
 def test_a_figure_is_inlined_in_its_language_and_named_by_its_text(
     language: str, source: str, word: str
 ) -> None:
-    html = changed(f'<p><img alt="A &amp; B" src="{source}"></p>', embed_pictures, DOCS, language)
+    html = apply_change(
+        f'<p><img alt="A &amp; B" src="{source}"></p>', embed_pictures, DOCS, language
+    )
     assert html.startswith('<p><svg role="img" aria-label="A &amp; B"')
     assert word in html and "<img" not in html
 
 
 def test_other_pictures_stay_pictures() -> None:
     html = '<img alt="" src="assets/check.svg"><img alt="" src="assets/figures.svg">'
-    assert changed(html, embed_pictures, DOCS, "en") == html
+    assert apply_change(html, embed_pictures, DOCS, "en") == html
 
 
 def test_a_figure_that_is_not_there_is_named_and_stays_a_picture() -> None:

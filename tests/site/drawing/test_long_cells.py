@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sitelab.drawing.long_cells import mark_long_cells
-from tests.site.parsed import changed
+from tests.site.parsed import apply_change
 from tests.site.reader import Reader
 
 WORDS = "a step so small that its arithmetic vanishes: Python, autograd"
@@ -17,10 +17,10 @@ WIDTHS = """all => all.filter(cell => cell.checkVisibility() && cell.innerText.l
 
 @pytest.mark.parametrize("style", ["", ' style="text-align: right;"'])
 def test_a_cell_is_marked_for_the_length_of_its_text_not_of_its_tags(style: str) -> None:
-    html = changed(f"<td{style}>{WORDS}</td>", mark_long_cells)
+    html = apply_change(f"<td{style}>{WORDS}</td>", mark_long_cells)
     assert html == f'<td{style} data-long="">{WORDS}</td>'
     short = f'<td{style}><a href="{WORDS}">{WORDS[:20]}</a></td>'
-    assert changed(short, mark_long_cells) == short
+    assert apply_change(short, mark_long_cells) == short
 
 
 @pytest.mark.parametrize("address", ["labs/02-allreduce-costs/", "es/reference/gpus/"])

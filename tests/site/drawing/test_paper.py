@@ -35,7 +35,7 @@ def test_what_is_printed_from_the_dark_palette_is_dark_on_white(
 ) -> None:
     reader = Reader(browser, served)
     page = reader.read(place)
-    reader.painted("dark")
+    reader.use_scheme("dark")
     page.emulate_media(media="print", color_scheme="dark")
     reader.until("() => document.getAnimations().length === 0")  # colours fade over
     assert page.evaluate(BRIGHT) == []

@@ -60,17 +60,17 @@ Turns = list[list[tuple[str, Any]]]
 
 @pytest.fixture(scope="module")
 def reader(browser: Any, served: str) -> Iterator[Reader]:
-    one = Reader(browser, served, viewport={"width": 390, "height": 844})
-    yield one
-    one.close()
+    reader = Reader(browser, served, viewport={"width": 390, "height": 844})
+    yield reader
+    reader.close()
 
 
-def turned(reader: Reader, name: str, turns: Turns) -> list[Any]:
-    """What a figure says after each of some turns."""
+def turn_controls(reader: Reader, name: str, turns: Turns) -> list[Any]:
+    """Turn a figure's controls; return its numbers and its picture after each turn."""
     page = reader.read(PLACES[name])
-    said = page.evaluate(TURN, [name, turns])
+    answers = page.evaluate(TURN, [name, turns])
     assert not reader.wrong
-    return list(said)
+    return list(answers)
 
 
 PLANS = [
@@ -107,13 +107,18 @@ def test_the_calculator_says_what_the_formulas_do(
     reader: Reader, plans: list[tuple[Model, Plan]]
 ) -> None:
     turns = [[*vars(model).items(), *vars(plan).items()] for model, plan in plans]
-    for (model, plan), said in zip(plans, turned(reader, "memory", turns), strict=True):
+    for (model, plan), answer in zip(plans, turn_controls(reader, "memory", turns), strict=True):
         lines: dict[str, float] = {}
         for line in memory.account(model, plan):
-            lines[account.key(line)] = lines.get(account.key(line), 0) + line.bytes
-        assert said["lines"] == pytest.approx(lines, rel=1e-12)
-        sums = {kind: quantities.size(memory.total(model, plan, kind)) for kind in account.KINDS}
-        assert said["sums"] == {**sums, "whole": quantities.size(memory.total(model, plan))}
+            lines[account.row_key(line)] = lines.get(account.row_key(line), 0) + line.bytes
+        assert answer["lines"] == pytest.approx(lines, rel=1e-12)
+        sums = {
+            kind: quantities.format_bytes(memory.total(model, plan, kind)) for kind in account.KINDS
+        }
+        assert answer["sums"] == {
+            **sums,
+            "whole": quantities.format_bytes(memory.total(model, plan)),
+        }
 
 
 KEYS = [
@@ -122,7 +127,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize(
-    "keys", [KEYS, pytest.param([*schedule.schedules()], marks=pytest.mark.ci)]
+    "keys", [KEYS, pytest.param([*schedule.build_schedules()], marks=pytest.mark.ci)]
 )
 def test_a_schedule_is_drawn_as_it_is_simulated(
     reader: Reader, keys: list[tuple[str, int, int]]
@@ -132,21 +137,23 @@ def test_a_schedule_is_drawn_as_it_is_simulated(
         [("kind", kind), ("stages", stages), ("microBatches", m), ("backward", backward)]
         for (kind, stages, m), backward in wanted
     ]
-    for (key, backward), said in zip(wanted, turned(reader, "schedule", turns), strict=True):
-        built = schedule.schedules()[key]
-        timeline = schedule.played(built, backward)
+    for (key, backward), answer in zip(
+        wanted, turn_controls(reader, "schedule", turns), strict=True
+    ):
+        built = schedule.build_schedules()[key]
+        timeline = schedule.simulate_schedule(built, backward)
         end = max(span.end for spans in timeline for span in spans)
-        assert said["answers"] == {
-            "bubble": quantities.percent(bubble(timeline)),
+        assert answer["answers"] == {
+            "bubble": quantities.format_percent(bubble(timeline)),
             "live": f"{peak_live(built[0]) / chunks_in(built):g}",
-            "sends": str(schedule.sends(built)),
+            "sends": str(schedule.count_sends(built)),
         }
-        for spans, boxes in zip(timeline, said["boxes"], strict=True):
+        for spans, boxes in zip(timeline, answer["boxes"], strict=True):
             assert [(kind, int(text), int(chunk)) for kind, text, chunk, *_ in boxes] == [
                 (name(span.action)[0].lower(), span.action.microbatch, span.action.chunk)
                 for span in spans
             ]
-            places = [place for *_, left, width in boxes for place in (left, left + width)]
+            places = [place for *_, start, width in boxes for place in (start, start + width)]
             times = [time for span in spans for time in (span.start, span.end)]
             assert places == pytest.approx([100 * time / end for time in times], abs=1e-3)
 
@@ -162,11 +169,11 @@ def test_a_telephone_shows_the_first_schedule_whole_with_its_numbers(reader: Rea
 
 
 def test_what_cannot_be_interleaved_is_refused_in_words(reader: Reader) -> None:
-    asked = [("kind", "interleaved-2"), ("stages", 6), ("microBatches", 8)]
-    assert ("interleaved-2", 6, 8) not in schedule.schedules()
-    [said] = turned(reader, "schedule", [asked])
-    assert said["none"]
-    assert set(said["answers"].values()) == {"–"}
+    settings = [("kind", "interleaved-2"), ("stages", 6), ("microBatches", 8)]
+    assert ("interleaved-2", 6, 8) not in schedule.build_schedules()
+    [answer] = turn_controls(reader, "schedule", [settings])
+    assert answer["none"]
+    assert set(answer["answers"].values()) == {"–"}
 
 
 LINKS = [
@@ -179,53 +186,55 @@ EVERY = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", [LINKS, pytest.param(EVERY, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("settings", [LINKS, pytest.param(EVERY, marks=pytest.mark.ci)])
 def test_a_collectives_time_is_the_formulas_and_the_measured_point_the_results(
-    reader: Reader, asked: list[tuple[str, str, int, int]]
+    reader: Reader, settings: list[tuple[str, str, int, int]]
 ) -> None:
-    known = collective.presets(ROOT)
-    points = {(p.link, p.op, p.bytes): p.seconds for p in collective.points(ROOT)}
+    presets = collective.load_presets(ROOT)
+    points = {(p.link, p.op, p.bytes): p.seconds for p in collective.load_points(ROOT)}
     turns: Turns = [
         [("op", op), ("preset", link), ("ranks", ranks), ("payload", payload)]
-        for op, link, ranks, payload in asked
+        for op, link, ranks, payload in settings
     ]
-    for (op, link, ranks, payload), said in zip(
-        asked, turned(reader, "collective", turns), strict=True
+    for (op, link, ranks, payload), answer in zip(
+        settings, turn_controls(reader, "collective", turns), strict=True
     ):
-        call, constants = Call(op, payload, ranks), known[link][op]
-        took = collective.took(constants, call)
+        call, constants = Call(op, payload, ranks), presets[link][op]
+        seconds = collective.predict_seconds(constants, call)
         sent = call.wire / (constants.bandwidth * 1e9)
-        here = points.get((link, op, payload)) if ranks == 2 else None
-        assert said["answers"] == {
-            "time": quantities.time(took),
-            "latency": quantities.percent(1 - sent / took),
-            "busbw": f"{quantities.size(call.wire / took)}/s",
-            "measured": quantities.time(here) if here else "–",
+        measured = points.get((link, op, payload)) if ranks == 2 else None
+        assert answer["answers"] == {
+            "time": quantities.format_seconds(seconds),
+            "latency": quantities.format_percent(1 - sent / seconds),
+            "busbw": f"{quantities.format_bytes(call.wire / seconds)}/s",
+            "measured": quantities.format_seconds(measured) if measured else "–",
         }
 
 
 def test_constants_of_ones_own_move_the_curve_and_have_no_measured_point(reader: Reader) -> None:
-    own = Constants(5, 2, 50)
-    said = turned(reader, "collective", [
+    constants = Constants(5, 2, 50)
+    answer = turn_controls(reader, "collective", [
         [("ranks", 8), ("base", 5), ("hop", 2), ("bandwidth", 50), ("payload", 2**20)]
     ])[0]  # fmt: skip
-    assert said["answers"]["time"] == quantities.time(
-        collective.took(own, Call("all_reduce", 2**20, 8))
+    assert answer["answers"]["time"] == quantities.format_seconds(
+        collective.predict_seconds(constants, Call("all_reduce", 2**20, 8))
     )
-    assert said["answers"]["measured"] == "–"
-    drawn = [float(number) for pair in said["curve"].split() for number in pair.split(",")]
+    assert answer["answers"]["measured"] == "–"
+    drawn = [float(number) for pair in answer["curve"].split() for number in pair.split(",")]
     assert drawn == pytest.approx([
         place
-        for one in collective.PAYLOADS
+        for payload in collective.PAYLOADS
         for place in (
-            collective.across(one),
-            collective.down(collective.took(own, Call("all_reduce", one, 8))),
+            collective.bytes_to_percent(payload),
+            collective.seconds_to_percent(
+                collective.predict_seconds(constants, Call("all_reduce", payload, 8))
+            ),
         )
     ], abs=0.011)  # fmt: skip
 
 
 def test_a_field_that_holds_no_number_leaves_the_picture_as_it_was(reader: Reader) -> None:
-    before, after = turned(reader, "memory", [[("heads", 96)], [("layers", "")]])
+    before, after = turn_controls(reader, "memory", [[("heads", 96)], [("layers", "")]])
     assert after["lines"] == before["lines"]
     assert reader.page.locator("[name=layers]").get_attribute("aria-invalid") == "true"
 

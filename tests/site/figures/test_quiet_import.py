@@ -1,4 +1,4 @@
-"""The site is built without torch: what its figures take of shardlab is arithmetic."""
+"""The site is built without torch: its figures use only shardlab's arithmetic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.limits import LIMIT
 
 def test_the_figures_import_no_torch() -> None:
     loads = "import sys, sitelab.figures.makers; print('torch' in sys.modules)"
-    said = subprocess.run(
+    answer = subprocess.run(
         [sys.executable, "-c", loads], capture_output=True, text=True, check=True, timeout=LIMIT
     )
-    assert said.stdout == "False\n"
+    assert answer.stdout == "False\n"

@@ -31,11 +31,11 @@ ROOT = Path(__file__).parents[3]
 )
 def test_what_pages_are_made_of_stays_as_it_is(html: str) -> None:
     inside = html if "<th" not in html else f"<table><tbody><tr>{html}</tr></tbody></table>"
-    assert allowed_html.clean(inside) == inside
+    assert allowed_html.clean_html(inside) == inside
 
 
 @pytest.mark.parametrize(
-    ("html", "kept"),
+    ("html", "cleaned"),
     [
         ("<script>x()</script>a", "a"),
         ('<img src="x" onerror="y()">', '<img src="x">'),
@@ -65,13 +65,13 @@ def test_what_pages_are_made_of_stays_as_it_is(html: str) -> None:
         ('<p class="md-overlay md-search__inner md-dialog katex">a</p>', "<p>a</p>"),
     ],
 )
-def test_what_runs_loads_or_covers_is_left_out(html: str, kept: str) -> None:
-    assert allowed_html.clean(html) == kept
+def test_what_runs_loads_or_covers_is_left_out(html: str, cleaned: str) -> None:
+    assert allowed_html.clean_html(html) == cleaned
 
 
 def test_only_the_pages_that_the_bench_writes_may_mark_verdicts_and_measured_rows() -> None:
     html = '<p class="verdict holds">a</p>'
-    assert allowed_html.clean(html, judged=True) == html
+    assert allowed_html.clean_html(html, judged=True) == html
     assert ROOT / bench_pages.LAB == LAB
     for folder in (LAB, LOCAL):
         for stem in (claims_page.STEM, results_page.STEM):
@@ -88,9 +88,9 @@ def test_only_the_pages_that_the_bench_writes_may_mark_verdicts_and_measured_row
 
 
 def test_a_title_is_text_however_it_came() -> None:
-    assert plain_title.text("<script>") == "&lt;script&gt;"
-    assert plain_title.text("&lt;script&gt;") == "&lt;script&gt;"
-    assert plain_title.text(["<b>"]) == "[&#x27;&lt;b&gt;&#x27;]"
+    assert plain_title.escape_once("<script>") == "&lt;script&gt;"
+    assert plain_title.escape_once("&lt;script&gt;") == "&lt;script&gt;"
+    assert plain_title.escape_once(["<b>"]) == "[&#x27;&lt;b&gt;&#x27;]"
 
 
 def test_every_nh3_that_may_be_installed_escapes_markup_in_attributes() -> None:
@@ -102,4 +102,4 @@ def test_every_nh3_that_may_be_installed_escapes_markup_in_attributes() -> None:
     (locked,) = re.findall(r"^nh3==(\S+)", (ROOT / ".ci/lock/test.txt").read_text(), re.MULTILINE)
     assert locked in allowed
     html = '<p title="&lt;img src=x&gt;">a</p>'
-    assert allowed_html.clean(html) == html
+    assert allowed_html.clean_html(html) == html

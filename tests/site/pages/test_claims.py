@@ -44,12 +44,12 @@ def test_a_claims_verdict_is_folded_until_asked_for_and_one_verdict_can_be_chose
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate(WITHIN)  # nothing beside a card, and no empty space in it
     assert len({*page.evaluate(COLOURS)}) == 1  # nor does a folded card's colour tell
-    one = page.locator(".claims tr:has(#claim-2)")
-    one.get_by_role("button", name=show).click()
+    claim = page.locator(".claims tr:has(#claim-2)")
+    claim.get_by_role("button", name=show).click()
     assert {*page.evaluate(OPEN)} == free | {"claim-7", "claim-2"}
     page.locator(".claims-chosen").get_by_role("button", name=refuted).click()
-    alone = page.locator(".claims tbody tr:not([hidden]) .verdict").all_inner_texts()
-    assert len(alone) > 5 and {*alone} == {refuted}
+    shown_verdicts = page.locator(".claims tbody tr:not([hidden]) .verdict").all_inner_texts()
+    assert len(shown_verdicts) > 5 and {*shown_verdicts} == {refuted}
     page.locator(".claims-chosen").get_by_role("button", name=everything).click()
     assert page.locator(".claims tbody tr:not([hidden])").count() == len(CLAIMS)
     assert not reader.wrong

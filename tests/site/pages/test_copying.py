@@ -43,10 +43,10 @@ def test_a_copied_block_is_its_commands_and_output_has_no_button(
 def test_a_long_command_is_read_whole_and_copied_as_one_line(browser: Any, served: str) -> None:
     telephone = Reader(browser, served, viewport={"width": 390, "height": 844}, permissions=ALLOWED)
     page = telephone.read("labs/01-three-d/")
-    beyond = "all => all.filter(code => code.scrollWidth > code.clientWidth).length"
+    count_overflowing = "all => all.filter(code => code.scrollWidth > code.clientWidth).length"
     commands = page.locator(".language-bash code")
     assert commands.count() > 3
-    assert commands.evaluate_all(beyond) == 0
+    assert commands.evaluate_all(count_overflowing) == 0
     block = page.locator(".language-bash").nth(1)
     block.hover()
     block.locator("button").click()

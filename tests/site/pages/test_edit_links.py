@@ -9,7 +9,7 @@ import pytest
 
 from sitelab.pages import edit_links
 from tests.notelab.scratch import Scratch
-from tests.site.scratch_site import build, furnish
+from tests.site.scratch_site import build, make_site
 
 BASE = "https://example.org/someone/book/edit/trunk/"
 
@@ -27,12 +27,12 @@ BASE = "https://example.org/someone/book/edit/trunk/"
     ],
 )
 def test_a_known_hosts_form_is_known(remote: str, base: str) -> None:
-    assert edit_links.of_remote(remote) == base
+    assert edit_links.derive_base(remote) == base
 
 
 def test_each_page_names_its_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = Scratch(tmp_path)
-    book = furnish(scratch)
+    book = make_site(scratch)
     monkeypatch.setenv("SHARDBOOK_EDIT", BASE)
     built = build(scratch, "--strict")
     assert built.returncode == 0, built.stderr
@@ -50,14 +50,14 @@ def test_each_page_names_its_own_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_where_no_host_is_known_there_is_no_link(tmp_path: Path) -> None:
-    assert edit_links.base(tmp_path, "") == ""
-    assert edit_links.address("", tmp_path, tmp_path / "a.md") is None
-    assert edit_links.address(BASE, tmp_path, tmp_path.parent / "elsewhere.md") is None
+    assert edit_links.find_base(tmp_path, "") == ""
+    assert edit_links.make_address("", tmp_path, tmp_path / "a.md") is None
+    assert edit_links.make_address(BASE, tmp_path, tmp_path.parent / "elsewhere.md") is None
 
 
 def test_a_page_without_its_spanish_fails_a_strict_build(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
-    book = furnish(scratch)
+    book = make_site(scratch)
     (scratch.lab / "note.es.md").unlink()
     built = build(scratch, "--strict")
     assert built.returncode == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.site.places import Place, places
+from tests.site.places import Place, list_places
 from tests.site.reader import Reader
 
 # What axe calls serious or critical, a reader with a screen reader or poor sight calls a wall. Of
@@ -66,8 +66,8 @@ def reader(browser: Any, served: str) -> Iterator[Reader]:
 
 
 @pytest.fixture(scope="module")
-def seen() -> dict[int, set[str]]:
-    """By width, how elements are nested whose colours were looked at, on whatever page."""
+def checked_nestings() -> dict[int, set[str]]:
+    """The nestings of elements whose colours were checked, by width, on any page."""
     return {width: set() for width in SIZES}
 
 
@@ -81,19 +81,21 @@ LOOKED_AT = (
 )
 
 
-def looked_at() -> list[Any]:
-    """Every page, in either language."""
+def list_visits() -> list[Any]:
+    """Return every page in both languages, as parameters."""
     return [
         pytest.param(
-            one, id=one.address or "front", marks=[pytest.mark.ci] * (one.address not in LOOKED_AT)
+            place,
+            id=place.address or "front",
+            marks=[pytest.mark.ci] * (place.address not in LOOKED_AT),
         )
-        for one in places()
+        for place in list_places()
     ]
 
 
-@pytest.mark.parametrize("place", looked_at())
+@pytest.mark.parametrize("place", list_visits())
 def test_a_page_is_quiet_drawn_accessible_and_fits_telephone_and_desk(
-    reader: Reader, axe: str, seen: dict[int, set[str]], place: Place
+    reader: Reader, axe: str, checked_nestings: dict[int, set[str]], place: Place
 ) -> None:
     reader.wrong.clear()
     page = reader.page
@@ -104,8 +106,8 @@ def test_a_page_is_quiet_drawn_accessible_and_fits_telephone_and_desk(
             reader.read(place.address).add_style_tag(content=AT_ONCE)
             page.evaluate(axe)
         if place.diagrams:
-            assert reader.drawn() == len(place.diagrams)
-        shown = page.evaluate(SHOWN, [*seen[width]])
+            assert reader.wait_for_diagrams() == len(place.diagrams)
+        shown = page.evaluate(SHOWN, [*checked_nestings[width]])
         assert shown["broken"] == 0
         assert shown["formulas"] == place.formulas
         assert shown["questions"] == place.questions
@@ -114,9 +116,9 @@ def test_a_page_is_quiet_drawn_accessible_and_fits_telephone_and_desk(
         rules = SHAPE if width == min(SIZES) else ROOM
         assert page.evaluate(AXE, [CONTENT, rules]) == [], width
         if place.diagrams or shown["unseen"]:
-            seen[width] |= {*shown["unseen"]}
+            checked_nestings[width] |= {*shown["unseen"]}
             for scheme in ("light", "dark"):
-                reader.painted(scheme)
+                reader.use_scheme(scheme)
                 assert page.evaluate(AXE, [UNSEEN, COLOUR]) == [], (width, scheme)
     assert reader.wrong == []
 
@@ -124,7 +126,13 @@ def test_a_page_is_quiet_drawn_accessible_and_fits_telephone_and_desk(
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.ci)])
 @pytest.mark.parametrize(
     "address",
-    ["", *(pytest.param(one, marks=pytest.mark.ci) for one in ("es/", "reference/rules/N101/"))],
+    [
+        "",
+        *(
+            pytest.param(address, marks=pytest.mark.ci)
+            for address in ("es/", "reference/rules/N101/")
+        ),
+    ],
 )
 def test_what_stands_around_the_content_is_readable_too(
     reader: Reader, axe: str, address: str, scheme: str
@@ -133,13 +141,13 @@ def test_what_stands_around_the_content_is_readable_too(
         reader.resize(width, height)
         page = reader.read(address)
         page.evaluate(axe)
-        reader.painted(scheme)
+        reader.use_scheme(scheme)
         assert page.evaluate(AXE, [EVERYTHING, {}]) == [], width
 
 
 @pytest.mark.ci
 def test_the_workbook_has_diagrams_formulas_and_questions_to_look_at() -> None:
-    everywhere = places()
+    everywhere = list_places()
     assert sum(len(place.diagrams) for place in everywhere) >= 4
     assert sum(place.formulas for place in everywhere) >= 10
     assert sum(place.questions for place in everywhere) >= 10

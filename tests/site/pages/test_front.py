@@ -34,9 +34,9 @@ def test_the_figure_is_legible_on_a_telephone_and_follows_the_palette(
     for letter in letters:
         assert letter["size"] >= 11, letter
         assert letter["left"] >= 0 and letter["right"] <= PHONE["width"], letter
-    reader.painted("light")
+    reader.use_scheme("light")
     light = figure.evaluate(FILL)
-    reader.painted("dark")
+    reader.use_scheme("dark")
     assert figure.evaluate(FILL) != light
     assert not reader.wrong
     reader.close()
@@ -44,11 +44,11 @@ def test_the_figure_is_legible_on_a_telephone_and_follows_the_palette(
 
 def test_what_the_figure_says_is_what_the_tutors_block_sends(browser: Any, served: str) -> None:
     reader = Reader(browser, served, viewport=PHONE)
-    said = reader.read("").locator(".hero svg[role=img]").text_content() or ""
-    (call, count), *others = formulas.block(**TUTOR).forward.items()
-    assert said.count("all-reduce") == count and not others and call.op == "all_reduce"
-    assert said.count(f"{call.wire // 1024} KiB each way") == count
-    assert said.count("2 of 4 heads") == said.count("256 of 512") == TUTOR["ranks"]
+    text = reader.read("").locator(".hero svg[role=img]").text_content() or ""
+    (call, count), *further_calls = formulas.block(**TUTOR).forward.items()
+    assert text.count("all-reduce") == count and not further_calls and call.op == "all_reduce"
+    assert text.count(f"{call.wire // 1024} KiB each way") == count
+    assert text.count("2 of 4 heads") == text.count("256 of 512") == TUTOR["ranks"]
     reader.close()
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.notelab.scratch import Scratch, git
 from tests.site.pages.test_published_files import RUNS, surround
 from tests.site.reader import Reader
-from tests.site.scratch_site import build, furnish
+from tests.site.scratch_site import build, make_site
 from tests.site.serving import serving
 
 PLACE = "experiments/01-scratch/note/"
@@ -97,7 +97,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("note.md", "note.es.md"):
         scratch.write(name, NOTE.replace("COMMIT", commit[:12]))
     scratch.lock()
-    surround(furnish(scratch) / "experiments/01-scratch")
+    surround(make_site(scratch) / "experiments/01-scratch")
     built = build(scratch)
     assert built.returncode == 0, built.stderr
     return scratch.book / "site"
@@ -106,10 +106,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def reader(site: Path, browser: Any) -> Iterator[Reader]:
     with serving(site) as address:
-        one = Reader(browser, address, first_visit=True, viewport={"width": 1440, "height": 900})
-        yield one
-        assert one.page.evaluate("window.canary") is None
-        one.close()
+        reader = Reader(browser, address, first_visit=True, viewport={"width": 1440, "height": 900})
+        yield reader
+        assert reader.page.evaluate("window.canary") is None
+        reader.close()
 
 
 def test_a_forged_card_is_no_card_and_the_proved_one_is(reader: Reader) -> None:
@@ -131,7 +131,7 @@ def test_nothing_of_the_site_is_covered_and_no_formula_paints_beyond_its_lines(
     reader: Reader,
 ) -> None:
     page = reader.read(PLACE)
-    reader.drawn()
+    reader.wait_for_diagrams()
     for formula in page.locator(".formula").all():
         formula.scroll_into_view_if_needed()
         assert page.evaluate(COVERED) == []
@@ -144,7 +144,7 @@ def test_diagrams_lead_nowhere_and_a_wrong_one_stops_none_after_it(reader: Reade
     refused: list[str] = []
     reader.page.on("requestfailed", lambda request: refused.append(f"{request.failure}"))
     page = reader.read(PLACE)
-    drawn = reader.drawn()
+    drawn = reader.wait_for_diagrams()
     wrong = page.locator("div.mermaid[data-error]").count()
     assert drawn + wrong == len(DIAGRAMS)
     assert page.locator("div.mermaid").last.locator("svg").count() == 1
@@ -152,8 +152,10 @@ def test_diagrams_lead_nowhere_and_a_wrong_one_stops_none_after_it(reader: Reade
       /href|src|action|^on/.test(a.name) && !a.value.startsWith("#")).map(a => a.value)"""
     assert page.locator("div.mermaid *").evaluate_all(leads) == []
     assert page.locator("div.mermaid a").count() == 0
-    asked = [fault for fault in reader.wrong if "asked another host" in fault]
-    assert refused == ["csp"] * len(asked)  # the picture of a node never left the browser
+    outside_requests = [fault for fault in reader.wrong if "asked another host" in fault]
+    assert refused == ["csp"] * len(
+        outside_requests
+    )  # the picture of a node never left the browser
 
 
 def test_an_inline_script_does_not_run_under_the_sites_policy(reader: Reader) -> None:

@@ -1,4 +1,4 @@
-"""A note that wants to run something on the site: whatever it tries, and wherever, nothing runs.
+"""A note that tries to run something on the site: nothing runs, whatever it tries.
 
 The note's script would set `canary` on the window, open a dialog or ask another host; the reader
 watches for all three, opens every card and searches for the note's title.
@@ -16,7 +16,7 @@ import pytest
 
 from tests.notelab.scratch import Scratch, git
 from tests.site.reader import Reader
-from tests.site.scratch_site import build, furnish
+from tests.site.scratch_site import build, make_site
 from tests.site.serving import serving
 
 RUN = "window.canary=1;alert(1)"
@@ -83,7 +83,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("note.md", "note.es.md"):
         scratch.write(name, NOTE.replace("COMMIT", commit[:12]))
     scratch.lock()
-    solutions = furnish(scratch) / "solutions"
+    solutions = make_site(scratch) / "solutions"
     solutions.mkdir()
     for suffix in (".md", ".es.md"):  # no title but the heading's; none but the file's name
         heading = f"# Evil {escape(f'</title>{EVIL}')}"
@@ -128,7 +128,7 @@ def test_nothing_of_a_title_runs(
 def test_nothing_of_a_hostile_note_runs(watched: tuple[Reader, list[str]], language: str) -> None:
     reader, dialogs = watched
     page = reader.read(f"{language}experiments/01-scratch/note/")
-    reader.drawn()
+    reader.wait_for_diagrams()
     for card in page.locator("details").all():
         card.evaluate("card => { card.open = !card.open }")
     for link in page.locator("a.citation[data-card]").all():

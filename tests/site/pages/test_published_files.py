@@ -1,4 +1,4 @@
-"""What lies beside a note is published only as a type that no browser runs."""
+"""Files next to a note are published only if their type is one that no browser runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from sitelab.drawing.clean_svg import clean_svg
 from sitelab.pages import workbook_pages
 from tests.notelab.scratch import Scratch, git
-from tests.site.scratch_site import build, furnish
+from tests.site.scratch_site import build, make_site
 
 RUN = "<script>window.canary=1</script>"
 HTML = f"<!doctype html><title>x</title>{RUN}"
@@ -45,7 +45,7 @@ OWN = re.compile(r"(?:es/)?assets/.*|(?:.*/)?index\.html|404\.html|(?:es/)?searc
 
 
 def surround(lab: Path) -> None:
-    """Lay files beside a note: what runs, what stays, and what only git knows to be ignored."""
+    """Write files next to a note: files that run, files that are published, and ignored files."""
     (lab / "raw").mkdir()
     for name, content in RUNS.items():
         (lab / name).write_text(content)
@@ -53,30 +53,34 @@ def surround(lab: Path) -> None:
         (lab / name).write_text(SVG if name.endswith("svg") else "x")
 
 
-def run_by_a_browser(site: Path) -> list[str]:
-    """Every file of a site that a browser may run, but for pages and the site's own assets."""
+def find_runnable_files(site: Path) -> list[str]:
+    """Return the files of a site that a browser may run, except pages and the site's assets."""
     files = [file.relative_to(site).as_posix() for file in site.rglob("*") if file.is_file()]
     return [f for f in files if not HARMLESS.search(f) and not OWN.fullmatch(f)]
 
 
 def test_beside_pages_a_browser_runs_no_file_but_the_sites_own(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
-    book = furnish(scratch)
+    book = make_site(scratch)
     surround(book / "experiments/01-scratch")
     built = build(scratch, "--strict")
     assert built.returncode == 0, built.stderr
     site = book / "site"
     pictures = ["experiments/01-scratch/pic.svg"]
-    assert {*run_by_a_browser(site)} <= {f"{part}{one}" for one in pictures for part in ("", "es/")}
+    assert {*find_runnable_files(site)} <= {
+        f"{part}{picture}" for picture in pictures for part in ("", "es/")
+    }
     assert not (site / "experiments/01-scratch/raw").exists()
-    there = {file.name for file in (site / "experiments/01-scratch").iterdir() if file.is_file()}
-    assert there == {*STAYS, "up-sha.txt"}
+    published = {
+        file.name for file in (site / "experiments/01-scratch").iterdir() if file.is_file()
+    }
+    assert published == {*STAYS, "up-sha.txt"}
     picture = (site / pictures[0]).read_text()
     assert "canary" not in picture and "example.invalid" not in picture
 
 
 def test_the_workbooks_own_site_has_no_other_file_that_a_browser_runs(site: Path) -> None:
-    for file in run_by_a_browser(site):
+    for file in find_runnable_files(site):
         assert file.endswith(".svg"), file
         content = (site / file).read_bytes()
         assert clean_svg(content) == content  # or it is no cleaned picture
@@ -93,8 +97,8 @@ def test_what_git_ignores_for_whatever_reason_is_not_published(tmp_path: Path) -
     (tmp_path / ".git/info/exclude").write_text("token.*\n")
     (tmp_path / "excluded").write_text("own.py\n")
     git(tmp_path, "config", "core.excludesFile", str(tmp_path / "excluded"))
-    found = [uri.removeprefix("experiments/lab/") for uri in workbook_pages.found(tmp_path)]
-    assert sorted(found) == ["deep/drawn.csv", "note.md"]
+    uris = [uri.removeprefix("experiments/lab/") for uri in workbook_pages.find_files(tmp_path)]
+    assert sorted(uris) == ["deep/drawn.csv", "note.md"]
 
 
 def test_outside_a_checkout_the_log_says_that_nobody_knows_what_is_ignored(
@@ -103,11 +107,11 @@ def test_outside_a_checkout_the_log_says_that_nobody_knows_what_is_ignored(
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments/a.csv").write_text("x")
     with caplog.at_level("INFO"):
-        assert [*workbook_pages.found(tmp_path)] == ["experiments/a.csv"]
-    (said,) = caplog.records
-    assert said.levelname == "INFO" and "git ignores" in said.getMessage()
+        assert [*workbook_pages.find_files(tmp_path)] == ["experiments/a.csv"]
+    (record,) = caplog.records
+    assert record.levelname == "INFO" and "git ignores" in record.getMessage()
     (tmp_path / ".git").mkdir()  # a checkout that git can't read: a strict build fails
-    workbook_pages.found(tmp_path)
+    workbook_pages.find_files(tmp_path)
     assert caplog.records[-1].levelname == "WARNING"
 
 

@@ -70,7 +70,10 @@ def test_an_answer_is_tied_to_a_line_that_opens(card: Any) -> None:
     assert box["height"] > 40
 
 
-LEFT = [pytest.param(one, marks=pytest.mark.ci) for one in (("", 390), ("", 1440), ("es/", 1440))]
+LEFT = [
+    pytest.param(settings, marks=pytest.mark.ci)
+    for settings in (("", 390), ("", 1440), ("es/", 1440))
+]
 
 
 @pytest.fixture(params=[("es/", 390), *LEFT], scope="module")
@@ -93,7 +96,7 @@ def reader(screen: tuple[Reader, str]) -> Iterator[Reader]:
 
 
 def answer(reader: Reader, card: Any, typed: str) -> str:
-    """Type a number into an open card; return what it is told."""
+    """Type a number into an open card; return the card's reply."""
     card.locator("input").fill(typed)
     card.locator("input").press("Enter")
     return str(card.locator(".recall-verdict").inner_text())
@@ -112,13 +115,13 @@ def test_a_typed_number_is_checked_before_the_answer_shows(reader: Reader) -> No
     card.locator("summary").click()
     assert card.locator("input").is_visible() and not body.is_visible()
     assert "GiB" in answer(reader, card, "a lot") and not body.is_visible()
-    for typed, said in {
+    for typed, reply in {
         "7 MB": wrong,
         "7 MiB": right,
         "7.34e6": right,
         "7 340 032 B": right,
     }.items():
-        assert answer(reader, card, typed) == said, typed
+        assert answer(reader, card, typed) == reply, typed
         assert body.is_visible()
         card.locator("summary").click()
         card.locator("summary").click()  # opened anew, it asks anew
@@ -139,8 +142,8 @@ def test_a_grade_is_remembered_until_the_card_is_due(reader: Reader) -> None:
         localStorage.setItem("shardbook.recall", JSON.stringify(kept));
     }""")
     reader.page.reload(wait_until="load")
-    said = reader.page.locator(f"{name} .recall-when").inner_text()
-    assert said.startswith(("stale", "caducada"))
+    due = reader.page.locator(f"{name} .recall-when").inner_text()
+    assert due.startswith(("stale", "caducada"))
 
 
 @pytest.mark.ci
@@ -163,7 +166,7 @@ def test_an_open_card_can_be_read_and_fits_the_screen(reader: Reader, axe: str) 
     answer(reader, card, "7 GB")
     page.evaluate(axe)
     for scheme in ("light", "dark"):
-        reader.painted(scheme)
+        reader.use_scheme(scheme)
         assert page.evaluate(AXE, [{"include": ["details.question[open]"]}, {}]) == [], scheme
     for button in page.locator("details[open] .recall-grades button").all():
         box = button.bounding_box()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from markupsafe import Markup
 
-from sitelab.pages.allowed_html import clean
+from sitelab.pages.allowed_html import clean_html
 from sitelab.pages.tree import Element, parse
-from tests.site.parsed import changed
+from tests.site.parsed import apply_change
 
 
 @pytest.mark.parametrize(
@@ -19,11 +19,11 @@ from tests.site.parsed import changed
     ],
 )
 def test_a_page_is_written_as_it_was_read(html: str) -> None:
-    assert clean(html) == html
+    assert clean_html(html) == html
     assert parse(html).html() == html
 
 
 def test_what_a_change_puts_in_is_text_unless_the_site_made_it() -> None:
     put = ["<b>", Markup("<i>x</i>"), Element("em", {"title": '"<'}, ["&"])]
-    html = changed("<p>a</p>", lambda page: page.replace_texts(lambda _: put, frozenset()))
+    html = apply_change("<p>a</p>", lambda page: page.replace_texts(lambda _: put, frozenset()))
     assert html == '<p>&lt;b&gt;<i>x</i><em title="&quot;&lt;">&amp;</em></p>'

@@ -1,4 +1,4 @@
-"""Notes and solutions appear in the site from where they lie, with links that lead somewhere."""
+"""Notes and solutions appear in the site at their own paths, with links that work."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from notelab.cache import DiskCache, cache_key
 from sitelab.pages import workbook_pages
-from sitelab.pages.repository_links import in_site
+from sitelab.pages.repository_links import rewrite_link
 from tests.notelab.scratch import Scratch
-from tests.site.scratch_site import build, furnish
+from tests.site.scratch_site import build, make_site
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from tests.site.scratch_site import build, furnish
     ],
 )
 def test_links_of_a_code_host_lead_to_the_same_page_in_the_site(page, link, expected) -> None:
-    assert in_site(link, page) == expected
+    assert rewrite_link(link, page) == expected
 
 
 def test_caches_local_results_and_links_elsewhere_are_no_pages(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_caches_local_results_and_links_elsewhere_are_no_pages(tmp_path: Path) -
         (lab / name).write_text("x")
     (tmp_path / "secret.md").write_text("x")
     (lab / "link.md").symlink_to(tmp_path / "secret.md")
-    assert sorted(workbook_pages.found(tmp_path)) == [
+    assert sorted(workbook_pages.find_files(tmp_path)) == [
         "experiments/lab/a.csv",
         "experiments/lab/note.md",
     ]
@@ -52,24 +52,24 @@ def test_only_a_lab_without_any_page_in_the_nav_is_outside_it() -> None:
     pages = ["note.md", "more.md", "lab.toml"]
     uris = [f"experiments/{lab}/{name}" for lab in ("one", "two") for name in pages]
     uris += ["experiments/three/lab.toml", "experiments/readme.md", "solutions/one/ref.md"]
-    assert workbook_pages.labs_outside_nav(uris, NAV) == {"experiments/two"}
-    assert workbook_pages.labs_outside_nav(uris, None) == set()
+    assert workbook_pages.find_labs_outside_nav(uris, NAV) == {"experiments/two"}
+    assert workbook_pages.find_labs_outside_nav(uris, None) == set()
 
 
 def test_a_readers_own_lab_in_one_language_does_not_stop_a_strict_build(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
-    book = furnish(scratch)
-    own = book / "experiments" / "my-reading"
-    own.mkdir()
-    (own / "note.md").write_text("# Mine\n\nSee [the other](../01-scratch/note.md).\n")
+    book = make_site(scratch)
+    lab = book / "experiments" / "my-reading"
+    lab.mkdir()
+    (lab / "note.md").write_text("# Mine\n\nSee [the other](../01-scratch/note.md).\n")
     built = build(scratch, "--strict")
     assert built.returncode == 0, built.stderr
     assert "experiments/my-reading is not in mkdocs.yml's nav: left out" in built.stderr
     assert not (book / "site/experiments/my-reading").exists()
-    said = (book / "experiments/01-scratch/note.md").read_text("utf-8")
+    text = (book / "experiments/01-scratch/note.md").read_text("utf-8")
     cache_file = DiskCache(scratch.root / "cache/memo").file_for(book)
     # The next build reads no page that has not changed.
-    assert cache_file.get("note", cache_key(said))
+    assert cache_file.get("note", cache_key(text))
     (book / "experiments/01-scratch/more.md").write_text("# More\n")
     built = build(scratch, "--strict")
     assert built.returncode != 0

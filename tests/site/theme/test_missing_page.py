@@ -22,7 +22,7 @@ ADDRESSES = ("nowhere", "labs/nowhere/", "es/labs/00/nowhere/at/all.html")
 
 
 class Host(SimpleHTTPRequestHandler):
-    """Gives the 404.html of the project's site for what isn't there, as hosts of pages do."""
+    """Serves the project's 404.html for missing files, as hosts of sites do."""
 
     def __init__(self, *args: Any, project: Path, **settings: Any) -> None:
         self._project = project
@@ -38,7 +38,7 @@ class Host(SimpleHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module", params=["", "project/"])
@@ -49,7 +49,7 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     (project / "es").mkdir(parents=True)
     for folder, text in ((root, "the host"), (project, "home"), (project / "es", "portada")):
         (folder / "index.html").write_text(f"<!doctype html><title>{text}</title>{text}", "utf-8")
-    (project / "404.html").write_text(missing_page.page(), "utf-8")
+    (project / "404.html").write_text(missing_page.render_page(), "utf-8")
     handler = partial(Host, directory=str(root), project=project)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -86,14 +86,14 @@ def test_a_missing_page_is_accessible_in_both_palettes(browser: Any, host: str, 
         reader.page.emulate_media(color_scheme=scheme)
         page = reader.read(ADDRESSES[0])
         page.evaluate(axe)
-        found = page.evaluate("async () => (await axe.run()).violations.map(one => one.id)")
-        assert found == [], scheme
+        violations = page.evaluate("async () => (await axe.run()).violations.map(one => one.id)")
+        assert violations == [], scheme
     reader.close()
 
 
 def test_the_sites_missing_page_asks_for_no_file_and_speaks_both_languages(site: Path) -> None:
     html = (site / "404.html").read_text("utf-8")
-    assert html == missing_page.page()
+    assert html == missing_page.render_page()
     assert not re.search(r"\ssrc=|<link\b|url\(|@import", html)
     assert set(re.findall(r'href="([^"]*)"', html)) == {"./"}
     assert '<html lang="en">' in html and '<section lang="es">' in html

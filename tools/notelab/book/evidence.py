@@ -18,6 +18,7 @@ from notelab.lab.pins import Pin
 from notelab.lines import split_lines
 from notelab.page import tokens
 from notelab.sources.answers import Absent, Found, Source, TagCommit, Unreachable, Wanted, Wheel
+from notelab.sources.pointer import pointer_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class State(StrEnum):
     """What is known of a path in one source."""
 
     PROVED = "proved"  # the file's own bytes are at hand, and are the commit's
+    POINTER = "pointer"  # the commit holds a pointer to the file's contents, which are elsewhere
     LOCKED = "locked"  # no bytes at hand, but the lock knows the file
     ABSENT = "absent"  # the commit has no such file
     LACKING = "lacking"  # a wheel, which holds only part of the commit, has no such file
@@ -176,6 +178,9 @@ class Evidence:
             if own:
                 made.state, made.blob = State.LOCKED, own.blob
             return made
+        if kind := pointer_kind(answer.data):
+            reason = f"the commit has a {kind} pointer in its place, and not its text"
+            return CitedFile(name, path, State.POINTER, blob=answer.blob, reasons=[reason])
         return CitedFile(
             name,
             path,

@@ -64,6 +64,9 @@ class _Making:
         if file is None:
             self._skipped[citation.text] = _why_not(resolved)
             return
+        if file.state is State.POINTER:
+            self._skipped[citation.text] = "; ".join(file.reasons)
+            return
         source, key = file.source, citation.key_in(file.source)
         if file.state is State.LOCKED:
             known = self._old.file(source, file.path, self._book.pins[source].commit)

@@ -20,6 +20,8 @@ from notelab.page.citation import Citation
 from notelab.page.note import FileLink
 from notelab.page.permalink import normalize_repository
 
+_PRESENT = (State.PROVED, State.POINTER, State.LOCKED)
+
 
 class Resolved(msgspec.Struct):
     """`file` is the one meant, or None; `asked` is what is known of each source that may have it.
@@ -56,7 +58,7 @@ class Resolver:
         names = self._sources(citation)
         found = (self._evidence.file(name, citation.path) for name in names)
         asked = [file for file in found if file]
-        there = [file for file in asked if file.state in (State.PROVED, State.LOCKED)]
+        there = [file for file in asked if file.state in _PRESENT]
         if len(there) > 1:
             return Resolved(names, asked, rivals=there)
         unasked = [file for file in asked if file.state is State.UNKNOWN]

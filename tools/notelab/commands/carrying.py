@@ -36,25 +36,25 @@ def repin(
     from notelab.book.opening import open_bench
     from notelab.commands import repinning
     from notelab.lab.lab import repository_root
-    from notelab.repin import carry, journal
-    from notelab.repin.reading import raise_alarm
-    from notelab.repin.telling import told
+    from notelab.repin import journal, migrate
+    from notelab.repin.review_order import build_review
+    from notelab.repin.review_text import render
 
     for name in journal.finish(repository_root(Path.cwd())):
         say(f"finished what an interrupted repin began: {name}", stderr=True)
     typed = shlex.join(["shardbook", "repin", source, ref])
     folder = lab_with(source, lab_folder, Path.cwd(), to_write=typed)
     bench = open_bench(mirrors, folder, offline=offline)
-    journey = carry.set_out(folder, source, ref, bench)
-    made = carry.carried(journey)
-    reread, unasked = raise_alarm(journey, made, bench)
+    journey = migrate.open_migration(folder, source, ref, bench)
+    made = migrate.classify_citations(journey)
+    reread, unasked = build_review(journey, made, bench)
     bench.cache.save()
     if unasked:
         say(f"note: {unasked}", stderr=True)
     if output_format == "json":
         write(repinning.as_json(made))
     else:
-        say(*repinning.as_text(made), "", *told(reread))
+        say(*repinning.as_text(made), "", *render(reread))
     if writing or reformatted or accept:
         done = repinning.write(journey, made, bench, reformatted=reformatted, accept=accept)
         say(*done, stderr=output_format == "json")

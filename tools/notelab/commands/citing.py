@@ -93,6 +93,8 @@ def _no_file(book: Workbook, source: str, path: str) -> list[str]:
     file = book.evidence.file(source, path)
     why = "; ".join(file.reasons) if file else ""
     near = ", ".join(f"`{one}`" for one in file.near[:3]) if file else ""
+    if file and file.state is State.POINTER:
+        return [f"`{path}` of `{source}` can't be cited: {why}"]
     said = f"no `{path}` in `{source}` at its pin" + (f": {why}" if why else "")
     return [said, f"closest: {near}"] if near else [said]
 

@@ -50,11 +50,18 @@ def new(
 @click.option(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
+@click.option("--all", "show_all", is_flag=True, help="List every choice that you missed.")
 @click.option("--page", is_flag=True, help="Write it as a page of the lab, for the site, too.")
 @mirror_option
 @offline_option
 def compare(
-    folder: Path | None, output_format: str, *, page: bool, mirrors: tuple[str, ...], offline: bool
+    folder: Path | None,
+    output_format: str,
+    *,
+    show_all: bool,
+    page: bool,
+    mirrors: tuple[str, ...],
+    offline: bool,
 ) -> None:
     """Set your choices beside the solution's, once yours are committed.
 
@@ -74,5 +81,7 @@ def compare(
     write(
         format_json(output.to_data(comparison))
         if output_format == "json"
-        else output.format_text(comparison)
+        else output.format_text(
+            comparison, () if show_all else bench.lab(folder).file.lab.candidates
+        )
     )

@@ -8,9 +8,9 @@ from msgspec.structs import asdict
 from notelab.book.workbook import Bench
 from notelab.errors import NotelabError, display_path
 from notelab.repin import journal
-from notelab.repin.carried import Carried, Place, Repin
-from notelab.repin.carry import Journey
-from notelab.repin.writing import contents, going
+from notelab.repin.changes import CitationChange, Place, RepinResult
+from notelab.repin.migrate import Migration
+from notelab.repin.writing import build_files, plan_moves
 from notelab.report.json import format_json
 from notelab.sources.git.uncommitted import uncommitted
 
@@ -24,7 +24,7 @@ _SAID = {
 
 
 def write(
-    journey: Journey, made: Repin, bench: Bench, *, reformatted: bool, accept: Iterable[str]
+    journey: Migration, made: RepinResult, bench: Bench, *, reformatted: bool, accept: Iterable[str]
 ) -> list[str]:
     """Write what was carried and accepted, in all files or none, and say what is left.
 
@@ -34,8 +34,8 @@ def write(
         NotelabError: something accepted is no such citation, the files to be written are in no
             repository or have changes that are not committed, or one can't be written.
     """
-    to = going(made, _accepted(journey, made, accept, reformatted=reformatted))
-    changed = contents(journey, to, bench)
+    to = plan_moves(made, _accepted(journey, made, accept, reformatted=reformatted))
+    changed = build_files(journey, to, bench)
     root = bench.lab(journey.pin.path.parent).root
     dirty = uncommitted(root, changed)
     if dirty is None:
@@ -57,7 +57,7 @@ def write(
 
 
 def _accepted(
-    journey: Journey, made: Repin, accept: Iterable[str], *, reformatted: bool
+    journey: Migration, made: RepinResult, accept: Iterable[str], *, reformatted: bool
 ) -> dict[Place, Place]:
     found: dict[Place, Place] = {}
     if reformatted:
@@ -73,7 +73,7 @@ def _accepted(
         if old not in known:
             raise NotelabError(f"--accept {text}: nothing cites {old}")
         # What is written is no longer on the list, so lines that don't exist would be lost there.
-        version = journey.new(new.path)
+        version = journey.new_version(new.path)
         if version is None:
             raise NotelabError(f"--accept {text}: {new.path} can't be read at the new commit")
         if not 0 < new.start <= new.end <= version.outline.lines:
@@ -83,7 +83,7 @@ def _accepted(
     return found
 
 
-def as_json(made: Repin) -> str:
+def as_json(made: RepinResult) -> str:
     """Write the lists as one JSON object."""
     return format_json(
         {
@@ -109,7 +109,7 @@ def as_json(made: Repin) -> str:
     )
 
 
-def as_text(made: Repin) -> list[str]:
+def as_text(made: RepinResult) -> list[str]:
     """Write the lists for a terminal of 80 columns."""
     kinds = [one.kind for one in made.citations]
     carried = kinds.count("same") + kinds.count("moved")
@@ -126,7 +126,7 @@ def as_text(made: Repin) -> list[str]:
     return lines
 
 
-def _entry(one: Carried) -> list[str]:
+def _entry(one: CitationChange) -> list[str]:
     lines = [f"  {one.old}"]
     lines += [f"    {f'in {one.symbol}'[:76]}"] if one.symbol else []
     lines += [f"    -> {str(to).removeprefix(f'{one.old.path}:')}" for to in one.proposals]

@@ -69,10 +69,9 @@ def write(shown: Shown, context: int, *, colour: bool) -> str:
     last = min(citation.last + context, len(file.lines))
     outline = file.outline
     symbol = outline.innermost(citation.first, citation.last) if outline else None
-    head = f"{file.source} {shown.commit[:12]}  {file.path}" + (
-        f"  {symbol.name}" if symbol else ""
-    )
-    # The lines are a remote's: no control character of theirs may reach the terminal.
+    # Names and lines are a remote's: no control character of theirs may reach the terminal.
+    named = f"  {symbol.name}" if symbol else ""
+    head = sanitize(f"{file.source} {shown.commit[:12]}  {file.path}{named}")
     lines = [
         sanitize(line.decode("utf-8", "replace").replace("\t", "    "))
         for line in file.lines[first - 1 : last]

@@ -113,7 +113,12 @@ def _solution(origin: Path, file: LabFile, own: list[str], target: Path) -> list
 def _head(file: LabFile, language: str, solution: list[str]) -> str:
     table, headings = file.lab, file.lab.closing_heading
     own = table.max_lines if table.max_lines != LabTable("").max_lines else None
-    said: dict[str, object] = {"solution": solution, "max-lines": own, "ignore": table.ignore}
+    said: dict[str, object] = {
+        "solution": solution,
+        "candidates": table.candidates if solution else [],
+        "max-lines": own,
+        "ignore": table.ignore,
+    }
     said |= {f"closing-heading.{of}": heading for of, heading in headings.items()}
     return _lab_table(table.title, language, **said) + "\n"
 

@@ -1,6 +1,7 @@
 """`shardbook compare`; the notes must be committed, so that learners write before they look."""
 
 import shlex
+from collections import Counter
 from pathlib import Path
 
 from notelab.book.finding_labs import default_labs
@@ -47,6 +48,7 @@ def compare(folder: Path, bench: Bench) -> tuple[Comparison, list[str]]:
             hint=f"write first; `shardbook check {_quote_folder(lab)}` says what is wanted",
         )
     _refuse_uncommitted(lab, book)
+    _refuse_unfinished(book, own_choices)
     solution_paths = choices.solution_pages(book)
     missing = next((path for path in solution_paths if not path.is_file()), None)
     if missing or not solution_paths:
@@ -82,6 +84,23 @@ def _refuse_uncommitted(lab: Lab, book: Workbook) -> None:
         raise NotelabError(
             f"commit your notes first, then compare; not committed: {', '.join(names)}",
             hint=f"`{command}`",
+        )
+
+
+def _refuse_unfinished(book: Workbook, own_choices: list[choices.Choice]) -> None:
+    """Refuse notes with fewer choices than the lab asks for: the solution gives the others away."""
+    counts = Counter(choice.filename for choice in own_choices)
+    unfinished = [
+        f"{view.filename} has {counts[view.filename]} of {view.page.table.min_choices} choices"
+        for view in book.views
+        if view.page.listed and view.page.original is None
+        and view.page.path.is_relative_to(book.lab.folder)
+        and counts[view.filename] < (view.page.table.min_choices or 0)
+    ]  # fmt: skip
+    if unfinished:
+        raise NotelabError(
+            f"the solution opens when the lab's notes have their choices: {'; '.join(unfinished)}",
+            hint="write the others and commit them, then compare",
         )
 
 

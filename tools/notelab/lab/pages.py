@@ -18,6 +18,7 @@ _OUTSIDE = "is reached by a symbolic link that leads out of the repository; not 
 _LINE_END_ADVICE = (
     "Markdown begins a line there, git and code hosts don't; end lines by a line feed"
 )
+_NO_NAME = "has a name that is not UTF-8; neither a lock nor a report can hold it"
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -58,16 +59,16 @@ def list_pages(lab: Lab) -> list[Page]:
         table = lab.file.notes.get(name, NoteTable())
         key = posixpath.normpath(name) if "/" in name else name
         originals[lab.page_paths[name]] = (key, table, expected, True)
-    inside, outside = _expand_globs(lab)
+    inside, unread = _expand_globs(lab)
     for path in inside:
         originals.setdefault(path, (_page_key(lab, path), NoteTable(), None, False))
     first = lab.languages[0]
     pages = [
         Page(
             path, _page_key(lab, path), first, None, NoteTable(), None,
-            listed=False, problem=_OUTSIDE,
+            listed=False, problem=problem,
         )
-        for path in outside
+        for path, problem in unread.items()
     ]  # fmt: skip
     for path, (key, table, expected, listed) in originals.items():
         for language in lab.languages:
@@ -86,10 +87,14 @@ def _page_key(lab: Lab, path: Path) -> str:
     return Path(os.path.relpath(path, lab.folder)).as_posix()
 
 
-def _expand_globs(lab: Lab) -> tuple[list[Path], list[Path]]:
-    """Return the pages that the lab's globs match, and those whose link leaves the repository."""
+def _is_utf8(name: str) -> bool:
+    return name.isascii() or os.fsencode(name).decode("utf-8", "replace") == name
+
+
+def _expand_globs(lab: Lab) -> tuple[list[Path], dict[Path, str]]:
+    """Return the pages that the lab's globs match, and the problem of each that is not read."""
     inside: dict[Path, None] = {}
-    outside: dict[Path, None] = {}
+    unread: dict[Path, str] = {}
     endings = tuple(f".{language}.md" for language in lab.languages[1:])
     for glob in lab.file.lab.pages:
         base, pattern = lab.folder, glob
@@ -104,11 +109,13 @@ def _expand_globs(lab: Lab) -> tuple[list[Path], list[Path]]:
             if path.suffix != ".md" or path.name.endswith(endings):
                 continue
             resolved = path.resolve()
-            if resolved.is_relative_to(lab.root):
-                inside.setdefault(resolved, None)
+            if not resolved.is_relative_to(lab.root):
+                unread[path] = _OUTSIDE
+            elif not _is_utf8(_page_key(lab, resolved)):
+                unread[path] = _NO_NAME
             else:
-                outside.setdefault(path, None)
-    return list(inside), list(outside)
+                inside.setdefault(resolved, None)
+    return list(inside), unread
 
 
 def _glob(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:

@@ -58,8 +58,8 @@ class Diagrams:
         if cached is not None:
             return cached
         if not self.unavailable_reason and self._is_over_budget():
-            spent = f"this run has spent {self._seconds_spent:.0f} s on diagrams"
-            self.unavailable_reason = f"{spent}; simplify the slow ones"
+            message = f"this run has spent {self._seconds_spent:.0f} s on diagrams"
+            self.unavailable_reason = f"{message}; simplify the slow ones"
         if self.unavailable_reason:
             return None
         from notelab.mermaid.engine_thread import EngineThread

@@ -39,8 +39,8 @@ def tokenize_page(text: str) -> list[tuple[str, int]]:
         import html
 
         text = "\n".join(html.unescape(line).replace("\n", " ") for line in text.split("\n"))
-    plain = _LINE_MARK.sub(" ", _WRAPPING.sub(" ", _INVISIBLE.sub("", text)))
-    for row, line in enumerate(plain.split("\n"), start=1):
+    plain_text = _LINE_MARK.sub(" ", _WRAPPING.sub(" ", _INVISIBLE.sub("", text)))
+    for row, line in enumerate(plain_text.split("\n"), start=1):
         tokens += [(piece, row) for piece in _TOKEN.findall(line) if piece not in _IGNORED]
     return tokens
 

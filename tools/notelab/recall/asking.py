@@ -41,8 +41,8 @@ def schedule(
         reviews = reviews_by_card.get(card.id, [])
         memory = Memory(card_id=0, due=datetime.max.replace(tzinfo=UTC))
         for review in reviews:
-            at = review.at.astimezone(UTC)
-            memory, _ = scheduler.review_card(memory, Rating(review.grade), at)
+            answered_at = review.at.astimezone(UTC)
+            memory, _ = scheduler.review_card(memory, Rating(review.grade), answered_at)
         stale = bool(reviews) and reviews[-1].evidence != card.evidence
         turns.append(Turn(card, memory.due, stale, stale or not reviews or memory.due <= now))
     return sorted(turns, key=lambda turn: (not turn.stale, turn.at))

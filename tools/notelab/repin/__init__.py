@@ -1,1 +1,1 @@
-"""Carry a lab's citations to another commit of a source, and say what must be read again."""
+"""Moves a lab's citations to another commit of a source, and lists what must be read again."""

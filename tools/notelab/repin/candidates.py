@@ -1,4 +1,4 @@
-"""Which lines of the new file may an edited citation have become? Best first."""
+"""Ranks the line ranges of the new file that an edited citation may have become."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,159 +6,175 @@ from collections.abc import Iterator
 import msgspec
 
 from notelab.cited.outline import Outline, Symbol
-from notelab.repin.carried import Place
-from notelab.repin.hunks import Map
-from notelab.repin.version import TOKEN, Cited, Version
+from notelab.repin.changes import Place
+from notelab.repin.line_map import LineMap
+from notelab.repin.version import TOKEN, CitedLines, Version
 
-_MOST = 3
-# By judgement, and tried on the tuning half of tests/notelab/repin/sample.toml.
-_TEXT, _CONTEXT, _ANCHORS, _PLACE = 0.55, 0.1, 0.1, 0.25
-_FLOOR = 0.34  # of the old words, by their weight, that must still stand; else it is gone
-_LEAST = 0.15  # so much is enough between the same two lines as before
-_FIT = 0.4  # how well the best must fit, all told; else it is gone
+_MAX_PROPOSALS = 3
+# Chosen by hand, and checked on the tuning half of tests/notelab/repin/sample.toml.
+_TEXT_WEIGHT, _CONTEXT_WEIGHT, _ANCHOR_WEIGHT, _PLACE_WEIGHT = 0.55, 0.1, 0.1, 0.25
+# With less of the old words (by weight) or a lower score, the citation counts as gone.
+_MIN_COVERAGE = 0.34
+_MIN_COVERAGE_IN_SLOT = 0.15  # is enough between the same two lines as before
+_MIN_SCORE = 0.4
 
 
-class Scored(msgspec.Struct, frozen=True):
-    """A candidate, how well it fits, and how much of the old words it has."""
+class Candidate(msgspec.Struct, frozen=True):
+    """A place, how well it fits, and the share of the old words that it has."""
 
     score: float
-    left: float
+    coverage: float
     place: Place
 
 
-def ranked(asked: Cited, new: Version, within: list[Symbol], through: Map | None) -> list[Scored]:
-    """Return the runs of statements in some symbols (none: the whole file), best first.
+def rank_candidates(
+    cited: CitedLines, new: Version, symbols: list[Symbol], line_map: LineMap | None
+) -> list[Candidate]:
+    """Return the runs of statements within some symbols, or within the whole file, best first.
 
     Args:
-        asked: the citation.
-        new: the file that is looked in.
-        within: the symbols of it that are looked in.
-        through: the hunks between the citation's file and this one; None if it is another: then it
-            is expected as far into the first symbol as it stands in its own.
+        cited: the citation.
+        new: the file to search.
+        symbols: the symbols of the file to search; if empty, the whole file is searched.
+        line_map: the map of lines between the citation's file and `new`. None if `new` is another
+            file; the lines are then expected at the same offset in the first symbol.
     """
-    goal: tuple[int, int] | None = None
-    if through is not None:
-        goal = through.toward(asked.first), through.toward(asked.last)
-    elif asked.inner is not None and within:
-        off = within[0].first - asked.inner.first
-        goal = asked.first + off, asked.last + off
-    fit = _Fit(asked, new, through, goal)
-    spans = _spans(new, within, asked.last - asked.first + 1)
-    found = [one for one in (fit.scored(first, last) for first, last in spans) if one]
-    return sorted(found, key=lambda one: (-one.score, one.place))
+    expected: tuple[int, int] | None = None
+    if line_map is not None:
+        expected = line_map.project(cited.first), line_map.project(cited.last)
+    elif cited.symbol is not None and symbols:
+        offset = symbols[0].first - cited.symbol.first
+        expected = cited.first + offset, cited.last + offset
+    scorer = _Scorer(cited, new, line_map, expected)
+    spans = _candidate_spans(new, symbols, cited.last - cited.first + 1)
+    candidates = [
+        candidate for candidate in (scorer.score(first, last) for first, last in spans) if candidate
+    ]
+    return sorted(candidates, key=lambda candidate: (-candidate.score, candidate.place))
 
 
-def best(found: list[Scored]) -> list[Scored]:
-    """Return the first three places, best first; none where nothing is left."""
-    kept: dict[Place, Scored] = {}
-    for one in sorted(found, key=lambda each: -each.score):
-        if len(kept) < _MOST and (kept or (one.left >= _FLOOR and one.score >= _FIT)):
-            kept.setdefault(one.place, one)
-    return [*kept.values()]
+def select_best(candidates: list[Candidate]) -> list[Candidate]:
+    """Return the first three places, best first, or none if no candidate is good enough."""
+    best_by_place: dict[Place, Candidate] = {}
+    for candidate in sorted(candidates, key=lambda scored: -scored.score):
+        if len(best_by_place) < _MAX_PROPOSALS and (
+            best_by_place or (candidate.coverage >= _MIN_COVERAGE and candidate.score >= _MIN_SCORE)
+        ):
+            best_by_place.setdefault(candidate.place, candidate)
+    return [*best_by_place.values()]
 
 
-class _Fit:
-    """How well runs of a file fit a citation."""
+class _Scorer:
+    """Scores how well ranges of a file fit a citation."""
 
     def __init__(
-        self, asked: Cited, new: Version, through: Map | None, goal: tuple[int, int] | None
+        self,
+        cited: CitedLines,
+        new: Version,
+        line_map: LineMap | None,
+        expected: tuple[int, int] | None,
     ) -> None:
-        self._asked, self._new, self._through, self._goal = asked, new, through, goal
-        cited = asked.old.lines[asked.first - 1 : asked.last]
-        self._words = Counter(word for line in cited for word in TOKEN.findall(line))
-        self._weight = sum(asked.old.weighing[word] for word in self._words.elements())
-        self._context = _context(asked.old, asked.first, asked.last)
+        self._cited, self._new, self._line_map, self._expected = cited, new, line_map, expected
+        cited_lines = cited.old.lines[cited.first - 1 : cited.last]
+        self._words = Counter(word for line in cited_lines for word in TOKEN.findall(line))
+        self._weight = sum(cited.old.word_weights[word] for word in self._words.elements())
+        self._context = _context_lines(cited.old, cited.first, cited.last)
         self._rows: dict[int, tuple[float, list[str]]] = {}
-        self._begun, self._weighed, self._common = (0, 0), 0.0, 0.0
-        self._lacking: dict[str, int] = {}
-        self._back = through.back() if through else None
-        self._slot = goal is not None and self._in_its_slot(goal)
+        self._last_run, self._run_weight, self._shared_weight = (0, 0), 0.0, 0.0
+        self._unmatched: dict[str, int] = {}
+        self._inverse = line_map.invert() if line_map else None
+        self._has_slot = expected is not None and self._is_in_slot(expected)
 
-    def scored(self, first: int, last: int) -> Scored | None:
-        """Score a run of lines; None where it has next to nothing in common."""
-        asked = self._asked
-        weight, common = self._run(first, last)
+    def score(self, first: int, last: int) -> Candidate | None:
+        """Score a range of lines; return None if it has almost nothing in common with them."""
+        cited = self._cited
+        weight, common = self._weigh_run(first, last)
         text = 2 * common / (self._weight + weight) if self._weight + weight else 0.0
-        at_goal = self._goal == (first, last)
-        if text < 0.15 and not at_goal:
+        is_expected = self._expected == (first, last)
+        if text < 0.15 and not is_expected:
             return None
-        above, below = _context(self._new, first, last)
-        near = ((above == self._context[0]) + (below == self._context[1])) / 2
-        standing = self._new.outline.names_between(first, last)
-        held = sum(name in standing for name in asked.anchors) / len(asked.anchors or [1])
-        score = _TEXT * text + _CONTEXT * near + _ANCHORS * held
-        score += _PLACE * self._closeness(first, last)
-        left = common / self._weight if self._weight else 0.0
-        if at_goal and self._slot and left >= _LEAST:
-            left = max(left, _FLOOR)
-        return Scored(score, left, Place(self._new.path, first, last))
+        above, below = _context_lines(self._new, first, last)
+        context_share = ((above == self._context[0]) + (below == self._context[1])) / 2
+        names = self._new.outline.names_between(first, last)
+        anchor_share = sum(name in names for name in cited.anchors) / len(cited.anchors or [1])
+        score = (
+            _TEXT_WEIGHT * text + _CONTEXT_WEIGHT * context_share + _ANCHOR_WEIGHT * anchor_share
+        )
+        score += _PLACE_WEIGHT * self._closeness(first, last)
+        coverage = common / self._weight if self._weight else 0.0
+        if is_expected and self._has_slot and coverage >= _MIN_COVERAGE_IN_SLOT:
+            coverage = max(coverage, _MIN_COVERAGE)
+        return Candidate(score, coverage, Place(self._new.path, first, last))
 
-    def _run(self, first: int, last: int) -> tuple[float, float]:
-        """Return what a run weighs, and what those of its words that the citation has too.
+    def _weigh_run(self, first: int, last: int) -> tuple[float, float]:
+        """Return the weight of a range, and the weight of those of its words that the citation has.
 
-        Runs come with one first line and ever later last ones: each goes on from the one before.
+        Ranges come grouped by their first line, with increasing last lines; each extends the one
+        before.
         """
-        begun, ended = self._begun
-        if begun != first or ended > last:
-            self._weighed, self._common, ended = 0.0, 0.0, first - 1
-            self._lacking = dict(self._words)
-        for row in range(ended + 1, last + 1):
-            own, shared = self._row(row)
-            self._weighed += own
+        last_first, last_last = self._last_run
+        if last_first != first or last_last > last:
+            self._run_weight, self._shared_weight, last_last = 0.0, 0.0, first - 1
+            self._unmatched = dict(self._words)
+        for row in range(last_last + 1, last + 1):
+            row_weight, shared = self._weigh_row(row)
+            self._run_weight += row_weight
             for word in shared:
-                if self._lacking[word]:
-                    self._lacking[word] -= 1
-                    self._common += self._asked.old.weighing[word]
-        self._begun = first, last
-        return self._weighed, self._common
+                if self._unmatched[word]:
+                    self._unmatched[word] -= 1
+                    self._shared_weight += self._cited.old.word_weights[word]
+        self._last_run = first, last
+        return self._run_weight, self._shared_weight
 
-    def _row(self, row: int) -> tuple[float, list[str]]:
-        """Return what a line weighs, and those of its words that the citation has too.
+    def _weigh_row(self, row: int) -> tuple[float, list[str]]:
+        """Return the weight of a line, and those of its words that the citation has.
 
-        A line that stood elsewhere in the old file can't be what the citation became.
+        A line that was elsewhere in the old file cannot be what the citation became.
         """
         if row not in self._rows:
-            weight, said = self._asked.old.weighing.line(self._new.lines[row - 1])
-            origin = self._back.kept(row, row) if self._back else None
-            taken = origin is not None and not self._asked.first <= origin <= self._asked.last
-            shared = [] if taken else [word for word in said if word in self._words]
+            weight, words = self._cited.old.word_weights.weigh_line(self._new.lines[row - 1])
+            origin = self._inverse.unchanged(row, row) if self._inverse else None
+            is_elsewhere = (
+                origin is not None and not self._cited.first <= origin <= self._cited.last
+            )
+            shared = [] if is_elsewhere else [word for word in words if word in self._words]
             self._rows[row] = weight, shared
         return self._rows[row]
 
-    def _in_its_slot(self, goal: tuple[int, int]) -> bool:
-        """Tell whether what stands at the goal stands between the same two lines as before."""
-        above, below = self._asked.first - 1, self._asked.last + 1
-        if self._through is None or not above or below > len(self._asked.old.lines):
+    def _is_in_slot(self, expected: tuple[int, int]) -> bool:
+        """Return whether the expected lines are between the same two lines as before."""
+        above, below = self._cited.first - 1, self._cited.last + 1
+        if self._line_map is None or not above or below > len(self._cited.old.lines):
             return False
-        kept = self._through.kept(above, above), self._through.kept(below, below)
-        return kept == (goal[0] - 1, goal[1] + 1)
+        unchanged = self._line_map.unchanged(above, above), self._line_map.unchanged(below, below)
+        return unchanged == (expected[0] - 1, expected[1] + 1)
 
     def _closeness(self, first: int, last: int) -> float:
-        if self._goal is None:
+        if self._expected is None:
             return 0
-        off = abs(self._goal[0] - first) + abs(self._goal[1] - last)
-        return 1 / (1 + off / max(self._asked.last - self._asked.first + 1, 2))
+        distance = abs(self._expected[0] - first) + abs(self._expected[1] - last)
+        return 1 / (1 + distance / max(self._cited.last - self._cited.first + 1, 2))
 
 
-def _context(side: Version, first: int, last: int) -> tuple[str, str]:
-    """Return the nearest lines before and after a range that hold something."""
-    above = (line.strip() for line in reversed(side.lines[: first - 1]) if line.strip())
-    below = (line.strip() for line in side.lines[last:] if line.strip())
+def _context_lines(version: Version, first: int, last: int) -> tuple[str, str]:
+    """Return the nearest non-blank lines before and after a range."""
+    above = (line.strip() for line in reversed(version.lines[: first - 1]) if line.strip())
+    below = (line.strip() for line in version.lines[last:] if line.strip())
     return next(above, ""), next(below, "")
 
 
-def _spans(new: Version, within: list[Symbol], size: int) -> Iterator[tuple[int, int]]:
-    """Yield each run of siblings, of statements or of parts, of a size that may be meant."""
-    least, most = size / 3 - 1, size * 2.5 + 4
-    bounds = [(one.first, one.last) for one in within] or [(1, new.outline.lines)]
+def _candidate_spans(new: Version, symbols: list[Symbol], size: int) -> Iterator[tuple[int, int]]:
+    """Yield each range of sibling statements or parts whose size is plausible."""
+    min_lines, max_lines = size / 3 - 1, size * 2.5 + 4
+    bounds = [(symbol.first, symbol.last) for symbol in symbols] or [(1, new.outline.lines)]
     seen: set[tuple[int, int]] = set()
-    for run in (run for low, high in bounds for run in runs(new.outline, low, high)):
-        for at, (begin, _) in enumerate(run):
-            for first in {begin, _comment_above(new.lines, begin)}:
-                for _, last in run[at:]:
-                    if last - first + 1 > most:
+    for run in (run for low, high in bounds for run in sibling_runs(new.outline, low, high)):
+        for index, (run_first, _) in enumerate(run):
+            for first in {run_first, _comment_above(new.lines, run_first)}:
+                for _, last in run[index:]:
+                    if last - first + 1 > max_lines:
                         break
-                    if last - first + 1 >= least and (first, last) not in seen:
+                    if last - first + 1 >= min_lines and (first, last) not in seen:
                         seen.add((first, last))
                         yield first, last
 
@@ -169,17 +185,19 @@ def _comment_above(lines: list[str], row: int) -> int:
     return row
 
 
-def runs(outline: Outline, low: int, high: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield lists of neighbours between two lines: statements of one block, parts of one whole."""
-    opened: list[tuple[int, list[tuple[int, int]]]] = [(high, [])]  # a parent's end, its children
+def sibling_runs(outline: Outline, low: int, high: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield lists of siblings between two lines: statements of a block, or parts of a statement."""
+    open_parents: list[tuple[int, list[tuple[int, int]]]] = [
+        (high, [])
+    ]  # a parent's end, its children
     for first, last in outline.statements:
         if first < low or last > high:
             continue
-        while len(opened) > 1 and first > opened[-1][0]:
-            yield opened.pop()[1]
-        opened[-1][1].append((first, last))
-        opened.append((last, []))
-    yield from (children for _, children in opened)
-    yield from (one for one in outline.groups if low <= one[0][0] and one[-1][1] <= high)
+        while len(open_parents) > 1 and first > open_parents[-1][0]:
+            yield open_parents.pop()[1]
+        open_parents[-1][1].append((first, last))
+        open_parents.append((last, []))
+    yield from (children for _, children in open_parents)
+    yield from (group for group in outline.groups if low <= group[0][0] and group[-1][1] <= high)
     if not outline.structured:
         yield [(row, row) for row in range(low, high + 1)]

@@ -1,7 +1,8 @@
-"""Under which conditions do lines stand, and do two ranges say the same in another layout?
+"""The conditions that enclose lines, and whether two ranges differ only in layout.
 
-An identical statement that has become an `else` means something else: so what encloses it counts,
-each `if`, `for`, `with`, `try` and the branch of it, from the statement out to the module.
+A statement that moved into an `else` means something else, although its text is the same. Therefore
+each enclosing `if`, `for`, `with` and `try` and its branch counts, from the statement out to the
+module.
 """
 
 import ast
@@ -16,93 +17,95 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # What encloses a line, outermost first: statements and which part of them, or lines.
 Chain = tuple[tuple[ast.AST, str] | str, ...]
 _BLOCKS = {"body", "cases", "handlers", "orelse", "finalbody"}
-_QUIET = {tokenize.NL, tokenize.COMMENT, tokenize.NEWLINE, tokenize.ENDMARKER}
+_IGNORED_TOKENS = {tokenize.NL, tokenize.COMMENT, tokenize.NEWLINE, tokenize.ENDMARKER}
 
 
-def around(path: str, lines: list[str]) -> list[Chain]:
-    """Return what encloses each line; where it is no Python that parses, by its indentation."""
+def enclosing_chains(path: str, lines: list[str]) -> list[Chain]:
+    """Return the chain of each line; from its indentation if the file is no Python that parses."""
     tree = parsed("\n".join(lines)) if path.endswith((".py", ".pyi")) else None
     if tree is None:
         return list(_by_indentation(lines))
-    found: list[Chain] = [()] * len(lines)
-    _fill(tree.body, (), found)
-    return found
+    chains: list[Chain] = [()] * len(lines)
+    _fill(tree.body, (), chains)
+    return chains
 
 
 def _by_indentation(lines: list[str]) -> Iterator[Chain]:
-    opened: list[tuple[int, str]] = []
+    open_parents: list[tuple[int, str]] = []
     for line in lines:
-        if said := " ".join(line.split()):
+        if text := " ".join(line.split()):
             expanded = line.expandtabs()
             indent = len(expanded) - len(expanded.lstrip())
-            opened = [one for one in opened if one[0] < indent]
-        yield tuple(above for _, above in opened)
-        if said:
-            opened.append((indent, said))
+            open_parents = [parent for parent in open_parents if parent[0] < indent]
+        yield tuple(above for _, above in open_parents)
+        if text:
+            open_parents.append((indent, text))
 
 
-def _fill(nodes: Sequence[ast.AST], chain: Chain, found: list[Chain]) -> None:
-    """Write down what encloses the lines of statements, of handlers or of cases."""
+def _fill(nodes: Sequence[ast.AST], chain: Chain, chains: list[Chain]) -> None:
+    """Set the chains of the lines of statements, handlers or cases."""
     for node in nodes:
         if isinstance(node, _Definition):
-            _fill(node.body, chain, found)
+            _fill(node.body, chain, chains)
             continue
         names = [name for name in node._fields if name in _BLOCKS and getattr(node, name)]
-        before = _last_of(_header(node)) if names else 0
+        last_row = _header_end(_header(node)) if names else 0
         for name in names:
-            inner, under = getattr(node, name), (*chain, (node, name))
+            inner, inner_chain = getattr(node, name), (*chain, (node, name))
             last = getattr(inner[-1], "end_lineno", 0)
             if name not in ("cases", "handlers"):  # which have a line of their own
-                first = min(before + 1, inner[0].lineno)
-                found[first - 1 : last] = [under] * (last - first + 1)
-            _fill(inner, under, found)
-            before = last
+                first = min(last_row + 1, inner[0].lineno)
+                chains[first - 1 : last] = [inner_chain] * (last - first + 1)
+            _fill(inner, inner_chain, chains)
+            last_row = last
 
 
 def _header(node: ast.AST) -> ast.AST:
-    """Return a statement without what stands in it."""
-    return type(node)(**{name: [] if name in _BLOCKS else one for name, one in vars(node).items()})
+    """Return a statement without the statements in it."""
+    return type(node)(
+        **{name: [] if name in _BLOCKS else value for name, value in vars(node).items()}
+    )
 
 
-def _last_of(header: ast.AST) -> int:
-    parts = (getattr(one, "context_expr", one) for one in ast.iter_child_nodes(header))
-    ends = [getattr(one, "end_lineno", 0) for one in parts]
+def _header_end(header: ast.AST) -> int:
+    parts = (getattr(node, "context_expr", node) for node in ast.iter_child_nodes(header))
+    ends = [getattr(node, "end_lineno", 0) for node in parts]
     return max(ends, default=getattr(header, "lineno", 0))
 
 
-def said(chain: Chain) -> list[str]:
-    """Return the conditions of a line in words, whatever their layout."""
+def describe_chain(chain: Chain) -> list[str]:
+    """Return the conditions of a line as text, independent of their layout."""
     return [
-        one if isinstance(one, str) else f"{one[1]} of {ast.unparse(_header(one[0]))}"
-        for one in chain
+        link if isinstance(link, str) else f"{link[1]} of {ast.unparse(_header(link[0]))}"
+        for link in chain
     ]
 
 
-def essence(lines: list[str]) -> str:
-    """Return what a range of Python says whatever its layout: its tree, the words of its comments.
+def normalized_source(lines: list[str]) -> str:
+    """Return a range of Python independent of its layout: its syntax tree and its comments' words.
 
-    Two ranges with the same essence differ in blanks, line breaks, quotes and brackets at most.
+    Two ranges with the same result differ in whitespace, line breaks, quotes and brackets only.
     """
     text = textwrap.dedent("\n".join(lines))
-    words, said = _tokens(text)
+    comment_words, code_tokens = _tokenize(text)
     tree = parsed(text)
     for node in ast.walk(tree) if tree else ():
-        # The words of a docstring, not where its lines break.
-        said_alone = node.value if isinstance(node, ast.Expr) else None
-        if isinstance(said_alone, ast.Constant) and isinstance(said_alone.value, str):
-            said_alone.value = " ".join(said_alone.value.split())
-    return f"{ast.dump(tree) if tree else said} # {words}"
+        # Compare the words of a docstring, not its line breaks.
+        docstring = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(docstring, ast.Constant) and isinstance(docstring.value, str):
+            docstring.value = " ".join(docstring.value.split())
+    return f"{ast.dump(tree) if tree else code_tokens} # {comment_words}"
 
 
-def _tokens(text: str) -> tuple[str, str]:
+def _tokenize(text: str) -> tuple[str, str]:
     comments: list[str] = []
-    said: list[str] = []
+    code_tokens: list[str] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
                 comments += token.string.strip("# ").split()
-            elif token.type not in _QUIET:
-                said.append(" ".join(token.string.split()) or tokenize.tok_name[token.type])
+            elif token.type not in _IGNORED_TOKENS:
+                code_tokens.append(" ".join(token.string.split()) or tokenize.tok_name[token.type])
     except (tokenize.TokenError, SyntaxError):
-        said.append(" ".join(text.split()))  # half a statement: its words decide
-    return " ".join(comments), " ".join(said)
+        code_tokens.append(" ".join(text.split()))  # half a statement: its words decide
+    return " ".join(comments), " ".join(code_tokens)

@@ -1,7 +1,7 @@
-"""All files or none: what is to be written stands in a journal first, and a killed run is finished.
+"""Writes all files or none, even if the process is killed: a journal holds them until it is done.
 
-Each file is put in place in one step, but a kill may fall between two of them. The journal, itself
-written in one step, holds all of them; whoever finds one writes the rest before anything else.
+Each file is replaced atomically, but a process may be killed between two files. The journal, also
+written atomically, holds all files. A later run that finds it writes the remaining files first.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ Files = dict[str, bytes]
 
 
 def write(root: Path, contents: Mapping[Path, bytes]) -> None:
-    """Write files below `root`, all of them even if this process is killed and `finish` is run.
+    """Write files below `root`; if this process is killed, `finish` writes the rest.
 
     Raises:
-        NotelabError: one of them can't be written; the next run tries again.
+        NotelabError: a file cannot be written; the next run tries again.
     """
     files = {path.relative_to(root).as_posix(): data for path, data in contents.items()}
     journal = root / JOURNAL
@@ -31,15 +31,15 @@ def write(root: Path, contents: Mapping[Path, bytes]) -> None:
     except OSError as fault:
         raise NotelabError(
             f"{display_path(Path(fault.filename))}: cannot be written: {fault.strerror}",
-            hint="mend that and run the same command again: it finishes what was begun",
+            hint="fix that and run the same command again: it writes the remaining files",
         ) from None
 
 
 def finish(root: Path) -> list[str]:
-    """Write what a killed run left unwritten; return the names of its files.
+    """Write the files that a killed run left unwritten; return their names.
 
     Raises:
-        NotelabError: the journal is not one of ours.
+        NotelabError: the file is not a journal that repin wrote.
     """
     journal = root / JOURNAL
     if journal.is_symlink() or not journal.is_file():
@@ -52,7 +52,7 @@ def finish(root: Path) -> list[str]:
             hint="restore the pages from git, and delete it",
         ) from None
     places = {(root / name).resolve(): data for name, data in files.items()}
-    for place in places:  # a stranger's repository may hold a journal too
+    for place in places:  # an untrusted repository may contain a journal
         inside = place.is_relative_to(root.resolve())
         if not inside or ".git" in {part.lower() for part in place.parts}:
             raise NotelabError(

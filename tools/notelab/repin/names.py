@@ -1,7 +1,7 @@
-"""Names that vanished from, or appeared in, the whole tree of a source between two commits.
+"""Finds names that vanished from or appeared in the whole tree of a source between two commits.
 
-Only files that differ are read: a name's presence can change nowhere else. What stood in those
-alone is then looked for in the rest of the other tree.
+Only files that differ are read first, because a name's presence can change nowhere else. Names
+found in only one version of these files are then searched in the rest of the other tree.
 """
 
 import re
@@ -19,38 +19,38 @@ from notelab.sources.package import Package, UnreadableMemberError
 
 _SPACED = re.sub(rb"\W", b" ", bytes(range(256)))
 _WHOLE = "a whole clone is needed: not shallow, not partial"
-_BATCH = 500  # blobs whose words are looked for at a time
+_BATCH = 500  # blobs per call of git
 _TEXT = re.compile(
     r"\.(?:pyi?|pyx|c|cc|cpp|cxx|cuh?|h|hpp|cmake|in|jinja|json|md|rst|sh|toml|txt|ya?ml)\Z"
 )
 
 
-class Changed(msgspec.Struct, frozen=True):
-    """Of the names asked for, those that the old tree alone has, and those that the new alone."""
+class ChangedNames(msgspec.Struct, frozen=True):
+    """The requested names that only the old tree has, and those that only the new tree has."""
 
     vanished: frozenset[str]
     appeared: frozenset[str]
 
 
-def changed(bench: Bench, old: Source, new: Source, names: Collection[str]) -> Changed:
-    """Compare the trees of a source at two commits: in its clone, else in the two wheels.
+def compare_names(bench: Bench, old: Source, new: Source, names: Collection[str]) -> ChangedNames:
+    """Compare the trees of a source at two commits: in its clone, else in two wheels.
 
-    Neither ever changes: what this code once found is kept.
+    The trees never change, so the result is cached.
 
     Raises:
-        SourceError: there is neither, or what there is can't be read.
+        SourceError: there is neither a clone nor two wheels, or they cannot be read.
     """
-    asked = sorted(names)
+    sorted_names = sorted(names)
     if git := bench.library.clone(old):
-        key = cache_key(code_version("repin"), old.commit, new.commit, *asked)
-        found = partial(in_clone, git, old.commit, new.commit, asked)
-        return get_or_compute(bench.cache, "names", key, Changed, found)
+        key = cache_key(code_version("repin"), old.commit, new.commit, *sorted_names)
+        compute = partial(compare_in_clone, git, old.commit, new.commit, sorted_names)
+        return get_or_compute(bench.cache, "names", key, ChangedNames, compute)
     if old.wheel and new.wheel:
         packages = bench.library.package(old), bench.library.package(new)
-        records = (f"{path}={row}" for one in packages for path, row in one.names.items())
-        found = partial(in_packages, *packages, asked)
-        key = cache_key(code_version("repin"), *records, "", *asked)
-        return get_or_compute(bench.cache, "names", key, Changed, found)
+        records = (f"{path}={row}" for package in packages for path, row in package.names.items())
+        compute = partial(compare_in_packages, *packages, sorted_names)
+        key = cache_key(code_version("repin"), *records, "", *sorted_names)
+        return get_or_compute(bench.cache, "names", key, ChangedNames, compute)
     raise SourceError(
         f"{old.name}: which names vanished or appeared can't be asked: there is no clone, and no "
         "wheel of each of the two commits is known",
@@ -58,90 +58,93 @@ def changed(bench: Bench, old: Source, new: Source, names: Collection[str]) -> C
     )
 
 
-def in_clone(git: GitCommand, old: str, new: str, names: Collection[str]) -> Changed:
+def compare_in_clone(git: GitCommand, old: str, new: str, names: Collection[str]) -> ChangedNames:
     """Compare two commits of a clone.
 
     Raises:
-        SourceError: it lacks one of them, or some of their files.
+        SourceError: the clone lacks a commit or some of its files.
     """
-    ran = git.run(
+    process = git.run(
         "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new, timeout=300
     )
-    if ran.status:
-        raise SourceError(f"the two trees can't be compared: {ran.why()}", hint=_WHOLE)
+    if process.status:
+        raise SourceError(f"the two trees can't be compared: {process.why()}", hint=_WHOLE)
     sides: tuple[set[str], set[str]] = (set(), set())
-    for about in ran.out.decode("utf-8", "replace").split("\0")[::2]:
-        fields = about.lstrip(":").split()
+    for change in process.out.decode("utf-8", "replace").split("\0")[::2]:
+        fields = change.lstrip(":").split()
         for side in (0, 1) if fields else ():
             if fields[side].startswith("100"):
                 sides[side].add(fields[2 + side])
-    asked = {name.encode() for name in names}
-    before, after = (_of_blobs(git, sorted(blobs), asked) for blobs in sides)
-    left, came = before - after, after - before
-    return Changed(
-        _decoded(left - _grep(git, new, left)),
-        _decoded(came - _grep(git, old, came)),
+    encoded_names = {name.encode() for name in names}
+    in_old, in_new = (_find_in_blobs(git, sorted(blobs), encoded_names) for blobs in sides)
+    vanished, appeared = in_old - in_new, in_new - in_old
+    return ChangedNames(
+        _decode(vanished - _find_in_tree(git, new, vanished)),
+        _decode(appeared - _find_in_tree(git, old, appeared)),
     )
 
 
-def in_packages(old: Package, new: Package, names: Collection[str]) -> Changed:
-    """Compare the text files of two releases, which hold part of the tree.
+def compare_in_packages(old: Package, new: Package, names: Collection[str]) -> ChangedNames:
+    """Compare the text files of two releases, which hold a part of the tree.
 
     Raises:
-        SourceError: a file that differs can't be read.
+        SourceError: a file that differs cannot be read.
     """
-    asked = {name.encode() for name in names}
-    same = {path for path, row in old.names.items() if new.names.get(path) == row}
-    before, after = (_of_members(one, one.names.keys() - same, asked) for one in (old, new))
-    # What no file that differs tells apart need not be looked for in those that don't.
-    doubtful = before ^ after
-    common = _of_members(old, same if doubtful else (), doubtful)
-    return Changed(_decoded(before - after - common), _decoded(after - before - common))
+    encoded_names = {name.encode() for name in names}
+    same_paths = {path for path, row in old.names.items() if new.names.get(path) == row}
+    in_old, in_new = (
+        _find_in_members(package, package.names.keys() - same_paths, encoded_names)
+        for package in (old, new)
+    )
+    # Only names that the differing files disagree on must be looked for in the common files.
+    differing = in_old ^ in_new
+    common = _find_in_members(old, same_paths if differing else (), differing)
+    return ChangedNames(_decode(in_old - in_new - common), _decode(in_new - in_old - common))
 
 
-def _of_blobs(git: GitCommand, blobs: list[str], asked: set[bytes]) -> set[bytes]:
-    """Return which of the names stand in blobs."""
-    found: set[bytes] = set()
+def _find_in_blobs(git: GitCommand, blobs: list[str], names: set[bytes]) -> set[bytes]:
+    """Return which of the names are in the blobs."""
+    present: set[bytes] = set()
     for start in range(0, len(blobs), _BATCH):
-        some = "".join(f"{blob}\n" for blob in blobs[start : start + _BATCH]).encode()
-        ran = git.run("cat-file", "--batch=%(rest)", stdin=some, timeout=300)
-        lacking = None
-        if b" missing\n" in ran.out:  # to look line by line takes far longer
-            lacking = re.search(rb"^([0-9a-f]{40}) missing$", ran.out, re.MULTILINE)
-        if ran.status or lacking:
-            why = f"it lacks object {lacking[1][:12].decode()}" if lacking else ran.why()
+        batch = "".join(f"{blob}\n" for blob in blobs[start : start + _BATCH]).encode()
+        process = git.run("cat-file", "--batch=%(rest)", stdin=batch, timeout=300)
+        missing = None
+        if b" missing\n" in process.out:  # the search line by line takes far longer
+            missing = re.search(rb"^([0-9a-f]{40}) missing$", process.out, re.MULTILINE)
+        if process.status or missing:
+            why = f"it lacks object {missing[1][:12].decode()}" if missing else process.why()
             raise SourceError(
                 f"the clone doesn't hold every file of both commits: {why}",
                 hint=_WHOLE,
             )
-        found |= asked & _words(ran.out)
-    return found
+        present |= names & _split_words(process.out)
+    return present
 
 
-def _grep(git: GitCommand, commit: str, names: set[bytes]) -> set[bytes]:
-    """Return which of some names a whole tree holds."""
+def _find_in_tree(git: GitCommand, commit: str, names: set[bytes]) -> set[bytes]:
+    """Return which of the names are anywhere in a tree."""
     if not names:
         return set()
     patterns = [part for name in sorted(names) for part in ("-e", name.decode())]
-    ran = git.run("grep", "-I", "-w", "-F", "-o", "-h", *patterns, commit, timeout=300)
-    if ran.status > 1:
-        raise SourceError(f"the tree can't be searched: {ran.why()}")
-    return names & set(ran.out.split())
+    process = git.run("grep", "-I", "-w", "-F", "-o", "-h", *patterns, commit, timeout=300)
+    if process.status > 1:
+        raise SourceError(f"the tree can't be searched: {process.why()}")
+    return names & set(process.out.split())
 
 
-def _of_members(package: Package, paths: Iterable[str], asked: set[bytes]) -> set[bytes]:
-    found: set[bytes] = set()
+def _find_in_members(package: Package, paths: Iterable[str], names: set[bytes]) -> set[bytes]:
+    present: set[bytes] = set()
     for path in package.in_order(filter(_TEXT.search, paths)):
         try:
-            found |= asked & _words(package.read(path))
+            present |= names & _split_words(package.read(path))
         except UnreadableMemberError as fault:
             raise SourceError(f"{package.who}: {path}: {fault}") from None
-    return found
+    return present
 
 
-def _words(text: bytes) -> set[bytes]:
+def _split_words(text: bytes) -> set[bytes]:
     return set(text.translate(_SPACED).split())
 
 
-def _decoded(names: Iterable[bytes]) -> frozenset[str]:
+def _decode(names: Iterable[bytes]) -> frozenset[str]:
     return frozenset(name.decode() for name in names)

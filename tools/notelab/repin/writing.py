@@ -1,4 +1,4 @@
-"""Move the pin and write what was carried: pages, generated ones, their inputs, lab file, locks."""
+"""Builds the files of a repin: pin, pages, generated pages and their inputs, lab file and locks."""
 
 import re
 from collections.abc import Mapping
@@ -17,154 +17,165 @@ from notelab.lab.lock import Lock, LockedFile, LockedSource
 from notelab.lab.release import replace_release
 from notelab.page import reading, results_page
 from notelab.page.citation import Citation
-from notelab.repin.carried import Place, Repin
-from notelab.repin.carry import Journey
+from notelab.repin.changes import Place, RepinResult
+from notelab.repin.migrate import Migration
 
 _FRAGMENT = re.compile(r"#(?:L|lines-)\d+(?:C\d+)?(?:[-:]L?\d+(?:C\d+)?)?\Z")
 
 
-def going(made: Repin, accepted: Mapping[Place, Place]) -> dict[Place, Place]:
-    """Return where each citation that may be written goes.
+def plan_moves(result: RepinResult, accepted: Mapping[Place, Place]) -> dict[Place, Place]:
+    """Return the new place of each citation that may be written.
 
-    One whose new lines would read as another that still waits at the old commit waits with it.
+    A citation waits too if its new text would equal that of a citation that waits at the old
+    commit.
     """
-    to = {one.old: one.new for one in made.citations if one.new is not None}
-    to |= accepted
-    waiting = {one.old for one in made.citations} - to.keys()
-    while held := [old for old, new in to.items() if new in waiting]:
-        for old in held:
-            del to[old]
-        waiting |= set(held)
-    return to
+    moves = {change.old: change.new for change in result.citations if change.new is not None}
+    moves |= accepted
+    waiting = {change.old for change in result.citations} - moves.keys()
+    while blocked := [old for old, new in moves.items() if new in waiting]:
+        for old in blocked:
+            del moves[old]
+        waiting |= set(blocked)
+    return moves
 
 
-def contents(journey: Journey, to: Mapping[Place, Place], bench: Bench) -> dict[Path, bytes]:
-    """Return every file as it is to be, those alone that change."""
-    found: dict[Path, bytes] = {}
-    for book in journey.books:
-        for one in book.views:
-            if one.note is not None:
-                found[one.page.path] = _page(one, journey, to, book)
-    _generated(found, to)
-    lab_path = journey.pin.path.with_name(LAB_FILE)
-    old = bench.lab(lab_path.parent).sources[journey.source]
-    found[lab_path] = replace_release(lab_path.read_bytes(), journey.source, old, journey.table)
-    found[journey.pin.path] = pins.format_pin(journey.commit).encode()
-    for book in journey.books:
+def build_files(
+    migration: Migration, moves: Mapping[Place, Place], bench: Bench
+) -> dict[Path, bytes]:
+    """Return the new content of every file that changes."""
+    files: dict[Path, bytes] = {}
+    for book in migration.books:
+        for page_view in book.views:
+            if page_view.note is not None:
+                files[page_view.page.path] = _rewrite_page(page_view, migration, moves, book)
+    _update_generated(files, moves)
+    lab_path = migration.pin.path.with_name(LAB_FILE)
+    old = bench.lab(lab_path.parent).sources[migration.source]
+    files[lab_path] = replace_release(lab_path.read_bytes(), migration.source, old, migration.table)
+    files[migration.pin.path] = pins.format_pin(migration.commit).encode()
+    for book in migration.books:
         if book.lock is not None:
-            found[path_of(book)] = _lock(book, found, journey, to, bench)
-    return {path: data for path, data in found.items() if path.read_bytes() != data}
+            files[path_of(book)] = _rewrite_lock(book, files, migration, moves, bench)
+    return {path: data for path, data in files.items() if path.read_bytes() != data}
 
 
-def _page(one: view.View, journey: Journey, to: Mapping[Place, Place], book: Workbook) -> bytes:
-    assert one.note is not None
+def _rewrite_page(
+    page_view: view.View, migration: Migration, moves: Mapping[Place, Place], book: Workbook
+) -> bytes:
+    assert page_view.note is not None
     edits: dict[tuple[int, int], tuple[str, str]] = {}
-    for citation in one.note.citations:
-        new = to.get(Place(citation.path, citation.first, citation.last))
+    for citation in page_view.note.citations:
+        new = moves.get(Place(citation.path, citation.first, citation.last))
         file = None if citation.problem or new is None else book.resolver.resolve(citation).file
-        if new is not None and (file is None or file.source == journey.source):
-            at = citation.span
-            edits[at.row, at.column] = citation.text, _said(citation, new, journey)
-    for row in one.note.front.commits:
-        if row.source == journey.source:
-            at = row.span
-            edits[at.row, at.column] = row.prefix, journey.commit[: len(row.prefix)]
-    lines = one.page.path.read_bytes().decode("utf-8").split("\n")
-    for (number, column), (old, said) in sorted(edits.items(), reverse=True):
+        if new is not None and (file is None or file.source == migration.source):
+            span = citation.span
+            edits[span.row, span.column] = (
+                citation.text,
+                _rewrite_citation(citation, new, migration),
+            )
+    for row in page_view.note.front.commits:
+        if row.source == migration.source:
+            span = row.span
+            edits[span.row, span.column] = row.prefix, migration.commit[: len(row.prefix)]
+    lines = page_view.page.path.read_bytes().decode("utf-8").split("\n")
+    for (number, column), (old_text, new_text) in sorted(edits.items(), reverse=True):
         before, rest = lines[number - 1][: column - 1], lines[number - 1][column - 1 :]
-        lines[number - 1] = before + rest.replace(old, said, 1)
+        lines[number - 1] = before + rest.replace(old_text, new_text, 1)
     return "\n".join(lines).encode()
 
 
-def _said(citation: Citation, new: Place, journey: Journey) -> str:
+def _rewrite_citation(citation: Citation, new: Place, migration: Migration) -> str:
     if citation.relative or (citation.symbol and new.path == citation.path):
-        return _FRAGMENT.sub(_fragment(new), citation.text)  # a symbol stays one, moved or not
+        # A citation by symbol stays one, whether the symbol moved or not.
+        return _FRAGMENT.sub(_format_fragment(new), citation.text)
     if re.fullmatch(r"L?\d.*", citation.text) and new.path == citation.path:
         return str(new).rpartition(":")[2]  # the second range of one code span
     if not citation.repository:
         prefix = f"{citation.source}:" if citation.source else ""
         return prefix + str(new)
-    commit = journey.commit[: len(citation.commit)]
-    said = citation.text.replace(f"/{citation.tag or citation.commit}/", f"/{commit}/", 1)
-    return _FRAGMENT.sub(_fragment(new), said.replace(citation.path, new.path, 1))
+    commit = migration.commit[: len(citation.commit)]
+    address = citation.text.replace(f"/{citation.tag or citation.commit}/", f"/{commit}/", 1)
+    return _FRAGMENT.sub(_format_fragment(new), address.replace(citation.path, new.path, 1))
 
 
-def _fragment(new: Place) -> str:
+def _format_fragment(new: Place) -> str:
     end = f"-L{new.end}" if new.end != new.start else ""
     return f"#L{new.start}{end}"
 
 
-def _generated(found: dict[Path, bytes], to: Mapping[Place, Place]) -> None:
-    """Carry the inputs of generated pages too, and have each page name its own as they now are."""
-    said = {str(old): str(new) for old, new in to.items()}
-    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, said or ["\0"])) + r")(?![\d-])")
+def _update_generated(files: dict[Path, bytes], moves: Mapping[Place, Place]) -> None:
+    """Update the inputs of generated pages, and the digests in the pages."""
+    replacements = {str(old): str(new) for old, new in moves.items()}
+    pattern = re.compile(
+        r"(?<![\w/])(" + "|".join(map(re.escape, replacements or ["\0"])) + r")(?![\d-])"
+    )
 
-    pages = [path for path in found if results_page.is_generated(found[path].decode())]
+    pages = [path for path in files if results_page.is_generated(files[path].decode())]
     for page in pages:
         for source in results_page.input_files(page):
             if source.suffix == ".toml" and source.is_file():
                 text = source.read_bytes().decode("utf-8")
-                found[source] = pattern.sub(lambda match: said[match[1]], text).encode()
-        found[page] = _sealed(page, found)
+                files[source] = pattern.sub(lambda match: replacements[match[1]], text).encode()
+        files[page] = _update_digests(page, files)
 
 
-def _sealed(page: Path, found: Mapping[Path, bytes]) -> bytes:
-    lines = found[page].decode().split("\n")
-    for at, line in enumerate(lines):
-        made = results_page.INPUT.match(line)
-        now = found.get((page.parent / made[1]).resolve()) if made else None
-        if made and now is not None:
-            lines[at] = line.replace(made[2], sha256(now).hexdigest())
+def _update_digests(page: Path, files: Mapping[Path, bytes]) -> bytes:
+    lines = files[page].decode().split("\n")
+    for index, line in enumerate(lines):
+        input_match = results_page.INPUT.match(line)
+        new_data = files.get((page.parent / input_match[1]).resolve()) if input_match else None
+        if input_match and new_data is not None:
+            lines[index] = line.replace(input_match[2], sha256(new_data).hexdigest())
     rest = "\n".join(line for line in lines if not results_page.SEAL.match(line))
     seal = sha256(rest.encode()).hexdigest()
-    for at, line in enumerate(lines):
-        if said := results_page.SEAL.match(line):
-            lines[at] = line.replace(said[1], seal)
+    for index, line in enumerate(lines):
+        if seal_match := results_page.SEAL.match(line):
+            lines[index] = line.replace(seal_match[1], seal)
     return "\n".join(lines).encode()
 
 
-def _lock(
+def _rewrite_lock(
     book: Workbook,
-    found: Mapping[Path, bytes],
-    journey: Journey,
-    to: Mapping[Place, Place],
+    files: Mapping[Path, bytes],
+    migration: Migration,
+    moves: Mapping[Place, Place],
     bench: Bench,
 ) -> bytes:
-    """Lock the pages as they are to be; who waits keeps the commit at which its lines stand."""
+    """Return the lock for the new pages; waiting citations keep the commit of their lines."""
     views = []
-    for one in book.views:
-        data = found.get(one.page.path)
-        text = data.decode("utf-8-sig").replace("\r\n", "\n") if data else one.text
-        note = reading.read(text) if one.note is not None else None
-        views.append(msgspec.structs.replace(one, text=text, note=note))
-    sources = {**book.lab.sources, journey.source: journey.table}
+    for page_view in book.views:
+        data = files.get(page_view.page.path)
+        text = data.decode("utf-8-sig").replace("\r\n", "\n") if data else page_view.text
+        note = reading.read(text) if page_view.note is not None else None
+        views.append(msgspec.structs.replace(page_view, text=text, note=note))
+    sources = {**book.lab.sources, migration.source: migration.table}
     lab = msgspec.structs.replace(book.lab, sources=sources)
-    pin = msgspec.structs.replace(journey.pin, commit=journey.commit)
-    pinned = {**book.pins, journey.source: pin}
+    pin = msgspec.structs.replace(migration.pin, commit=migration.commit)
+    pinned = {**book.pins, migration.source: pin}
     assert book.lock is not None
-    lock = _waiting(book.lock, journey, to)
-    made = msgspec.structs.replace(book, lab=lab, views=views, pins=pinned, lock=lock)
-    return lock_file.dump(relock(anew(made, bench)).lock).encode()
+    lock = _keep_waiting(book.lock, migration, moves)
+    updated = msgspec.structs.replace(book, lab=lab, views=views, pins=pinned, lock=lock)
+    return lock_file.dump(relock(anew(updated, bench)).lock).encode()
 
 
-def _waiting(lock: Lock, journey: Journey, to: Mapping[Place, Place]) -> Lock:
-    """Return the lock with the source at its new commit, and only who waits left of it."""
-    name, known = journey.source, lock.sources.get(journey.source)
-    if known is None:
+def _keep_waiting(lock: Lock, migration: Migration, moves: Mapping[Place, Place]) -> Lock:
+    """Return the lock with the source at its new commit and only the waiting citations."""
+    name, locked_source = migration.source, lock.sources.get(migration.source)
+    if locked_source is None:
         return lock
     older: dict[str, dict[str, LockedFile]] = {}
     waiting = {}
-    moved = set(map(str, to))
+    moved = set(map(str, moves))
     for key, entry in lock.citations.get(name, {}).items():
-        commit, place = entry.commit or known.commit, key.removeprefix(f"{name}:")
-        if place in moved or commit == journey.commit:
+        commit, place = entry.commit or locked_source.commit, key.removeprefix(f"{name}:")
+        if place in moved or commit == migration.commit:
             continue
         waiting[key] = msgspec.structs.replace(entry, commit=commit)
-        files = known.older.get(commit, {}) if entry.commit else known.files
+        files = locked_source.older.get(commit, {}) if entry.commit else locked_source.files
         if (path := place.rpartition(":")[0]) in files:
             older.setdefault(commit, {})[path] = files[path]
     return msgspec.structs.replace(
         lock,
-        sources={**lock.sources, name: LockedSource(journey.commit, older=older)},
+        sources={**lock.sources, name: LockedSource(migration.commit, older=older)},
         citations={**lock.citations, name: waiting},
     )

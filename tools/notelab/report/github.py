@@ -24,4 +24,4 @@ def _escape_message(text: str) -> str:
 
 
 def _escape_property(text: str) -> str:
-    return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
+    return _escape_message(sanitize(text)).replace(":", "%3A").replace(",", "%2C")

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from notelab.errors import escape_json
 from notelab.report.finding import Finding
 from notelab.report.outcome import Report
 
@@ -29,4 +30,4 @@ def _finding_to_dict(finding: Finding) -> dict[str, object]:
 
 def format_json(value: object) -> str:
     """Return a value as every command prints JSON: one object over several lines."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+    return escape_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()) + "\n"

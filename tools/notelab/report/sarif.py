@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from notelab import __version__
+from notelab.errors import escape_json
 from notelab.report.finding import Finding
 from notelab.report.outcome import Report
 from notelab.rules.codes import RULES
@@ -29,7 +30,7 @@ def write(report: Report) -> str:
             }
         ],
     }
-    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+    return escape_json(json.dumps(log, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _finding_to_result(finding: Finding) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from notelab.errors import sanitize
 EXIT_FAULT = 2  # the exit status of a command that could not do its work
 
 
-def print_progress(what: str, done: int, total: int) -> None:
+def print_progress(noun: str, done: int, total: int) -> None:
     """Print a progress line over the previous one; only if standard error is a terminal."""
     if sys.stderr and sys.stderr.isatty():
         end = "\r" if done < total else "\n"
-        write(f"{done:,} of {total:,} {what}{end}", stderr=True)
+        write(f"{done:,} of {total:,} {noun}{end}", stderr=True)
 
 
 def say(*lines: str, stderr: bool = False) -> None:

@@ -95,6 +95,8 @@ class Judge:
             return Verdict([])
         if isinstance(file, Finding):
             return Verdict([file])
+        if file.state is State.POINTER:
+            return Verdict([_report_pointer(context, file)])
         findings = []
         note_sources = context.view.page.table.sources
         if note_sources and file.source not in note_sources:
@@ -107,7 +109,7 @@ class Judge:
                 )
             )
         proved = file.state is State.PROVED
-        context.moved_from = self.lock.slipped_from(file, citation, context.page)
+        context.moved_from = self.lock.find_moved_from(file, citation, context.page)
         misfits, structured = fit.judge(context, file, self._cache) if proved else ([], True)
         findings += misfits
         # A range that does not fit must be fixed first, so what the lock says is not reported.
@@ -240,6 +242,15 @@ def _report_ambiguous_source(
         expected="an answer from every source of the lab, or the source's name in the citation",
         found="; ".join(f"`{file.source}`: {'; '.join(file.reasons)}" for file in unasked),
         help=f"write `{sole.source}:{context.citation.text}`, or run where git or a mirror is",
+    )
+
+
+def _report_pointer(context: CitationContext, file: CitedFile) -> Finding:
+    return context.finding(
+        "N213",
+        f"`{context.citation.text}` could not be proved: {'; '.join(file.reasons)}",
+        expected="a file whose text is in the commit",
+        help="cite another file; what the pointer leads to, no commit of the source holds",
     )
 
 

@@ -51,8 +51,10 @@ def _compare_choices(
         yield from _compare_citations(
             translation_view, f"choice {number}", second.span, [first], [second]
         )
-    around = original.outside_choices, translation.outside_choices
-    yield from _compare_citations(translation_view, "the text around the choices", TOP, *around)
+    outside_choices = original.outside_choices, translation.outside_choices
+    yield from _compare_citations(
+        translation_view, "the text around the choices", TOP, *outside_choices
+    )
 
 
 def _compare_citations(

@@ -26,7 +26,7 @@ class LockJudge:
         self._pins, self._evidence = book.pins, book.evidence
         self._has_lock, self._lock = book.lock is not None, book.lock or Lock()
 
-    def slipped_from(self, file: CitedFile, citation: Citation, page: str) -> str:
+    def find_moved_from(self, file: CitedFile, citation: Citation, page: str) -> str:
         """Return the nearby citation of this page that the lock knows, or ''.
 
         It is looked for only if the lock does not know `citation` itself.

@@ -19,28 +19,28 @@ def findings(book: Workbook) -> Iterator[Finding]:
         if tag is None or tag.commit == pin.commit:
             continue
         path = book.lab.pins_folder / LAB_FILE
-        at_pin = [f"`{each}`" for each in book.evidence.tags_at(name)[:3]]
-        typed = format_command(pin, release)
+        at_pin = [f"`{tag_name}`" for tag_name in book.evidence.tags_at(name)[:3]]
+        command = format_command(pin, release)
         yield Finding(
             "N124",
             display_path(path),
-            _line_of(path, name),
+            _find_release_line(path, name),
             f"the release of `{name}` is not the tag at its pin",
             expected=f"a tag that names {pin.commit[:12]}",
             found=f"{tag.who} says that `{release}` names {tag.commit[:12]}"
             if tag.commit
             else f"{tag.who} has no tag `{release}`",
             help=(f"at the pin: {', '.join(at_pin)}; " if at_pin else "")
-            + (f"`{typed}` pins what the tag names now" if tag.commit else "name the pin's tag"),
+            + (f"`{command}` pins what the tag names now" if tag.commit else "name the pin's tag"),
         )
 
 
-def _line_of(path: Path, source: str) -> Span:
+def _find_release_line(path: Path, source: str) -> Span:
     """Return the line of a lab file that names a source's release, else the top of the file."""
-    inside = False
+    in_source_table = False
     for row, line in enumerate(path.read_text("utf-8").split("\n"), start=1):
         if line.lstrip().startswith("["):
-            inside = line.strip().startswith(f"[sources.{source}]")
-        elif inside and line.lstrip().startswith("release"):
+            in_source_table = line.strip().startswith(f"[sources.{source}]")
+        elif in_source_table and line.lstrip().startswith("release"):
             return Span(row, 1, row, len(line) + 1)
     return TOP

@@ -213,11 +213,12 @@ class Corpus:
         self._require(valid, f"{text} {len(self)}")
         end = int(self.pointers[-1]) + int(self.lengths[-1]) * itemsize
         text = f"{self.prefix}.bin has {self._size} bytes, and its index says {end}: cut short, or"
-        require(0 < self._size == end, f"{text} of another corpus; write the pair anew")
+        require(0 < self._size == end, f"{text} of another corpus; write both files again")
 
     def _require(self, condition: object, message: str) -> None:
         require(
-            condition, f"{self.prefix}.idx {message}: damaged, or no index; write the pair anew"
+            condition,
+            f"{self.prefix}.idx {message}: damaged, or not an index; write both files again",
         )
 
 

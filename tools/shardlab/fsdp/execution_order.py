@@ -6,8 +6,15 @@ that were prefetched for nothing are released, and a warning is issued once. The
 expected of the next iteration. A wrong guess costs time and one unit's memory, but gives no wrong
 value. Every rank must run the same order, because gathers are collectives, and a gather pairs with
 another rank's gather of another unit. So ranks compare the order of every training forward: the
-first at once; each later one by eight bytes that are sent at its end and read before the next
-forward, or before the optimizer step that uses its gradients.
+first before each unit's gather; each later one by eight bytes that are sent at its end and read
+before the next forward, or before the optimizer step that uses its gradients.
+
+A rank that leaves the order may be alone: the others gather units that it would not gather, and
+would wait for it. Where units stay unsharded until backward, this rank gathers all that was still
+expected, as the others do, and compares the order at once: the eight bytes that the others send at
+the end of their forward meet its own. Where units are resharded after forward, this would send the
+model twice. There the ranks that leave meet at their store, and if one rank left alone, its error
+comes after the world's timeout.
 
 PyTorch: `_ExecOrderData` (fsdp/_exec_order_utils.py) keeps the first iteration's order for good;
 under TORCH_DISTRIBUTED_DEBUG=DETAIL it warns that another order may give wrong results or hang.
@@ -40,12 +47,22 @@ class ExecutionOrder:
         self.changes = 0
         self._axes: Sequence[Axis] = ()
         self._seen: list[Unit] = []
-        self._follows = False
+        self._follows = self._trains = False
+        self._fetch: Callable[[Iterable[Unit]], None] | None = None
         self._comparisons: list[Callable[[], None]] = []  # that were started
 
-    def begin(self, axes: Sequence[Axis] = ()) -> None:
-        """Begin a forward of the whole model, on the ranks of these axes."""
-        self._axes = axes
+    def begin(
+        self, axes: Sequence[Axis] = (), *, trains: bool = True,
+        fetch: Callable[[Iterable[Unit]], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Begin a forward of the whole model.
+
+        Args:
+            axes: the axes whose ranks run it.
+            trains: whether a backward may follow.
+            fetch: gathers units, in a training forward that keeps them unsharded; None in others.
+        """
+        self._axes, self._trains, self._fetch = axes, trains, fetch
         self._seen = []
         self._follows = bool(self.expected)
 
@@ -55,16 +72,29 @@ class ExecutionOrder:
         Raises:
             CollectiveError: this forward leaves the order here, and another rank's does not.
         """
+        action = f"run unit {unit.name or '(root)'} of FSDP"
         if self._follows and self.next_expected() != [unit]:
-            self._leave(f"run unit {unit.name or '(root)'} of FSDP")
+            self._leave(action)
+        elif self._trains and not (self._follows or unit in self.expected or unit in self._seen):
+            self._compare_before(action)  # other ranks may not gather it
         self._seen.append(unit)
         return self._follows
 
     def _leave(self, action: str) -> None:
-        """Leave the expected order, which every rank must do at the same point."""
+        """Leave the expected order, with every other rank."""
+        expected = self.expected[len(self._seen) :]
         self._follows = False
-        for axis in self._axes:
-            axis.rendezvous(action)
+        if self._fetch is None or len({*expected}) < len(expected):
+            for axis in self._axes:
+                axis.rendezvous(action)
+            return
+        self._fetch(expected)
+        self._compare_before(action)
+
+    def _compare_before(self, action: str) -> None:
+        names = f"{_join_names(self._seen)}, and would then {action}"
+        self._comparisons += [_start_comparison(axis, names) for axis in self._axes]
+        self.compare()
 
     def close(self) -> None:
         """End the forward; if more units were expected, every rank must end it here."""
@@ -84,11 +114,9 @@ class ExecutionOrder:
         Raises:
             CollectiveError: this is the first forward, and the ranks' orders differ.
         """
+        self._comparisons += [_start_comparison(axis, _join_names(self._seen)) for axis in axes]
         if not self.expected:
-            for axis in axes:
-                axis.require_same(f"run units in the order {_join_names(self._seen)}")
-        else:
-            self._comparisons += [_start_comparison(axis, self._seen) for axis in axes]
+            self.compare()
         if self.expected and self.expected != self._seen:
             if not self.changes:
                 warnings.warn(
@@ -113,8 +141,7 @@ class ExecutionOrder:
             comparison()
 
 
-def _start_comparison(axis: Axis, units: Sequence[Unit]) -> Callable[[], None]:
-    names = _join_names(units)
+def _start_comparison(axis: Axis, names: str) -> Callable[[], None]:
     digest = torch.tensor([zlib.crc32(names.encode())])
     digests = torch.empty(axis.size, dtype=digest.dtype)
     return partial(
@@ -129,10 +156,10 @@ def _finish_comparison(
     differing = [r for r, d in zip(axis.ranks, digests.tolist(), strict=True) if d != int(digest)]
     if differing:
         raise CollectiveError(
-            f"ranks {differing} of the {axis.name} axis ran other units of FSDP in their last "
-            f"forward, or in another order, than rank {axis.ranks[axis.rank]}, which ran {names}: "
-            "its gradients mix units, so take no step with them. Run every unit on every rank, "
-            "with its output times 0 where it doesn't count, or train replicas (StepGradients)"
+            f"ranks {differing} of the {axis.name} axis run other units of FSDP, or in another "
+            f"order, than rank {axis.ranks[axis.rank]}, which ran {names}: gradients would mix "
+            "units, so take no step with them. Run every unit on every rank, with its output "
+            "times 0 where it doesn't count, or train replicas (StepGradients)"
         )
 
 

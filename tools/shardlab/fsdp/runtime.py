@@ -110,7 +110,7 @@ class Runtime:
             return
         if unit is self.root:
             self._begin_forward()
-        if not self.order.enter(unit):
+        if not self.order.enter(unit) and self._reshards_after_forward:
             self.gathers.release_prefetched(keep=unit)
         self._running[unit] = self._running.get(unit, 0) + 1
         prefetched = self.order.next_expected() if self._forward_prefetch else ()
@@ -153,7 +153,9 @@ class Runtime:
         if self._forward_order_is_old:
             self._forward_order, self._forward_order_is_old = [], False
         self._running = {}
-        self.order.begin(self._axes)
+        trains = torch.is_grad_enabled()
+        keeps = trains and not self._reshards_after_forward
+        self.order.begin(self._axes, trains=trains, fetch=self.gathers.prefetch if keeps else None)
         is_held = (g.state is GradientState.HELD for unit in self.units for g in unit.gradients)
         if self.sync and not any(is_held):
             # Units that an earlier forward left unsharded may be older than the shards, as a fused

@@ -69,7 +69,7 @@ class ShardedGradients:
 
         Raises:
             ValueError: `tokens` without reduction="tokens", or the reverse.
-            CollectiveError: ranks ran different units in their last forward.
+            CollectiveError: ranks run different units of FSDP, or run them in a different order.
         """
         if (tokens is not None) != (self._reduction == "tokens"):
             raise ValueError(

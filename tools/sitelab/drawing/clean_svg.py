@@ -1,7 +1,7 @@
-"""A picture of the workbook, without what would run or load where it is opened by itself.
+"""Cleans an SVG picture: removes everything that would run or load if it were opened by itself.
 
 In a page an SVG is only a picture. A browser that opens its address runs its scripts at the site's
-origin, where no page's policy is in force. So it keeps what draws, and nothing else.
+origin, where no page's policy is in force. So only elements and attributes that draw are kept.
 """
 
 import re
@@ -16,15 +16,15 @@ _DRAWS = {
 }
 _TAGS = {_SVG + name for name in _DRAWS}
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[\w+/=\s]*", re.ASCII)
-# What a style may load or hide: a rule of its own, an address but one within, an escape.
+# Parts of a style that may load or hide something: at-rules, outside addresses, escapes.
 _UNSAFE = re.compile(r"@|\\|url\(\s*(?!['\"]?#)|image-set|expression|javascript:", re.IGNORECASE)
 
 
 def clean_svg(content: bytes) -> bytes:
-    """Return an SVG with drawing elements, their attributes and addresses within it alone.
+    """Return an SVG that has only drawing elements, their attributes and addresses inside it.
 
     Raises:
-        ValueError: it is no SVG.
+        ValueError: the content is no SVG.
     """
     try:
         root = ElementTree.fromstring(content)  # noqa: S314  (expat bounds entities)
@@ -40,7 +40,7 @@ def clean_svg(content: bytes) -> bytes:
 
 def _clean(element: ElementTree.Element) -> None:
     for name, value in list(element.attrib.items()):
-        if not _allowed(name, value):
+        if not _is_allowed(name, value):
             del element.attrib[name]
     for child in list(element):
         unsafe = child.tag == f"{_SVG}style" and (len(child) or _UNSAFE.search(child.text or ""))
@@ -50,7 +50,7 @@ def _clean(element: ElementTree.Element) -> None:
             _clean(child)
 
 
-def _allowed(name: str, value: str) -> bool:
+def _is_allowed(name: str, value: str) -> bool:
     if name in ("href", _LINK):
         return value.startswith("#") or bool(_PICTURE.fullmatch(value))
     return "{" not in name and not name.lower().startswith("on") and not _UNSAFE.search(value)

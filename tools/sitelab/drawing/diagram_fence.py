@@ -1,6 +1,6 @@
-"""A mermaid fence as HTML: the diagram's text, escaped, for the page's script to draw.
+"""Renders a mermaid fence as HTML: the diagram's text, escaped, for the page's script to draw.
 
-mermaid2's own fence leaves the text as it is, so that markup in a label would be the page's.
+mermaid2's own fence doesn't escape the text, so markup in a label would become part of the page.
 """
 
 from html import escape
@@ -9,11 +9,11 @@ from typing import Any
 from markdown import Markdown
 
 
-def fence(
+def render_fence(
     source: str, language: str, css_class: str, options: dict[str, str], md: Markdown, **more: Any
 ) -> str:
     """Return the element that mermaid draws into; superfences calls this for ```` ```mermaid ````.
 
-    As a <div>: a <pre class="mermaid"> is taken by Material, which loads its own from afar.
+    It is a <div>: Material takes a <pre class="mermaid"> and loads mermaid from another host.
     """
     return f'<div class="{escape(css_class)}">{escape(source)}\n</div>'

@@ -1,4 +1,4 @@
-"""The formulas of a page: found as arithmatex marks them, replaced by what KaTeX makes of them."""
+"""Draws the formulas of a page: replaces the elements that arithmatex marks by KaTeX's HTML."""
 
 import re
 from collections.abc import Callable
@@ -6,26 +6,26 @@ from html import escape
 
 from markupsafe import Markup
 
-from sitelab.katex import Drawn
+from sitelab.katex import RenderedFormula
 from sitelab.pages.tree import Element
 
 FOLDER = "assets/katex"
-SAID = {"en": "This formula can't be drawn", "es": "Esta fórmula no se puede dibujar"}
+ERROR_WORDS = {"en": "This formula can't be drawn", "es": "Esta fórmula no se puede dibujar"}
 _FORMULA = re.compile(r"\s*\\([(\[])(.*)\\[)\]]\s*", re.DOTALL)
-_END = re.compile(r"[,.;:!?)»”]*")  # of a sentence, or of a part of it
+_PUNCTUATION = re.compile(r"[,.;:!?)»”]*")  # of a sentence, or of a part of it
 
 
 def draw_formulas(
-    page: Element, draw: Callable[..., Drawn], *, language: str
+    page: Element, draw: Callable[..., RenderedFormula], *, language: str
 ) -> list[tuple[str, str]]:
-    """Draw the formulas of a page; return those that can't be drawn, each with why.
+    """Draw the formulas of a page; return those that can't be drawn, each with the error.
 
-    Each of those shows its source and why, in its place. `draw` is called as `Formulas.draw`.
-    Search finds the words around a formula, not its letters. What ends a sentence or a part of it
-    stays on the line of a formula before it.
+    A formula that can't be drawn is replaced by its source and the error. `draw` is called as
+    `Formulas.draw`. The search finds the words around a formula, not its letters. Punctuation after
+    a formula stays on the formula's line.
     """
     wrong: list[tuple[str, str]] = []
-    for parent in [page, *page.below()]:
+    for parent in [page, *page.descendants()]:
         for index, child in enumerate(parent.children):
             if not isinstance(child, Element) or child.classes != ["arithmatex"]:
                 continue
@@ -35,40 +35,42 @@ def draw_formulas(
             answer = draw(tex, display=match[1] == "[")
             if answer.error:
                 wrong.append((tex, answer.error))
-                parent.children[index] = _refused(child.tag, tex, answer.error, language)
+                parent.children[index] = _render_error(child.tag, tex, answer.error, language)
             elif match[1] == "[":
-                parent.children[index] = _shown("div", answer)
+                parent.children[index] = _render_formula("div", answer)
             else:
-                parent.children[index] = _kept_with_end(parent.children, index, answer)
+                parent.children[index] = _render_with_punctuation(parent.children, index, answer)
     return wrong
 
 
-def _refused(tag: str, tex: str, error: str, language: str) -> Element:
-    why = f" {SAID[language]}: {error}"
+def _render_error(tag: str, tex: str, error: str, language: str) -> Element:
+    why = f" {ERROR_WORDS[language]}: {error}"
     return Element(tag, {"class": "formula-error"}, [Element("code", {}, [tex]), why])
 
 
-def _shown(tag: str, answer: Drawn) -> Element:
+def _render_formula(tag: str, answer: RenderedFormula) -> Element:
     marks = {"class": "formula", "data-search-exclude": ""}
     return Element(tag, marks, [Markup(answer.html)])  # noqa: S704  (KaTeX escaped it)
 
 
-def _kept_with_end(nodes: list[Element | str], index: int, answer: Drawn) -> Element:
-    """Return a formula within a line, and take from the text after it what ends a sentence."""
-    shown = _shown("span", answer)
+def _render_with_punctuation(
+    nodes: list[Element | str], index: int, answer: RenderedFormula
+) -> Element:
+    """Return an inline formula together with the punctuation that follows it in `nodes`."""
+    formula = _render_formula("span", answer)
     after = nodes[index + 1] if index + 1 < len(nodes) else ""
-    if isinstance(after, Element | Markup) or not (end := _END.match(after)) or not end[0]:
-        return shown
+    if isinstance(after, Element | Markup) or not (end := _PUNCTUATION.match(after)) or not end[0]:
+        return formula
     nodes[index + 1] = after[end.end() :]
-    return Element("span", {"class": "formula-end"}, [shown, end[0]])
+    return Element("span", {"class": "formula-end"}, [formula, end[0]])
 
 
-def styled(output: str, base: str) -> str:
-    """Return a whole page with KaTeX's style sheet, where it has a formula and only there.
+def add_style_sheet(output: str, base: str) -> str:
+    """Return a whole page with KaTeX's style sheet if the page has a formula.
 
     Args:
         output: the page.
-        base: from the page to the site's root, relative.
+        base: the relative path from the page to the site's root.
     """
     if '<span class="katex' not in output:
         return output

@@ -1,7 +1,7 @@
-"""Figures of our own stand in the page itself, so that they follow its palette.
+"""Writes the workbook's own SVG figures into the page, so that they follow the page's palette.
 
-A picture that is loaded knows nothing of the palette that a reader chose. What a page's HTML may
-hold says `allowed_html`; these come later and from the repository alone: docs/assets/figures/.
+A picture that the browser loads by itself doesn't know the palette that a reader chose.
+`allowed_html` allows no SVG in a page; these are added after it, only from docs/assets/figures/.
 """
 
 import re
@@ -17,14 +17,14 @@ _SOURCE = re.compile(rf".*{FOLDER}/([\w-]+)(?:\.es)?\.svg")
 
 
 def embed_pictures(page: Element, docs: Path, language: str) -> list[str]:
-    """Put a page's figures into it; return the names of those that docs/assets/figures/ lacks.
+    """Replace a page's pictures by figures; return the names that docs/assets/figures/ lacks.
 
-    Each is named by what stood there for the picture. One that is missing stays a picture.
+    A figure's label is the picture's alternative text. A picture without a figure is not changed.
 
     Args:
         page: the page's content.
         docs: the folder of the site's sources.
-        language: of the page; a figure has a file for each, as a page does.
+        language: of the page; a figure has a file for each language.
     """
     missing: list[str] = []
 

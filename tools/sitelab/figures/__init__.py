@@ -1,5 +1,5 @@
-"""Figures to play with: drawn here for who only reads, handed to a script as data for who plays.
+"""Interactive figures: drawn here for readers without scripts, with data for the page's script.
 
-A page marks the place with `<div class="figure" id="figure-memory">…</div>`. What the figures know
-they ask of `shardlab`'s arithmetic, which imports no torch, and of the committed results.
+A page marks the place with `<div class="figure" id="figure-memory">…</div>`. The numbers come from
+`shardlab`'s arithmetic, which imports no torch, and from the committed results.
 """

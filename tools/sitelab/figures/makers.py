@@ -1,11 +1,11 @@
-"""Which figures there are, by the name that marks their place in a page."""
+"""The figures that exist, by the name that marks their place in a page."""
 
 from sitelab.figures import collective, memory, schedule, trace
-from sitelab.figures.shown import Maker
+from sitelab.figures.embed import Maker
 
 MAKERS: dict[str, Maker] = {
-    "collective": collective.figure,
-    "memory": memory.figure,
-    "schedule": schedule.figure,
-    "trace": trace.figure,
+    "collective": collective.make_figure,
+    "memory": memory.make_figure,
+    "schedule": schedule.make_figure,
+    "trace": trace.make_figure,
 }

@@ -1,4 +1,4 @@
-"""The figure of a rank's memory: one bar, and a table that says where each part comes from."""
+"""The figure of a rank's memory: one bar, and a table with the origin of each part."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from shardlab.proofs.formulas import memory
 from shardlab.proofs.formulas.memory import Model, Plan, Term
 from sitelab.figures import controls, quantities
-from sitelab.figures.shown import Figure, picture
+from sitelab.figures.embed import Figure, render_template
 
 KINDS = ("weight", "gradient", "optimizer", "activation")
 # Korthikanti et al., table 3, on GPUs of 80 GB; and the workbook's own small model.
@@ -33,20 +33,20 @@ MODELS = {
         Plan(tensor=8, stages=64, micro_batches=512),
     ),
 }
-SHOWN = "175B"
+INITIAL = "175B"
 ACTIVATIONS = (
     *memory.LAYER, *memory.EXPERTS[:-1], *memory.CORE,
     memory.CHECKPOINT, *memory.FIRST, *memory.LAST,
 )  # fmt: skip
 
 
-def figure(said: dict[str, str], root: Path) -> Figure:
-    """Return the account of one model, and what a script needs for any other."""
-    model, plan = MODELS[SHOWN]
-    return Figure(_drawn(model, plan, said), _data(said))
+def make_figure(words: dict[str, str], root: Path) -> Figure:
+    """Return the memory account of one model, and the data for any other model."""
+    model, plan = MODELS[INITIAL]
+    return Figure(_render(model, plan, words), _collect_data(words))
 
 
-def _data(said: dict[str, str]) -> dict[str, Any]:
+def _collect_data(words: dict[str, str]) -> dict[str, Any]:
     groups = {"attention": memory.ATTENTION, "dense": memory.DENSE, "experts": memory.EXPERTS}
     groups |= {"core": memory.CORE, "checkpoint": (memory.CHECKPOINT,)}
     groups |= {"first": memory.FIRST, "last": memory.LAST}
@@ -57,68 +57,80 @@ def _data(said: dict[str, str]) -> dict[str, Any]:
         "terms": {name: [term._asdict() for term in terms] for name, terms in groups.items()},
         "recipes": {name: recipe._asdict() for name, recipe in memory.RECIPES.items()},
         "models": {name: asdict(model) | asdict(plan) for name, (model, plan) in MODELS.items()},
-        "controls": _controls(said),
+        "controls": _make_controls(words),
     }
 
 
-def _controls(said: dict[str, str]) -> list[Any]:
-    model, plan = MODELS[SHOWN]
+def _make_controls(words: dict[str, str]) -> list[Any]:
+    model, plan = MODELS[INITIAL]
     sizes = asdict(model) | asdict(plan)
-    names = [(name, said.get(f"model-{name}", name)) for name in MODELS]
-    chosen = [controls.choice("model", said["model"], names, SHOWN)]
+    names = [(name, words.get(f"model-{name}", name)) for name in MODELS]
+    model_choice = [controls.make_choice("model", words["model"], names, INITIAL)]
     dims = ("layers", "hidden", "heads", "sequence", "vocabulary", "micro_batch", "micro_batches")
     ranks = ("tensor", "context", "stages", "chunks", "data")
     experts = ("experts", "top_k", "expert")
     numbers = [
-        controls.number(name, said[name], sizes[name], least=0 if name == "experts" else 1)
+        controls.make_number_field(
+            name, words[name], sizes[name], least=0 if name == "experts" else 1
+        )
         for name in (*dims, *ranks, *experts)
     ]
-    zero = [(stage, said[f"zero-{stage}"]) for stage in range(4)]
-    recompute = [(one, said[f"recompute-{one}"]) for one in memory.RECOMPUTE]
-    recipes = [(one, said[f"recipe-{one}"]) for one in memory.RECIPES]
+    zero = [(stage, words[f"zero-{stage}"]) for stage in range(4)]
+    recompute = [(option, words[f"recompute-{option}"]) for option in memory.RECOMPUTE]
+    recipes = [(option, words[f"recipe-{option}"]) for option in memory.RECIPES]
     return [
-        *chosen, *numbers,
-        controls.tick("sequence_parallel", said["sequence_parallel"], plan.sequence_parallel),
-        controls.choice("recompute", said["recompute"], recompute, plan.recompute),
-        controls.choice("zero", said["zero"], zero, plan.zero),
-        controls.choice("recipe", said["recipe"], recipes, plan.recipe),
+        *model_choice, *numbers,
+        controls.make_checkbox(
+            "sequence_parallel", words["sequence_parallel"], plan.sequence_parallel
+        ),
+        controls.make_choice("recompute", words["recompute"], recompute, plan.recompute),
+        controls.make_choice("zero", words["zero"], zero, plan.zero),
+        controls.make_choice("recipe", words["recipe"], recipes, plan.recipe),
     ]  # fmt: skip
 
 
-def key(line: memory.MemoryLine) -> str:
-    """Return the row that a line of the account is summed in."""
+def row_key(line: memory.MemoryLine) -> str:
+    """Return the key of the row in which a line of the account is summed."""
     if line.kind == "activation":
         return f"activation/{line.key}"
     return f"{line.kind}/{'experts' if line.key.startswith('expert') else 'state'}"
 
 
-def _drawn(model: Model, plan: Plan, said: dict[str, str]) -> str:
+def _render(model: Model, plan: Plan, words: dict[str, str]) -> str:
     sums = {kind: memory.total(model, plan, kind) for kind in KINDS}
     lines: dict[str, float] = {}
     for line in memory.account(model, plan):
-        lines[key(line)] = lines.get(key(line), 0) + line.bytes
+        lines[row_key(line)] = lines.get(row_key(line), 0) + line.bytes
     rows = [(kind, "state", "12 l h² + …", f"why-{kind}") for kind in KINDS[:3]]
     rows += [(kind, "experts", "8 e l h²/E", "why-experts") for kind in KINDS[:3]]
-    rows += [("activation", term.key, _product(term), f"why-{term.key}") for term in ACTIVATIONS]
+    rows += [
+        ("activation", term.key, _format_term(term), f"why-{term.key}") for term in ACTIVATIONS
+    ]
     rows.append(("activation", "recomputed", "", "why-recomputed"))
-    told = [
-        (kind, name, _what(kind, name, said), product, said[why])
+    described_rows = [
+        (kind, name, _describe_row(kind, name, words), product, words[why])
         for kind, name, product, why in rows
     ]
     whole = sum(sums.values())
-    return picture(
-        "memory", said, sums=sums, whole=whole, lines=lines, rows=told, size=quantities.size
+    return render_template(
+        "memory",
+        words,
+        sums=sums,
+        whole=whole,
+        lines=lines,
+        rows=described_rows,
+        size=quantities.format_bytes,
     )
 
 
-def _what(kind: str, name: str, said: dict[str, str]) -> str:
+def _describe_row(kind: str, name: str, words: dict[str, str]) -> str:
     if name == "experts":
-        return said["of-experts"].format(what=said[kind])
-    return said[kind if name == "state" else name]
+        return words["of-experts"].format(what=words[kind])
+    return words[kind if name == "state" else name]
 
 
-def _product(term: Term) -> str:
-    """Return a term as it is written: 4 sbh/t; a dagger where only sequence parallelism cuts it."""
+def _format_term(term: Term) -> str:
+    """Return a term such as 4 sbh/t; a dagger marks a cut by sequence parallelism only."""
     letters = term.of.replace("ss", "s²")
     cut = {"always": "/t", "sequence": "/t†", "never": ""}[term.cut]
     return f"{term.number if term.number > 1 else ''} {letters}{cut}".strip()

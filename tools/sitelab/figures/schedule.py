@@ -1,4 +1,4 @@
-"""The figure of a pipeline's schedule: shardlab's own lists of actions, played against a clock."""
+"""The figure of a pipeline's schedule: shardlab's own lists of actions, simulated on a clock."""
 
 from functools import cache
 from pathlib import Path
@@ -16,9 +16,9 @@ from shardlab.pipeline.action import (
 from shardlab.pipeline.schedule import by_name
 from shardlab.proofs.schedules.timeline import Timeline, bubble, peak_live, simulate
 from sitelab.figures import controls, quantities
-from sitelab.figures.shown import Figure, picture
+from sitelab.figures.embed import Figure, render_template
 
-# As `by_name` takes them: kind, and chunks a stage.
+# The arguments of `by_name`: the kind, and the chunks of a stage.
 KINDS = {
     "gpipe": ("gpipe", None),
     "1f1b": ("1f1b", None),
@@ -29,51 +29,51 @@ KINDS = {
 STAGES = (2, 3, 4, 6, 8)
 MICRO_BATCHES = (1, 2, 4, 8, 12, 16)
 BACKWARDS = (1, 2, 3)
-SHOWN = ("1f1b", 4, 8, 2)
+INITIAL = ("1f1b", 4, 8, 2)
 
 
 @cache
-def schedules() -> dict[tuple[str, int, int], Schedule]:
-    """Return every schedule that the figure has, by kind, stages and micro-batches."""
-    found = {}
+def build_schedules() -> dict[tuple[str, int, int], Schedule]:
+    """Return every schedule of the figure, by kind, stages and micro-batches."""
+    by_settings = {}
     for kind, (build, chunks) in KINDS.items():
         for stages in STAGES:
             for micro_batches in MICRO_BATCHES:
                 try:
                     schedule = by_name(build, stages, micro_batches, chunks)
                 except ScheduleError:
-                    continue  # the figure says that there is none
-                found[kind, stages, micro_batches] = schedule
-    return found
+                    continue  # the figure says that no such schedule exists
+                by_settings[kind, stages, micro_batches] = schedule
+    return by_settings
 
 
-def played(schedule: Schedule, backward: float) -> Timeline:
-    """Return when each stage computes; the weights' gradients, where apart, are half a backward."""
-    apart = any(isinstance(action, Weight) for stage in schedule for action in stage)
+def simulate_schedule(schedule: Schedule, backward: float) -> Timeline:
+    """Return when each stage computes; a separate weight gradient takes half a backward."""
+    splits_backward = any(isinstance(action, Weight) for stage in schedule for action in stage)
     half = backward / 2
-    return simulate(schedule, backward=half if apart else backward, weight=half)
+    return simulate(schedule, backward=half if splits_backward else backward, weight=half)
 
 
-def sends(schedule: Schedule) -> int:
-    """Return the messages that stage 0 sends."""
+def count_sends(schedule: Schedule) -> int:
+    """Return the number of messages that stage 0 sends."""
     return sum(len(a.sends) for a in schedule[0] if isinstance(a, Exchange))
 
 
-def figure(said: dict[str, str], root: Path) -> Figure:
-    """Return one schedule, and what a script needs to draw the others."""
-    return Figure(_drawn(*SHOWN, said), _data(said))
+def make_figure(words: dict[str, str], root: Path) -> Figure:
+    """Return one schedule, and the data for drawing the others."""
+    return Figure(_render(*INITIAL, words), _collect_data(words))
 
 
-def _data(said: dict[str, str]) -> dict[str, Any]:
+def _collect_data(words: dict[str, str]) -> dict[str, Any]:
     actions = {
         "/".join(map(str, key)): {
             "stages": [" ".join(map(name, computes(stage))) for stage in schedule],
-            "sends": sends(schedule),
+            "sends": count_sends(schedule),
         }
-        for key, schedule in schedules().items()
+        for key, schedule in build_schedules().items()
     }
-    kind, stages, micro_batches, backward = SHOWN
-    asked = {
+    kind, stages, micro_batches, backward = INITIAL
+    sliders = {
         "stages": (STAGES, stages),
         "microBatches": (MICRO_BATCHES, micro_batches),
         "backward": (BACKWARDS, backward),
@@ -81,25 +81,29 @@ def _data(said: dict[str, str]) -> dict[str, Any]:
     return {
         "schedules": actions,
         "controls": [
-            controls.choice("kind", said["kind"], [(one, said[one]) for one in KINDS], kind),
+            controls.make_choice(
+                "kind", words["kind"], [(value, words[value]) for value in KINDS], kind
+            ),
             *(
-                controls.slider(key, said[key], [(one, str(one)) for one in values], at)
-                for key, (values, at) in asked.items()
+                controls.make_slider(key, words[key], [(value, str(value)) for value in values], at)
+                for key, (values, at) in sliders.items()
             ),
         ],
     }
 
 
-def _drawn(kind: str, stages: int, micro_batches: int, backward: int, said: dict[str, str]) -> str:
-    schedule = schedules()[kind, stages, micro_batches]
-    timeline = played(schedule, backward)
+def _render(
+    kind: str, stages: int, micro_batches: int, backward: int, words: dict[str, str]
+) -> str:
+    schedule = build_schedules()[kind, stages, micro_batches]
+    timeline = simulate_schedule(schedule, backward)
     answers = {
-        "bubble": quantities.percent(bubble(timeline)),
+        "bubble": quantities.format_percent(bubble(timeline)),
         "live": f"{peak_live(schedule[0]) / chunks_in(schedule):g}",
-        "sends": str(sends(schedule)),
+        "sends": str(count_sends(schedule)),
     }
     end = max(span.end for spans in timeline for span in spans)
     digits = len(str(micro_batches - 1))
-    return picture(
-        "schedule", said, given=answers, timeline=timeline, end=end, digits=digits, name=name
+    return render_template(
+        "schedule", words, values=answers, timeline=timeline, end=end, digits=digits, name=name
     )

@@ -1,4 +1,4 @@
-"""The figure of a recorded step: what each rank computed, and its collectives, on one clock."""
+"""The figure of a recorded step: each rank's computation and its collectives, on one clock."""
 
 import json
 from pathlib import Path
@@ -7,57 +7,66 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from sitelab.figures import quantities
-from sitelab.figures.shown import Figure, picture
+from sitelab.figures.embed import Figure, render_template
+from sitelab.pages.nonbreaking_options import make_options_nonbreaking
 from sitelab.pages.tree import Element
-from sitelab.pages.whole_options import keep_options_whole
 
 MEASURED = "docs/measured/step-trace.json"
 PHASES = {"forward": "f", "backward": "b", "update": "gradient"}
-# A rank's spans of a kind: from, to (µs), and what.
+# A rank's spans of a kind: start and end in µs, and the name.
 Spans = list[tuple[float, float, str]]
 
 
-def figure(said: dict[str, str], root: Path) -> Figure:
-    """Return the step that was recorded; nobody turns anything in it."""
-    place = root / MEASURED
-    if not place.is_file():
-        return Figure("")  # a workbook of somebody else's
-    record = json.loads(place.read_text("utf-8"))
-    return Figure(_drawn(record, said))
+def make_figure(words: dict[str, str], root: Path) -> Figure:
+    """Return the recorded step; the figure has no controls."""
+    file = root / MEASURED
+    if not file.is_file():
+        return Figure("")  # another workbook, built with these tools
+    record = json.loads(file.read_text("utf-8"))
+    return Figure(_render(record, words))
 
 
-def share(spans: Spans, end: float) -> float:
-    """Return how much of the time to `end` the spans cover; they don't overlap."""
+def covered_share(spans: Spans, end: float) -> float:
+    """Return the share of the time to `end` that the spans cover; the spans don't overlap."""
     return sum(b - a for a, b, _ in spans) / end
 
 
-def both(one: Spans, other: Spans) -> float:
-    """Return for how long a span of both runs."""
-    return sum(max(0.0, min(b, d) - max(a, c)) for a, b, _ in one for c, d, _ in other)
+def overlap(spans: Spans, other_spans: Spans) -> float:
+    """Return the time during which a span of either list runs."""
+    return sum(max(0.0, min(b, d) - max(a, c)) for a, b, _ in spans for c, d, _ in other_spans)
 
 
-def last(ranks: list[dict[str, Spans]]) -> float:
+def latest_end(ranks: list[dict[str, Spans]]) -> float:
     """Return when the last span ends."""
     return max(b for rank in ranks for spans in rank.values() for _, b, _ in spans)
 
 
-def _drawn(record: dict[str, Any], said: dict[str, str]) -> str:
-    ranks, end = record["ranks"], last(record["ranks"])
+def _render(record: dict[str, Any], words: dict[str, str]) -> str:
+    ranks, end = record["ranks"], latest_end(record["ranks"])
     rows: list[tuple[str, list[str]]] = []
     for phase in PHASES:
-        of = [[s for s in rank["compute"] if s[2] == phase] for rank in ranks]
-        rows.append((f"{said['compute']}: {said[phase]}", [_told(share(s, end), end) for s in of]))
-    carried = [rank["collectives"] for rank in ranks]
-    rows.append((said["under-way"], [_told(share(s, end), end) for s in carried]))
-    rows.append((said["count"], [str(len(spans)) for spans in carried]))
-    hidden = [both(rank["compute"], rank["collectives"]) / end for rank in ranks]
-    rows.append((said["hidden"], [_told(one, end) for one in hidden]))
-    told = record["provenance"] | {"step": quantities.time(end / 1e6)}
+        phase_spans = [[s for s in rank["compute"] if s[2] == phase] for rank in ranks]
+        rows.append(
+            (
+                f"{words['compute']}: {words[phase]}",
+                [_format_share(covered_share(s, end), end) for s in phase_spans],
+            )
+        )
+    collectives = [rank["collectives"] for rank in ranks]
+    rows.append(
+        (words["under-way"], [_format_share(covered_share(s, end), end) for s in collectives])
+    )
+    rows.append((words["count"], [str(len(spans)) for spans in collectives]))
+    hidden = [overlap(rank["compute"], rank["collectives"]) / end for rank in ranks]
+    rows.append((words["hidden"], [_format_share(share, end) for share in hidden]))
+    facts = record["provenance"] | {"step": quantities.format_seconds(end / 1e6)}
     command = Element("", {}, [Element("code", {}, [record["command"]])])
-    keep_options_whole(command)
-    made = escape(said["made"]).format(**told, command=Markup(command.html()))  # noqa: S704
-    return picture("trace", said, ranks=ranks, end=end, phases=PHASES, rows=rows, made=made)
+    make_options_nonbreaking(command)
+    sentence = escape(words["made"]).format(**facts, command=Markup(command.html()))  # noqa: S704
+    return render_template(
+        "trace", words, ranks=ranks, end=end, phases=PHASES, rows=rows, made=sentence
+    )
 
 
-def _told(part: float, end: float) -> str:
-    return f"{quantities.time(part * end / 1e6)} ({quantities.percent(part)})"
+def _format_share(share: float, end: float) -> str:
+    return f"{quantities.format_seconds(share * end / 1e6)} ({quantities.format_percent(share)})"

@@ -1,9 +1,9 @@
-"""Which class names a page may give its own HTML: a style or a script may hang on each.
+"""Lists the class names that a page may use in its own HTML, and drops all others.
 
-A theme's class can cover the page, and one of the site's own can pass for what the site proved. So
-a page has the names that Markdown's extensions write, those of the parts that a page is made of,
-and no other: `citation-card` or `md-overlay` is dropped, and so is the name of a recall card. The
-names that mark what the bench judged or measured are for the pages that the bench writes.
+A class of the theme can cover the page, and a class of the site can look like a proof. So a page
+may use only the names that Markdown's extensions write and the names of the parts of a page:
+`citation-card` and `md-overlay` are dropped, and so is the name of a recall card. The names that
+mark a verdict or a measured row are only for the pages that the bench writes.
 """
 
 import re
@@ -12,18 +12,18 @@ from pygments.token import STANDARD_TYPES
 
 # Markdown's extensions: links to headings, formulas, code and diagrams.
 _EXTENSIONS = {"headerlink", "arithmatex", "highlight", "mermaid", "filename"}
-# Parts that docs/reference/site.md names, and what the pages of docs/ are laid out with.
+# Parts that docs/reference/site.md names, and the layout of the pages of docs/.
 _PARTS = {
     *("answers", "door", "figure", "number", "question", "with-card"),
     *("hero", "hero-words", "path", "path--labs", "md-button", "md-button--primary"),
     *("field-body", "first"),  # mkdocstrings
 }
-# A folded hint: pymdownx.details, in the kinds that Material has a colour for.
+# A folded hint of pymdownx.details, in the kinds for which Material has a colour.
 _HINTS = {
     *("abstract", "bug", "danger", "example", "failure", "info", "note", "quote", "success"),
     *("tip", "warning"),
 }
-# What the bench's own pages of results and claims use (`bench_pages`).
+# The bench's own pages of results and claims use these (`bench_pages`).
 _JUDGED = {
     *("asked", "claims", "holds", "holds-only-if", "not-measurable-here", "refuted", "rows"),
     *("stale", "verdict"),
@@ -33,16 +33,16 @@ _NAMES = _EXTENSIONS | _PARTS | _HINTS | {*STANDARD_TYPES.values()} - {""}
 _FORMS = re.compile(r"language-[\w+-]+|(?:l-Scalar|p-Indicator)[\w-]*|doc(?:-[a-z-]+)?")
 
 
-def clean(value: str, *, judged: bool = False) -> str | None:
-    """Return the names that a page may use of a class attribute, None where there is none.
+def filter_classes(value: str, *, judged: bool = False) -> str | None:
+    """Return the names of a class attribute that a page may use, or None if there are none.
 
     Args:
-        value: the attribute's.
+        value: the attribute's value.
         judged: whether the bench writes the page.
 
-    >>> clean("question md-overlay"), clean("citation-card"), clean("verdict holds")
-    ('question', None, None)
-    >>> clean("verdict holds md-overlay", judged=True)
+    >>> filter_classes("question md-overlay"), filter_classes("verdict holds")
+    ('question', None)
+    >>> filter_classes("verdict holds md-overlay", judged=True)
     'verdict holds'
     """
     allowed = _NAMES | _JUDGED if judged else _NAMES

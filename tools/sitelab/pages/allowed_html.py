@@ -1,8 +1,8 @@
-"""What a page's own HTML may hold: text, never anything that runs, loads or covers the page.
+"""Cleans a page's HTML: keeps text, and removes anything that runs, loads or covers the page.
 
-Markdown lets a writer put in any HTML, and any attribute with `{: … }`. A note may come from a
-stranger, and the site's reader trusts the site, so each page's HTML is parsed as a browser does and
-only what is listed here is kept. What the site itself adds (citations, formulas) comes later.
+Markdown lets a writer use any HTML, and any attribute with `{: … }`. A note may come from a
+stranger, and readers trust the site. So each page's HTML is parsed as a browser parses it, and only
+the parts listed here are kept. The site adds its own parts (citations, formulas) later.
 """
 
 from functools import partial
@@ -38,19 +38,19 @@ STYLES = {"text-align"}
 SCHEMES = {"http", "https", "mailto"}
 
 
-def clean(html: str, *, judged: bool = False) -> str:
+def clean_html(html: str, *, judged: bool = False) -> str:
     """Return `html` without any tag, attribute, class, style or address that isn't allowed.
 
-    `judged` says that the bench writes the page: only then may it mark verdicts and measured rows.
+    `judged` says that the bench writes the page: only such a page may mark verdicts.
 
-    >>> clean('<p onclick="x()">a<script>b</script> <a href="javascript:c()">d</a></p>')
+    >>> clean_html('<p onclick="x()">a<script>b</script> <a href="javascript:c()">d</a></p>')
     '<p>a <a>d</a></p>'
     """
     return nh3.clean(
         html,
         tags=TAGS,
         attributes=ATTRIBUTES,
-        attribute_filter=partial(_allow, judged),
+        attribute_filter=partial(_filter_attribute, judged),
         generic_attribute_prefixes={"aria-"},
         filter_style_properties=STYLES,
         url_schemes=SCHEMES,
@@ -58,16 +58,16 @@ def clean(html: str, *, judged: bool = False) -> str:
     )
 
 
-def _allow(judged: bool, tag: str, attribute: str, value: str) -> str | None:
-    """Return what stays of an attribute's value, None for nothing."""
+def _filter_attribute(judged: bool, tag: str, attribute: str, value: str) -> str | None:
+    """Return the part of an attribute's value that is allowed, or None."""
     if attribute == "class":
-        return allowed_classes.clean(value, judged=judged)
+        return allowed_classes.filter_classes(value, judged=judged)
     if attribute in ("id", "name") and value.startswith("__"):
-        # Material takes its configuration from the first element named __config, its switches
-        # from others; lines of code are numbered so too.
+        # Material reads its configuration from the element named __config, and its switches from
+        # similar names. Lines of code are numbered with such names too.
         return value if value.startswith("__codelineno-") else None
     if tag == "img" and attribute == "src":
-        # As a browser reads it: no white space, and a backslash is a slash.
+        # A browser ignores white space in an address and reads a backslash as a slash.
         parts = urlsplit("".join(value.split()).replace("\\", "/"))
         return None if parts.scheme or parts.netloc else value  # the site loads from itself alone
     return value

@@ -1,7 +1,7 @@
-"""Where a page can be edited: its file's address on the code host that the workbook came from.
+"""Makes edit links: the address of a page's file on the code host that the workbook came from.
 
-Not mkdocs's `repo_url`, for which Material asks the host's API; and mkdocs takes every page to lie
-below docs/, where a note doesn't.
+mkdocs's `repo_url` doesn't fit: Material asks the host's API for it, and mkdocs expects every page
+below docs/, where notes aren't.
 """
 
 import re
@@ -14,31 +14,31 @@ _ADDRESS = re.compile(r"(?:https://(?:[^@/]+@)?|ssh://(?:[^@/]+@)?|[\w.-]+@)([\w
 _HOSTS = {"github.com": "edit", "gitlab.com": "-/edit", "codeberg.org": "_edit"}
 
 
-def base(root: Path, asked: str) -> str:
-    """Return the address that a file's path is put behind, or "" where none is known.
+def find_base(root: Path, configured: str) -> str:
+    """Return the address to which a file's path is appended, or "" if none is known.
 
     Args:
         root: the repository's folder.
-        asked: what the configuration says; else the clone's `origin` is looked at, if it lies on a
-            host whose form is known.
+        configured: the address in the configuration; if it is "", the address is derived from the
+            clone's `origin`.
     """
-    if asked:
-        return asked.rstrip("/") + "/"
+    if configured:
+        return configured.rstrip("/") + "/"
     config = ConfigParser(strict=False, interpolation=None)
     try:
         config.read(root / ".git" / "config", "utf-8")
         url = config.get('remote "origin"', "url", fallback="")
     except (Error, UnicodeDecodeError):
         return ""
-    return of_remote(url)
+    return derive_base(url)
 
 
-def of_remote(url: str) -> str:
+def derive_base(url: str) -> str:
     """Return the address to edit files of a git remote, or "" for an unknown host.
 
-    >>> of_remote("git@github.com:someone/shardbook.git")
+    >>> derive_base("git@github.com:someone/shardbook.git")
     'https://github.com/someone/shardbook/edit/main/'
-    >>> of_remote("/srv/shardbook.git")
+    >>> derive_base("/srv/shardbook.git")
     ''
     """
     match = _ADDRESS.fullmatch(url.strip())
@@ -48,8 +48,8 @@ def of_remote(url: str) -> str:
     return f"https://{match[1]}/{quote(path)}/{_HOSTS[match[1]]}/main/"
 
 
-def address(base: str, root: Path, file: Path) -> str | None:
-    """Return where `file` can be edited, or None where that isn't known."""
+def make_address(base: str, root: Path, file: Path) -> str | None:
+    """Return the address to edit `file`, or None if it isn't known."""
     resolved = file.resolve()
     if not base or not resolved.is_relative_to(root.resolve()):
         return None

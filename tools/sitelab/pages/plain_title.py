@@ -1,7 +1,7 @@
-"""A page's title and metadata as text: Material puts them into pages as HTML, unescaped.
+"""Escapes a page's title and metadata, because Material puts them into pages as HTML.
 
-A title comes from the front matter (raw), from the first heading (escaped already) or from the
-file's name (raw), and stands in every page's navigation and in the search index.
+A title comes from the front matter (raw), from the first heading (already escaped) or from the
+file's name (raw). It appears in every page's navigation and in the search index.
 """
 
 from collections.abc import Iterable
@@ -11,14 +11,14 @@ from typing import Any
 from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import AnchorLink
 
-# `template`, `hide`, `robots` and the like are the site's to say, not a page's.
-KEPT = ("title", "description")
+# A page can't set `template`, `hide`, `robots` and similar keys: they belong to the site.
+ALLOWED_METADATA = ("title", "description")
 
 
-def text(value: object) -> str:
+def escape_once(value: object) -> str:
     """Return `value` as HTML text, whether or not it was escaped before.
 
-    >>> text("<b>A & B</b>"), text("&lt;b&gt;A &amp; B&lt;/b&gt;")
+    >>> escape_once("<b>A & B</b>"), escape_once("&lt;b&gt;A &amp; B&lt;/b&gt;")
     ('&lt;b&gt;A &amp; B&lt;/b&gt;', '&lt;b&gt;A &amp; B&lt;/b&gt;')
     """
     return escape(unescape(str(value)))
@@ -26,15 +26,16 @@ def text(value: object) -> str:
 
 def make_plain(page: Page) -> None:
     """Make a rendered page's title, metadata and table of contents plain text."""
-    title = text(page.title or "")
-    meta: dict[str, Any] = {key: text(page.meta[key]) for key in KEPT if page.meta.get(key)}
-    # Always there: of a title from elsewhere Material strips tags, which unescapes what is left.
+    title = escape_once(page.title or "")
+    set_keys = [key for key in ALLOWED_METADATA if page.meta.get(key)]
+    meta: dict[str, Any] = {key: escape_once(page.meta[key]) for key in set_keys}
+    # The title is always set: Material strips tags from other titles, which unescapes the rest.
     page.meta = {"title": title} | meta
     page.title = title
-    _plain(page.toc.items)
+    _make_links_plain(page.toc.items)
 
 
-def _plain(links: Iterable[AnchorLink]) -> None:
+def _make_links_plain(links: Iterable[AnchorLink]) -> None:
     for link in links:
-        link.title = text(link.title)
-        _plain(link.children)
+        link.title = escape_once(link.title)
+        _make_links_plain(link.children)

@@ -1,6 +1,7 @@
-"""Recall cards on a page of the site: each told its name, its number and what it rests on.
+"""Gives each recall card on a page its name, its number and a digest of its evidence.
 
-`docs/assets/javascripts/recall.js` grades and remembers by these; without it a card just opens.
+`docs/assets/javascripts/recall.js` grades and remembers cards by these attributes. Without scripts
+a card only opens and closes.
 """
 
 from collections.abc import Sequence
@@ -12,25 +13,27 @@ from notelab.recall.cards import Card, collect_cards
 from sitelab.pages.tree import Element
 
 
-def by_page(root: Path, languages: Sequence[str], bench: Bench) -> dict[Path, list[Card]]:
+def find_cards(root: Path, languages: Sequence[str], bench: Bench) -> dict[Path, list[Card]]:
     """Return the cards of each page that a lab below `root` proves.
 
     Raises:
-        NotelabError: a lab.toml or a lock cannot be read, or a card can't.
+        NotelabError: a lab.toml, a lock or a card can't be read.
     """
-    found: dict[Path, list[Card]] = {}
+    by_page: dict[Path, list[Card]] = {}
     for language in languages:
         for card in collect_cards(dict.fromkeys(labs_below(root)), language, bench):
-            found.setdefault(card.page, []).append(card)
-    return found
+            by_page.setdefault(card.page, []).append(card)
+    return by_page
 
 
 def mark_cards(page: Element, cards: Sequence[Card]) -> None:
-    """Give each card of a page its name and evidence; none where their numbers differ."""
-    found = [e for e in page.below() if e.tag == "details" and e.classes[:1] == ["question"]]
-    if len(found) != len(cards):
+    """Add name and evidence to each card of a page, unless the page has another number of them."""
+    elements = [
+        e for e in page.descendants() if e.tag == "details" and e.classes[:1] == ["question"]
+    ]
+    if len(elements) != len(cards):
         return
-    for element, card in zip(found, cards, strict=True):
+    for element, card in zip(elements, cards, strict=True):
         facts = {"data-recall": card.id, "data-evidence": card.evidence}
         if card.number:
             facts |= {"data-value": str(card.number.value), "data-unit": card.number.unit}

@@ -1,8 +1,8 @@
-"""Links between pages as a code host follows them, made to work in the site.
+"""Rewrites links between pages, which are written for a code host, so that they work in the site.
 
 A page of docs/ links to a note as `../../experiments/LAB/note.md`, a note to a page of the
-reference as `../../docs/reference/notes.md`: that is how they lie in the repository. In the site
-docs/ is the root and the workbook's folders lie below it, so each such link loses or gains a step.
+reference as `../../docs/reference/notes.md`: these are their places in the repository. In the site
+docs/ is the root and the workbook's folders are below it, so such a link loses or gains a step.
 """
 
 import posixpath
@@ -15,27 +15,27 @@ from markdown.treeprocessors import Treeprocessor
 from sitelab.pages.workbook_pages import CHANGELOG, FOLDERS
 
 
-def in_site(link: str, page: str) -> str:
+def rewrite_link(link: str, page: str) -> str:
     """Return `link`, as written on the page with the site path `page`, as a link within the site.
 
-    Links that need no change come back as they are: those to other hosts, to anchors of the page,
-    and those that stay inside docs/ or inside the workbook's folders. From the changelog to a file
-    that isn't in the site, such as CONTRIBUTING.md, the link is empty: it leads nowhere here.
+    Links to other hosts, to anchors of the page, inside docs/ and inside the workbook's folders
+    need no change. A link from the changelog to a file that isn't in the site, such as
+    CONTRIBUTING.md, becomes empty.
     """
     parts = urlsplit(link)
     if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):
         return link
-    ours = page.split("/", 1)[0] in (*FOLDERS, CHANGELOG)
-    here = page if ours else f"docs/{page}"
-    target = posixpath.normpath(posixpath.join(posixpath.dirname(here), parts.path))
+    in_repository_root = page.split("/", 1)[0] in (*FOLDERS, CHANGELOG)
+    repository_path = page if in_repository_root else f"docs/{page}"
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(repository_path), parts.path))
     top, _, rest = target.partition("/")
     if top == "docs":
-        there = rest
+        site_path = rest
     elif top in FOLDERS:
-        there = target
+        site_path = target
     else:
         return "" if page == CHANGELOG else link
-    path = posixpath.relpath(there, posixpath.dirname(page) or ".")
+    path = posixpath.relpath(site_path, posixpath.dirname(page) or ".")
     return urlunsplit(("", "", path, parts.query, parts.fragment))
 
 
@@ -66,7 +66,7 @@ class _Rewrite(Treeprocessor):
                 link = element.get(name)
                 if not link:
                     continue
-                element.set(name, in_site(link, self._owner.page))
+                element.set(name, rewrite_link(link, self._owner.page))
                 if not element.get(name):
                     element.tag = "span"
                     del element.attrib[name]

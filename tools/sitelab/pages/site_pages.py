@@ -1,4 +1,4 @@
-"""The workbook's pages among the files of a site, and which of them are the reader's own."""
+"""Adds the workbook's pages to the files of a site, and knows which of them are local pages."""
 
 import logging
 from hashlib import sha256
@@ -10,33 +10,33 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 
 from sitelab.drawing.clean_svg import clean_svg
-from sitelab.pages import gate, untranslated, workbook_pages
+from sitelab.pages import answer_pages, untranslated, workbook_pages
 
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 
 
 class SitePages:
-    """Brings the workbook's pages in.
+    """Adds the workbook's pages to the site.
 
     Attributes:
-        served: whether the site is only shown to who writes it, with what git ignores.
-        own: the folders of the reader's own pages, of which mkdocs.yml knows nothing.
+        served: whether the site is served to its writer, with local pages; else it is built.
+        local_folders: the folders of local pages, which mkdocs.yml doesn't list.
     """
 
     def __init__(self) -> None:
         self.served = False
-        self.own: set[str] = set()
+        self.local_folders: set[str] = set()
         self._files: dict[str, Path] = {}
         self._pictures = TemporaryDirectory(prefix="shardbook-pictures-")
 
     def declare(self, files: Files, config: MkDocsConfig, assets: dict[str, Path]) -> None:
-        """Add assets, by their place in the site, and the workbook's pages.
+        """Add assets, by their paths in the site, and the workbook's pages.
 
-        They are declared as if they lay under docs/, before the i18n plugin sorts files by
-        language, for it makes a new File of each from that folder and would lose any other source.
+        They are declared as files of docs/ before the i18n plugin sorts files by language. The
+        plugin makes a new File of each from that folder, so any other path would be lost.
 
         Raises:
-            PluginError: a page under docs/ has the place of another.
+            PluginError: a page under docs/ has the same path as another page.
         """
         for uri, file in assets.items():
             if files.get_file_from_path(uri) is None:
@@ -47,14 +47,14 @@ class SitePages:
                 raise PluginError(f"docs/{uri} hides {uri}: two pages would have the same place")
             files.append(File(uri, config.docs_dir, config.site_dir, config.use_directory_urls))
         for page in files:
-            if page.src_uri.startswith(tuple(f"{folder}/" for folder in self.own)):
+            if page.src_uri.startswith(tuple(f"{folder}/" for folder in self.local_folders)):
                 page.inclusion = InclusionLevel.NOT_IN_NAV
 
-    def find(self, files: Files, config: MkDocsConfig) -> None:
-        """Say where the declared pages really lie, once the i18n plugin has run.
+    def locate(self, files: Files, config: MkDocsConfig) -> None:
+        """Set the declared pages' true paths, after the i18n plugin has run.
 
-        A page that the plugin took from another language is left out, with a warning; one of the
-        reader's own, without: it may have one language.
+        A page that the plugin took from another language is removed, with a warning unless it is a
+        local page, which may have one language only.
         """
         for file in files:
             if file.src_uri in self._files:
@@ -62,21 +62,21 @@ class SitePages:
         language = str(config.theme["language"])
         if language == "en":
             return
-        missing = untranslated.missing(files, language)
-        missing.pop(workbook_pages.CHANGELOG, None)  # stands in for itself, as what it is: English
-        for uri, wanted in missing.items():
+        untranslated_pages = untranslated.find_untranslated(files, language)
+        untranslated_pages.pop(workbook_pages.CHANGELOG, None)  # it has no Spanish
+        for uri, wanted in untranslated_pages.items():
             file = next(file for file in files if file.src_uri == uri)
             level = logging.INFO if file.inclusion is InclusionLevel.NOT_IN_NAV else logging.WARNING
             _log.log(level, "%s has no page in %s: write %s", uri, language, wanted)
             files.remove(file)
 
     def _choose(self, config: MkDocsConfig) -> dict[str, Path]:
-        """Return the files of the workbook that the site has, and note the reader's own folders."""
+        """Return the workbook's files that the site has, and set `local_folders`."""
         root = Path(config.config_file_path).parent
-        files = workbook_pages.found(root, local=self.served)
-        known = [uri for uri in files if not gate.answers(uri, config)]
-        drafts = workbook_pages.labs_outside_nav(known, config.nav)
-        self.own = drafts | workbook_pages.local_results(files)
+        files = workbook_pages.find_files(root, local=self.served)
+        in_menu = [uri for uri in files if not answer_pages.answers_a_lab(uri, config)]
+        drafts = workbook_pages.find_labs_outside_nav(in_menu, config.nav)
+        self.local_folders = drafts | workbook_pages.find_local_results(files)
         if not self.served:
             for lab in sorted(drafts):
                 _log.info("%s is not in mkdocs.yml's nav: left out, and shown by `make serve`", lab)
@@ -89,7 +89,7 @@ class SitePages:
         return {uri: path for uri, path in cleaned if path}
 
     def _clean(self, uri: str, path: Path) -> Path | None:
-        """Return where a file's publishable content lies; None, with a warning, if it has none."""
+        """Return the path of a file's publishable content, or None, with a warning."""
         if path.suffix.lower() != ".svg":
             return path
         content = path.read_bytes()

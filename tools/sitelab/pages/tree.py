@@ -1,7 +1,7 @@
-"""A page's HTML as a tree: parsed once, changed by its elements and texts, written once.
+"""A page's HTML as a tree, which is parsed once, changed by the site's parts and written once.
 
-Citations, formulas, figures and numbers are looked for in texts and elements of this tree. What
-stands in an attribute is never taken for one of them, however it is written.
+Citations, formulas, figures and numbers are found in the texts and elements of this tree. Text in
+an attribute is never taken for one of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ class Element:
     Attributes:
         tag: its name in lower case, "" for the page.
         attributes: by name, unescaped.
-        children: elements, texts (str), and HTML that the site made (Markup).
+        children: elements, texts (str), and the site's own HTML (Markup).
     """
 
     tag: str = ""
@@ -34,48 +34,48 @@ class Element:
         return self.attributes.get("class", "").split()
 
     def text(self) -> str:
-        """Return the text in it and below it, without what the site made."""
+        """Return the text in the element and its descendants, without the site's own HTML."""
         parts = (child.text() if isinstance(child, Element) else child for child in self.children)
         return "".join(part for part in parts if not isinstance(part, Markup))
 
     def plain_text(self) -> str | None:
-        """Return its text if it holds nothing else, else None."""
+        """Return the element's text if it has no other child, else None."""
         (only,) = self.children if len(self.children) == 1 else (None,)
         return only if isinstance(only, str) and not isinstance(only, Markup) else None
 
-    def below(self) -> "Iterator[Element]":
-        """Yield the elements below this one, each before those within it."""
+    def descendants(self) -> "Iterator[Element]":
+        """Yield the elements inside this one, in the order of the page."""
         for child in list(self.children):
             if isinstance(child, Element):
                 yield child
-                yield from child.below()
+                yield from child.descendants()
 
     def replace(self, change: "Callable[[Element], Sequence[Element | str] | None]") -> None:
-        """Put what `change` returns in the place of each element below; None: look within it."""
+        """Replace each descendant by the nodes that `change` returns; None keeps it, searched."""
         nodes: list[Element | str] = []
         for child in self.children:
-            put = change(child) if isinstance(child, Element) else None
-            if put is None and isinstance(child, Element):
+            replacement = change(child) if isinstance(child, Element) else None
+            if replacement is None and isinstance(child, Element):
                 child.replace(change)
-            nodes += [child] if put is None else put
+            nodes += [child] if replacement is None else replacement
         self.children = nodes
 
     def replace_texts(
-        self, change: "Callable[[str], Sequence[Element | str]]", leave: frozenset[str]
+        self, change: "Callable[[str], Sequence[Element | str]]", skipped_tags: frozenset[str]
     ) -> None:
-        """Put what `change` returns in the place of each text, but below the tags `leave`."""
+        """Replace each text by the nodes that `change` returns, except inside `skipped_tags`."""
         nodes: list[Element | str] = []
         for child in self.children:
             if isinstance(child, Element):
-                if child.tag not in leave:
-                    child.replace_texts(change, leave)
+                if child.tag not in skipped_tags:
+                    child.replace_texts(change, skipped_tags)
                 nodes.append(child)
             else:
                 nodes += [child] if isinstance(child, Markup) else change(child)
         self.children = nodes
 
     def html(self) -> str:
-        """Return it as HTML."""
+        """Return the element as HTML."""
         parts: list[str] = []
         self._write(parts)
         return "".join(parts)
@@ -94,7 +94,7 @@ class Element:
 
 
 def parse(html: str) -> Element:
-    """Return the tree of HTML as `allowed_html.clean` writes it: each element is closed."""
+    """Return the tree of HTML in which each element is closed, as `clean_html` writes it."""
     parser = _Parser()
     parser.feed(html)
     parser.close()

@@ -1,16 +1,16 @@
-"""Pages that lack a language: the i18n plugin would show the default's, and nobody would notice.
+"""Finds pages that lack a language: the i18n plugin would show the default language instead.
 
-It falls back for everything or for nothing, and pictures do want it.
+The plugin falls back for all files or for none, and pictures need the fallback.
 """
 
 from mkdocs.structure.files import Files
 
 
-def missing(files: Files, language: str) -> dict[str, str]:
-    """Return each page that stands in for one in `language`, and the file that should be there.
+def find_untranslated(files: Files, language: str) -> dict[str, str]:
+    """Return each page that replaces a missing page in `language`, with the missing file's path.
 
     Args:
-        files: as the i18n plugin chose them for `language`, which isn't the default one.
+        files: the files that the i18n plugin chose for `language`, which isn't the default one.
         language: such as "es".
     """
     suffix = f".{language}.md"

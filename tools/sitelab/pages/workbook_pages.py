@@ -1,7 +1,7 @@
-"""The workbook's own pages: notes and solutions, which stay where they are and appear in the site.
+"""Finds the workbook's own pages, notes and solutions, which are outside mkdocs's docs folder.
 
-A note lies in `experiments/LAB/`, a solution in `solutions/`, outside mkdocs's docs folder, so that
-a code host shows them beside what they belong to. In the site each keeps that path.
+A note is in `experiments/LAB/` and a solution in `solutions/`, so that a code host shows them next
+to the files that they belong to. In the site each has the same path.
 """
 
 import logging
@@ -12,48 +12,48 @@ from notelab.sources.answers import SourceError
 from notelab.sources.git.command import GitCommand
 
 FOLDERS = ("experiments", "solutions")
-CHANGELOG = "CHANGELOG.md"  # lies at the root; in English alone, as release notes are
-# What is published beside pages: nothing that a browser runs. An SVG is cleaned (`pictures`).
+CHANGELOG = "CHANGELOG.md"  # at the root, and only in English, as release notes are
+# Types that are published besides pages: a browser runs none of them. An SVG is cleaned.
 PICTURES = {".avif", ".gif", ".jpeg", ".jpg", ".png", ".svg", ".webp"}
 DATA = {".csv", ".json", ".py", ".txt"}
 ARCHIVES = {".bz2", ".gz", ".tar", ".tgz", ".xz", ".zip", ".zst"}
 PUBLISHED = {".md"} | PICTURES | DATA | ARCHIVES
 # A server may take a file's type from any ending of its name: `page.html.gz`, `tool.html.py`.
-_RUNS = {
+_RUN_BY_BROWSERS = {
     *(".htm", ".html", ".js", ".mjs", ".pdf", ".shtml", ".svg", ".svgz", ".swf", ".xht", ".xhtml"),
     *(".xml", ".xsl", ".xslt"),
 }
 _log = logging.getLogger("mkdocs.hooks.sitelab")  # below "mkdocs": --strict counts its warnings
 
 
-def found(root: Path, *, local: bool = False) -> dict[str, Path]:
-    """Return the site path of each page and file below the workbook's folders, and where it lies.
+def find_files(root: Path, *, local: bool = False) -> dict[str, Path]:
+    """Return the pages and files below the workbook's folders: their paths, by their site paths.
 
-    Pages are Markdown; files of the types in PUBLISHED come along. What git ignores stays out, but
-    for the pages in a folder `local`, where `local` asks for them; so do hidden files and links to
-    anywhere else. Outside a git checkout nobody can be asked what is ignored, which is logged.
+    Pages are Markdown, and files have a type in PUBLISHED. Files that git ignores, hidden files and
+    symbolic links are left out; pages in a folder `local` are included if `local` is true. Outside
+    a git checkout it is unknown which files git would ignore, and a message is logged.
     """
-    listed = _listed_by_git(root)
+    not_ignored = _list_with_git(root)
     pages = {}
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
-            place = path.relative_to(root)
-            if not path.is_file() or path.is_symlink() or not _publishable(place):
+            site_path = path.relative_to(root)
+            if not path.is_file() or path.is_symlink() or not _is_publishable(site_path):
                 continue
-            if "local" in place.parts:
-                belongs = local and path.suffix == ".md"
+            if "local" in site_path.parts:
+                is_included = local and path.suffix == ".md"
             else:
-                belongs = listed is None or place.as_posix() in listed
-            if belongs:
-                pages[place.as_posix()] = path
+                is_included = not_ignored is None or site_path.as_posix() in not_ignored
+            if is_included:
+                pages[site_path.as_posix()] = path
     return pages
 
 
-def _listed_by_git(root: Path) -> set[str] | None:
-    """Return the files that git doesn't ignore, None where there is no checkout to ask."""
-    asked = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *FOLDERS]
+def _list_with_git(root: Path) -> set[str] | None:
+    """Return the files that git doesn't ignore, or None if this is no git checkout."""
+    arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *FOLDERS]
     try:
-        answer = GitCommand(None).run("-C", str(root), *asked)
+        answer = GitCommand(None).run("-C", str(root), *arguments)
         fault = answer.why() if answer.status else ""
     except SourceError as error:
         fault = str(error)
@@ -66,15 +66,15 @@ def _listed_by_git(root: Path) -> set[str] | None:
     return None
 
 
-def labs_outside_nav(uris: Iterable[str], nav: object) -> set[str]:
-    """Return the labs' folders of which the nav lists no page: a reader's own, usually.
+def find_labs_outside_nav(uris: Iterable[str], nav: object) -> set[str]:
+    """Return the folders of labs of which the nav lists no page: local labs, usually.
 
     Args:
         uris: site paths of pages.
-        nav: as mkdocs.yml has it; without one (None) mkdocs lists every page itself.
+        nav: the nav of mkdocs.yml; without a nav (None) mkdocs lists every page itself.
     """
-    shown = {_lab(uri) for uri in _pages_of(nav)}
-    return {_lab(uri) for uri in uris if uri.endswith(".md")} - shown - {""} if nav else set()
+    in_nav = {_find_lab(uri) for uri in _pages_of(nav)}
+    return {_find_lab(uri) for uri in uris if uri.endswith(".md")} - in_nav - {""} if nav else set()
 
 
 def _pages_of(nav: object) -> Iterator[str]:
@@ -85,18 +85,18 @@ def _pages_of(nav: object) -> Iterator[str]:
             yield from _pages_of(entry)
 
 
-def _lab(uri: str) -> str:
-    """Return the folder of the lab that a page belongs to, or an empty string."""
+def _find_lab(uri: str) -> str:
+    """Return the folder of the lab that a page belongs to, or "" if it belongs to none."""
     parts = PurePosixPath(uri).parts
     return f"{parts[0]}/{parts[1]}" if len(parts) > 2 and parts[0] == FOLDERS[0] else ""
 
 
-def local_results(uris: Iterable[str]) -> set[str]:
-    """Return the folders, among those of pages, that hold what was measured here."""
+def find_local_results(uris: Iterable[str]) -> set[str]:
+    """Return the folders, among those of pages, that hold results of this machine."""
     return {str(PurePosixPath(uri).parent) for uri in uris if "local" in PurePosixPath(uri).parts}
 
 
-def _publishable(path: Path) -> bool:
+def _is_publishable(path: Path) -> bool:
     hidden = any(part.startswith((".", "__")) for part in path.parts)
     *inner, last = [suffix.lower() for suffix in path.suffixes] or [""]
-    return not hidden and last in PUBLISHED and not _RUNS.intersection(inner)
+    return not hidden and last in PUBLISHED and not _RUN_BY_BROWSERS.intersection(inner)

@@ -1,8 +1,8 @@
-"""What a page may ask for and run, told to the browser: the site itself, and no other host.
+"""Writes each page's content security policy: the page loads and runs only the site's own files.
 
-`allowed_html` lets a page bring nothing that runs. If something came through all the same, this is
-where the promise is kept: a script within a page runs only if it is one of the theme's own. Those
-are read from the theme's templates, never from the page, and the policy names their hashes.
+`allowed_html` removes everything that runs from a page. The policy is the second barrier: an inline
+script runs only if it is one of the theme's. The policy names the hashes of these scripts, which
+are read from the theme's templates and never from the page.
 """
 
 import re
@@ -11,40 +11,44 @@ from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
-# The theme and mermaid have styles inline, which 'unsafe-inline' lets in; Material draws some icons
+# The theme and mermaid have inline styles, which 'unsafe-inline' allows. Material draws some icons
 # from data, and its search is a worker.
 POLICY = (
     "default-src 'self'; script-src 'self'{hashes}; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; "
     "base-uri 'none'; form-action 'none'"
 )
-_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)  # with an address, or of data: no match
-_GIVEN = re.compile(r"\{\{.*?\}\}")
-_ADDRESS = r"[\w./-]*"  # what the theme writes in a script's braces: the way to the site's root
+_SCRIPT = re.compile(
+    r"<script>(.*?)</script>", re.DOTALL
+)  # scripts with an address or of data don't match
+_PLACEHOLDER = re.compile(r"\{\{.*?\}\}")
+_ADDRESS = r"[\w./-]*"  # the theme fills a script's braces with the path to the site's root
 
 
 class ContentPolicy:
     """The policy of a theme's pages.
 
     Args:
-        folders: where the theme's templates are.
+        folders: the folders of the theme's templates.
     """
 
     def __init__(self, folders: Iterable[str]) -> None:
         templates = (file for folder in folders for file in Path(folder).rglob("*.html"))
         scripts = {script for file in templates for script in _SCRIPT.findall(file.read_text())}
-        forms = (_ADDRESS.join(map(re.escape, _GIVEN.split(script))) for script in scripts)
-        self._own = re.compile("|".join(forms), re.DOTALL)
+        forms = (_ADDRESS.join(map(re.escape, _PLACEHOLDER.split(script))) for script in scripts)
+        self._theme_scripts = re.compile("|".join(forms), re.DOTALL)
 
-    def state(self, output: str) -> str:
-        """Return a whole page with its policy at the top of its head, before anything runs."""
-        own = (script for script in _SCRIPT.findall(output) if self._own.fullmatch(script))
-        hashes = "".join(f" {hash_of(script)}" for script in dict.fromkeys(own))
+    def add_policy(self, output: str) -> str:
+        """Return a whole page with the policy at the top of its head, before any script."""
+        theme_scripts = (
+            script for script in _SCRIPT.findall(output) if self._theme_scripts.fullmatch(script)
+        )
+        hashes = "".join(f" {hash_script(script)}" for script in dict.fromkeys(theme_scripts))
         policy = POLICY.format(hashes=hashes)
         meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         return output.replace("<head>", f"<head>{meta}", 1)
 
 
-def hash_of(script: str) -> str:
-    """Return how a policy names a script that may run."""
+def hash_script(script: str) -> str:
+    """Return a script's hash in the form of a policy."""
     return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"

@@ -1,7 +1,7 @@
-"""404.html: one page for every address that has none, wherever the site is published.
+"""Renders 404.html, which a host serves for every missing address of the site.
 
-A host serves it at addresses of any depth, below whatever folder the site is in. So it loads no
-file, and finds the front page by looking for the folder above that has a 404.html of its own.
+The address may have any depth, and the site may be in any folder of the host. So the page loads no
+file, and finds the front page by looking for the folder above that has a 404.html.
 """
 
 import base64
@@ -13,8 +13,8 @@ NAME = "404.html"
 _SOURCE = Path(__file__).with_suffix(".html")
 
 
-def page() -> str:
-    """Return the page, with a policy that allows its own style and script and nothing else."""
+def render_page() -> str:
+    """Return the page, with a policy that allows only the page's own style and script."""
     html = _SOURCE.read_text("utf-8")
     policy = (
         f"default-src 'none'; style-src {_hash('style', html)}; "

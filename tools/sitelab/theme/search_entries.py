@@ -1,7 +1,7 @@
-"""What the search finds in a page is read out of it once while `mkdocs serve` runs.
+"""Caches the search entries of pages, so that `mkdocs serve` parses only pages that have changed.
 
-Material's search takes every page's HTML apart at every build: a third of a rebuild, in which one
-page of a hundred and fifty has changed.
+Material's search parses every page's HTML at every build. That is a third of a rebuild, in which
+one page of a hundred and fifty has changed.
 """
 
 from typing import Any
@@ -10,23 +10,23 @@ from mkdocs.structure.pages import Page
 
 
 class SearchEntries:
-    """Remembers the entries of each page by what they are made of, until the process ends."""
+    """Caches the search entries of each page by their input, until the process ends."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[tuple[object, ...], list[dict[str, Any]]]] = {}
+        self._cache: dict[str, tuple[tuple[object, ...], list[dict[str, Any]]]] = {}
 
     def attach(self, index: Any) -> None:
-        """Let `index`, the search plugin's own of this build, add what is remembered."""
-        read = index.add_entry_from_context
+        """Make `index`, the search plugin's index of this build, use the cached entries."""
+        add_entry = index.add_entry_from_context
 
         def add_entry_from_context(page: Page) -> None:
-            made_of = (page.content, page.title, repr(page.meta))
-            known, entries = self._known.get(page.url, (None, []))
-            if known == made_of:
+            key = (page.content, page.title, repr(page.meta))
+            cached_key, entries = self._cache.get(page.url, (None, []))
+            if cached_key == key:
                 index.entries.extend(map(dict, entries))
                 return
             before = len(index.entries)
-            read(page)
-            self._known[page.url] = made_of, list(map(dict, index.entries[before:]))
+            add_entry(page)
+            self._cache[page.url] = key, list(map(dict, index.entries[before:]))
 
         index.add_entry_from_context = add_entry_from_context

@@ -1,10 +1,10 @@
-"""One search index a language: a reader of one finds pages of that one.
+"""Splits the search index by language, so that a reader finds pages of one language.
 
 mkdocs writes one index for the whole site, and Material's search looks for it below the base that
-a page names. So the index is split, and Spanish pages name the Spanish part of the site as theirs.
+a page names. So the index is split, and Spanish pages name the Spanish part of the site as base.
 
-Every page fetches it, so it holds what a reader asks for in words: no diagram's source, nothing
-that a command printed, no numbers of tables, and of a function of the API its first sentences.
+Every page fetches the index, so it holds only words that readers search for: no diagram's source,
+no output of commands, no numbers of tables, and only the first sentences of an API entry.
 """
 
 import json
@@ -20,26 +20,26 @@ _SOURCES = (["mermaid"], ["language-text", "highlight"])
 
 
 def hide_from_search(page: Element) -> None:
-    """Hide from the search a page's diagrams' source, what commands printed, and numbers.
+    """Hide the source of diagrams, the output of commands and numbers from the search.
 
-    Of a table whose numbers have addresses, as those of results do, all rows are hidden.
+    If the numbers of a table have anchors, as in the results, all of its rows are hidden.
     """
-    for element in page.below():
+    for element in page.descendants():
         source = element.tag == "div" and element.classes in _SOURCES
         number = element.tag == "td" and element.attributes.get("style") == "text-align:right"
-        rows = element.tag == "tbody" and any(_is_address(cell) for cell in element.below())
+        rows = element.tag == "tbody" and any(_is_anchor(cell) for cell in element.descendants())
         if source or number or rows:
             element.attributes["data-search-exclude"] = "1"
 
 
-def _is_address(element: Element) -> bool:
+def _is_anchor(element: Element) -> bool:
     return element.tag == "a" and "id" in element.attributes
 
 
-def split(site: Path, language: str) -> None:
-    """Move the entries of `language` from the site's index into one of their own.
+def split_index(site: Path, language: str) -> None:
+    """Move the entries of `language` from the site's index into an index of that language.
 
-    Does nothing where there is no index, or where it has been split already.
+    Do nothing if there is no index, or if it is already split.
     """
     path = site / "search" / "search_index.json"
     if not path.is_file():
@@ -50,17 +50,17 @@ def split(site: Path, language: str) -> None:
         if api := _API.match(entry["location"].removeprefix(prefix)):
             first = _FIRST.findall(entry["text"])[:1] if api[1] else _FILES.findall(entry["text"])
             entry["text"] = " ".join(first)
-    theirs = [entry for entry in index["docs"] if entry["location"].startswith(prefix)]
-    if not theirs:
+    of_language = [entry for entry in index["docs"] if entry["location"].startswith(prefix)]
+    if not of_language:
         return
-    ours = [entry for entry in index["docs"] if not entry["location"].startswith(prefix)]
-    for entry in theirs:
+    of_default = [entry for entry in index["docs"] if not entry["location"].startswith(prefix)]
+    for entry in of_language:
         entry["location"] = entry["location"].removeprefix(prefix)
     config = index["config"]
-    _write(path, {"config": config | {"lang": ["en"]}, "docs": ours})
+    _write(path, {"config": config | {"lang": ["en"]}, "docs": of_default})
     _write(
         site / language / "search" / path.name,
-        {"config": config | {"lang": [language]}, "docs": theirs},
+        {"config": config | {"lang": [language]}, "docs": of_language},
     )
 
 
@@ -71,5 +71,5 @@ def _write(path: Path, index: dict[str, object]) -> None:
 
 
 def rebase(html: str, base: str, language_base: str) -> str:
-    """Let a page's search look below `language_base` instead of `base`, both relative to it."""
+    """Make a page's search look below `language_base` instead of `base`; both are relative."""
     return html.replace(f'"base": {json.dumps(base)}', f'"base": {json.dumps(language_base)}', 1)

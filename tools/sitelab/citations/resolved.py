@@ -1,7 +1,7 @@
-"""What each page of the workbook cites, resolved at the pins: what a card shows of it.
+"""Resolves the citations of each page at the pins, so that cards can show the cited lines.
 
-The text comes from the source store alone, as `make check` filled it: building the site asks no
-remote. Where it isn't at hand a citation is a plain permalink.
+The text comes only from the source store, which `make check` filled: building the site asks no
+remote. If a file isn't in the store, its citations are plain permalinks.
 """
 
 import os
@@ -20,13 +20,13 @@ from notelab.page.note import Note
 from notelab.sources.library import Library
 from notelab.sources.store import Store, default_root
 
-Text = tuple[str, ...]  # a file's lines
-# Where a host shows a file, and what it writes between two lines.
+Lines = tuple[str, ...]  # a file's lines
+# A host's folder for files, and what it writes between two line numbers.
 _HOSTS = {"https://github.com/": ("blob", "-L"), "https://gitlab.com/": ("-/blob", "-")}
-AROUND = 3  # lines of context that a card shows, either way
+CONTEXT = 3  # lines that a card shows above and below the cited lines
 
 
-class Cited(msgspec.Struct, frozen=True):
+class ResolvedCitation(msgspec.Struct, frozen=True):
     """A citation of a page, resolved.
 
     Attributes:
@@ -38,8 +38,8 @@ class Cited(msgspec.Struct, frozen=True):
         release: its name, or "".
         licence: of the source, or "".
         permalink: to the lines at the commit on the source's host, or "" for an unknown host.
-        within: the lines from where a statement begins to where one ends, around what a card shows.
-        text: the file's lines, or None where they aren't at hand.
+        statements: the first and the last line of the statements that contain a card's lines.
+        text: the file's lines, or None if they aren't in the store.
     """
 
     source: str
@@ -51,37 +51,41 @@ class Cited(msgspec.Struct, frozen=True):
     release: str
     licence: str
     permalink: str
-    within: tuple[int, int]
-    text: Text | None
+    statements: tuple[int, int]
+    text: Lines | None
 
 
-def offline_bench() -> Bench:
-    """Return what labs are opened with: the store as it is, no remote."""
-    asked = os.environ.get("SHARDBOOK_CACHE")
-    store = Path(asked).expanduser().absolute() if asked else default_root()
+def open_offline_session() -> Bench:
+    """Return a session that reads labs with the store as it is and asks no remote."""
+    configured = os.environ.get("SHARDBOOK_CACHE")
+    store = Path(configured).expanduser().absolute() if configured else default_root()
     return Bench(DiskCache(store / "memo"), Library(Store(store), {}, offline=True))
 
 
-def by_page(root: Path, bench: Bench | None = None) -> dict[Path, dict[str, Cited]]:
-    """Return, for each page that a lab below `root` proves, its citations by text.
+def resolve_citations(
+    root: Path, bench: Bench | None = None
+) -> dict[Path, dict[str, ResolvedCitation]]:
+    """Return the citations, by their text, of each page that a lab below `root` proves.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
     """
-    bench = bench or offline_bench()
-    pages: dict[Path, dict[str, Cited]] = {}
-    texts: dict[str, Text] = {}
+    bench = bench or open_offline_session()
+    pages: dict[Path, dict[str, ResolvedCitation]] = {}
+    decoded: dict[str, Lines] = {}
     for folder in labs_below(root):
         book = open_lab(folder, bench)
         for view in book.views:
             if view.note:
                 pages.setdefault(view.page.path.resolve(), {}).update(
-                    _cited(book, view.note, texts)
+                    _resolve_note(book, view.note, decoded)
                 )
     return pages
 
 
-def _cited(book: Workbook, note: Note, texts: dict[str, Text]) -> Iterator[tuple[str, Cited]]:
+def _resolve_note(
+    book: Workbook, note: Note, decoded: dict[str, Lines]
+) -> Iterator[tuple[str, ResolvedCitation]]:
     for citation in note.citations:
         if not usable(citation):
             continue
@@ -92,55 +96,57 @@ def _cited(book: Workbook, note: Note, texts: dict[str, Text]) -> Iterator[tuple
         first, last = citation.first, citation.last
         yield (
             citation.text,
-            Cited(
+            ResolvedCitation(
                 source=file.source,
                 path=citation.path,
                 first=first,
                 last=last,
-                symbol=_symbol(file, first, last),
+                symbol=_qualified_name(file, first, last),
                 commit=commit,
                 release=table.release,
                 licence=table.licence,
-                permalink=permalink(table.url, commit, citation.path, first, last),
-                within=within(file.outline, len(file.lines), first, last),
-                text=_text(file, last, texts),
+                permalink=make_permalink(table.url, commit, citation.path, first, last),
+                statements=enclosing_statements(file.outline, len(file.lines), first, last),
+                text=_decode_lines(file, last, decoded),
             ),
         )
 
 
-def _text(file: CitedFile, last: int, texts: dict[str, Text]) -> Text | None:
+def _decode_lines(file: CitedFile, last: int, decoded: dict[str, Lines]) -> Lines | None:
     if len(file.lines) < last:
         return None
-    if file.blob not in texts:
-        texts[file.blob] = tuple(line.decode("utf-8", "replace") for line in file.lines)
-    return texts[file.blob]
+    if file.blob not in decoded:
+        decoded[file.blob] = tuple(line.decode("utf-8", "replace") for line in file.lines)
+    return decoded[file.blob]
 
 
-def within(outline: Outline | None, length: int, first: int, last: int) -> tuple[int, int]:
-    """Return whole statements' first and last line, around lines of a file and their context."""
+def enclosing_statements(
+    outline: Outline | None, length: int, first: int, last: int
+) -> tuple[int, int]:
+    """Return the first and last line of the statements that contain lines and their context."""
     rows = outline.statements if outline else []
-    begin = max((top for top, _ in rows if top <= first - AROUND), default=1)
-    return begin, min((end for _, end in rows if end >= last + AROUND), default=length)
+    begin = max((top for top, _ in rows if top <= first - CONTEXT), default=1)
+    return begin, min((end for _, end in rows if end >= last + CONTEXT), default=length)
 
 
-def _symbol(file: CitedFile, first: int, last: int) -> str:
+def _qualified_name(file: CitedFile, first: int, last: int) -> str:
     outline = file.outline
     symbol = outline.innermost(first, last) if outline else None
-    names = []
+    qualifiers = []
     while outline and symbol:
-        names.append(symbol.name)
+        qualifiers.append(symbol.name)
         symbol = outline.symbols[symbol.parent] if symbol.parent >= 0 else None
-    return names[0] if names and "." in names[0] else ".".join(reversed(names))
+    return qualifiers[0] if qualifiers and "." in qualifiers[0] else ".".join(reversed(qualifiers))
 
 
-def permalink(url: str, commit: str, path: str, first: int, last: int) -> str:
+def make_permalink(url: str, commit: str, path: str, first: int, last: int) -> str:
     """Return the address of lines at a commit, for the hosts whose form is known.
 
-    >>> permalink("https://github.com/NVIDIA/Megatron-LM.git", "55ac", "a/b c.py", 3, 5)
+    >>> make_permalink("https://github.com/NVIDIA/Megatron-LM.git", "55ac", "a/b c.py", 3, 5)
     'https://github.com/NVIDIA/Megatron-LM/blob/55ac/a/b%20c.py#L3-L5'
-    >>> permalink("https://gitlab.com/group/project", "55ac", "a.py", 3, 3)
+    >>> make_permalink("https://gitlab.com/group/project", "55ac", "a.py", 3, 3)
     'https://gitlab.com/group/project/-/blob/55ac/a.py#L3'
-    >>> permalink("https://example.org/x.git", "55ac", "a.py", 3, 3)
+    >>> make_permalink("https://example.org/x.git", "55ac", "a.py", 3, 3)
     ''
     """
     base = url.removesuffix("/").removesuffix(".git")

@@ -1,11 +1,11 @@
-"""A number and its unit are kept together, and nothing else is touched."""
+"""A number and its unit are on one line; other text is not changed."""
 
 from __future__ import annotations
 
 import pytest
 
-from sitelab.pages.whole_numbers import keep_numbers_whole
-from tests.site.parsed import changed
+from sitelab.pages.nonbreaking_numbers import make_numbers_nonbreaking
+from tests.site.parsed import apply_change
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,6 @@ from tests.site.parsed import changed
     ],
 )
 def test_a_number_is_not_torn_from_its_unit(text: str, whole: str | None) -> None:
-    assert changed(text, keep_numbers_whole) == (whole or text).replace("~", "\N{NO-BREAK SPACE}")
+    assert apply_change(text, make_numbers_nonbreaking) == (whole or text).replace(
+        "~", "\N{NO-BREAK SPACE}"
+    )

@@ -1,4 +1,4 @@
-"""A command's option stays on one line: a browser may break after each of its hyphens."""
+"""Keeps a command's option on one line: a browser may break a line after each hyphen."""
 
 import re
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ _BLOCK = ["language-bash", "highlight"]
 _OPTION = re.compile(r"((?<![\w-])--?[A-Za-z][\w-]*)")
 
 
-def keep_options_whole(page: Element) -> None:
-    """Put each option in code font into a span that doesn't break; blocks of output stay."""
+def make_options_nonbreaking(page: Element) -> None:
+    """Put each option in code font into a span that doesn't break, except in blocks of output."""
     for child in page.children:
         if not isinstance(child, Element):
             continue
@@ -18,7 +18,7 @@ def keep_options_whole(page: Element) -> None:
         if (line and child.plain_text()) or child.classes == _BLOCK:
             child.replace_texts(_split, frozenset())
         elif child.tag != "pre":
-            keep_options_whole(child)
+            make_options_nonbreaking(child)
 
 
 def _split(text: str) -> Sequence[Element | str]:

@@ -1,4 +1,4 @@
-"""What answers a lab is in no menu and in no search, and a door away for who asks."""
+"""Pages that answer a lab are in no menu and in no search, and one link away for who asks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from mkdocs.config import load_config
 
-from sitelab.pages import gate
+from sitelab.pages import answer_pages
 from tests.site.reader import Reader
-from tests.site.test_build import REPOSITORY, sources
+from tests.site.test_build import REPOSITORY, list_sources
 
 LANGUAGES = ["", "es/"]
 DOOR = re.compile(r'<details class="door">(.*?)</details>', re.DOTALL)
@@ -30,40 +30,46 @@ LABS = [
 ]
 
 
-def gated() -> list[str]:
-    """The addresses, below a language's root, of the pages that answer a lab."""
+def list_answers() -> list[str]:
+    """Return the addresses, below a language's root, of the pages that answer a lab."""
     config = load_config(str(REPOSITORY / "mkdocs.yml"))
-    found = [uri.as_posix() for uri in sources() if gate.answers(uri.as_posix(), config)]
-    return sorted(f"{uri.removesuffix('.md')}/" for uri in found if ".es." not in uri)
+    uris = [
+        uri.as_posix()
+        for uri in list_sources()
+        if answer_pages.answers_a_lab(uri.as_posix(), config)
+    ]
+    return sorted(f"{uri.removesuffix('.md')}/" for uri in uris if ".es." not in uri)
 
 
-def led_to(html: str, place: str) -> set[str]:
-    """Where a page's links lead, below its language's root."""
+def list_links(html: str, place: str) -> set[str]:
+    """Return the addresses, below a language's root, to which a page's links lead."""
     links = re.findall(r'href="([^"#]+)', html)
     local = (Path("/", place, link).resolve().as_posix()[1:] for link in links if ":" not in link)
     return {f"{address}/" for address in local}
 
 
 def test_finished_notes_solutions_claims_and_the_page_that_quotes_them_answer_a_lab() -> None:
-    folders = {address.split("/")[0] for address in gated()}
+    folders = {address.split("/")[0] for address in list_answers()}
     assert folders == {"experiments", "solutions", "reference"}
-    assert [one for one in gated() if one.startswith("reference/")] == ["reference/since/"]
-    assert "experiments/35-reading-notes/synthesis/" in gated()
-    assert "experiments/35-allreduce-costs/CLAIMS/" in gated()
-    assert "experiments/35-allreduce-costs/RESULTS/" not in gated()
+    assert [address for address in list_answers() if address.startswith("reference/")] == [
+        "reference/since/"
+    ]
+    assert "experiments/35-reading-notes/synthesis/" in list_answers()
+    assert "experiments/35-allreduce-costs/CLAIMS/" in list_answers()
+    assert "experiments/35-allreduce-costs/RESULTS/" not in list_answers()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_answers_a_lab_is_in_no_menu_and_in_no_search(site: Path, language: str) -> None:
-    for place in ["", *LABS, *gated()]:
+    for place in ["", *LABS, *list_answers()]:
         menu = MENU.search((site / language / place / "index.html").read_text())
         assert menu, place
-        assert led_to(menu[0], place) & {*gated()} - {place} == set(), place
+        assert list_links(menu[0], place) & {*list_answers()} - {place} == set(), place
     entries = json.loads((site / language / "search/search_index.json").read_text())["docs"]
-    found = {entry["location"].partition("#")[0] for entry in entries}
-    assert found & {*gated()} == set()
-    everything = [uri for uri in sources() if ".es." not in uri.name]
-    assert len(found) == len(everything) - len(gated())
+    searchable = {entry["location"].partition("#")[0] for entry in entries}
+    assert searchable & {*list_answers()} == set()
+    everything = [uri for uri in list_sources() if ".es." not in uri.name]
+    assert len(searchable) == len(everything) - len(list_answers())
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -80,11 +86,11 @@ def test_a_verdict_that_a_theory_page_folds_away_is_not_found(site: Path, langua
 def test_every_answer_is_behind_a_door(site: Path, language: str) -> None:
     place = "reference/site/"
     (door,) = DOOR.findall((site / language / place / "index.html").read_text())
-    assert led_to(door, place) >= {*gated()}
+    assert list_links(door, place) >= {*list_answers()}
     for lab in LABS:
         doors = " ".join(DOOR.findall((site / language / lab / "index.html").read_text()))
         number = lab.split("/")[1].partition("-")[0]
-        assert any(f"solutions/{number}-" in address for address in led_to(doors, lab)), lab
+        assert any(f"solutions/{number}-" in address for address in list_links(doors, lab)), lab
 
 
 @pytest.mark.parametrize(

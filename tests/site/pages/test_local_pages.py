@@ -1,4 +1,4 @@
-"""What a reader has made stands in the menu of the served site, and in no other."""
+"""Local pages are in the menu of the served site, and in no other."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sitelab.pages import workbook_pages
 from tests.notelab.scratch import Scratch
-from tests.site.live_server import get, live
-from tests.site.scratch_site import build, furnish
+from tests.site.live_server import get, serve_live
+from tests.site.scratch_site import build, make_site
 
 LINK = re.compile(
     r'<a href="([^"]*)" class="md-nav__link[^"]*">\s*<span class="md-ellipsis">\s*(.*?)\s*</span>',
@@ -16,9 +16,9 @@ LINK = re.compile(
 )
 
 
-def own(scratch: Scratch) -> Path:
-    """Give a scratch workbook a lab that its mkdocs.yml doesn't know, and results of its own."""
-    book = furnish(scratch)
+def add_local_lab(scratch: Scratch) -> Path:
+    """Add a lab that mkdocs.yml doesn't list, and local results, to a scratch workbook."""
+    book = make_site(scratch)
     lab = book / "experiments" / "my & reading"
     lab.mkdir()
     (lab / "note.md").write_text("# What I read\n\nSee [the other](../01-scratch/note.md).\n")
@@ -31,13 +31,13 @@ def own(scratch: Scratch) -> Path:
 
 
 def menu(html: str) -> dict[str, str]:
-    """The menu's pages by title."""
+    """Return the menu's pages by title."""
     return {title: address for address, title in LINK.findall(html)}
 
 
 def test_a_readers_own_pages_are_in_the_menu_while_the_site_is_served(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
-    with live(own(scratch), only="") as address:
+    with serve_live(add_local_lab(scratch), only="") as address:
         place = "experiments/01-scratch/results/local/RESULTS/"  # the tab's menu is on its pages
         assert "Yours" in get(address) and "Lo tuyo" in get(f"{address}es/")
         english, castilian = get(address + place), get(f"{address}es/{place}")
@@ -48,7 +48,7 @@ def test_a_readers_own_pages_are_in_the_menu_while_the_site_is_served(tmp_path: 
 
 def test_a_built_site_has_neither_the_section_nor_what_git_ignores(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
-    book = own(scratch)
+    book = add_local_lab(scratch)
     built = build(scratch, "--strict")
     assert built.returncode == 0, built.stderr
     html = (book / "site" / "index.html").read_text("utf-8")
@@ -57,10 +57,10 @@ def test_a_built_site_has_neither_the_section_nor_what_git_ignores(tmp_path: Pat
 
 
 def test_only_pages_are_taken_from_what_git_ignores(tmp_path: Path) -> None:
-    book = own(Scratch(tmp_path))
-    found = workbook_pages.found(book, local=True)
-    local = [uri for uri in found if "local" in uri]
+    book = add_local_lab(Scratch(tmp_path))
+    files = workbook_pages.find_files(book, local=True)
+    local = [uri for uri in files if "local" in uri]
     assert local == [
         f"experiments/01-scratch/results/local/{name}" for name in ("RESULTS.es.md", "RESULTS.md")
     ]
-    assert workbook_pages.local_results(found) == {"experiments/01-scratch/results/local"}
+    assert workbook_pages.find_local_results(files) == {"experiments/01-scratch/results/local"}

@@ -19,9 +19,9 @@ import msgspec
 
 from notelab.cited.outline import of_file
 from notelab.lines import split_lines
-from notelab.repin.candidates import runs
-from notelab.repin.hunks import Map, maps
-from notelab.repin.version import Cited, Version
+from notelab.repin.candidates import sibling_runs
+from notelab.repin.line_map import LineMap, map_lines
+from notelab.repin.version import CitedLines, Version
 
 SEED = 20261123
 RELEASES = (
@@ -30,7 +30,7 @@ RELEASES = (
 )
 PINNED = RELEASES.index("0.16.1")
 LOCKS = ("experiments/35-reading-notes", "experiments/35-further-readings")
-_Own = tuple[str, int, int, tuple[str, ...]]
+_LockedCitation = tuple[str, int, int, tuple[str, ...]]
 _KEY = re.compile(r"(?P<path>[^:]+):L(?P<start>\d+)(?:-L(?P<end>\d+))?\Z")
 
 
@@ -60,8 +60,8 @@ class Clone:
     def files(self, release: str) -> dict[str, str]:
         out = self.git("ls-tree", "-r", "-z", f"core_v{release}").decode().split("\0")
         return {
-            path: about.split()[2]
-            for about, _, path in (row.partition("\t") for row in out)
+            path: entry.split()[2]
+            for entry, _, path in (row.partition("\t") for row in out)
             if path
         }
 
@@ -74,43 +74,49 @@ class Clone:
         return Version(path, blob, split_lines(data), of_file(path, data))
 
     @cache  # noqa: B019
-    def between(self, old: str, new: str, path: str) -> Map | None:
+    def between(self, old: str, new: str, path: str) -> LineMap | None:
         before, after = self.version(old, path), self.version(new, path)
         if before is None or after is None:
             return None
-        return maps([(before, after)])[before, after]
+        return map_lines([(before, after)])[before, after]
 
 
 def draw(clone: Clone, like: int, unlike: int) -> tuple[list[Drawn], list[Drawn]]:
     """Return so many citations that nothing touched, and so many that a reader must judge."""
     random_ = random.Random(SEED)
-    own = sorted(_own())
-    kept: tuple[list[Drawn], list[Drawn]] = ([], [])
+    locked = sorted(_locked_citations())
+    drawn: tuple[list[Drawn], list[Drawn]] = ([], [])
     seen: Counter[tuple[str, str, str]] = Counter()
-    while len(kept[0]) < like or len(kept[1]) < unlike:
-        one = _one(random_, clone, own)
-        if one is None or seen[one.old, one.new, one.path] > 1 or one in kept[0] + kept[1]:
+    while len(drawn[0]) < like or len(drawn[1]) < unlike:
+        candidate = _draw_one(random_, clone, locked)
+        if (
+            candidate is None
+            or seen[candidate.old, candidate.new, candidate.path] > 1
+            or candidate in drawn[0] + drawn[1]
+        ):
             continue
-        touched = not _untouched(one, clone)
-        if len(kept[touched]) < (like, unlike)[touched]:
-            seen[one.old, one.new, one.path] += 1
-            kept[touched].append(one)
-    return kept
+        touched = not _untouched(candidate, clone)
+        if len(drawn[touched]) < (like, unlike)[touched]:
+            seen[candidate.old, candidate.new, candidate.path] += 1
+            drawn[touched].append(candidate)
+    return drawn
 
 
-def _one(random_: random.Random, clone: Clone, own: list[_Own]) -> Drawn | None:
+def _draw_one(random_: random.Random, clone: Clone, locked: list[_LockedCitation]) -> Drawn | None:
     if random_.random() < 0.3:
-        path, start, end, names = random_.choice(own)
-        at = PINNED
+        path, start, end, names = random_.choice(locked)
+        old_index = PINNED
     else:
-        at = random_.randrange(len(RELEASES))
+        old_index = random_.randrange(len(RELEASES))
         path, start, end, names = "", 0, 0, tuple[str, ...]()
-    to = at + random_.choice((-4, -3, -2, -1, 1, 2, 3, 4))
-    if not 0 <= to < len(RELEASES):
+    new_index = old_index + random_.choice((-4, -3, -2, -1, 1, 2, 3, 4))
+    if not 0 <= new_index < len(RELEASES):
         return None
-    old, new = RELEASES[at], RELEASES[to]
+    old, new = RELEASES[old_index], RELEASES[new_index]
     if not path:
-        path = random_.choice([each for each in clone.files(old) if _asked(each)])
+        path = random_.choice(
+            [candidate for candidate in clone.files(old) if _is_eligible(candidate)]
+        )
     version = clone.version(old, path)
     if clone.files(old)[path] == clone.files(new).get(path) or version is None:
         return None
@@ -127,17 +133,17 @@ def _one(random_: random.Random, clone: Clone, own: list[_Own]) -> Drawn | None:
     return Drawn(old, new, path, start, end, list(names)) if names else None
 
 
-def _asked(path: str) -> bool:
+def _is_eligible(path: str) -> bool:
     return path.startswith("megatron/") and path.endswith((".py", ".cpp"))
 
 
 def _place(random_: random.Random, version: Version) -> tuple[int, int] | None:
     outline = version.outline
-    symbols = [one for one in outline.symbols if one.last - one.first < 40]
+    symbols = [symbol for symbol in outline.symbols if symbol.last - symbol.first < 40]
     if symbols and random_.random() < 0.25:
-        one = random_.choice(symbols)
-        return one.top, one.last
-    groups = [run for run in runs(outline, 1, outline.lines) if run]
+        symbol = random_.choice(symbols)
+        return symbol.top, symbol.last
+    groups = [run for run in sibling_runs(outline, 1, outline.lines) if run]
     if not groups:
         return None
     run = random_.choice(groups)
@@ -148,26 +154,26 @@ def _place(random_: random.Random, version: Version) -> tuple[int, int] | None:
 
 
 def _names(version: Version, start: int, end: int) -> list[str]:
-    on = Counter(name for line in version.outline.names for name in line.split())
-    standing = version.outline.names_between(start, end)
-    return sorted(sorted(standing, key=lambda name: (on[name], name))[:3])
+    counts = Counter(name for line in version.outline.names for name in line.split())
+    names = version.outline.names_between(start, end)
+    return sorted(sorted(names, key=lambda name: (counts[name], name))[:3])
 
 
-def _untouched(one: Drawn, clone: Clone) -> bool:
-    old, new = clone.version(one.old, one.path), clone.version(one.new, one.path)
-    through = clone.between(one.old, one.new, one.path)
-    if old is None or new is None or through is None:
+def _untouched(drawn: Drawn, clone: Clone) -> bool:
+    old, new = clone.version(drawn.old, drawn.path), clone.version(drawn.new, drawn.path)
+    line_map = clone.between(drawn.old, drawn.new, drawn.path)
+    if old is None or new is None or line_map is None:
         return False
-    start = through.kept(one.start, one.end)
-    cited = Cited(old, one.start, one.end, one.anchors)
-    return start is not None and cited.stands_in(new, start, start + one.end - one.start)
+    start = line_map.unchanged(drawn.start, drawn.end)
+    cited = CitedLines(old, drawn.start, drawn.end, drawn.anchors)
+    return start is not None and cited.has_same_context(new, start, start + drawn.end - drawn.start)
 
 
-def _own() -> Iterator[_Own]:
+def _locked_citations() -> Iterator[_LockedCitation]:
     for lab in LOCKS:
         lock = json.loads(Path(lab, "citations.lock").read_text())
         for key, entry in lock["citations"].get("megatron", {}).items():
-            found = _KEY.match(key)
-            if found and "commit" not in entry and entry["anchors"]:
-                start = int(found["start"])
-                yield found["path"], start, int(found["end"] or start), tuple(entry["anchors"])
+            match = _KEY.match(key)
+            if match and "commit" not in entry and entry["anchors"]:
+                start = int(match["start"])
+                yield match["path"], start, int(match["end"] or start), tuple(entry["anchors"])

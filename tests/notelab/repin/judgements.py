@@ -1,4 +1,4 @@
-"""The sentences that were judged by reading, and how early the order of reading brings the false.
+"""The sentences that were judged by reading, and how early the review lists the false ones.
 
 `judged.toml` beside this file says what was judged and how.
 """
@@ -8,15 +8,15 @@ from typing import Literal
 
 import msgspec
 
-from notelab.repin.carried import Repin
+from notelab.repin.changes import RepinResult
 
 PLACE = Path(__file__).with_name("judged.toml")
 
 
 class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A citation, the pages whose sentences hang on it, and whether these still hold.
+    """A citation, the pages whose sentences rest on it, and whether these still hold.
 
-    `says` is what the sentence meant has in it, where a page has several that cite the lines.
+    `says` is a part of the sentence that is meant, where a page has several that cite the lines.
     """
 
     source: str
@@ -36,24 +36,26 @@ def load() -> list[Judged]:
     return msgspec.toml.decode(PLACE.read_bytes(), type=_File).judged
 
 
-def early(repin: Repin, *, verdicts: tuple[str, ...] = ("false",)) -> tuple[int, int]:
-    """Return how many of the source's false sentences stand in the first half, and of how many."""
-    places = {str(one.old): one.alarm for one in repin.citations if one.alarm is not None}
+def count_early(repin: RepinResult, *, verdicts: tuple[str, ...] = ("false",)) -> tuple[int, int]:
+    """Return how many false sentences of the source are in the first half, and the total."""
+    places = {
+        str(change.old): change.alarm for change in repin.citations if change.alarm is not None
+    }
     return in_first_half(repin.source, places, verdicts=verdicts)
 
 
 def in_first_half(
     source: str, places: dict[str, int], *, verdicts: tuple[str, ...] = ("false",)
 ) -> tuple[int, int]:
-    """Return the same where `places` are those of the citations in the list.
+    """Return the same counts, given the rank of each cited place in the list.
 
-    A sentence is a page and what it cites; its place is that of the citation.
+    A sentence is a page and what it cites; its rank is that of the citation.
     """
     half = len(places) / 2
     false = [
-        places.get(one.cited)
-        for one in load()
-        if one.source == source and one.verdict in verdicts
-        for _ in one.pages
+        places.get(judged.cited)
+        for judged in load()
+        if judged.source == source and judged.verdict in verdicts
+        for _ in judged.pages
     ]
     return sum(place is not None and place <= half for place in false), len(false)

@@ -1,9 +1,9 @@
-"""What is likeliest false is read first, with the sentence, the lines and the reason."""
+"""The most likely wrong citation is listed first, with its sentence, lines and reason."""
 
-from notelab.repin.carried import Carried, ChangedName, Kind, Place, Repin
-from notelab.repin.reading import Lines, Reread, Why, to_read_again
+from notelab.repin.changes import CitationChange, Kind, NameChange, Place, RepinResult
+from notelab.repin.review_order import ReadLines, ReviewItem, ReviewReason, order_review
+from notelab.repin.review_text import format_side_by_side, render
 from notelab.repin.sentences import Sentence
-from notelab.repin.telling import side_by_side, told
 
 TEXTS = {
     "old": {
@@ -28,9 +28,9 @@ def place(path: str) -> Place:
     return Place(path, 1, 2)
 
 
-def cited(path: str, kind: Kind) -> Carried:
+def cited(path: str, kind: Kind) -> CitationChange:
     new = place(path) if kind in ("same", "moved") else None
-    return Carried(place(path), kind, new, [place(path)] if kind == "edited" else [])
+    return CitationChange(place(path), kind, new, [place(path)] if kind == "edited" else [])
 
 
 def says(path: str, *names: str, around: tuple[str, ...] = (), anchor: str = "") -> Sentence:
@@ -38,13 +38,15 @@ def says(path: str, *names: str, around: tuple[str, ...] = (), anchor: str = "")
     return Sentence("note.md", 7, f"On {path}.", [*names], [*names, *around], where, where, anchor)
 
 
-def lines(which: str) -> Lines:
-    return lambda one: TEXTS[which][one.path][one.start - 1 : one.end]
+def lines(which: str) -> ReadLines:
+    return lambda target: TEXTS[which][target.path][target.start - 1 : target.end]
 
 
-def order(citations: list[Carried], sentences: list[Sentence], *names: ChangedName) -> list[Reread]:
-    repin = Repin("up", "", "", citations, [*names])
-    return to_read_again(repin, sentences, lines("old"), lines("new"))
+def order(
+    citations: list[CitationChange], sentences: list[Sentence], *names: NameChange
+) -> list[ReviewItem]:
+    repin = RepinResult("up", "", "", citations, [*names])
+    return order_review(repin, sentences, lines("old"), lines("new"))
 
 
 ALL = [
@@ -55,7 +57,7 @@ ALL = [
     cited("gone.py", "gone"),
     cited("same.py", "moved"),
 ]
-SAID = [
+SENTENCES = [
     says("comma.py", "flag"),
     says("grown.py", "flag"),
     says("around.py", "speed", around=("option",)),
@@ -63,24 +65,24 @@ SAID = [
     says("gone.py", "kept"),
     says("same.py", "never", "twin"),
 ]
-TWIN = ChangedName("twin", "appeared", ["note.md"])
+TWIN = NameChange("twin", "appeared", ["note.md"])
 
 
 def test_names_first_then_gone_then_what_left_the_sentence_its_choice_and_the_rest() -> None:
-    found = order(ALL, SAID, TWIN)
-    assert [(one.carried.old.path, one.why) for one in found] == [
-        ("same.py", Why.NAMED),
-        ("gone.py", Why.GONE),
-        ("left.py", Why.LEFT),
-        ("around.py", Why.LEFT_AROUND),
-        ("grown.py", Why.CHANGED),
-        ("comma.py", Why.CHANGED),
+    items = order(ALL, SENTENCES, TWIN)
+    assert [(item.change.old.path, item.reason) for item in items] == [
+        ("same.py", ReviewReason.NAME_CHANGED),
+        ("gone.py", ReviewReason.GONE),
+        ("left.py", ReviewReason.NAME_LEFT),
+        ("around.py", ReviewReason.BLOCK_NAME_LEFT),
+        ("grown.py", ReviewReason.CHANGED),
+        ("comma.py", ReviewReason.CHANGED),
     ]
-    assert [one.carried.alarm for one in found] == [1, 2, 3, 4, 5, 6]
+    assert [item.change.alarm for item in items] == [1, 2, 3, 4, 5, 6]
 
 
-def test_each_says_why_in_words() -> None:
-    reasons = {one.carried.old.path: one.carried.reason for one in order(ALL, SAID, TWIN)}
+def test_each_gives_its_reason() -> None:
+    reasons = {item.change.old.path: item.change.reason for item in order(ALL, SENTENCES, TWIN)}
     assert reasons["same.py"] == "`twin` appeared, where the old tree has none"
     assert reasons["gone.py"] == "the lines are gone, and with them `kept`"
     assert reasons["left.py"] == "`option` left the lines that the sentence cites"
@@ -89,8 +91,8 @@ def test_each_says_why_in_words() -> None:
 
 
 def test_the_same_words_elsewhere_are_not_a_change_of_nought_per_cent() -> None:
-    (found,) = order([cited("same.py", "edited")], [says("same.py", "never")])
-    assert found.carried.reason == "the same words, under another condition or in another function"
+    (item,) = order([cited("same.py", "edited")], [says("same.py", "never")])
+    assert item.change.reason == "the same words, under another condition or in another function"
 
 
 def test_what_only_moved_needs_no_reading_where_its_names_stand() -> None:
@@ -101,16 +103,18 @@ def test_a_name_said_beside_a_citation_alarms_it_without_one_of_its_own() -> Non
     # Claim 31: the row's first column names, the next one cites.
     where = [place("same.py")]
     bare = Sentence("claims.md", 3, "`twin` is built", ["twin"], ["twin"], [], where, "claim-31")
-    (found,) = order([cited("same.py", "same")], [bare, says("same.py", "never")], TWIN)
-    assert found.why is Why.NAMED
-    assert [one.page for one in found.sentences] == ["claims.md", "note.md"]
-    assert found.claims == ["claim-31"]
+    (item,) = order([cited("same.py", "same")], [bare, says("same.py", "never")], TWIN)
+    assert item.reason is ReviewReason.NAME_CHANGED
+    assert [sentence.page for sentence in item.sentences] == ["claims.md", "note.md"]
+    assert item.claims == ["claim-31"]
 
 
-def test_a_vanished_name_is_told_apart_from_one_that_appeared() -> None:
-    left = ChangedName("never", "vanished", ["note.md"])
-    (found,) = order([cited("same.py", "same")], [says("same.py", "never", "twin")], left, TWIN)
-    assert found.carried.reason == (
+def test_a_vanished_name_is_distinguished_from_one_that_appeared() -> None:
+    name_change = NameChange("never", "vanished", ["note.md"])
+    (item,) = order(
+        [cited("same.py", "same")], [says("same.py", "never", "twin")], name_change, TWIN
+    )
+    assert item.change.reason == (
         "`never` vanished from the whole tree; `twin` appeared, where the old tree has none"
     )
 
@@ -118,38 +122,38 @@ def test_a_vanished_name_is_told_apart_from_one_that_appeared() -> None:
 def test_two_texts_stand_side_by_side_in_80_columns() -> None:
     before = ["kept", "x" * 100, "kept too", "far", "farther"]
     after = ["kept", "y = 1", "z = 2", "kept too", "far", "farther"]
-    shown = side_by_side(before, after)
+    shown = format_side_by_side(before, after)
     assert all(len(line) <= 80 for line in shown)
     assert [line[39] for line in shown] == [" ", "|", "|", " "]
     assert not any("farther" in line for line in shown)
 
 
 def test_what_both_texts_are_indented_by_takes_no_room() -> None:
-    (shown,) = side_by_side(["        one"], ["    two"])
+    (shown,) = format_side_by_side(["        one"], ["    two"])
     assert shown == f"{'one':38} | two"
 
 
 def test_lines_of_which_nothing_is_left_have_the_whole_width() -> None:
     gone = "async_tensor_model_parallel_allreduce: bool = True"
-    assert side_by_side([gone], []) == [f"{gone:78} |"]
+    assert format_side_by_side([gone], []) == [f"{gone:78} |"]
 
 
 def test_a_long_difference_is_cut_and_says_so() -> None:
-    shown = side_by_side([], [f"line {at}" for at in range(30)])
+    shown = format_side_by_side([], [f"line {at}" for at in range(30)])
     assert shown[-1] == "… 6 lines more"
 
 
 def test_a_citation_stays_whole_where_it_is_wider_than_the_terminal() -> None:
     wide = f"{'megatron_core/' * 7}layers.py"
-    one = Carried(place(wide), "gone", reason="the lines are gone")
-    for why in (Why.GONE, Why.CHANGED):
-        shown = told([Reread(one, [], why, [], 0)])
+    change = CitationChange(place(wide), "gone", reason="the lines are gone")
+    for reason in (ReviewReason.GONE, ReviewReason.CHANGED):
+        shown = render([ReviewItem(change, [], reason, [], 0)])
         assert any(f"{wide}:L1-L2" in line for line in shown)
 
 
 def test_the_terminal_tells_in_80_columns_what_is_not_folded_with_sentence_and_lines() -> None:
     claim = says("left.py", "option", anchor="claim-7")
-    shown = list(told(order(ALL, [*SAID, claim], TWIN)))
+    shown = list(render(order(ALL, [*SENTENCES, claim], TWIN)))
     assert all(len(line) <= 80 for line in shown)
     at = shown.index("3. left.py:L1-L2 -> left.py:L1-L2")
     assert shown[at + 1 : at + 6] == [

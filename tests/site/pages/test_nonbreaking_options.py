@@ -1,11 +1,11 @@
-"""An option of a command is kept whole: in code font, within a line, and nothing else."""
+"""An option of a command in code font is on one line; other text is not changed."""
 
 from __future__ import annotations
 
 import pytest
 
-from sitelab.pages.whole_options import keep_options_whole
-from tests.site.parsed import changed
+from sitelab.pages.nonbreaking_options import make_options_nonbreaking
+from tests.site.parsed import apply_change
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tests.site.parsed import changed
     ],
 )
 def test_each_option_of_a_line_of_code_is_kept_whole(code: str, whole: list[str]) -> None:
-    html = changed(f"<p><code>{code}</code></p>", keep_options_whole)
+    html = apply_change(f"<p><code>{code}</code></p>", make_options_nonbreaking)
     assert html.count("<span") == len(whole)
     for option in whole:
         assert f'<span class="option">{option}</span>' in html
@@ -39,7 +39,7 @@ def test_each_option_of_a_line_of_code_is_kept_whole(code: str, whole: list[str]
     ],
 )
 def test_prose_and_blocks_stay_as_they_are(html: str) -> None:
-    assert changed(html, keep_options_whole) == html
+    assert apply_change(html, make_options_nonbreaking) == html
 
 
 def test_so_is_each_in_a_block_of_commands_and_none_in_output() -> None:
@@ -49,7 +49,7 @@ def test_so_is_each_in_a_block_of_commands_and_none_in_output() -> None:
         "</code></pre></div>"
     )
     output = '<div class="language-text highlight"><pre><code>--pp</code></pre></div>'
-    html = changed(commands + output, keep_options_whole)
+    html = apply_change(commands + output, make_options_nonbreaking)
     assert html.count('<span class="option">') == 2
     assert '</span><span class="option">--nproc-per-node</span><span class="o">' in html
     assert html.endswith(output)
