@@ -131,13 +131,14 @@ def page(language: str) -> str:
     rooms = tomllib.loads((LAB / "rooms.toml").read_text("utf-8"))["room"]
     pins = {name: _pin(name) for name in ("megatron", "pytorch")}
     rows = [
-        f"| [{one['meets'][language]}](#{one['name']}) "
-        f"| {said(one['short'][language], seen[one['name']])} | {one['mended'][language]} |"
-        for one in rooms
+        f"| [{room['meets'][language]}](#{room['name']}) "
+        f"| {fill_in_numbers(room['short'][language], seen[room['name']])} "
+        f"| {room['mended'][language]} |"
+        for room in rooms
     ]
     top = "\n".join([words["top"].format(**pins), *rows])
-    told = [_room(one, seen[one["name"]], language) for one in rooms]
-    return "\n\n".join([top, *told, _drawn(language)])
+    sections = [_room(room, seen[room["name"]], language) for room in rooms]
+    return "\n\n".join([top, *sections, _drawn(language)])
 
 
 def _drawn(language: str) -> str:
@@ -147,25 +148,25 @@ def _drawn(language: str) -> str:
     return WORDS[language]["drawn"].format(few=few, fp32=seen["worst in fp32"], **seen)
 
 
-def said(text: str, numbers: Numbers) -> str:
-    """A sentence with its numbers in place of their names."""
+def fill_in_numbers(text: str, numbers: Numbers) -> str:
+    """Return `text` with each {name} replaced by its number."""
     return text.format(**numbers)
 
 
-def _room(one: dict[str, Any], numbers: Numbers, language: str) -> str:
-    return "\n".join(_lines(one, numbers, language))
+def _room(room: dict[str, Any], numbers: Numbers, language: str) -> str:
+    return "\n".join(_lines(room, numbers, language))
 
 
-def _lines(one: dict[str, Any], numbers: Numbers, language: str) -> Iterator[str]:
+def _lines(room: dict[str, Any], numbers: Numbers, language: str) -> Iterator[str]:
     words = WORDS[language]
-    model = words["model"] if one.get("minimal") else ""
-    yield f'<a id="{one["name"]}"></a>\n\n## {one["title"][language]}\n'
-    yield f"{model}{said(one['seen'][language], numbers)}\n"
-    yield f"- **{words['cause']}.** {one['cause'][language]}"
-    threads = ", ".join(_thread(name) for name in one["threads"]) or words["none"]
+    model = words["model"] if room.get("minimal") else ""
+    yield f'<a id="{room["name"]}"></a>\n\n## {room["title"][language]}\n'
+    yield f"{model}{fill_in_numbers(room['seen'][language], numbers)}\n"
+    yield f"- **{words['cause']}.** {room['cause'][language]}"
+    threads = ", ".join(_thread(name) for name in room["threads"]) or words["none"]
     yield f"- **{words['threads']}.** {threads}."
-    yield f"- **{words['mended']}.** {one['mended'][language]}."
-    yield f"- **{words['ours']}.** {one['ours'][language]}"
+    yield f"- **{words['mended']}.** {room['mended'][language]}."
+    yield f"- **{words['ours']}.** {room['ours'][language]}"
 
 
 def _thread(name: str) -> str:

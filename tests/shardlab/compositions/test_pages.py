@@ -23,13 +23,13 @@ def test_a_page_is_what_the_record_gives(language: str) -> None:
 
 
 def test_every_room_is_recorded_and_told_of() -> None:
-    told = re.findall(r"<a id=\"([\w-]+)\"", pages.page("en"))
-    assert told.pop() == "ourselves"
-    assert sorted(told) == sorted(ROOMS) == sorted(recorded())
+    names = re.findall(r"<a id=\"([\w-]+)\"", pages.page("en"))
+    assert names.pop() == "ourselves"
+    assert sorted(names) == sorted(ROOMS) == sorted(recorded())
 
 
 def test_a_number_in_a_sentence_comes_from_the_record() -> None:
     # Both languages say the same of it, so a number written out by hand would stand in neither.
-    assert pages.said("{ratio:.2f} of it", {"ratio": 0.5}) == "0.50 of it"
+    assert pages.fill_in_numbers("{ratio:.2f} of it", {"ratio": 0.5}) == "0.50 of it"
     with pytest.raises(KeyError):
-        pages.said("{ratio:.2f} of it", {"size": 0.5})
+        pages.fill_in_numbers("{ratio:.2f} of it", {"size": 0.5})
