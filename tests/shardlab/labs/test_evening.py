@@ -51,8 +51,9 @@ WORDS = {
         "gpt": "líneas de código de `gpt`, que se apoya en el núcleo",
     },
 }
-# 3,600 until the core refused ranks that run other units, and completed a step in FSDP.
-BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 4100}
+# The core had 3,600 lines until it completed a step in FSDP, compared the ranks' order of units in
+# every forward, and named things in full words.
+BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 4200}
 
 
 def lines_of_code(path: Path) -> int:
