@@ -1,4 +1,4 @@
-"""What the pages "Since the pin" say around their tables, in both languages."""
+"""The words of the pages "Since the pin" around their tables, in both languages."""
 
 _EN = {
     "top": """\

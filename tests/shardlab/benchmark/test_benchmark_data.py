@@ -53,7 +53,7 @@ ACTS = {
     "streaming": {"en": "write, document by document", "es": "escribir, documento a documento"},
     "bulk": {"en": "write, all at once", "es": "escribir, todo de una vez"},
     "build": {"en": "build the indices", "es": "construir los índices"},
-    "build and keep": {"en": "build them and keep them", "es": "construirlos y guardarlos"},
+    "build and keep": {"en": "build and cache the indices", "es": "construirlos y guardarlos"},
     "query": {"en": "read a sample's tokens", "es": "leer los tokens de una muestra"},
     "item": {"en": "read an item", "es": "leer un elemento"},
 }
@@ -62,12 +62,12 @@ GOALS = {
     "item": 5.0,
 }  # fmt: skip
 ABOUT = {
-    "en": "How many times as fast as megatron-core's, in CPU time of one process: median of "
-    "rounds, least–most. {date}; {processor}; megatron-core {megatron-core}; commit "
-    "`{commit:.10}`.",
-    "es": "Cuántas veces más rápido que megatron-core, en tiempo de CPU de un proceso: mediana de "
-    "las rondas, mínimo–máximo. {date}; {processor}; megatron-core {megatron-core}; commit "
-    "`{commit:.10}`.",
+    "en": "CPU time of megatron-core in one process, divided by that of shardlab: the median of "
+    "the rounds, least–most. Above 1, shardlab is faster. {date}; {processor}; megatron-core "
+    "{megatron-core}; commit `{commit:.10}`.",
+    "es": "Tiempo de CPU de megatron-core en un proceso, dividido entre el de shardlab: la mediana "
+    "de las rondas, mínimo–máximo. Por encima de 1, shardlab es más rápido. {date}; {processor}; "
+    "megatron-core {megatron-core}; commit `{commit:.10}`.",
 }
 
 
