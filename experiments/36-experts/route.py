@@ -207,7 +207,7 @@ def report(settings: Settings, world: World) -> str:
             f"{settings.tokens} tokens a rank; {settings.dispatch}",
             traffic(step),
             f"what rank 0 asks for\n{ledger.summary()}",
-            f"gradients, completed in way {settings.finish}, beside one process\n"
+            f"gradients, completed in way {settings.finish}, compared with one process\n"
             f"{gradients(off_by)}",
         ]
     )

@@ -15,11 +15,11 @@ try:
     import mine
     import numpy as np
 
-    from shardlab.data.blend import greedy, shares
+    from shardlab.data.blend import greedy_order, normalize_weights
     from shardlab.data.build import Builder
     from shardlab.data.corpus import Corpus, DataError
     from shardlab.data.loader import Loader
-    from shardlab.data.samples import Recipe, Samples, indices
+    from shardlab.data.samples import Recipe, Samples, build_indices
 except ModuleNotFoundError as missing:
     sys.exit(
         f"check.py: error: this Python has no {missing.name}: run `make bench-env` once, and "
@@ -46,7 +46,7 @@ def lengths(corpus: Corpus) -> Iterator[Case]:
 def places(corpus: Corpus) -> Iterator[Case]:
     """Those of an epoch, in the order in which the documents are shuffled."""
     for sequence in SEQUENCES:
-        index = indices(corpus.lengths, range(len(corpus)), Recipe(sequence=sequence))
+        index = build_indices(corpus.lengths, range(len(corpus)), Recipe(sequence=sequence))
         sizes, right = corpus.lengths[index.documents], index.places
         if helpers:
             numbers = np.arange(len(sizes), dtype=np.int32)
@@ -79,8 +79,8 @@ def share(corpus: Corpus) -> Iterator[Case]:
 def blended(_: Corpus) -> Iterator[Case]:
     """Blends of two and of four corpora."""
     for weights in ([3.0, 1.0], [0.4, 0.3, 0.2, 0.1], [1.0, 1.0, 1.0]):
-        normal, size = shares(weights), 1000
-        right = greedy(normal, size)[0]
+        normal, size = normalize_weights(weights), 1000
+        right = greedy_order(normal, size)[0]
         if helpers:
             helpers.build_blending_indices(
                 right, np.zeros(size, np.int64), normal, len(normal), size, False

@@ -10,6 +10,7 @@ from tests.docs.page import ROOT
 LABS = sorted((ROOT / "docs/labs").glob("03-annotated-reading*.md"))
 NOTES = sorted((ROOT / "experiments/35-reading-notes").glob("*.md"))
 THEORY = sorted((ROOT / "docs/theory").glob("0[1-4]-*.md"))
+EARLIER_LABS = sorted((ROOT / "docs/labs").glob("0[0-2]*.md"))
 CITATION = re.compile(r"[\w/.-]+\.\w+:L\d+(?:-L\d+)?")
 CLAIMS = re.compile(
     r"^## (?:What the claims come to|En qué quedan las afirmaciones)\n(.*?)^## ", re.M | re.S
@@ -36,11 +37,11 @@ def cited_lines(text: str) -> set[tuple[str, int]]:
     }
 
 
-def choices_shown(text: str) -> list[str]:
-    """Return the choices of which English theory 1 to 4 cite a line."""
-    pages = [page for page in THEORY if ".es." not in page.name]
-    theory = set().union(*(cited_lines(page.read_text("utf-8")) for page in pages))
-    return [choice for choice in CHOICE.findall(text) if cited_lines(choice) & theory]
+def choices_shown(text: str, pages: list[Path] = THEORY) -> list[str]:
+    """Return the choices of which one of the English pages cites a line."""
+    english = [page for page in pages if ".es." not in page.name]
+    lines = set().union(*(cited_lines(page.read_text("utf-8")) for page in english))
+    return [choice for choice in CHOICE.findall(text) if cited_lines(choice) & lines]
 
 
 def list_citations(page: Path) -> set[str]:
@@ -88,3 +89,16 @@ def test_theory_cites_no_line_of_a_candidates_reference_choice() -> None:
 @pytest.mark.parametrize("page", THEORY, ids=name)
 def test_a_theory_page_before_the_lab_links_no_finished_note(page: Path) -> None:
     assert "35-reading-notes" not in page.read_text("utf-8")
+
+
+ASKED = re.compile(
+    r"\*\*(?:at least|al menos) (three|tres)\*\*.*?(?:labs|laboratorios) 00 (?:to|a) 02", re.S
+)
+
+
+@pytest.mark.parametrize("lab", LABS, ids=name)
+def test_the_lab_asks_for_no_more_new_lines_than_the_finished_notes_have(lab: Path) -> None:
+    assert ASKED.search(lab.read_text("utf-8")), "how many choices cite only new lines"
+    finished = "".join(note.read_text("utf-8") for note in NOTES if ".es." not in note.name)
+    shown = choices_shown(finished, THEORY + EARLIER_LABS)
+    assert 0 < len(shown) <= len(CHOICE.findall(finished)) - 3

@@ -45,7 +45,7 @@ WORDS = {
         "head": "| first load of | requests | compressed | elements | first paint | largest paint "
         "| blocked | layout shift | score |",
         "front": "the front page",
-        "theory": "a theory page, 3",
+        "theory": "theory page 3",
         "note": "a note",
         "results": "RESULTS",
         "about": "Median of {loads} first loads each, {tool} as on a desktop, {date}; {processor}, "
@@ -56,7 +56,7 @@ WORDS = {
         "head": "| primera carga de | peticiones | comprimido | elementos | primer pintado | "
         "pintado mayor | bloqueo | desplazamiento | nota |",
         "front": "la portada",
-        "theory": "una página de teoría, la 3",
+        "theory": "la página 3 de teoría",
         "note": "una nota",
         "results": "RESULTS",
         "about": "Mediana de {loads} primeras cargas de cada una, {tool} como en un ordenador de "

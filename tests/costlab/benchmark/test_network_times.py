@@ -22,15 +22,15 @@ ROOT = Path(__file__).parents[3]
 LIMIT = 0.05
 WORDS = {
     "": (
-        "what the wire was given",
-        "what came back",
+        "set on the link",
+        "measured by the bench",
         "{rate:.0f} Mbit/s, {ranks} nodes",
         "a delay {step:.0f} ms longer, {ranks} nodes",
         "{date}; {processor}, {cores} cores, load {load-before} before; gloo, torch {torch}.",
     ),
     ".es": (
-        "lo que se le dio al cable",
-        "lo que se midió",
+        "fijado en el enlace",
+        "medido por el banco",
         "{rate:.0f} Mbit/s, {ranks} nodos",
         "un retardo {step:.0f} ms mayor, {ranks} nodos",
         "{date}; {processor}, {cores} núcleos, carga previa {load-before}; gloo, torch {torch}.",

@@ -19,7 +19,7 @@ from costlab.publish.tabulated import TABLES
 from costlab.record import quantity
 from costlab.record.result import Load, Metric, Result, Section, save
 from costlab.record.result import load as load_result
-from notelab.book.workbook import Bench
+from notelab.book.workbook import CheckSession
 from notelab.cache import CacheFile, DiskCache
 from notelab.page import results_page as rows
 from notelab.sources.library import Library
@@ -93,7 +93,7 @@ def make_points() -> list[Metric]:
 def list_findings(folder: Path) -> list[str]:
     cache = folder / "cache"
     library = Library(store=Store(cache), mirrors={}, offline=True, progress=lambda _: None)
-    report = check_lab(folder, Bench(DiskCache(cache / "memo"), library), None)
+    report = check_lab(folder, CheckSession(DiskCache(cache / "memo"), library), None)
     return [
         f"{finding.code} {finding.message}"
         for finding in report.findings

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from notelab.book.finding_labs import lab_with
-from notelab.book.opening import open_bench
+from notelab.book.discovery import find_lab
+from notelab.book.opening import open_session
 from notelab.book.workbook import Workbook
 from notelab.repin.changes import RepinResult
 from notelab.repin.migrate import classify_citations, open_migration
@@ -88,8 +88,8 @@ class _Translations:
 
 def main(name: str, ref: str) -> None:
     """Carry a source, and replace its record."""
-    bench = open_bench((), anew=True)
-    folder = lab_with(name, None, ROOT)
+    bench = open_session((), refresh=True)
+    folder = find_lab(name, None, ROOT)
     migration = open_migration(folder, name, ref, bench)
     repin = classify_citations(migration)
     reread, why = build_review(migration, repin, bench)

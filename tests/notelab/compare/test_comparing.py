@@ -83,6 +83,30 @@ def test_where_no_choice_is_written_yet_nothing_is_shown(
     assert "no choice with a citation yet" in done.stderr
 
 
+def test_the_solution_stays_closed_until_the_labs_own_minimum_is_committed(
+    scratch: Scratch, committed_lab: Path
+) -> None:
+    note = committed_lab / "note.md"
+    note.write_text(note.read_text("utf-8").replace("- **My start.**", "**My start.**"), "utf-8")
+    git(scratch.book, "commit", "-qam", "one choice less")
+    done = scratch.run("compare")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "experiments/mine/note.md has 1 of 2 choices" in done.stderr
+
+
+def test_of_what_is_missed_the_labs_candidates_are_listed_and_the_rest_counted(
+    scratch: Scratch, committed_lab: Path
+) -> None:
+    file = committed_lab / "lab.toml"
+    text = file.read_text("utf-8")
+    file.write_text(text.replace("solution =", 'candidates = ["Elsewhere"]\nsolution =', 1))
+    done = scratch.run("compare")
+    assert "Missed: 1\n  1 further ones: `shardbook compare --all` lists them\n" in done.stdout
+    assert "Two amounts" in scratch.run("compare", "--all").stdout
+    file.write_text(text.replace("solution =", 'candidates = ["A scratch note"]\nsolution =', 1))
+    assert "Two amounts" in scratch.run("compare").stdout
+
+
 @pytest.mark.parametrize("state", ["changed", "staged", "untracked", "ignored"])
 def test_notes_that_are_not_committed_are_compared_with_nothing(
     scratch: Scratch, committed_lab: Path, state: str

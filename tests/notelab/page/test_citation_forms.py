@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from notelab.book.relock import relock
-from notelab.book.workbook import Bench, open_lab
+from notelab.book.workbook import CheckSession, open_lab
 from notelab.cache import DiskCache
 from notelab.check import check_labs
 from notelab.lab import lock as lock_file
@@ -71,12 +71,12 @@ class Lab:
         """The lab's folder, one below the repository's root."""
         return self.root / "lab"
 
-    def bench(self, *, mirror: bool = True) -> Bench:
+    def bench(self, *, mirror: bool = True) -> CheckSession:
         """Return a bench with an empty cache and without network."""
         mirrors = {"s": self.source} if mirror else {}
         store = Store(self.source.parent / "cache")
         library = Library(store=store, mirrors=mirrors, offline=True)
-        return Bench(DiskCache(None), library)
+        return CheckSession(DiskCache(None), library)
 
     def write(self, text: str, front: str = "") -> None:
         """Write the note."""

@@ -22,10 +22,10 @@ import torch
 
 from costlab.record.provenance import provenance
 from costlab.record.settings import Settings
-from shardlab.data.blend import greedy, shares
+from shardlab.data.blend import greedy_order, normalize_weights
 from shardlab.data.build import Builder
 from shardlab.data.corpus import Corpus
-from shardlab.data.samples import Recipe, Samples, indices
+from shardlab.data.samples import Recipe, Samples, build_indices
 from shardlab.data.writer import Writer
 from tests.shardlab.benchmark import table
 from tests.shardlab.data.megatron_data import (
@@ -53,7 +53,7 @@ ACTS = {
     "streaming": {"en": "write, document by document", "es": "escribir, documento a documento"},
     "bulk": {"en": "write, all at once", "es": "escribir, todo de una vez"},
     "build": {"en": "build the indices", "es": "construir los índices"},
-    "build and keep": {"en": "build them and keep them", "es": "construirlos y guardarlos"},
+    "build and keep": {"en": "build and cache the indices", "es": "construirlos y guardarlos"},
     "query": {"en": "read a sample's tokens", "es": "leer los tokens de una muestra"},
     "item": {"en": "read an item", "es": "leer un elemento"},
 }
@@ -62,12 +62,12 @@ GOALS = {
     "item": 5.0,
 }  # fmt: skip
 ABOUT = {
-    "en": "How many times as fast as megatron-core's, in CPU time of one process: median of "
-    "rounds, least–most. {date}; {processor}; megatron-core {megatron-core}; commit "
-    "`{commit:.10}`.",
-    "es": "Cuántas veces más rápido que megatron-core, en tiempo de CPU de un proceso: mediana de "
-    "las rondas, mínimo–máximo. {date}; {processor}; megatron-core {megatron-core}; commit "
-    "`{commit:.10}`.",
+    "en": "CPU time of megatron-core in one process, divided by that of shardlab: the median of "
+    "the rounds, least–most. Above 1, shardlab is faster. {date}; {processor}; megatron-core "
+    "{megatron-core}; commit `{commit:.10}`.",
+    "es": "Tiempo de CPU de megatron-core en un proceso, dividido entre el de shardlab: la mediana "
+    "de las rondas, mínimo–máximo. Por encima de 1, shardlab es más rápido. {date}; {processor}; "
+    "megatron-core {megatron-core}; commit `{commit:.10}`.",
 }
 
 
@@ -114,7 +114,7 @@ def beside(tmp_path: Path, tokens: int) -> dict[str, list[float]]:
     chosen = np.arange(len(lengths), dtype=np.int32)
 
     def build() -> Samples:
-        made = indices(corpus.lengths, range(len(corpus)), recipe)
+        made = build_indices(corpus.lengths, range(len(corpus)), recipe)
         return Samples(corpus, made, recipe)
 
     def build_theirs() -> None:
@@ -199,17 +199,17 @@ def _power(tokens: int) -> str:
 def test_a_blend_of_a_million_samples_takes_at_most_one_and_a_half_seconds(
     quick: bool, weights: list[float]
 ) -> None:
-    share, size = shares(weights), 10**5 if quick else 10**6
+    share, size = normalize_weights(weights), 10**5 if quick else 10**6
     corpora, samples = np.zeros(size, np.int16), np.zeros(size, np.int64)
 
     def theirs() -> None:
         helpers.build_blending_indices(corpora, samples, share.tolist(), 4, size, False)
 
     begun = time.process_time()
-    found = greedy(share, size)
+    found = greedy_order(share, size)
     seconds = time.process_time() - begun
     print(f"\n{weights}: {seconds:.3f} s; ", end="")
-    times = statistics.median(ratios(theirs, lambda: greedy(share, size)))
+    times = statistics.median(ratios(theirs, lambda: greedy_order(share, size)))
     print(f"{times:.2f} times as fast as Megatron's C++")
     assert all(map(np.array_equal, found, (corpora, samples)))
     assert quick or seconds <= 1.5

@@ -26,10 +26,10 @@ LAYOUT = table.Layout(
     columns={
         "FSDP2": {"en": "FSDP2", "es": "FSDP2"},
         "FSDP1": {"en": "FSDP1", "es": "FSDP1"},
-        "ours over gloo": {"en": "ours, gloo", "es": "lo nuestro, gloo"},
+        "ours over gloo": {"en": "shardlab, gloo", "es": "shardlab, gloo"},
         "ours over shared memory": {
-            "en": "ours, shared memory",
-            "es": "lo nuestro, memoria compartida",
+            "en": "shardlab, shared memory",
+            "es": "shardlab, memoria compartida",
         },
     },
 )

@@ -28,7 +28,7 @@ LAYOUT = table.Layout(
     columns={
         "megatron-core": {"en": "megatron-core", "es": "megatron-core"},
         "torch pipelining": {"en": "torch pipelining", "es": "torch pipelining"},
-        "ours": {"en": "ours", "es": "lo nuestro"},
+        "ours": {"en": "shardlab", "es": "shardlab"},
     },
 )
 
@@ -52,14 +52,14 @@ def test_1f1b_takes_no_longer_than_torchs_and_megatrons(quick: bool) -> None:
 
 
 ZERO_BUBBLE = {
-    "1f1b": {"en": "1F1B, ours", "es": "1F1B, lo nuestro"},
-    "zb-h1": {"en": "ZB-H1, ours", "es": "ZB-H1, lo nuestro"},
+    "1f1b": {"en": "1F1B, shardlab", "es": "1F1B, shardlab"},
+    "zb-h1": {"en": "ZB-H1, shardlab", "es": "ZB-H1, shardlab"},
     "torch, 1f1b": {"en": "1F1B, torch", "es": "1F1B, torch"},
-    "torch, zero bubble": {"en": "zero bubble, torch", "es": "zero bubble, torch"},
+    "torch, zero bubble": {"en": "zero bubble, torch", "es": "burbuja cero, torch"},
 }
 # Two stages that compute have a core each; four that wait in place of work measure the schedule and
 # its messages alone.
-ROW = {"en": "micro-batches", "es": "microlotes"}
+ROW = {"en": "micro-batches", "es": "micro-batches"}
 COMPUTING, WAITING = (
     table.Layout(marker=marker, key="microbatches", row=ROW, columns=ZERO_BUBBLE)
     for marker in ("zero-bubble", "zero-bubble-waiting")

@@ -7,9 +7,11 @@ sample's tokens, the order of a blend, what a builder makes of prefixes, weights
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,13 +20,15 @@ import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from shardlab.data.blend import Blend, greedy, shares
+from shardlab.data.blend import Blend, greedy_order, normalize_weights
 from shardlab.data.build import Builder, parts
 from shardlab.data.corpus import DTYPES, Corpus
-from shardlab.data.samples import Indices, Recipe, Samples, indices
+from shardlab.data.samples import Indices, Recipe, Samples, build_indices
+from shardlab.data.text.encoding import FileTokenizer
 from shardlab.data.writer import Writer
 from tests.shardlab.data.megatron_data import (
     BlendedMegatronDatasetBuilder,
+    DType,
     GPTDataset,
     IndexedDataset,
     IndexedDatasetBuilder,
@@ -53,33 +57,33 @@ def test_a_streamed_corpus_has_megatrons_bytes(
     assume(any(map(sum, corpus)))
     dtype, draw = kind.newbyteorder("="), np.random.default_rng(seed)
     with TemporaryDirectory() as folder:
-        theirs = IndexedDatasetBuilder(f"{folder}/theirs.bin", dtype.type, multimodal)
+        megatron = IndexedDatasetBuilder(f"{folder}/theirs.bin", dtype.type, multimodal)
         with Writer(f"{folder}/ours", dtype) as ours:
             for lengths in corpus:
                 tokens = draw.integers(0, 100, sum(lengths)).astype(dtype)
                 modes = draw.integers(0, 3, len(lengths)).tolist() if multimodal else None
-                theirs.add_document(torch.from_numpy(tokens), lengths, modes)
+                megatron.add_document(torch.from_numpy(tokens), lengths, modes)
                 if len(lengths) == 1:
                     ours.add(tokens)
                 else:
                     ours.extend(tokens, lengths, [0, len(lengths)])
-        theirs.finalize(f"{folder}/theirs.idx")
+        megatron.finalize(f"{folder}/theirs.idx")
         bins, (index, expected) = (
-            [Path(f"{folder}/{whose}.{kind}").read_bytes() for whose in ("ours", "theirs")]
+            [Path(f"{folder}/{name}.{kind}").read_bytes() for name in ("ours", "theirs")]
             for kind in ("bin", "idx")
         )
         assert bins[0] == bins[1]
         assert index == expected[: len(index)]  # behind it are the modes, which only they write
         assert len(expected) - len(index) == multimodal * sum(map(len, corpus))
-        mine, read = Corpus(f"{folder}/theirs"), IndexedDataset(f"{folder}/theirs", multimodal)
-        assert len(mine) == len(read)
-        for sequence in range(len(mine)):
-            found = read[sequence]
-            tokens, mode = found if multimodal else (found, None)
-            assert np.array_equal(mine[sequence], tokens)
-            assert mine[sequence].dtype == tokens.dtype
-            assert mode is None or mine.modes[sequence] == mode
-        assert np.array_equal(mine.documents, read.document_indices)
+        streamed, read = Corpus(f"{folder}/theirs"), IndexedDataset(f"{folder}/theirs", multimodal)
+        assert len(streamed) == len(read)
+        for sequence in range(len(streamed)):
+            item = read[sequence]
+            tokens, mode = item if multimodal else (item, None)
+            assert np.array_equal(streamed[sequence], tokens)
+            assert streamed[sequence].dtype == tokens.dtype
+            assert mode is None or streamed.modes[sequence] == mode
+        assert np.array_equal(streamed.documents, read.document_indices)
 
 
 @steady
@@ -90,10 +94,10 @@ def test_bulk_and_appended_corpora_have_the_bytes_of_streamed_ones(
     assume(sum(first) and sum(second))
     with TemporaryDirectory() as folder:
         root = Path(folder)
-        theirs = IndexedDatasetBuilder(f"{root}/theirs.bin", dtype=np.uint16)
+        megatron = IndexedDatasetBuilder(f"{root}/theirs.bin", dtype=np.uint16)
         for name, lengths in (("a", first), ("b", second)):
-            theirs.add_index(str(written(root / name, lengths, np.uint16)))
-        theirs.finalize(f"{root}/theirs.idx")
+            megatron.add_index(str(written(root / name, lengths, np.uint16)))
+        megatron.finalize(f"{root}/theirs.idx")
         with Writer(root / "appended", np.uint16) as appended:
             appended.append(Corpus(root / "a"))
             appended.append(Corpus(root / "b"))
@@ -101,11 +105,33 @@ def test_bulk_and_appended_corpora_have_the_bytes_of_streamed_ones(
             tokens = np.concatenate([Corpus(root / name).tokens for name in "ab"])
             bulk.extend(tokens, first + second)
         for name, kind in itertools.product(("appended", "bulk"), ("bin", "idx")):
-            found = (root / f"{name}.{kind}").read_bytes()
-            assert found == (root / f"theirs.{kind}").read_bytes(), (name, kind)
+            actual = (root / f"{name}.{kind}").read_bytes()
+            assert actual == (root / f"theirs.{kind}").read_bytes(), (name, kind)
 
 
-def theirs_and_ours(
+def tokenizer_dtype(vocabulary: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> np.dtype[Any]:
+    """Return the dtype for a tokenizer.json with this vocabulary; its package is optional."""
+    tokenizer = SimpleNamespace(get_vocab=lambda: vocabulary)
+    package = SimpleNamespace(Tokenizer=SimpleNamespace(from_file=lambda _: tokenizer))
+    monkeypatch.setitem(sys.modules, "tokenizers", package)
+    return FileTokenizer("tokenizer.json", None).dtype
+
+
+@pytest.mark.parametrize("size", [65_499, 65_500, 65_536, 65_537])
+def test_a_tokenizer_s_dtype_is_megatrons(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    vocabulary = {str(number): number for number in range(size)}
+    assert tokenizer_dtype(vocabulary, monkeypatch) == DType.optimal_dtype(size)
+
+
+def test_a_small_vocabulary_with_a_large_number_is_not_cut_to_uint16(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vocabulary = {"a": 0, "b": 1 << 16}
+    assert DType.optimal_dtype(len(vocabulary)) == np.uint16
+    assert tokenizer_dtype(vocabulary, monkeypatch) == np.int32
+
+
+def megatron_and_ours(
     folder: str, lengths: list[int], recipe: Recipe, chosen: range
 ) -> tuple[Any, Samples]:
     prefix = written(Path(folder, "corpus"), lengths)
@@ -114,23 +140,23 @@ def theirs_and_ours(
         drop_last_partial_validation_sequence=recipe.drop_last,
         add_extra_token_to_sequence=recipe.extra,
     )  # fmt: skip
-    theirs = GPTDataset(
+    megatron = GPTDataset(
         IndexedDataset(str(prefix)), str(prefix),
         np.arange(chosen.start, chosen.stop, dtype=np.int32), recipe.samples, Split.valid, settings,
     )  # fmt: skip
     corpus = Corpus(prefix)
-    return theirs, Samples(corpus, indices(corpus.lengths, chosen, recipe), recipe)
+    return megatron, Samples(corpus, build_indices(corpus.lengths, chosen, recipe), recipe)
 
 
-def demand_same(theirs: Any, ours: Samples) -> None:
+def demand_same(megatron: Any, ours: Samples) -> None:
     for name, array in ours.index._asdict().items():
         oracle = {"documents": "document", "places": "sample", "order": "shuffle"}[name]
-        expected = getattr(theirs, f"{oracle}_index")
+        expected = getattr(megatron, f"{oracle}_index")
         assert np.array_equal(array, expected), name
         assert array.dtype == expected.dtype, name
-    assert len(ours) == len(theirs)
+    assert len(ours) == len(megatron)
     for sample in range(len(ours)):
-        text, _ = theirs._query_document_sample_shuffle_indices(sample)
+        text, _ = megatron._query_document_sample_shuffle_indices(sample)
         assert np.array_equal(ours[sample], text)
         assert ours[sample].dtype == text.dtype
 
@@ -160,22 +186,22 @@ def test_every_index_and_sample_is_megatrons(
     recipe = Recipe(sequence=sequence, samples=samples, seed=seed, extra=extra, drop_last=drop_last)
     with TemporaryDirectory() as folder:
         try:
-            theirs, ours = theirs_and_ours(folder, lengths, recipe, chosen)
+            megatron, ours = megatron_and_ours(folder, lengths, recipe, chosen)
         except AssertionError:  # theirs, where an empty document comes last and is to be padded
             assert not drop_last and extra and 0 in lengths
             return
-        demand_same(theirs, ours)
+        demand_same(megatron, ours)
 
 
 def test_a_corpus_of_many_lengths_has_megatrons_samples(tmp_path: Path) -> None:
     lengths = np.random.default_rng(5).integers(1, 900, 3000).tolist()
     for samples in (None, 9000, 23_000):
         recipe = Recipe(sequence=128, samples=samples, seed=7)
-        demand = theirs_and_ours(str(tmp_path), lengths, recipe, range(100, 2900))
-        theirs, ours = demand
+        demand = megatron_and_ours(str(tmp_path), lengths, recipe, range(100, 2900))
+        megatron, ours = demand
         for name in ("document", "sample", "shuffle"):
-            mine = dict(zip(("document", "sample", "shuffle"), ours.index, strict=True))
-            assert np.array_equal(mine[name], getattr(theirs, f"{name}_index"))
+            indices = dict(zip(("document", "sample", "shuffle"), ours.index, strict=True))
+            assert np.array_equal(indices[name], getattr(megatron, f"{name}_index"))
 
 
 def blended(weights: list[float], size: int) -> tuple[Any, Any]:
@@ -185,10 +211,12 @@ def blended(weights: list[float], size: int) -> tuple[Any, Any]:
 
 
 def demand_blend(weights: list[float], size: int) -> None:
-    share = shares(weights)
-    for found, expected in zip(greedy(share, size), blended(share.tolist(), size), strict=True):
-        assert np.array_equal(found, expected)
-        assert found.dtype == expected.dtype
+    share = normalize_weights(weights)
+    for actual, expected in zip(
+        greedy_order(share, size), blended(share.tolist(), size), strict=True
+    ):
+        assert np.array_equal(actual, expected)
+        assert actual.dtype == expected.dtype
 
 
 @steady
@@ -224,16 +252,16 @@ def test_an_exhaustive_blend_is_megatrons(sizes: list[int]) -> None:
     total = sum(sizes)
     corpora, samples = np.zeros(total, np.int16), np.zeros(total, np.int64)
     helpers.build_exhaustive_blending_indices(corpora, samples, sizes, len(sizes))
-    found = greedy(shares(sizes), total)
-    assert np.array_equal(found[0], corpora)
-    assert np.array_equal(found[1], samples)
+    actual = greedy_order(normalize_weights(sizes), total)
+    assert np.array_equal(actual[0], corpora)
+    assert np.array_equal(actual[1], samples)
 
 
 @pytest.mark.parametrize("split", ["969,30,1", "99,1,0", "1,1,1", "0.3,0.2"])
 def test_splits_are_megatrons(split: str) -> None:
     expected = config(4, split=split, blend=(["a"], None)).split_matrix
-    found = parts(map(float, split.split(",")))
-    assert found + [None] * (3 - len(found)) == expected
+    actual = parts(map(float, split.split(",")))
+    assert actual + [None] * (3 - len(actual)) == expected
 
 
 @pytest.mark.parametrize("weights", [None, [0.7, 0.2, 0.1], [3.0, 1.0, 1.0]])
@@ -250,13 +278,13 @@ def test_what_the_builder_makes_is_megatrons(
         for seed, name in enumerate("abc")
     ]
     settings = config(8, split="7,2,1", blend=([str(p) for p in prefixes], weights))
-    theirs = BlendedMegatronDatasetBuilder(
+    megatron = BlendedMegatronDatasetBuilder(
         GPTDataset, list(samples), lambda: True, settings
     ).build()
     builder = Builder(tmp_path / "kept" if cached else None)
     corpora = [Corpus(prefix) for prefix in prefixes]
     for _ in range(2):  # built, and then found
-        for oracle, part, count in zip(theirs, parts((7, 2, 1)), samples, strict=True):
+        for oracle, part, count in zip(megatron, parts((7, 2, 1)), samples, strict=True):
             recipe = Recipe(sequence=8, samples=count)
             assert part
             ours = builder.blend(corpora, recipe, part, weights=weights)
@@ -268,17 +296,19 @@ def demand_blend_of(ours: Blend, oracle: Any) -> None:
     assert np.array_equal(ours.corpora, oracle.dataset_index)
     assert np.array_equal(ours.samples, oracle.dataset_sample_index)
     for sample in range(len(ours)):
-        theirs = oracle[sample]
-        assert np.array_equal(ours[sample][:-1], theirs["tokens"])
-        assert np.array_equal(ours[sample][1:], theirs["labels"])
+        expected = oracle[sample]
+        assert np.array_equal(ours[sample][:-1], expected["tokens"])
+        assert np.array_equal(ours[sample][1:], expected["labels"])
 
 
 def test_a_single_corpus_through_the_builder_is_megatrons(tmp_path: Path) -> None:
     prefix = written(tmp_path / "a", np.random.default_rng(3).integers(1, 40, 50).tolist())
     settings = config(8, split="9,1", blend=([str(prefix)], None))
-    theirs = BlendedMegatronDatasetBuilder(GPTDataset, [200, 5, 0], lambda: True, settings).build()
-    assert theirs[2] is None
-    for oracle, part, count in zip(theirs[:2], parts((9, 1)), (200, 5), strict=True):
+    megatron = BlendedMegatronDatasetBuilder(
+        GPTDataset, [200, 5, 0], lambda: True, settings
+    ).build()
+    assert megatron[2] is None
+    for oracle, part, count in zip(megatron[:2], parts((9, 1)), (200, 5), strict=True):
         assert part
         ours = Builder(tmp_path / "kept").samples(
             Corpus(prefix), Recipe(sequence=8, samples=count), part

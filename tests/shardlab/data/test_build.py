@@ -38,23 +38,23 @@ def corpus(tmp_path: Path) -> Corpus:
 # ------------------------------------------------------------------ all ranks
 
 
-def built(world: World, prefix: str, folder: str) -> tuple[list[list[int]], list[str]]:
+def build_on_rank(world: World, prefix: str, folder: str) -> tuple[list[list[int]], list[str]]:
     samples = Builder(Path(folder, "kept"), world=world).samples(Corpus(prefix), RECIPE)
     assert samples.index.order.base is not None  # mapped from the cache
-    kept = [path.name for path in Path(folder, "kept").iterdir()]
-    return np.stack([*samples]).tolist(), kept
+    cached = [path.name for path in Path(folder, "kept").iterdir()]
+    return np.stack([*samples]).tolist(), cached
 
 
 def test_all_ranks_have_the_samples_that_one_would_have(pool: Any, corpus: Corpus) -> None:
     alone = np.stack([*Builder().samples(corpus, RECIPE)]).tolist()
     folder = str(Path(corpus.prefix).parent)
-    for samples, kept in pool(4).run(built, corpus.prefix, folder):
+    for samples, cached in pool(4).run(build_on_rank, corpus.prefix, folder):
         assert samples == alone
-        assert len(kept) == 1
+        assert len(cached) == 1
 
 
-def refused(world: World, prefix: str, folder: str) -> list[str]:
-    told = []
+def fail_to_build(world: World, prefix: str, folder: str) -> list[str]:
+    messages = []
     builder = Builder(Path(folder, "kept"), world=world)
     file = Path(folder, "a file")
     file.write_text("")
@@ -65,44 +65,46 @@ def refused(world: World, prefix: str, folder: str) -> list[str]:
     ):
         with pytest.raises(DataError) as error:
             act()
-        told.append(str(error.value))
-    return told
+        messages.append(str(error.value))
+    return messages
 
 
 def test_all_ranks_learn_why_the_builder_failed(pool: Any, corpus: Corpus) -> None:
     folder = str(Path(corpus.prefix).parent)
     short = "hold 100 tokens; samples of 400 need 401: give more text, or shorter samples"
-    first, *others = pool(4).run(refused, corpus.prefix, folder)
+    first, *rest = pool(4).run(fail_to_build, corpus.prefix, folder)
     assert first[0] == f"rank 0 could not make the samples: 20 sequences from 0 on {short}"
     assert first[1].startswith("rank 0 could not make the samples: cannot keep indices in")
     assert first[2].startswith("rank 0 could not make the samples: Seed must be between 0 and 2**3")
-    assert others == [first] * 3
+    assert rest == [first] * 3
 
 
-def unequal(world: World, prefix: str, folder: str) -> str:
+def build_with_unequal_disks(world: World, prefix: str, folder: str) -> str:
     """Every rank has a disk of its own, and the second's refuses."""
-    kept = Path(folder, "kept") if world.rank == 0 else Path(f"{prefix}.idx", "under a file")
+    cached = Path(folder, "kept") if world.rank == 0 else Path(f"{prefix}.idx", "under a file")
     disk = world.axis("own disk", [world.rank])
     with pytest.raises(DataError) as error:
-        Builder(kept, world=world, disk=disk).samples(Corpus(prefix), RECIPE)
+        Builder(cached, world=world, disk=disk).samples(Corpus(prefix), RECIPE)
     return str(error.value)
 
 
 def test_all_ranks_learn_why_the_builder_of_another_disk_failed(pool: Any, corpus: Corpus) -> None:
-    first, second = pool(2).run(unequal, corpus.prefix, str(Path(corpus.prefix).parent))
+    first, second = pool(2).run(
+        build_with_unequal_disks, corpus.prefix, str(Path(corpus.prefix).parent)
+    )
     assert first == second
     assert first.startswith("rank 1 could not make the samples: cannot keep indices in")
 
 
-def _dying(rank: int, store: str, prefix: str, folder: str, said: Any) -> None:
+def _dying(rank: int, store: str, prefix: str, folder: str, queue: Any) -> None:
     shared = torch.distributed.FileStore(store, 2)
     world = World.join(backend="gloo", store=shared, rank=rank, size=2, timeout=LIMIT)
     if rank == 0:
-        cache.keep = lambda *_: os._exit(1)
+        cache.store = lambda *_: os._exit(1)
     try:
         Builder(Path(folder, "kept"), world=world).samples(Corpus(prefix), RECIPE)
     except CollectiveError as error:
-        said.put(str(error))
+        queue.put(str(error))
     os._exit(0)
 
 
@@ -110,15 +112,15 @@ def test_who_waits_for_a_builder_that_dies_is_told_within_the_limit(
     corpus: Corpus, tmp_path: Path
 ) -> None:
     context = multiprocessing.get_context("forkserver")
-    said = context.SimpleQueue()
-    args = (str(tmp_path / "store"), corpus.prefix, str(tmp_path), said)
+    queue = context.SimpleQueue()
+    args = (str(tmp_path / "store"), corpus.prefix, str(tmp_path), queue)
     ranks = [context.Process(target=_dying, args=(rank, *args)) for rank in range(2)]
     for rank in ranks:
         rank.start()
     for rank in ranks:
         rank.join(LIMIT)
     assert [rank.exitcode for rank in ranks] == [1, 0]
-    assert "all_gather" in said.get()
+    assert "all_gather" in queue.get()
 
 
 # ------------------------------------------------------------------ the cache
@@ -130,13 +132,13 @@ def test_indices_are_built_once(corpus: Corpus, tmp_path: Path) -> None:
 
     first = Builder(tmp_path / "kept").samples(corpus, RECIPE)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shardlab.data.build.indices", again)
+        patch.setattr("shardlab.data.build.build_indices", again)
         second = Builder(tmp_path / "kept").samples(corpus, RECIPE)
         with pytest.raises(DataError, match="AssertionError: built anew"):
             Builder(tmp_path / "kept").samples(corpus, Recipe(sequence=4, samples=30, seed=1))
-    for one, other in zip(first.index, second.index, strict=True):
-        assert np.array_equal(one, other)
-        assert one.dtype == other.dtype
+    for first_array, second_array in zip(first.index, second.index, strict=True):
+        assert np.array_equal(first_array, second_array)
+        assert first_array.dtype == second_array.dtype
 
 
 def test_a_kept_file_can_be_read_by_others(corpus: Corpus, tmp_path: Path) -> None:
@@ -145,11 +147,11 @@ def test_a_kept_file_can_be_read_by_others(corpus: Corpus, tmp_path: Path) -> No
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
 
 
-@pytest.mark.parametrize("left", [0, 1, 60, -8])
-def test_a_damaged_cache_is_refused(corpus: Corpus, tmp_path: Path, left: int) -> None:
+@pytest.mark.parametrize("size", [0, 1, 60, -8])
+def test_a_damaged_cache_is_refused(corpus: Corpus, tmp_path: Path, size: int) -> None:
     Builder(tmp_path / "kept").samples(corpus, RECIPE)
     [file] = (tmp_path / "kept").iterdir()
-    file.write_bytes(file.read_bytes()[:left])
+    file.write_bytes(file.read_bytes()[:size])
     with pytest.raises(DataError, match="is damaged: remove it, and it is made anew"):
         Builder(tmp_path / "kept").samples(corpus, RECIPE)
 
@@ -191,24 +193,24 @@ def test_indices_that_are_not_all_there_are_not_found(corpus: Corpus, tmp_path: 
     killed.join()
     assert killed.exitcode == -signal.SIGKILL
     assert len(list((tmp_path / "kept").glob("*draft*"))) == 1
-    kept, own = (Builder(f).samples(corpus, RECIPE) for f in (tmp_path / "kept", None))
-    assert np.array_equal([*kept], [*own])
+    cached, uncached = (Builder(f).samples(corpus, RECIPE) for f in (tmp_path / "kept", None))
+    assert np.array_equal([*cached], [*uncached])
     assert not list((tmp_path / "kept").glob("*draft*"))
 
 
 def test_two_jobs_may_make_the_same_indices_at_once(tmp_path: Path) -> None:
-    path, made = tmp_path / "kept", [np.arange(9), np.arange(4, dtype=np.int32)]
+    path, arrays = tmp_path / "kept", [np.arange(9), np.arange(4, dtype=np.int32)]
     replace = Path.replace
 
     def after_another(draft: Path, target: Path) -> None:
         patch.undo()
-        cache.keep(path, lambda: made)
+        cache.store(path, lambda: arrays)
         replace(draft, target)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "replace", after_another)
-        cache.keep(path, lambda: made)
-    assert all(map(np.array_equal, cache.load(path), made))
+        cache.store(path, lambda: arrays)
+    assert all(map(np.array_equal, cache.load(path), arrays))
     assert [*tmp_path.iterdir()] == [path]
 
 
@@ -231,12 +233,14 @@ def test_after_a_builder_was_killed_the_next_one_is_right(
         builder.join(draw.uniform(0, 0.03))
         builder.kill()
         builder.join()
-        made = len([p for p in folder.iterdir() if "draft" not in p.name]) if folder.is_dir() else 0
-        for seed in range(made + 1):  # what it had made, and what it was at
+        finished = (
+            len([p for p in folder.iterdir() if "draft" not in p.name]) if folder.is_dir() else 0
+        )
+        for seed in range(finished + 1):  # what it had made, and what it was at
             recipe = Recipe(sequence=4, samples=3000, seed=seed)
-            kept, own = (Builder(f).samples(corpus, recipe) for f in (folder, None))
-            for one, other in zip(kept.index, own.index, strict=True):
-                assert np.array_equal(one, other)
+            cached, uncached = (Builder(f).samples(corpus, recipe) for f in (folder, None))
+            for first_array, second_array in zip(cached.index, uncached.index, strict=True):
+                assert np.array_equal(first_array, second_array)
         assert not list(folder.glob("*draft*"))
 
 
@@ -346,18 +350,18 @@ class Watched(Samples):
         return super().__getitem__(sample)
 
 
-def stages(world: World, prefix: str) -> tuple[bool, bool, int]:
+def read_on_stage(world: World, prefix: str) -> tuple[bool, bool, int]:
     grid = Grid(world=world, pipeline=4)
-    made = Builder(world=world).samples(Corpus(prefix), RECIPE)
-    samples = Watched(made.corpus, made.index, RECIPE)
+    built_samples = Builder(world=world).samples(Corpus(prefix), RECIPE)
+    samples = Watched(built_samples.corpus, built_samples.index, RECIPE)
     Watched.reads = 0
     tokens, labels = Loader(samples, 2, data=grid.data, pipeline=grid.pipeline).read(0)
     return tokens is not None, labels is not None, Watched.reads
 
 
 def test_each_stage_reads_what_it_looks_at(pool: Any, corpus: Corpus) -> None:
-    found = pool(4).run(stages, corpus.prefix)
-    assert found == [(True, False, 2), (False, False, 0), (False, False, 0), (False, True, 2)]
+    reads = pool(4).run(read_on_stage, corpus.prefix)
+    assert reads == [(True, False, 2), (False, False, 0), (False, False, 0), (False, True, 2)]
 
 
 def test_a_batch_that_the_ranks_do_not_divide_or_that_is_not_there_is_refused(
@@ -377,7 +381,8 @@ def test_a_padded_sample_is_one_that_a_model_can_read(corpus: Corpus, batch: int
     loader = Loader(samples, batch)
     read = [loader.read(consumed) for consumed in range(0, 7, batch)]
     tokens, labels = (
-        torch.cat([one for one in side if one is not None]) for side in zip(*read, strict=True)
+        torch.cat([batch for batch in side if batch is not None])
+        for side in zip(*read, strict=True)
     )
     padded = torch.from_numpy(np.stack([*samples])) == PAD
     assert padded.any()
@@ -388,8 +393,8 @@ def test_a_padded_sample_is_one_that_a_model_can_read(corpus: Corpus, batch: int
 def test_samples_without_a_last_label_are_refused(corpus: Corpus) -> None:
     samples = Builder().samples(corpus, Recipe(sequence=4, extra=False))
     both = Builder().blend([corpus, corpus], Recipe(sequence=4, extra=False))
-    for found in (samples, both):
+    for source in (samples, both):
         with pytest.raises(
             DataError, match=r"without a last label: make them by Recipe.extra=True"
         ):
-            Loader(found, 4)
+            Loader(source, 4)

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardlab.data.corpus import HEAD, Corpus, DataError
+from shardlab.data.build import Builder
+from shardlab.data.corpus import CHECKED_AT_OPENING, HEAD, Corpus, DataError
+from shardlab.data.samples import Recipe
 from shardlab.data.writer import Writer
 from tests.docs.page import ROOT
 from tests.limits import LIMIT
@@ -119,19 +121,63 @@ def test_what_was_written_is_read(prefix: Path) -> None:
         corpus[0][0] = 7
 
 
+@pytest.mark.parametrize(
+    ("code", "dtype"), [(6, "<u2"), (7, "<u4"), (8, "<u8"), (9, "<u4"), (10, "<u8")]
+)
+def test_the_integers_of_deepspeed_are_read_as_integers(
+    tmp_path: Path, code: int, dtype: str
+) -> None:
+    tokens = np.array([1, 2, 50_000, 0, 60_000, 7], dtype)
+    begins = np.array([0, 4], "<i8") * tokens.itemsize
+    index = [head(code=code, count=2, ends=3), np.array([4, 2], "<i4"), begins, np.arange(3)]
+    (tmp_path / "corpus.idx").write_bytes(b"".join(bytes(part) for part in index))
+    (tmp_path / "corpus.bin").write_bytes(bytes(tokens))
+    corpus = Corpus(tmp_path / "corpus")
+    assert corpus.tokens.dtype == dtype
+    assert corpus[1].tolist() == [60_000, 7]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint16])
+def test_what_megatron_writes_under_the_same_codes_keeps_its_dtype(
+    tmp_path: Path, dtype: type
+) -> None:
+    with Writer(tmp_path / "corpus", dtype) as writer:
+        writer.extend([1, 2, 3], [2, 1])
+    corpus = Corpus(tmp_path / "corpus")
+    assert corpus.tokens.dtype == dtype
+    assert corpus.tokens.tolist() == [1, 2, 3]
+
+
+def test_a_corpus_is_opened_by_its_first_sequences_and_each_other_is_checked_when_it_is_read(
+    tmp_path: Path,
+) -> None:
+    count, bad = 3 * CHECKED_AT_OPENING, 2 * CHECKED_AT_OPENING
+    with Writer(tmp_path / "corpus", np.uint16) as writer:
+        writer.extend(np.arange(count) % 1000, np.ones(count, int))
+    path = tmp_path / "corpus.idx"
+    path.write_bytes(at(HEAD.size + 4 * count + 8 * bad, "<q", 0)(path.read_bytes()))
+    corpus = Corpus(tmp_path / "corpus")  # reads no more of the index than it needs
+    assert corpus[bad + 1].tolist() == [(bad + 1) % 1000]
+    for read in (lambda: corpus[bad], lambda: corpus[bad - 1], corpus.check):
+        with pytest.raises(DataError, match=f"puts sequence {bad}, .* at byte 0"):
+            read()
+    with pytest.raises(DataError, match=f"puts sequence {bad}, "):
+        Builder().samples(corpus, Recipe(sequence=8))
+
+
 MEMORY = """
 import re, sys
 from shardlab.data.corpus import Corpus
 from shardlab.data.samples import *
-def own():
+def resident_kib():
     return int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1])
-before = own()
+before = resident_kib()
 corpus = Corpus(sys.argv[1])
 recipe = Recipe(sequence=4096)
-samples = Samples(corpus, indices(corpus.lengths, range(len(corpus)), recipe), recipe)
+samples = Samples(corpus, build_indices(corpus.lengths, range(len(corpus)), recipe), recipe)
 for sample in range(0, len(samples), 50_000):
     assert not samples[sample].any()
-print(own() - before)
+print(resident_kib() - before)
 """
 
 

@@ -18,10 +18,10 @@ import pytest
 import torch.distributed as dist
 
 from shardlab.comm import World
-from shardlab.data.blend import shares
+from shardlab.data.blend import normalize_weights
 from shardlab.data.build import Builder
 from shardlab.data.corpus import Corpus, DataError
-from shardlab.data.samples import Recipe, indices
+from shardlab.data.samples import Recipe, build_indices
 from shardlab.data.writer import Writer
 from tests.docs.page import ROOT
 from tests.limits import LIMIT
@@ -65,8 +65,8 @@ def test_a_token_that_the_dtype_does_not_hold_is_refused(tmp_path: Path, bulk: b
     builder = IndexedDatasetBuilder(f"{tmp_path}/theirs.bin", dtype=np.uint16)
     builder.add_document(np.array([70_000]), [1])
     builder.finalize(f"{tmp_path}/theirs.idx")
-    theirs = IndexedDataset(f"{tmp_path}/theirs")  # held: its tokens don't outlive it
-    assert theirs[0] == 4464, MENDED
+    megatron = IndexedDataset(f"{tmp_path}/theirs")  # held: its tokens don't outlive it
+    assert megatron[0] == 4464, MENDED
     with (
         pytest.raises(DataError, match="token 70000 is not among the uint16"),
         Writer(tmp_path / "ours", np.uint16) as ours,
@@ -81,11 +81,11 @@ def test_a_rewritten_corpus_has_samples_of_its_own(tmp_path: Path) -> None:
 
     def both(lengths: list[int]) -> tuple[int, int]:
         prefix = written(tmp_path / "corpus", lengths)
-        theirs = GPTDataset(
+        megatron = GPTDataset(
             IndexedDataset(str(prefix)), str(prefix), np.arange(len(lengths), dtype=np.int32),
             None, Split.train, settings,
         )  # fmt: skip
-        return len(theirs), len(builder.samples(Corpus(prefix), recipe))
+        return len(megatron), len(builder.samples(Corpus(prefix), recipe))
 
     assert both([41, 40]) == (20, 20)
     assert both([400, 401]) == (20, 200), MENDED  # theirs knows the path alone
@@ -95,10 +95,10 @@ def test_a_bin_that_was_cut_short_is_refused(tmp_path: Path) -> None:
     prefix = written(tmp_path / "a", [50, 50])
     content = Path(f"{prefix}.bin").read_bytes()
     Path(f"{prefix}.bin").write_bytes(content[:300])
-    theirs = IndexedDataset(str(prefix))
-    assert len(theirs) == 2, MENDED
+    megatron = IndexedDataset(str(prefix))
+    assert len(megatron) == 2, MENDED
     with pytest.raises(ValueError, match=r"larger than buffer|smaller than requested"):
-        theirs[1]
+        megatron[1]
     with pytest.raises(DataError, match=r"a\.bin has 300 bytes, and its index says 400"):
         Corpus(prefix)
 
@@ -108,7 +108,7 @@ def test_the_number_of_samples_is_counted_in_integers(tokens: int) -> None:
     # ceil(float(tokens - extra) / sequence), in single precision: helpers.cpp, build_sample_idx
     lengths = np.array([tokens], np.int32)
     places = helpers.build_sample_idx(lengths, np.zeros(1, np.int32), 2, 1, tokens, False, True)
-    ours = indices(lengths, range(1), Recipe(sequence=2, drop_last=False))
+    ours = build_indices(lengths, range(1), Recipe(sequence=2, drop_last=False))
     exact = -(-(tokens - 1) // 2)
     assert len(places) - 1 != exact, MENDED
     assert len(ours.order) == exact
@@ -120,23 +120,23 @@ def test_a_blend_is_kept_without_a_process_group(tmp_path: Path) -> None:
     settings = config(
         4, split="1", blend=([str(p) for p in prefixes], [0.5, 0.5]), path_to_cache=f"{tmp_path}/c"
     )
-    theirs = BlendedMegatronDatasetBuilder(GPTDataset, [8, 0, 0], lambda: True, settings)
+    megatron = BlendedMegatronDatasetBuilder(GPTDataset, [8, 0, 0], lambda: True, settings)
     with pytest.raises(ValueError, match="process group has not been initialized"):
-        theirs.build()
+        megatron.build()
     corpora = [Corpus(prefix) for prefix in prefixes]
     recipe = Recipe(sequence=4, samples=8)
     assert len(Builder(tmp_path / "k").blend(corpora, recipe, weights=[0.5, 0.5])) == 8
 
 
-def apart(world: World, folder: str) -> tuple[str, str]:
+def build_on_separate_disks(world: World, folder: str) -> tuple[str, str]:
     """What each rank is told, where every rank has a cache that no other sees."""
-    own = Path(folder, f"disk{world.rank}")
-    own.mkdir()
+    folder_of_rank = Path(folder, f"disk{world.rank}")
+    folder_of_rank.mkdir()
     for path in Path(folder).glob("corpus.*"):
-        shutil.copy(path, own)
-    prefix = f"{own}/corpus"
-    told = []
-    settings = config(4, split="1", path_to_cache=f"{own}/cache")
+        shutil.copy(path, folder_of_rank)
+    prefix = f"{folder_of_rank}/corpus"
+    messages = []
+    settings = config(4, split="1", path_to_cache=f"{folder_of_rank}/cache")
     try:
         GPTDataset(
             IndexedDataset(prefix),
@@ -146,22 +146,22 @@ def apart(world: World, folder: str) -> tuple[str, str]:
             Split.train,
             settings,
         )
-        told.append("")
+        messages.append("")
     except FileNotFoundError as error:
-        told.append(str(error))
+        messages.append(str(error))
     try:
-        Builder(own / "kept", world=world).samples(Corpus(prefix), Recipe(sequence=4))
-        told.append("")
+        Builder(folder_of_rank / "kept", world=world).samples(Corpus(prefix), Recipe(sequence=4))
+        messages.append("")
     except DataError as error:
-        told.append(str(error))
-    each = Builder(own / "kept", world=world, disk=world.axis("own disk", [world.rank]))
+        messages.append(str(error))
+    each = Builder(folder_of_rank / "kept", world=world, disk=world.axis("own disk", [world.rank]))
     assert len(each.samples(Corpus(prefix), Recipe(sequence=4))) == 24
-    return told[0], told[1]
+    return messages[0], messages[1]
 
 
-def test_ranks_that_share_no_disk_are_told_so_together(pool: Any, tmp_path: Path) -> None:
+def test_ranks_without_a_shared_disk_all_raise(pool: Any, tmp_path: Path) -> None:
     written(tmp_path / "corpus", [49, 50])
-    (first, ours), (second, also_ours) = pool(2).run(apart, str(tmp_path))
+    (first, ours), (second, also_ours) = pool(2).run(build_on_separate_disks, str(tmp_path))
     assert first == "", MENDED  # rank 0 goes on, to wait in the next barrier
     assert "No such file" in second, MENDED  # while rank 1 raises
     assert ours == also_ours
@@ -174,7 +174,7 @@ def test_ranks_that_share_no_disk_are_told_so_together(pool: Any, tmp_path: Path
 )
 def test_weights_that_are_none_are_refused(weights: list[float]) -> None:
     with pytest.raises(DataError, match="must be a finite number above 0"):
-        shares(weights)
+        normalize_weights(weights)
 
 
 def test_an_infinite_weight_goes_through_theirs_and_the_other_gives_all() -> None:
@@ -185,5 +185,5 @@ def test_an_infinite_weight_goes_through_theirs_and_the_other_gives_all() -> Non
     part = Part(index_split=Split.train, unique_identifiers="")
     settings = config(4, split="1", blend=(["a"], None))
     with np.errstate(all="ignore"):
-        theirs = BlendedDataset([part, part], [1.0, np.inf], 4, settings)
-    assert theirs.dataset_index.tolist() == [0] * 4, MENDED
+        megatron = BlendedDataset([part, part], [1.0, np.inf], 4, settings)
+    assert megatron.dataset_index.tolist() == [0] * 4, MENDED

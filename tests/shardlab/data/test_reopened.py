@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
 
+from shardlab.data import cache
 from shardlab.data.build import Builder
 from shardlab.data.corpus import Corpus, DataError
 from shardlab.data.loader import Loader
@@ -31,11 +35,11 @@ def samples(prefix: Path, cache: Path, recipe: Recipe = RECIPE) -> Samples:
 
 
 def test_pickles_hold_paths_and_open_the_same_samples(tmp_path: Path) -> None:
-    made = samples(write(tmp_path / "a"), tmp_path / "cache")
-    content = pickle.dumps(made)
+    built_samples = samples(write(tmp_path / "a"), tmp_path / "cache")
+    content = pickle.dumps(built_samples)
     assert len(content) < 2000 < (tmp_path / "a.bin").stat().st_size
     again = pickle.loads(content)
-    assert all((again[i] == made[i]).all() for i in range(len(made)))
+    assert all((again[i] == built_samples[i]).all() for i in range(len(built_samples)))
 
 
 def test_a_corpus_that_changed_since_it_was_pickled_is_refused(tmp_path: Path) -> None:
@@ -54,6 +58,23 @@ def test_jobs_that_start_on_one_cold_cache_all_get_their_indices(tmp_path: Path)
     with ProcessPoolExecutor(6, get_context("spawn")) as jobs:
         counts = [*jobs.map(built, [prefix] * 12, [tmp_path / "cache"] * 12)]
     assert len({*counts}) == 1
+
+
+def test_another_job_may_rename_the_draft_before_any_time_that_it_is_opened(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    draft, over = kept.with_suffix(".draft"), Event()
+
+    def rename(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open" and arguments[0] in (draft, str(draft)) and not over.is_set():
+            with suppress(FileNotFoundError):
+                draft.replace(kept)
+
+    sys.addaudithook(rename)  # for the rest of the process
+    try:
+        cache.keep(kept, lambda: [np.arange(4)])
+    finally:
+        over.set()
+    assert cache.load(kept)[0].tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

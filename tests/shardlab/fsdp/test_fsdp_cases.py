@@ -57,11 +57,11 @@ def compare(world: World, make: Callable[[], Any], **settings: Any) -> FSDP:
     whole = make()
     expected = gradients_of(whole, world.size)
     assert abs(loss.item() - whole(*batch(world.rank, 0)).item()) < TOLERANCE
-    found = gathered_gradients(model)
-    assert set(found) >= set(expected)
-    for name in set(found) - set(expected):  # without a gradient there; zero here
-        assert not found[name].any(), name
-    assert furthest(found, expected) < TOLERANCE
+    actual = gathered_gradients(model)
+    assert set(actual) >= set(expected)
+    for name in set(actual) - set(expected):  # without a gradient there; zero here
+        assert not actual[name].any(), name
+    assert furthest(actual, expected) < TOLERANCE
     assert unsharded_bytes(model.flats) == 0 or settings.get("strategy") is S.NO_SHARD
     return model
 
@@ -402,17 +402,17 @@ def several(world: World) -> None:
     for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
         module = Transformer()
         model = FSDP(module, world.whole, units=module.blocks, strategy=strategy)
-        one, two = model(*data), model(*more)  # as pipelines do: two forwards, then two backwards
-        one.backward()
+        first, two = model(*data), model(*more)  # as pipelines do: two forwards, then two backwards
+        first.backward()
         two.backward()
         assert furthest(gathered_gradients(model), expected) < TOLERANCE
         model.zero_grad()
         (model(*data) + model(*more)).backward()
         assert furthest(gathered_gradients(model), expected) < TOLERANCE
         model.zero_grad()
-        one = model(*data)
-        one.backward(retain_graph=True)
-        one.backward()
+        first = model(*data)
+        first.backward(retain_graph=True)
+        first.backward()
         model(*more).backward()
         model(*more).backward()
         twice = {name: 2 * grad for name, grad in expected.items()}
@@ -471,7 +471,7 @@ def evaluation(world: World) -> None:
         module, whole = Transformer(), Transformer()
         model = FSDP(module, world.whole, units=module.blocks, strategy=strategy)
         ours = torch.optim.SGD(model.parameters(), lr=0.1)
-        theirs = torch.optim.SGD(whole.parameters(), lr=0.1)
+        whole_optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
         for step in range(2):
             for rank in range(world.size):
                 (whole(*batch(rank, step)) / world.size).backward()
@@ -481,9 +481,9 @@ def evaluation(world: World) -> None:
                     assert abs(model(*data).item() - whole(*data).item()) < 1e-13
                 assert all(unit.state is ParameterState.SHARDED for unit in model.units)
             ours.step()
-            theirs.step()
+            whole_optimizer.step()
             ours.zero_grad()
-            theirs.zero_grad()
+            whole_optimizer.zero_grad()
         assert furthest(gathered_parameters(model), dict(whole.named_parameters())) < TOLERANCE
 
 
@@ -494,7 +494,7 @@ def test_evaluation_between_steps_sees_the_newest_parameters_and_leaves_none_ful
 
 
 @on_its_device
-def held(world: World) -> None:
+def check_held_storage(world: World) -> None:
     module = Transformer()
     model = FSDP(module, world.whole, units=module.blocks)
     with pytest.raises(RuntimeError, match=r"head\.weight is sharded|embedding\.weight is sharded"):
@@ -511,7 +511,7 @@ def held(world: World) -> None:
 
 
 def test_gathered_holds_all_parameters_for_reading_and_writes_none_back(pool: Pool) -> None:
-    pool(2).run(held)
+    pool(2).run(check_held_storage)
 
 
 # ---------------------------------------------------------------------- sizes, norm
@@ -565,8 +565,8 @@ def norm(world: World) -> None:
         axes: dict[str, Any] = hybrid if strategy.is_hybrid else {"axis": world.whole}
         model = FSDP(module, **axes, units=module.blocks, strategy=strategy)
         model(*batch(world.rank, 0)).backward()
-        found = model.clip_grad_norm_(0.1)
-        assert abs(found - expected) / expected < TOLERANCE
+        total_norm = model.clip_grad_norm_(0.1)
+        assert abs(total_norm - expected) / expected < TOLERANCE
         assert furthest(gathered_gradients(model), clipped) < TOLERANCE
         names = {name for name, _ in model.local_parameters()}
         assert names <= set(gathered_gradients(model))

@@ -83,7 +83,7 @@ def whole(pool: Callable[[int], Any]) -> Callable[[int, str, int], Whole]:
 def compare(
     world: World, kind: str, policies: list[dict[str, Any]], micro: int, no_sync: bool, whole: Whole
 ) -> list[tuple[str, float]]:
-    found = []
+    errors = []
     steps = STEPS[world.size]
     for policy in policies:
         model = wrap(world, Transformer(), policy)
@@ -95,8 +95,8 @@ def compare(
         )
         error = max([error, *(furthest(grads[step], whole.gradients[step]) for step in grads)])
         error = max(error, furthest(gathered_parameters(model), whole.parameters))
-        found.append((str(policy), error))
-    return found
+        errors.append((str(policy), error))
+    return errors
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
@@ -177,8 +177,8 @@ def against_torch(world: World, kind: str) -> dict[str, float]:
     losses, _ = train_sharded(model, world.rank, kind, steps=STEPS[world.size], look=())
     whole = gathered_parameters(model)
     errors = {}
-    for name, theirs in (("FSDP1", fsdp1), ("FSDP2", fsdp2)):
-        their_losses, their_whole = theirs(world, kind)
+    for name, train_torch in (("FSDP1", fsdp1), ("FSDP2", fsdp2)):
+        their_losses, their_whole = train_torch(world, kind)
         loss = max(abs(a - b) / b for a, b in zip(losses, their_losses, strict=True))
         assert set(their_whole) == set(whole)
         errors[name] = max(loss, furthest(whole, their_whole))

@@ -117,7 +117,7 @@ def measure(world: World) -> dict[str, tuple[float, float]]:
     whole = Transformer()
     _, gradients = train_whole(whole, world.size, "sgd")
     expected: dict[str, Tensor] = dict(whole.named_parameters())
-    found = {}
+    errors_by_case = {}
     for dtypes, strategy in product(ENVELOPES, (S.FULL_SHARD, S.NO_SHARD)):
         module = Transformer(dtype=FP32)
         model = FSDP(
@@ -127,15 +127,15 @@ def measure(world: World) -> dict[str, tuple[float, float]]:
         _, ours = train_sharded(model, world.rank, "sgd", look=(0,))
         first = {name: grad.double() for name, grad in ours[0].items()}
         last = {name: x.double() for name, x in gathered_parameters(model).items()}
-        found[f"{dtypes} {strategy.name}"] = (
+        errors_by_case[f"{dtypes} {strategy.name}"] = (
             furthest(first, gradients[0]),
             furthest(last, expected),
         )
-    return found
+    return errors_by_case
 
 
 def test_each_pair_of_dtypes_stays_in_its_measured_envelope(pool: Pool) -> None:
-    for found in pool(2).run(measure):
-        for case, errors in found.items():
+    for results in pool(2).run(measure):
+        for case, errors in results.items():
             limits = next(e for dtypes, e in ENVELOPES.items() if case.startswith(str(dtypes)))
             assert errors[0] < limits[0] and errors[1] < limits[1], (case, errors)

@@ -100,9 +100,13 @@ def count(world: World) -> list[str]:
                     else:
                         with model.no_sync():
                             model(*data).backward()
-            said = formulas.fully_sharded(units, **expected, micro_batches=micro, synced=synced)
-            if traffic(ledger) != said:
-                wrong.append(f"{settings} {micro=} {synced=}:\n{ledger.summary()}\n{said}")
+            expected_traffic = formulas.fully_sharded(
+                units, **expected, micro_batches=micro, synced=synced
+            )
+            if traffic(ledger) != expected_traffic:
+                wrong.append(
+                    f"{settings} {micro=} {synced=}:\n{ledger.summary()}\n{expected_traffic}"
+                )
     return wrong
 
 
@@ -118,8 +122,8 @@ def layout_by_formula(world: World) -> None:
     model = sharded(world)
     for flat in model.flats:
         numels = [leaf.numel() for leaf in flat.leaves]
-        said = formulas.flat_elements(numels, world.size, alignment=8, aligned_end=True)
-        assert flat.layout.numel == said
+        expected = formulas.flat_elements(numels, world.size, alignment=8, aligned_end=True)
+        assert flat.layout.numel == expected
 
 
 def test_flat_parameters_have_the_length_that_the_formula_says(pool: Pool) -> None:
@@ -250,13 +254,13 @@ def stale(world: World) -> None:
         for fused in (False, True):  # a fused step leaves no trace in version counters
             model, whole = sharded(world, strategy=strategy), Transformer()
             ours = torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
-            theirs = torch.optim.SGD(whole.parameters(), lr=0.1)
+            whole_optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
             model(*data).backward()
             for rank in range(world.size):
                 (whole(*batch(rank, 0)) / world.size).backward()
             model(*data)  # kept full by the strategy, and no backward follows
             ours.step()
-            theirs.step()
+            whole_optimizer.step()
             assert abs(model(*data).item() - whole(*data).item()) < 1e-13
             with torch.no_grad():
                 assert abs(model(*data).item() - whole(*data).item()) < 1e-13
@@ -278,9 +282,9 @@ def stale_while_held(world: World) -> None:
         for parameter in model.parameters():
             with torch.no_grad():
                 parameter.mul_(0.5)
-        found = model(*data).item()
+        loss = model(*data).item()
     with torch.no_grad():
-        assert found == model(*data).item()
+        assert loss == model(*data).item()
     with model.gathered():
         for parameter in model.parameters():
             with torch.no_grad():
@@ -339,12 +343,12 @@ def gathers(world: World, model: FSDP, path: list[int], number: int) -> tuple[in
 def deviation(world: World) -> list[float]:
     module, whole = Reordered(), Reordered()
     model = FSDP(module, world.whole, units=module.blocks, forward_prefetch=True)
-    found, paths = [], [[0, 1, 2], [0, 1, 2], [2, 1, 0], [2, 1, 0], [2, 1], [0, 1, 0, 2]]
+    errors, paths = [], [[0, 1, 2], [0, 1, 2], [2, 1, 0], [2, 1, 0], [2, 1], [0, 1, 0, 2]]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         counts = [gathers(world, model, path, n) for n, path in enumerate(paths)]
     # Forward gathers the root and each block; where the order changes, block 0 (then block 2) was
-    # fetched in vain. Where [2, 1] ends early, block 0 was.
+    # prefetched for nothing. Where [2, 1] ends early, block 0 was.
     assert [forward for forward, _ in counts] == [4, 4, 5, 4, 4, 6]
     assert [both - forward for forward, both in counts] == [3, 3, 3, 3, 2, 3]
     assert len([w for w in caught if "another order" in str(w.message)]) == 1
@@ -355,8 +359,8 @@ def deviation(world: World) -> list[float]:
         for rank in range(world.size):
             (whole(*batch(rank, number)) / world.size).backward()
     expected = {n: p.grad for n, p in whole.named_parameters() if p.grad is not None}
-    found.append(furthest(gathered_gradients(model), expected))
-    return found
+    errors.append(furthest(gathered_gradients(model), expected))
+    return errors
 
 
 def test_a_changed_order_costs_the_gather_made_in_vain_and_becomes_the_expected_one(

@@ -78,10 +78,10 @@ def trained(world: World, uses: str, strategy: str, prefetch: str | None) -> Non
         alone.zero_grad()
         for rank in range(world.size):
             (alone(batch(step, rank), *USES[uses][step][rank], ALL).square().sum() / 2).backward()
-        found = gathered_gradients(model)
+        gradients = gathered_gradients(model)
         for name, parameter in alone.named_parameters():
             grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            torch.testing.assert_close(found[name], grad, rtol=1e-12, atol=1e-12, msg=name)
+            torch.testing.assert_close(gradients[name], grad, rtol=1e-12, atol=1e-12, msg=name)
         model.zero_grad()
 
 

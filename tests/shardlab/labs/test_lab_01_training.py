@@ -140,6 +140,38 @@ def test_every_grid_looks_at_the_same_text_and_trains_on_none_of_it(
     assert not [row for row in looked_at if row in trained]
 
 
+# ---------------------------------------------------------------------- not finite
+
+
+def given_up(world: World, settings: dict[str, Any]) -> tuple[bool, bool]:
+    """Whether the weights changed in a step in which one rank has a NaN, and in the next one."""
+    lab = script(TRAIN)
+    trainer = lab.Trainer(lab.Settings(**SMALL | settings), world)
+
+    def changes(step: int) -> bool:
+        before = [parameter.detach().clone() for parameter in trainer.part.parameters]
+        trainer.step(step)
+        pairs = zip(before, trainer.part.parameters, strict=True)
+        return not all(torch.equal(old, new) for old, new in pairs)
+
+    def spoil(_: Any, __: Any, output: torch.Tensor) -> None:
+        output.register_hook(lambda gradient: gradient * math.nan)
+
+    block = next(iter(trainer.model.layers.values()))
+    spoiled = block.register_forward_hook(spoil) if world.rank == 1 else None
+    first = changes(0)
+    if spoiled:
+        spoiled.remove()
+    return first, changes(1)
+
+
+@pytest.mark.parametrize("case", [{"dp": 2}, {"dp": 2, "fsdp": True}, {"pp": 2}])
+def test_no_rank_takes_a_step_with_gradients_that_are_not_finite(
+    pool: Pools, case: dict[str, Any]
+) -> None:
+    assert pool(2).run(given_up, WAY | {"microbatches": 2} | case) == [(False, True)] * 2
+
+
 # ---------------------------------------------------------------------- going on
 
 HALF = {"steps": 2, "dtype": "bfloat16", "dropout": 0.1, "clip": 0.5, "warmup": 1, "decay": 4}

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from shardlab.data.__main__ import main
 from shardlab.data.corpus import Corpus, DataError
-from shardlab.data.samples import Recipe, indices
+from shardlab.data.samples import Recipe, build_indices
 from tests.shardlab.labs.lab_pages import (
     LANGUAGES,
     ROOT,
@@ -150,14 +150,14 @@ def test_answer_1_the_order_stays_while_the_epochs_do() -> None:
     lengths = np.full(100, 641, np.int32)  # 1,001 samples of 64 in an epoch
 
     def order(samples: int) -> list[int]:
-        return list(indices(lengths, range(100), Recipe(sequence=64, samples=samples)).order)
+        return list(build_indices(lengths, range(100), Recipe(sequence=64, samples=samples)).order)
 
     assert order(500) == order(1000)
     assert order(1000) != order(2000)[:1000]
 
 
 def test_answer_4_each_sample_twice_before_any_a_third_time() -> None:
-    made = indices(np.full(10, 641, np.int32), range(10), Recipe(sequence=64, samples=252))
+    made = build_indices(np.full(10, 641, np.int32), range(10), Recipe(sequence=64, samples=252))
     twice = made.documents[:20].tolist()
     assert sorted(twice) == sorted([*range(10)] * 2)
     assert max(made.order[:200]) < 200 and len(made.order) == 300

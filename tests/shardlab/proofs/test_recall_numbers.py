@@ -10,7 +10,7 @@ import pytest
 from notelab.recall.cards import Card, parse_cards
 from shardlab.comm import Axis
 from shardlab.data.loader import Loader
-from shardlab.data.samples import Recipe, Samples, indices
+from shardlab.data.samples import Recipe, Samples, build_indices
 from shardlab.grid.layout import Layout
 from shardlab.proofs import formulas
 from shardlab.proofs.collective import Call, Traffic
@@ -90,7 +90,7 @@ MADE: dict[str, Callable[[], float]] = {
         if Call("all_to_all", k * MIB, 8).wire == Call("all_gather", 8 * MIB, 8).wire
     ),
     "docs/theory/07-from-bin-idx-to-a-batch#samples-of-an-epoch": lambda: len(
-        indices(np.array([1_000_000], np.int32), range(1), Recipe(sequence=1024)).order
+        build_indices(np.array([1_000_000], np.int32), range(1), Recipe(sequence=1024)).order
     ),
     "docs/labs/05-from-text-to-the-batch#step-begins": lambda: first_read(10, 256, ranks=4, rank=3),
     "docs/labs/01-three-d#tensor-sums": lambda: payload(

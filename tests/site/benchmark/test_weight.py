@@ -31,9 +31,9 @@ WORDS = {
     "": {
         "head": "| | |",
         "build": "full strict build, {pages} pages",
-        "save": "a saved note, until it is on its served page",
+        "save": "from saving a note until its served page is new",
         "weighed": "| first load of | requests | bytes | of those, compressed |",
-        "plain": "a page with neither",
+        "plain": "a page without diagrams or formulas",
         "formulas": "a page with {formulas} formulas",
         "diagrams": "a page with {diagrams} diagrams",
         "both": "a page with {diagrams} diagrams and {formulas} formulas",
@@ -43,9 +43,9 @@ WORDS = {
     ".es": {
         "head": "| | |",
         "build": "generar todo el sitio con `--strict`, {pages} páginas",
-        "save": "una nota guardada, hasta que está en su página servida",
+        "save": "desde que se guarda una nota hasta que su página servida es nueva",
         "weighed": "| primera carga de | peticiones | bytes | de ellos, comprimidos |",
-        "plain": "una página sin lo uno ni lo otro",
+        "plain": "una página sin diagramas ni fórmulas",
         "formulas": "una página con {formulas} fórmulas",
         "diagrams": "una página con {diagrams} diagramas",
         "both": "una página con {diagrams} diagramas y {formulas} fórmulas",

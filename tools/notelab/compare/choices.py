@@ -1,10 +1,11 @@
 """The choices of pages, each with the lines and symbols that it cites."""
 
+import re
 from pathlib import Path
 
 import msgspec
 
-from notelab.book.workbook import Workbook, usable
+from notelab.book.workbook import Workbook, is_usable
 from notelab.errors import display_path
 from notelab.lab import pages
 from notelab.page import reading
@@ -27,23 +28,27 @@ class CitedRange(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A choice of a page: its bold title, its position and the ranges that it cites."""
+    """A choice of a page: its bold title, its position and the ranges that it cites.
+
+    `section` is the heading above it; `words` are those of its title and its code names.
+    """
 
     title: str = ""
     filename: str = ""
     row: int = 0
     citations: tuple[CitedRange, ...] = ()
+    section: str = ""
+    words: frozenset[str] = frozenset()
 
 
 def list_choices(book: Workbook) -> list[Choice]:
     """Return the choices of a lab's own notes, without its solution, in its first language."""
     solution = solution_pages(book)
     return [
-        _to_choice(book, block, view.filename)
+        choice
         for view in book.views
         if view.page.listed and view.page.original is None and view.page.path not in solution
-        for block in (view.note.choices if view.note else [])
-        if block.citations
+        for choice in (_note_choices(book, view.note, view.filename) if view.note else [])
     ]
 
 
@@ -60,15 +65,20 @@ def read_choices(book: Workbook, path: Path) -> tuple[Note, list[Choice]]:
     """Read a page that is not part of the lab; its citations are resolved as in the lab."""
     note = reading.read(pages.read(path).text)
     citations = [citation for block in note.choices for citation in block.citations]
-    book.evidence.gather(book.resolver.wanted(citations))
-    return note, [
-        _to_choice(book, block, display_path(path)) for block in note.choices if block.citations
-    ]
+    book.evidence.gather(book.resolver.list_wanted_files(citations))
+    return note, _note_choices(book, note, display_path(path))
 
 
-def _to_choice(book: Workbook, block: ProseBlock, filename: str) -> Choice:
-    ranges = tuple(_to_range(book, citation) for citation in block.citations if usable(citation))
-    return Choice(block.title.rstrip("."), filename, block.span.row, ranges)
+def _note_choices(book: Workbook, note: Note, filename: str) -> list[Choice]:
+    return [_to_choice(book, note, block, filename) for block in note.choices if block.citations]
+
+
+def _to_choice(book: Workbook, note: Note, block: ProseBlock, filename: str) -> Choice:
+    title, row = block.title.rstrip("."), block.span.row
+    ranges = tuple(_to_range(book, citation) for citation in block.citations if is_usable(citation))
+    above = [heading.text for heading in note.headings if heading.span.row < row]
+    words = frozenset(re.findall(r"\w{3,}", " ".join([title, *block.names]).lower()))
+    return Choice(title, filename, row, ranges, above[-1] if above else "", words)
 
 
 def _to_range(book: Workbook, citation: Citation) -> CitedRange:

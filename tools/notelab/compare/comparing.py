@@ -1,19 +1,20 @@
 """`shardbook compare`; the notes must be committed, so that learners write before they look."""
 
 import shlex
+from collections import Counter
 from pathlib import Path
 
-from notelab.book.finding_labs import default_labs
-from notelab.book.workbook import Bench, Workbook, open_lab
+from notelab.book.discovery import default_labs
+from notelab.book.workbook import CheckSession, Workbook, open_lab
 from notelab.compare import choices
 from notelab.compare.matching import Comparison, match_choices
 from notelab.errors import NotelabError, display_path
 from notelab.lab.lab import LAB_FILE, Lab
 from notelab.page.note import Note
-from notelab.sources.git.uncommitted import uncommitted
+from notelab.sources.git.uncommitted import list_uncommitted
 
 
-def find_lab(folder: Path, bench: Bench) -> Path:
+def find_lab(folder: Path, bench: CheckSession) -> Path:
     """Return `folder` if it is a lab, else the one lab below it that is compared with other pages.
 
     Raises:
@@ -32,7 +33,7 @@ def find_lab(folder: Path, bench: Bench) -> Path:
     raise NotelabError("no lab here names a solution to be compared with", hint=hint)
 
 
-def compare(folder: Path, bench: Bench) -> tuple[Comparison, list[str]]:
+def compare(folder: Path, bench: CheckSession) -> tuple[Comparison, list[str]]:
     """Match a lab's choices with its solution's; return the comparison and remarks.
 
     Raises:
@@ -47,6 +48,7 @@ def compare(folder: Path, bench: Bench) -> tuple[Comparison, list[str]]:
             hint=f"write first; `shardbook check {_quote_folder(lab)}` says what is wanted",
         )
     _refuse_uncommitted(lab, book)
+    _refuse_unfinished(book, own_choices)
     solution_paths = choices.solution_pages(book)
     missing = next((path for path in solution_paths if not path.is_file()), None)
     if missing or not solution_paths:
@@ -72,7 +74,7 @@ def _refuse_uncommitted(lab: Lab, book: Workbook) -> None:
     note_paths = [view.page.path for view in book.views if view.exists and view.page.listed]
     note_paths = [path for path in note_paths if path.is_relative_to(lab.folder)]
     command = f"git add {_quote_folder(lab)} && git commit -m 'My reading'"
-    names = uncommitted(lab.root, note_paths)
+    names = list_uncommitted(lab.root, note_paths)
     if names is None:
         raise NotelabError(
             f"{display_path(lab.folder)} is in no git repository, so nothing in it is committed",
@@ -82,6 +84,23 @@ def _refuse_uncommitted(lab: Lab, book: Workbook) -> None:
         raise NotelabError(
             f"commit your notes first, then compare; not committed: {', '.join(names)}",
             hint=f"`{command}`",
+        )
+
+
+def _refuse_unfinished(book: Workbook, own_choices: list[choices.Choice]) -> None:
+    """Refuse notes with fewer choices than the lab asks for: the solution gives the others away."""
+    counts = Counter(choice.filename for choice in own_choices)
+    unfinished = [
+        f"{view.filename} has {counts[view.filename]} of {view.page.table.min_choices} choices"
+        for view in book.views
+        if view.page.listed and view.page.original is None
+        and view.page.path.is_relative_to(book.lab.folder)
+        and counts[view.filename] < (view.page.table.min_choices or 0)
+    ]  # fmt: skip
+    if unfinished:
+        raise NotelabError(
+            f"the solution opens when the lab's notes have their choices: {'; '.join(unfinished)}",
+            hint="write the others and commit them, then compare",
         )
 
 

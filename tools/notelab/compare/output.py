@@ -2,7 +2,7 @@
 
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from notelab.atomic_write import write_files
 from notelab.compare.choices import Choice
-from notelab.compare.matching import Comparison
+from notelab.compare.matching import Comparison, Pair
 from notelab.errors import NotelabError, display_path, sanitize
 
 PAGE = "comparison.md"
@@ -27,17 +27,35 @@ _WORDS = {
 }
 
 
-def format_text(comparison: Comparison) -> str:
-    """Return the comparison for a terminal of 80 columns."""
-    lines = []
-    for heading, pairs in zip(_WORDS["en"][1:4], astuple(comparison), strict=True):
-        lines += [f"{heading}: {len(pairs)}"]
-        for choice, solution in pairs:
-            lines += _format_choice(choice, "  ") if choice else []
-            lines += _format_choice(solution, "    = " if choice else "  ") if solution else []
-        lines.append("")
+def format_text(comparison: Comparison, candidates: Collection[str] = ()) -> str:
+    """Return the comparison for a terminal of 80 columns.
+
+    If `candidates` names sections of the solution, of the missed choices only those in these
+    sections are listed, and the others are counted.
+    """
+    lines = [f"Matched: {_count_own(comparison.matched)}"]
+    previous = None
+    for choice, solution in comparison.matched:
+        lines += _format_choice(choice, "  ") if choice and choice is not previous else []
+        lines += _format_choice(solution, "    = ") if solution else []
+        previous = choice
+    lines += ["", f"Missed: {len(comparison.missed)}"]
+    missed = [solution for _, solution in comparison.missed if solution]
+    listed = [choice for choice in missed if choice.section in candidates] if candidates else missed
+    for choice in listed:
+        lines += _format_choice(choice, "  ")
+    if further := len(missed) - len(listed):
+        lines.append(f"  {further} further ones: `shardbook compare --all` lists them")
+    lines += ["", f"Yours alone: {len(comparison.own_only)}"]
+    for choice, _ in comparison.own_only:
+        lines += _format_choice(choice, "  ") if choice else []
+    lines.append("")
     lines += ["Before you believe what you missed, open its lines: `shardbook show CITATION`."]
     return "\n".join(lines) + "\n"
+
+
+def _count_own(matched: list[Pair]) -> int:
+    return len({id(choice) for choice, _ in matched})
 
 
 def _format_choice(choice: Choice, lead: str) -> Iterator[str]:
@@ -55,11 +73,17 @@ def to_data(comparison: Comparison) -> dict[str, Any]:
     names = ("matched", "missed", "yours")
     return {
         name: [
-            {"yours": choice or Choice(), "solution": solution or Choice()}
+            {"yours": _to_json(choice), "solution": _to_json(solution)}
             for choice, solution in pairs
         ]
         for name, pairs in zip(names, astuple(comparison), strict=True)
     }
+
+
+def _to_json(choice: Choice | None) -> dict[str, Any]:
+    choice = choice or Choice()
+    fields = ("title", "filename", "row", "section", "citations")
+    return {field: getattr(choice, field) for field in fields}
 
 
 def write_page(comparison: Comparison, folder: Path, language: str) -> Path:
@@ -77,11 +101,14 @@ def write_page(comparison: Comparison, folder: Path, language: str) -> Path:
     title, *headings, solution = _WORDS.get(language, _WORDS["en"])
     lines = ["---", f'title: "{title}"', "---", "", _MARK, "", f"# {title}"]
     for heading, pairs in zip(headings, astuple(comparison), strict=True):
-        lines += ["", f"## {heading}: {len(pairs)}", ""]
+        count = _count_own(pairs) if pairs is comparison.matched else len(pairs)
+        lines += ["", f"## {heading}: {count}", ""]
+        previous = None
         for choice, solution_choice in pairs:
             first, second = (choice, solution_choice) if choice else (solution_choice, None)
             assert first
-            lines.append(f"- {_format_link(first, folder)}")
+            lines += [f"- {_format_link(first, folder)}"] if first is not previous else []
+            previous = first
             lines += [f"    - {solution}: {_format_link(second, folder)}"] if second else []
     write_files({path: ("\n".join(lines) + "\n").encode()})
     return path

@@ -32,6 +32,7 @@ class LabTable(_Table, frozen=True):
     closing_heading: dict[str, str] = {}
     ignore: list[str] = []
     solution: list[str] = []
+    candidates: list[str] = []
     in_progress: bool = False
 
 

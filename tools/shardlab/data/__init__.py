@@ -1,1 +1,1 @@
-"""Tokens on disk and the samples made of them, as Megatron does it to the byte and the index."""
+"""Corpora of tokens on disk and the samples made from them, with Megatron's bytes and indices."""

@@ -9,25 +9,25 @@ from typing import Any
 import click
 import numpy as np
 
-from shardlab.data.corpus import Corpus, DataError, demand
+from shardlab.data.corpus import Corpus, DataError, require
 from shardlab.data.text.encoding import by_name
 from shardlab.data.text.prepare import Job, Tally, prepare
 
 COUNT = click.IntRange(min=1)
 
 
-class Refusing(click.Group):
-    """What data refuses ends the command in a line, with status 1."""
+class DataErrorGroup(click.Group):
+    """Commands that end with a one-line message and status 1 on a DataError or OSError."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run; say what is refused."""
+        """Run the command; turn data errors into click's."""
         try:
             return super().invoke(ctx)
         except (DataError, OSError) as error:
             raise click.ClickException(str(error)) from None
 
 
-@click.group(cls=Refusing)
+@click.group(cls=DataErrorGroup)
 def main() -> None:
     """Make a corpus (PREFIX.bin and PREFIX.idx, as Megatron reads them) of text; look at one."""
 
@@ -53,12 +53,12 @@ def build(prefix: str, files: tuple[str, ...], processes: int, **about: Any) -> 
         for tally in prepare(job, processes):
             tallies.append(tally)
             bar.update(tally.size)
-    click.echo(described(Corpus(prefix)))
+    click.echo(describe(Corpus(prefix)))
     report(job, tallies)
 
 
 def report(job: Job, tallies: list[Tally]) -> None:
-    """Say on standard error what was left out, and whether documents are joined."""
+    """Report on standard error what was left out, and whether documents are joined unmarked."""
     documents, empty, bad = (
         sum(getattr(tally, name) for tally in tallies) for name in ("documents", "empty", "bad")
     )
@@ -82,9 +82,9 @@ def report(job: Job, tallies: list[Tally]) -> None:
 def inspect(prefix: str, document: int, tokens: int, tokenizer: str | None) -> None:
     """Say what a corpus holds, and show the beginning of a document."""
     corpus = Corpus(prefix)
-    click.echo(described(corpus))
+    click.echo(describe(corpus))
     last = len(corpus.documents) - 2
-    demand(0 <= document <= last, f"no document {document}: {prefix} has documents 0 to {last}")
+    require(0 <= document <= last, f"no document {document}: {prefix} has documents 0 to {last}")
     first, end = corpus.documents[document : document + 2].tolist()
     begin = int(corpus.lengths[:first].sum(dtype=np.int64))
     length = int(corpus.lengths[first:end].sum(dtype=np.int64))
@@ -101,11 +101,11 @@ def verify(prefix: str, vocabulary: int | None) -> None:
     """Check that a pair is whole and its own, and its tokens those of a vocabulary."""
     corpus = Corpus(prefix)
     corpus.check(vocabulary or 0)
-    click.echo(f"whole: {described(corpus)}")
+    click.echo(f"whole: {describe(corpus)}")
 
 
-def described(corpus: Corpus) -> str:
-    """Return what a corpus holds, in a line."""
+def describe(corpus: Corpus) -> str:
+    """Return the sizes of a corpus, in one line."""
     lengths = corpus.lengths
     return (
         f"{corpus.prefix}: {len(corpus.documents) - 1:,} documents, {len(corpus):,} sequences of "

@@ -1,14 +1,14 @@
-"""Indices kept on disk under the hash of what they were made of.
+"""A cache of indices on disk, in files named by the hash of the indices' inputs.
 
-A file's name is the content of the corpus's index and the recipe, never a path: a corpus that is
-rewritten under its old name has another key, and its old indices are not found. (Megatron hashes
-the path, and serves the stale ones.) A file is renamed into place once it is whole. Whoever is
-killed leaves a draft that nobody reads; the next to make the same writes over it, and so may two at
-once: one key, the same bytes, each at its place, and a draft is never cut.
+A file's name is a hash of the corpus's index and the recipe, not of a path. A corpus that is
+rewritten under its old name has another hash, so its old indices aren't used. (Megatron hashes the
+path and returns the stale ones.) A file is renamed into place once it is complete. A process that
+is killed leaves a draft, which no process reads. The next builder of the same indices overwrites
+it, even two of them at once: both write the same bytes at the same offsets, and none truncates.
 
-A file begins with the CRC-32 of what follows, so that a wrong byte is not served as a sample. Every
-rank reads the file once from end to end before it is mapped: of 10 million samples 0.04 s, where to
-make them takes 1 to 4.
+A file begins with the CRC-32 of the rest, so a wrong byte is never used as a sample. Every rank
+reads the whole file once before it maps it. For 10 million samples that takes 0.04 s, and building
+them takes 1 to 4 s.
 """
 
 import hashlib
@@ -21,37 +21,39 @@ from pathlib import Path
 
 import numpy as np
 
-from shardlab.data.corpus import Array, demand, mapped, told
+from shardlab.data.corpus import Array, map_file, require, wrap_os_errors
 
 FORMAT = "shardlab samples 5"
 SUM = 8  # bytes of the checksum, in hexadecimal
-HEAD = 512  # and of all that stands before the arrays
+HEAD = 512  # bytes before the arrays
 
 
-def key(array: Array, *about: object) -> str:
+def hash_of(array: Array, *values: object) -> str:
     """Return the hash of an array (its dtype and bytes) and of plain values."""
-    found = hashlib.sha256(repr((FORMAT, array.dtype.str, array.shape, about)).encode())
-    found.update(array.data)
-    return found.hexdigest()[:32]
+    digest = hashlib.sha256(repr((FORMAT, array.dtype.str, array.shape, values)).encode())
+    digest.update(array.data)
+    return digest.hexdigest()[:32]
 
 
-def keep(path: Path, make: Callable[[], Sequence[Array]]) -> None:
-    """Make the arrays and put them into the file, unless it is there.
+def store(path: Path, make: Callable[[], Sequence[Array]]) -> None:
+    """Call `make` and write its arrays into the file, unless the file exists.
 
-    It begins with the checksum of the rest, and the arrays' dtypes and shapes.
+    The file begins with the checksum of the rest, then the arrays' dtypes and shapes.
 
     Raises:
-        DataError: the disk is full or refuses; or what `make` raises.
+        DataError: the file can't be written; or an error of `make`.
     """
     if path.is_file():
         return
     arrays, crc = make(), 0
-    about = json.dumps([(array.dtype.str, array.shape) for array in arrays]).encode()
-    parts = [memoryview(about.ljust(HEAD - SUM)), *(array.data for array in arrays)]
+    header = json.dumps([(array.dtype.str, array.shape) for array in arrays]).encode()
+    parts = [memoryview(header.ljust(HEAD - SUM)), *(array.data for array in arrays)]
     for part in parts:
         crc = zlib.crc32(part, crc)
     draft = path.with_suffix(".draft")
-    with told(f"cannot keep indices in {path.parent}", "name another folder as cache, or None"):
+    with wrap_os_errors(
+        f"cannot keep indices in {path.parent}", "name another folder as cache, or None"
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         # One call makes the draft or opens it: another job may rename it at any moment.
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o666), "wb") as file:
@@ -64,13 +66,15 @@ def load(path: Path) -> list[Array]:
     """Return the arrays in the file, mapped into memory.
 
     Raises:
-        DataError: the file is not to be seen from here, or damaged.
+        DataError: the file can't be read from here, or is damaged.
     """
-    data, _ = mapped(path, "give a cache on a disk that all ranks share, or `disk`, those that do")
-    right = b"%08x" % zlib.crc32(data[SUM:])
-    demand(data[:SUM] == right, f"{path} is damaged: remove it, and it is made anew")
-    found, at = list[Array](), HEAD
+    data, _ = map_file(
+        path, "give a cache on a disk that all ranks share, or `disk`, those that do"
+    )
+    checksum = b"%08x" % zlib.crc32(data[SUM:])
+    require(data[:SUM] == checksum, f"{path} is damaged: remove it, and it is made anew")
+    arrays, offset = list[Array](), HEAD
     for dtype, shape in json.loads(bytes(data[SUM:HEAD])):
-        found.append(np.ndarray(shape, dtype, data, at))
-        at += found[-1].nbytes
-    return found
+        arrays.append(np.ndarray(shape, dtype, data, offset))
+        offset += arrays[-1].nbytes
+    return arrays

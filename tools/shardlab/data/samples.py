@@ -1,11 +1,11 @@
-"""The sample index: samples of a fixed length, cut from documents end to end in a shuffled order.
+"""Samples of a fixed length, cut from the concatenation of documents in a shuffled order.
 
-Three indices make them: the documents' order, the place where each sample begins, the samples'
-order. All are equal to Megatron's `GPTDataset` (megatron/core/datasets/gpt_dataset.py), value and
-dtype; its C++ walks over the documents one by one (`build_sample_idx` in helpers.cpp), and here
-the places come from running sums.
+Three indices define them: the documents' order, the place where each sample begins, and the
+samples' order. Values and dtypes equal those of Megatron's `GPTDataset`
+(megatron/core/datasets/gpt_dataset.py). Its C++ visits the documents one by one
+(`build_sample_idx` in helpers.cpp); here the places are computed by cumulative sums.
 
-Dimensions: B samples, S tokens of a sample (one more where labels are read off the same text).
+Dimensions: B samples, S tokens of a sample (one more if labels come from the same text).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,22 +16,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shardlab.data import cache
-from shardlab.data.corpus import Array, Corpus, DataError, demand
+from shardlab.data.corpus import Array, Corpus, DataError, require
 
-PAD = -1  # fills up a last sample that is kept
-SEPARATE = 0.80  # of an epoch: a last one of less is not shuffled with the others
+PAD = -1  # pads a last sample that is too short
+SEPARATE_SHARE = 0.80  # a last epoch that uses less than this share is shuffled separately
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What samples are made of, apart from the documents.
+    """How samples are made from documents.
 
     Args:
         sequence: tokens of a sample.
-        samples: how many at least, in as many epochs as it takes; None: those of one epoch.
-        seed: of both shuffles.
+        samples: the smallest number of samples, in as many epochs as needed; None for one epoch.
+        seed: the seed of both shuffles.
         extra: whether each sample has one token more, its last label.
-        drop_last: whether tokens too few for a last sample are left, or padded.
+        drop_last: whether the last tokens, too few for a sample, are dropped; otherwise they make
+            a padded sample.
     """
 
     sequence: int
@@ -41,9 +42,9 @@ class Recipe:
     drop_last: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse samples of no tokens, and a number that is none."""
-        right = self.sequence >= 1 and (self.samples is None or self.samples >= 1)
-        demand(right, f"sequence {self.sequence}, samples {self.samples}: choose 1 or more")
+        """Refuse a sequence or a number of samples below 1."""
+        valid = self.sequence >= 1 and (self.samples is None or self.samples >= 1)
+        require(valid, f"sequence {self.sequence}, samples {self.samples}: choose 1 or more")
 
 
 class Indices(NamedTuple):
@@ -54,39 +55,39 @@ class Indices(NamedTuple):
     order: Array
 
 
-def indices(lengths: Array, sequences: range, recipe: Recipe) -> Indices:
+def build_indices(lengths: Array, sequences: range, recipe: Recipe) -> Indices:
     """Return the indices of the samples of a corpus's `sequences`, given all its lengths.
 
     Raises:
         DataError: the sequences have too few tokens for one sample.
     """
     tokens = int(lengths[sequences.start : sequences.stop].sum(dtype=np.int64))
-    size, extra, asked = recipe.sequence, int(recipe.extra), recipe.samples or 0
-    # A number of samples is made in as many epochs as it takes.
-    needed = 1 if asked else extra + (size if recipe.drop_last else 1)
-    said = f"{len(sequences)} sequences from {sequences.start} on hold {tokens} tokens; samples of"
-    demand(tokens >= needed, f"{said} {size} need {needed}: give more text, or shorter samples")
-    epochs = max(1, -(-(asked * size + extra) // tokens))
-    # How many samples come before the last epoch, and whether it is shuffled apart.
-    before, whole = ((epochs - 1) * tokens - extra) // size, (tokens - extra) // size
-    apart = epochs > 1 and asked - before < int(SEPARATE * whole)
+    size, extra, requested = recipe.sequence, int(recipe.extra), recipe.samples or 0
+    # With a number of samples, one token is enough, as there are as many epochs as needed.
+    needed = 1 if requested else extra + (size if recipe.drop_last else 1)
+    text = f"{len(sequences)} sequences from {sequences.start} on hold {tokens} tokens; samples of"
+    require(tokens >= needed, f"{text} {size} need {needed}: give more text, or shorter samples")
+    epochs = max(1, -(-(requested * size + extra) // tokens))
+    # The samples before the last epoch, and whether the last epoch is shuffled separately.
+    before, per_epoch = ((epochs - 1) * tokens - extra) // size, (tokens - extra) // size
+    separate = epochs > 1 and requested - before < int(SEPARATE_SHARE * per_epoch)
     state = np.random.RandomState(recipe.seed)
-    once = np.arange(sequences.start, sequences.stop, dtype=np.int32)
-    tiles = [epochs - 1, 1] if apart else [epochs]
-    documents = np.concatenate([state.permutation(np.tile(once, count)) for count in tiles])
-    places = _places(lengths[documents], recipe)
+    epoch = np.arange(sequences.start, sequences.stop, dtype=np.int32)
+    tiles = [epochs - 1, 1] if separate else [epochs]
+    documents = np.concatenate([state.permutation(np.tile(epoch, count)) for count in tiles])
+    places = _find_places(lengths[documents], recipe)
     total = len(places) - 1
     kind = np.uint32 if total < np.iinfo(np.uint32).max - 1 else np.int64
-    halves = np.split(np.arange(total, dtype=kind), [before] if apart else [])
+    halves = np.split(np.arange(total, dtype=kind), [before] if separate else [])
     return Indices(documents, places, np.concatenate([*map(state.permutation, halves)]))
 
 
-def _places(lengths: Array, recipe: Recipe) -> Array:
-    """Return where each sample begins: the document that holds the last token read before it."""
+def _find_places(lengths: Array, recipe: Recipe) -> Array:
+    """Return each sample's begin: the document with the last token before it, and the offset."""
     size, extra = recipe.sequence, int(recipe.extra)
     ends = np.cumsum(lengths, dtype=np.int64)
     tokens = ends[-1] - extra
-    # How many samples have been read to their end within the first documents.
+    # The number of samples that end within the first documents.
     done = np.maximum((ends - extra) // size, 0)
     if not recipe.drop_last:
         done[-1] = -(-tokens // size)
@@ -98,25 +99,25 @@ def _places(lengths: Array, recipe: Recipe) -> Array:
 
 
 class SampleError(DataError, IndexError):
-    """A sample that there isn't: `for` ends there."""
+    """Raised for a sample number out of range; it ends a `for` loop."""
 
 
 class Samples:
-    """Samples of a corpus, each read when it is asked for.
+    """Samples of a corpus, each read from the corpus when it is indexed.
 
     Args:
-        corpus: where the tokens are.
-        index: of the same.
-        recipe: what they were made by.
-        remake: returns the index again in a process that unpickles the samples. Unless it is given,
-            the pickle holds the index.
+        corpus: the corpus.
+        index: the indices of its samples.
+        recipe: the recipe of the indices.
+        remake: a function that returns the indices in a process that unpickles the samples; without
+            it, the pickle contains the indices.
 
     Attributes:
         sequence: tokens of a sample.
-        extra: 1 where a sample has one token more, its last label; else 0.
+        extra: 1 if a sample has one token more, its last label; otherwise 0.
 
     Raises:
-        DataError: the corpus is of floats.
+        DataError: the corpus has floats.
     """
 
     def __init__(
@@ -124,13 +125,13 @@ class Samples:
         remake: Callable[[], Sequence[Array]] | None = None,
     ) -> None:  # fmt: skip
         dtype = corpus.tokens.dtype
-        demand(dtype.kind != "f", f"{corpus.prefix} holds {dtype}; samples are of integers alone")
+        require(dtype.kind != "f", f"{corpus.prefix} holds {dtype}; samples are of integers alone")
         self.corpus, self.index, self.extra = corpus, index, int(recipe.extra)
         self._recipe, self._remake = recipe, remake or partial(Indices, *index)
         self.sequence, self._signed = recipe.sequence, dtype.kind == "i"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle paths and the recipe: the corpus is opened again, the index read or made again."""
+        """Pickle paths and the recipe; unpickling opens the corpus and reads or makes the index."""
         return _unpickle, (type(self), self.corpus, self._remake, self._recipe)
 
     def __len__(self) -> int:
@@ -138,10 +139,10 @@ class Samples:
         return len(self.index.order)
 
     def __getitem__(self, sample: int) -> Array:
-        """Return a sample's tokens [S (+ 1)], int64, of all its documents, and PAD behind the last.
+        """Return a sample's tokens [S (+ 1)], int64; PAD follows the last token of the corpus.
 
         Raises:
-            SampleError: there are not so many samples.
+            SampleError: the number is out of range.
             DataError: the corpus is damaged there, or has a negative token.
         """
         corpus, index, last = self.corpus, self.index, len(self) - 1
@@ -149,37 +150,37 @@ class Samples:
             raise SampleError(f"sample {sample} of {corpus.prefix}: it has 0 to {last}, build more")
         place = index.order.item(sample)
         (first, offset), (last, end) = index.places[place : place + 2].tolist()
-        # One row, written piece by piece: to join views of the corpus takes a fifth longer.
-        row, at, tokens = np.empty(self.sequence + self.extra, np.int64), 0, corpus.tokens
+        # The row is written piece by piece; concatenating views of the corpus takes a fifth longer.
+        row, position, tokens = np.empty(self.sequence + self.extra, np.int64), 0, corpus.tokens
         spans = [*map(corpus.span, index.documents[first : last + 1].tolist())]
         spans[-1] = spans[-1][0], end + self.extra
         for begin, count in spans:
-            row[at : at + count - offset] = tokens[begin + offset : begin + count]
-            at, offset = at + count - offset, 0
-        if self._signed and row[:at].min() < 0:  # a token of -1 would pass for padding
-            bad = f"sample {sample} of {corpus.prefix} has token {row[:at].min()}"
-            raise DataError(f"{bad}: tokens are 0 or more; write the corpus anew")
-        row[at:] = PAD
+            row[position : position + count - offset] = tokens[begin + offset : begin + count]
+            position, offset = position + count - offset, 0
+        if self._signed and row[:position].min() < 0:  # a token of -1 would pass for padding
+            text = f"sample {sample} of {corpus.prefix} has token {row[:position].min()}"
+            raise DataError(f"{text}: tokens are 0 or more; write the corpus anew")
+        row[position:] = PAD
         return row
 
     def key(self, consumed: int) -> str:
-        """Return a hash of what is read, and in which order; the same for any number `consumed`."""
+        """Return a hash of the samples and their order; it doesn't depend on `consumed`."""
         return self._key
 
     @cached_property
     def content(self) -> str:
         """A hash of the corpus's lengths: the same for other samples of the same corpus."""
-        return cache.key(self.corpus.lengths)
+        return cache.hash_of(self.corpus.lengths)
 
     @property
     def corpora_text(self) -> str:
-        """The corpus in words, for an error: its name, its size and the hash of its lengths."""
+        """A description of the corpus, for an error: name, size and the hash of its lengths."""
         corpus = self.corpus
         return f"{corpus.prefix} ({len(corpus.tokens):,} tokens, lengths {self.content[:8]})"
 
     @cached_property
     def order_text(self) -> str:
-        """The order in words, for an error: number, part of the corpus, seed and its hash."""
+        """A description of the order, for an error: number, part of the corpus, seed and hash."""
         first, last = self.index.documents.min(), self.index.documents.max()
         return (
             f"{len(self):,} samples of sequences {first} to {last} in the order of seed "
@@ -189,8 +190,8 @@ class Samples:
     @cached_property
     def _key(self) -> str:
         index = self.index
-        return cache.key(
-            index.order, *map(cache.key, (index.places, index.documents)), self.content
+        return cache.hash_of(
+            index.order, *map(cache.hash_of, (index.places, index.documents)), self.content
         )
 
 

@@ -7,13 +7,13 @@ a card only opens and closes.
 from collections.abc import Sequence
 from pathlib import Path
 
-from notelab.book.finding_labs import labs_below
-from notelab.book.workbook import Bench
+from notelab.book.discovery import labs_below
+from notelab.book.workbook import CheckSession
 from notelab.recall.cards import Card, collect_cards
 from sitelab.pages.tree import Element
 
 
-def find_cards(root: Path, languages: Sequence[str], bench: Bench) -> dict[Path, list[Card]]:
+def find_cards(root: Path, languages: Sequence[str], bench: CheckSession) -> dict[Path, list[Card]]:
     """Return the cards of each page that a lab below `root` proves.
 
     Raises:

@@ -59,10 +59,10 @@ def test_a_corpus_does_not_depend_on_where_its_text_was_cut(
     job = prepare.Job((str(lines),), str(tmp_path / "corpus"))
     pieces = job.pieces()
     job.folder.mkdir()
-    made = [prepare.encode(part, job.folder) for part in reversed(pieces)]
+    tokenizer = [prepare.encode(part, job.folder) for part in reversed(pieces)]
     with Writer(job.prefix, np.uint16) as writer:
-        prepare.join(writer, job.folder, reversed(made))
-    assert sum(tally.empty for tally in made) == 9
+        prepare.join(writer, job.folder, reversed(tokenizer))
+    assert sum(tally.empty for tally in tokenizer) == 9
     assert documents(tmp_path / "corpus") == expected(TEXTS * 9)
 
 
@@ -166,12 +166,14 @@ def test_after_a_kill_the_same_command_goes_on(
     killed.start()
     killed.join()
     assert killed.exitcode == -9
-    made = {path: path.stat().st_mtime_ns for path in job.folder.iterdir()}
-    assert len(made) > 5
+    tokenizer = {path: path.stat().st_mtime_ns for path in job.folder.iterdir()}
+    assert len(tokenizer) > 5
     pieces = job.pieces()
     for part in pieces:
         prepare.encode(part, job.folder)
-    assert all(path.stat().st_mtime_ns == when for path, when in made.items())  # not done again
+    assert all(
+        path.stat().st_mtime_ns == when for path, when in tokenizer.items()
+    )  # not done again
     lines.write_text(lines.read_text("utf-8") + "\n", "utf-8")  # other text: other pieces
     assert not job.folder.exists()
 
@@ -270,8 +272,8 @@ def test_inspect_shows_a_document_and_verify_the_vocabulary(tmp_path: Path) -> N
 @pytest.mark.may_skip  # an optional package
 def test_a_vocabulary_with_gaps_has_the_dtype_of_its_largest_token(tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers", reason="the package tokenizers is optional")
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 70_000}, "a"))
-    made.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 70_000}, "a"))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "a.txt").write_text("b", "utf-8")
     files = ("build", tmp_path / "c", tmp_path / "a.txt")
     command(*files, "--tokenizer", tmp_path / "tokenizer.json", "--processes", 1)
@@ -281,9 +283,9 @@ def test_a_vocabulary_with_gaps_has_the_dtype_of_its_largest_token(tmp_path: Pat
 @pytest.mark.may_skip  # an optional package
 def test_a_tokenizer_json_encodes(tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers", reason="the package tokenizers is optional")
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "<end>": 2}, "a"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "<end>": 2}, "a"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "a.txt").write_text("a b b", "utf-8")
     words = (
         "build",
@@ -477,8 +479,8 @@ def test_documents_that_no_token_ends_are_warned_of(
     tally.empty = sum(not len(encoder.encode(text)) for text in texts)
     with patch("click.echo") as echo:
         report(job, [tally])
-    said = "".join(call.args[0] for call in echo.call_args_list)
-    assert ("warning: no token ends a document" in said) == warned
+    output = "".join(call.args[0] for call in echo.call_args_list)
+    assert ("warning: no token ends a document" in output) == warned
     with patch("click.echo") as echo:
         report(prepare.Job(("a",), "c"), [tally])
     assert "warning" not in "".join(call.args[0] for call in echo.call_args_list)

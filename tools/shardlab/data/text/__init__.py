@@ -1,1 +1,1 @@
-"""Text to a corpus: tokenizers, and pieces that several processes encode."""
+"""From text to a corpus: tokenizers, and the encoding of text in pieces by several processes."""

@@ -1,10 +1,10 @@
-"""Text files to a corpus: in pieces, by several processes, and after a kill where it was left.
+"""From text files to a corpus: in pieces, by several processes; a killed job can be continued.
 
-Each piece of the text becomes a corpus of its own, in a folder beside the prefix that is named for
-the text and the tokenizer; a piece that is whole is not done again. At the end they are joined in
-order, so the result doesn't depend on how many processes there were, nor on who finished first.
+Each piece of the text becomes a corpus of its own, in a folder next to the prefix whose name is a
+hash of the text and the tokenizer. A complete piece isn't encoded again. At the end the pieces are
+joined in order, so the result doesn't depend on the number of processes or on their timing.
 
-A text without a token becomes a document without a sequence, as in Megatron's
+A text without tokens becomes a document without a sequence, as in Megatron's
 tools/preprocess_data.py: no sample reads it, and the corpus has the same bytes.
 """
 
@@ -23,27 +23,28 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
 
-from shardlab.data.corpus import Corpus, DataError, demand, told
+from shardlab.data.corpus import Corpus, DataError, require, wrap_os_errors
 from shardlab.data.text.content import BOM, decode, holds_json_lines, read_field
 from shardlab.data.text.encoding import by_name
 from shardlab.data.writer import Writer
 
 PIECE = 8 << 20  # bytes of text
 FORMAT = 2  # of the pieces on disk
-NAMED = 10  # faults of a piece that are named; all are counted
+MAX_NAMED_FAULTS = 10  # of a piece; further faults are only counted
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is made of which text.
+    """The settings of a job that makes a corpus from text.
 
     Args:
-        files: of JSON lines, a document each, or of text, which is one document.
-        prefix: of the corpus.
-        tokenizer, end: as `by_name` takes them.
-        field: of the JSON objects, which holds the text.
+        files: files of JSON lines, with a document a line, or of text, with one document a file.
+        prefix: the corpus's path, without `.bin` and `.idx`.
+        tokenizer, end: the arguments of `by_name`.
+        field: the field of the JSON objects that has the text.
         lines: whether each line of a text file is a document.
-        skip_bad: whether faulty lines and files are left out and counted, or end the job.
+        skip_bad: whether faulty lines and files are skipped and counted; otherwise they end the
+            job.
     """
 
     files: tuple[str, ...]
@@ -56,45 +57,48 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """Where the pieces lie: another one for another text or tokenizer."""
-        read = self.files if self.tokenizer == "bytes" else (*self.files, self.tokenizer)
-        seen = [(stat.st_size, stat.st_mtime_ns) for stat in map(os.stat, read)]
-        said = repr((seen, self, PIECE, FORMAT))
-        return Path(f"{self.prefix}.pieces-{hashlib.sha256(said.encode()).hexdigest()[:16]}")
+        """The folder of the pieces, which depends on the text, the tokenizer and the settings."""
+        files = self.files if self.tokenizer == "bytes" else (*self.files, self.tokenizer)
+        stats = [(stat.st_size, stat.st_mtime_ns) for stat in map(os.stat, files)]
+        key = repr((stats, self, PIECE, FORMAT))
+        return Path(f"{self.prefix}.pieces-{hashlib.sha256(key.encode()).hexdigest()[:16]}")
 
     def pieces(self) -> list[Piece]:
         """Return the pieces of the text, in order.
 
         Raises:
-            DataError: a file is missing, compressed, or the corpus's own, or all are empty.
+            DataError: a file is missing, compressed or one of the corpus's, or all are empty.
         """
-        found: list[Piece] = []
-        own = [Path(f"{self.prefix}.{kind}").resolve() for kind in ("bin", "idx")]
+        pieces: list[Piece] = []
+        outputs = [Path(f"{self.prefix}.{kind}").resolve() for kind in ("bin", "idx")]
         for path in map(Path, self.files):
-            demand(path.is_file(), f"no file {path}: give text files, or files of JSON lines")
-            replaced = path.resolve() in own
-            demand(not replaced, f"{path} would be replaced by its corpus: choose another prefix")
+            require(path.is_file(), f"no file {path}: give text files, or files of JSON lines")
+            overwrites = path.resolve() in outputs
+            require(
+                not overwrites, f"{path} would be replaced by its corpus: choose another prefix"
+            )
             size, json_lines = path.stat().st_size, holds_json_lines(path)
             whole = not (json_lines or self.lines)
             step = max(size, 1) if whole else PIECE
             for begin in range(0, max(size, whole), step):
-                piece = Piece(self, len(found), path, json_lines, begin, min(begin + step, size))
-                found.append(piece)
-        text = any(piece.end for piece in found)
-        demand(text, f"no text in {', '.join(self.files) or 'no file'}")
-        return found
+                piece = Piece(self, len(pieces), path, json_lines, begin, min(begin + step, size))
+                pieces.append(piece)
+        text = any(piece.end for piece in pieces)
+        require(text, f"no text in {', '.join(self.files) or 'no file'}")
+        return pieces
 
 
 @dataclass
 class Tally:
-    """What became of a piece's texts, or of all.
+    """Counts of a piece's texts.
 
     Attributes:
         size: bytes of text.
-        documents, tokens: in the corpus.
-        empty: documents among them that have no token.
-        bad: faulty lines and files, which were left out.
-        faults: what is wrong with the first of them, and where.
+        documents: documents in the corpus.
+        tokens: tokens in the corpus.
+        empty: documents without tokens.
+        bad: faulty lines and files, which were skipped.
+        faults: descriptions of the first faults.
     """
 
     size: int = 0
@@ -105,15 +109,15 @@ class Tally:
     faults: list[str] = field(default_factory=list)
 
     def add(self, fault: str) -> None:
-        """Count a fault, and name it if it is one of the first."""
+        """Count a fault, and store its description if it is one of the first."""
         self.bad += 1
-        if len(self.faults) < NAMED:
+        if len(self.faults) < MAX_NAMED_FAULTS:
             self.faults.append(fault)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The documents that begin within some bytes of a file."""
+    """The documents that begin within a range of bytes of a file."""
 
     job: Job
     number: int
@@ -123,7 +127,7 @@ class Piece:
     end: int
 
     def documents(self, tally: Tally) -> Iterator[str]:
-        """Yield the texts; put what is wrong with the others into the tally."""
+        """Yield the texts; add the faults of the others to the tally."""
         for number, content in self._contents():
             try:
                 text = read_field(content, self.job.field) if self.json_lines else decode(content)
@@ -141,7 +145,7 @@ class Piece:
         with self.file.open("rb") as file:
             if self.begin:
                 file.seek(self.begin - 1)
-                file.readline()  # begins in the piece before
+                file.readline()  # begins in the previous piece
             elif file.read(len(BOM)) != BOM:
                 file.seek(0)
             number = 0
@@ -152,20 +156,20 @@ class Piece:
 
     def _lines_before(self) -> int:
         """Count the lines that begin before this piece."""
-        count, left = 0, max(self.begin - 1, 0)
+        count, remaining = 0, max(self.begin - 1, 0)
         with self.file.open("rb") as file:
-            while left and (content := file.read(min(left, PIECE))):
-                count, left = count + content.count(b"\n"), left - len(content)
+            while remaining and (content := file.read(min(remaining, PIECE))):
+                count, remaining = count + content.count(b"\n"), remaining - len(content)
         return count + (self.begin > 0)
 
 
 def encode(piece: Piece, folder: Path) -> Tally:
-    """Make a piece's corpus, unless it is there, and say what became of its texts.
+    """Make a piece's corpus, unless it exists, and return the counts of its texts.
 
-    Where no text has a token, there can be no corpus.
+    If no text has a token, there is no corpus.
 
     Raises:
-        DataError: a line or a file is faulty, and none is to be left out.
+        DataError: a line or a file is faulty, and faults aren't skipped.
     """
     prefix = folder / f"{piece.number:06}"
     done = prefix.with_suffix(".json")
@@ -181,7 +185,7 @@ def encode(piece: Piece, folder: Path) -> Tally:
             tally.documents, tally.tokens = tally.documents + 1, tally.tokens + len(tokens)
             tally.empty += not len(tokens)
         if tally.bad and not piece.job.skip_bad:
-            more = f"; {tally.bad - NAMED} more" if tally.bad > NAMED else ""
+            more = f"; {tally.bad - MAX_NAMED_FAULTS} more" if tally.bad > MAX_NAMED_FAULTS else ""
             advice = "correct them, or leave them out by --skip-bad"
             raise DataError(f"{'; '.join(tally.faults)}{more}: {advice}")
         if not tally.tokens:
@@ -192,8 +196,8 @@ def encode(piece: Piece, folder: Path) -> Tally:
     return tally
 
 
-def follow() -> None:
-    """End this process with the one that began it, which can't say so when it is killed."""
+def exit_with_parent() -> None:
+    """End this process when its parent ends, also when the parent is killed."""
 
     def wait() -> None:
         if parent := parent_process():
@@ -204,36 +208,36 @@ def follow() -> None:
 
 
 def prepare(job: Job, processes: int) -> Iterator[Tally]:
-    """Make the corpus; yield what became of each piece's texts once it is there, in any order.
+    """Make the corpus; yield the counts of each piece when it is done, in any order.
 
     Raises:
-        DataError: what is wrong with the text, the tokenizer or the disk. What was done stays, and
-            the next call goes on from there.
+        DataError: a fault of the text, the tokenizer or the disk. Complete pieces remain, and the
+            next call continues from there.
     """
     pieces, parent = job.pieces(), Path(job.prefix).parent
-    encoder = by_name(job.tokenizer, job.end)  # refused here, rather than by each process
-    with told(f"no folder {parent}", "choose another prefix"):
+    encoder = by_name(job.tokenizer, job.end)  # its errors are raised here, not in each process
+    with wrap_os_errors(f"no folder {parent}", "choose another prefix"):
         parent.mkdir(parents=True, exist_ok=True)
     with Writer(job.prefix, encoder.dtype) as writer:  # another build of it is refused meanwhile
         folder = job.folder
         folder.mkdir(exist_ok=True)
-        pool = ProcessPoolExecutor(processes, get_context("spawn"), follow)
+        pool = ProcessPoolExecutor(processes, get_context("spawn"), exit_with_parent)
         try:
-            made = [pool.submit(encode, piece, folder) for piece in pieces]
-            for done in as_completed(made):
+            futures = [pool.submit(encode, piece, folder) for piece in pieces]
+            for done in as_completed(futures):
                 yield done.result()
-            join(writer, folder, [piece.result() for piece in made])
+            join(writer, folder, [piece.result() for piece in futures])
         except BrokenProcessPool:
             raise DataError("an encoder was killed (memory?): the same command goes on") from None
         finally:
             pool.shutdown(cancel_futures=True)
             with suppress(OSError):
-                folder.rmdir()  # where nothing was done
+                folder.rmdir()  # if no piece was done
     shutil.rmtree(folder)
 
 
 def join(writer: Writer, folder: Path, tallies: Iterable[Tally]) -> None:
-    """Append the pieces' corpora, in order."""
+    """Append the pieces' corpora to `writer`, in order."""
     for number, tally in enumerate(tallies):
         if tally.tokens:
             writer.append(Corpus(folder / f"{number:06}"))
