@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from notelab.book.finding_labs import labs_below
+from notelab.book.discovery import labs_below
 
-from notelab.book.opening import open_bench
+from notelab.book.opening import open_session
 from notelab.book.workbook import open_labs
 from notelab.lab import pins
 from notelab.lab.pages import translation_path
@@ -121,7 +121,7 @@ def _cite(place: Place, quotes: list[pages.Quote]) -> pages.ReviewedCitation:
 
 
 def test_quoting_again_gives_what_carrying_gave() -> None:
-    books = open_labs(dict.fromkeys(labs_below(ROOT)), open_bench(()))
+    books = open_labs(dict.fromkeys(labs_below(ROOT)), open_session(()))
     for since in pages.load_data():
         assert record.requote(since, books) == since, (
             f"run `python -m tests.docs.since.record {since.source}`"
