@@ -1,4 +1,4 @@
-"""What every test shares: a skip that nobody expects fails where CI asks for it; worker pools."""
+"""Hooks and fixtures that all tests share: refused skips, and pools of workers."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
-    """Refuse a module's skip as a whole too: what it holds has never been collected."""
+    """Refuse the skip of a whole module too, because its tests are never collected."""
     report = yield
     refuse_skip(report)
     return report
@@ -85,7 +85,7 @@ def device(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def pool(device: str) -> Iterator[Callable[[int], Pool]]:
-    """Workers by world size, shared by every test of the session."""
+    """Pools of workers by world size, shared by all tests of the session."""
     pools: dict[int, Pool] = {}
 
     def of(size: int) -> Pool:

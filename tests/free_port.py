@@ -1,20 +1,20 @@
-"""A port for a program that has to be told one."""
+"""Finds a free port for a program that needs to be told one."""
 
 import random
 import socket
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody uses, below those that the system deals out.
+    """Return an unused port of this machine, below the ports that the system assigns.
 
-    One of the system's own choosing would be dealt out again, to another worker's test, before the
-    program that is told of it takes it.
+    The system would assign a port of its own choice again, to another worker's test, before the
+    program uses the port.
     """
     while True:
         port = random.randrange(20_000, 32_000)
-        with socket.socket() as tried:
+        with socket.socket() as probe:
             try:
-                tried.bind(("127.0.0.1", port))
+                probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
             return port

@@ -1,4 +1,4 @@
-"""How long a test may wait for what always comes: only a hang exceeds it, never a slow machine.
+"""The time limit of tests that wait: only a hang exceeds it, never a slow machine.
 
 A body on two ranks that takes seconds on idle cores took more than 60 s on a machine with other
 work. `tests/docs/test_limits.py` holds that no test waits less, and that none asserts a time.

@@ -1,4 +1,4 @@
-"""A reader's machine: a clone of this working tree, a home and a cache of its own, no host."""
+"""A reader's machine: a clone of this working tree, with its own home and cache, and no host."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a repository whose one commit is this working tree, whatever of it is committed."""
+    """Return a repository with one commit, which holds the files of this working tree."""
     folder = tmp_path_factory.mktemp("docs") / "repository"
     files = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -41,7 +41,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return what stands for both repositories that the labs read, with the tags that they pin."""
+    """Return a repository that replaces both cited repositories, with the tags that labs pin."""
     folder = tmp_path_factory.mktemp("upstream")
     (folder / "setup.py").write_text("import setuptools\n")
     git(folder, "init", "-q", "-b", "main")
@@ -70,7 +70,7 @@ def ranks() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def cited_text() -> Path:
-    """Return the user's store, with what the notes cite: brought as `make check` brings it."""
+    """Return the user's store with the cited files, loaded as `make check` loads them."""
     gathered = open_lab(ROOT / "experiments/35-reading-notes", real_bench()).evidence.list_files()
     for file in gathered:
         if file.state is not State.PROVED and not file.path.startswith(OUTSIDE_THE_WHEELS):
@@ -82,7 +82,7 @@ def cited_text() -> Path:
 def shell(
     request: pytest.FixtureRequest, repository: Path, upstream: Path, ranks: str, tmp_path: Path
 ) -> dict[str, str]:
-    """Return the environment of a reader's shell: nothing is set up, no host is reached."""
+    """Return the environment of a reader's shell, with nothing set up and no host in reach."""
     home, cache = tmp_path / "home", tmp_path / "cache"
     home.mkdir()
     (home / ".gitconfig").write_text("[user]\nname = Reader\nemail = reader@example.invalid\n")

@@ -1,4 +1,4 @@
-"""Lend a clone the environment that runs the tests, as its own `.venv`.
+"""Makes an environment for a clone from the packages of the Python that runs the tests.
 
 `python environment.py CLONE` does what `make test-env` would, and downloads nothing: the packages
 are those of this Python, shardbook is the clone's.
@@ -21,22 +21,22 @@ with socket.socket(socket.AF_UNIX) as ranks:
 """
 
 
-def lend(clone: Path) -> None:
+def make_environment(clone: Path) -> None:
     """Make `.venv` in the clone."""
     folder = clone / ".venv"
     venv.EnvBuilder(symlinks=True).create(folder)
     (packages,) = folder.glob("lib/python*/site-packages")
-    lent = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    paths = [str(clone.resolve() / "tools"), *sorted(lent)]
+    packages_of_tests = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    paths = [str(clone.resolve() / "tools"), *sorted(packages_of_tests)]
     packages.joinpath("lent.pth").write_text("".join(f"{path}\n" for path in paths), "utf-8")
     for command in entry_points(group="console_scripts"):
         module, _, name = command.value.partition(" ")[0].partition(":")
-        called = f"import sys\nfrom {module} import {name.partition('.')[0]}\nsys.exit({name}())\n"
-        script(folder, command.name, called)
-    script(folder, "torchrun", TORCHRUN)
+        program = f"import sys\nfrom {module} import {name.partition('.')[0]}\nsys.exit({name}())\n"
+        write_program(folder, command.name, program)
+    write_program(folder, "torchrun", TORCHRUN)
 
 
-def script(folder: Path, name: str, text: str) -> None:
+def write_program(folder: Path, name: str, text: str) -> None:
     """Write a program of the environment."""
     path = folder / "bin" / name
     path.write_text(f"#!/usr/bin/env -S '{folder.resolve()}/bin/python'\n{text}", "utf-8")
@@ -44,4 +44,4 @@ def script(folder: Path, name: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    lend(Path(sys.argv[1]))
+    make_environment(Path(sys.argv[1]))

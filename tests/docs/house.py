@@ -62,71 +62,79 @@ finally:
 """
 
 
-def code_lines(path: Path) -> int:
-    """Return how many lines of a file hold code."""
+def count_code_lines(path: Path) -> int:
+    """Return the number of lines of a file that hold code."""
     text = path.read_text("utf-8")
     docs: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             docs |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    silent = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
-    held: set[int] = set()
+    without_code = (
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+    )
+    code: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in silent:
-            held |= set(range(token.start[0], token.end[0] + (token.type != tokenize.ENDMARKER)))
-    return len(held - docs)
+        if token.type not in without_code:
+            code |= set(range(token.start[0], token.end[0] + (token.type != tokenize.ENDMARKER)))
+    return len(code - docs)
 
 
-def run(clone: Path, *command: str) -> str:
-    """Return what a Python of the clone's own rooms prints."""
-    there = os.pathsep.join([str(clone / "tools"), str(clone / "experiments" / "35-three-d")])
+def run_python(clone: Path, *command: str) -> str:
+    """Return the output of a Python that imports the clone's own rooms."""
+    python_path = os.pathsep.join([str(clone / "tools"), str(clone / "experiments" / "35-three-d")])
     return subprocess.run(
-        [sys.executable, *command], env={**os.environ, "PYTHONPATH": there}, cwd=clone,
+        [sys.executable, *command], env={**os.environ, "PYTHONPATH": python_path}, cwd=clone,
         check=True, capture_output=True, text=True, timeout=LIMIT,
     ).stdout  # fmt: skip
 
 
-def frames(clone: Path) -> list[int]:
-    """Return how many frames of ours stand between train.py and each collective of a step."""
+def count_frames(clone: Path) -> list[int]:
+    """Return the number of our frames between train.py and each collective of a step."""
     with tempfile.TemporaryDirectory() as folder:
         watched = Path(folder, "watched.py")
         watched.write_text(WATCHED, "utf-8")
         script = clone / "experiments" / "35-three-d" / "train.py"
         ranks = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-        run(clone, *ranks, str(watched), folder, str(script), "--tp", "2", "--steps", "1")
-        deep = json.loads(Path(folder, "0").read_text("utf-8"))
-    return [frame for found in deep.values() for frame in found]
+        run_python(clone, *ranks, str(watched), folder, str(script), "--tp", "2", "--steps", "1")
+        by_collective = json.loads(Path(folder, "0").read_text("utf-8"))
+    return [frame for depths in by_collective.values() for frame in depths]
 
 
-def measured(clone: Path) -> dict[str, str]:
-    """Return what the table says of a clone."""
+def measure_clone(clone: Path) -> dict[str, str]:
+    """Return the rows of a clone's column."""
     tools = clone / "tools"
-    found = {}
+    table = {}
     for room in ROOMS:
         files = sorted((tools / room).rglob("*.py"))
         flat = Counter(path.parent for path in files if path.name != "__init__.py")
-        [(most, count)] = flat.most_common(1)
+        [(largest_folder, count)] = flat.most_common(1)
         lines = sum(len(path.read_text("utf-8").splitlines()) for path in files)
-        found[f"{room}: files, folders"] = f"{len(files)}, {len(flat)}"
-        found[f"{room}: most files in a folder"] = f"{count} ({most.relative_to(tools)})"
-        found[f"{room}: lines, of code"] = f"{lines:,}, {sum(map(code_lines, files)):,}"
-    every = [path for path in tools.rglob("*.py") if "__pycache__" not in path.parts]
-    total = sum(len(path.read_text("utf-8").splitlines()) for path in every)
-    found["tools in all: lines, of code"] = f"{total:,}, {sum(map(code_lines, every)):,}"
-    for name, once in LEARNED.items():
-        loaded = [Path(file) for file in json.loads(run(clone, "-c", LOADED, name, once))]
-        found[f"importing {name}: modules, lines"] = (
-            f"{len(loaded)}, {sum(map(code_lines, loaded)):,}"
+        table[f"{room}: files, folders"] = f"{len(files)}, {len(flat)}"
+        table[f"{room}: most files in a folder"] = f"{count} ({largest_folder.relative_to(tools)})"
+        table[f"{room}: lines, of code"] = f"{lines:,}, {sum(map(count_code_lines, files)):,}"
+    all_files = [path for path in tools.rglob("*.py") if "__pycache__" not in path.parts]
+    total = sum(len(path.read_text("utf-8").splitlines()) for path in all_files)
+    table["tools in all: lines, of code"] = f"{total:,}, {sum(map(count_code_lines, all_files)):,}"
+    for name, old_name in LEARNED.items():
+        loaded = [
+            Path(file) for file in json.loads(run_python(clone, "-c", LOADED, name, old_name))
+        ]
+        table[f"importing {name}: modules, lines"] = (
+            f"{len(loaded)}, {sum(map(count_code_lines, loaded)):,}"
         )
-    deep = frames(clone)
-    found["from train.py to a collective: frames"] = f"{min(deep)} to {max(deep)}"
-    return found
+    depths = count_frames(clone)
+    table["from train.py to a collective: frames"] = f"{min(depths)} to {max(depths)}"
+    return table
 
 
 def main() -> None:
     """Print the table."""
     clones = [ROOT, *map(Path.resolve, map(Path, sys.argv[1:]))]
-    columns = [measured(clone) for clone in clones]
+    columns = [measure_clone(clone) for clone in clones]
     print("| | " + " | ".join(clone.name for clone in clones) + " |")
     print("|---|" + "--:|" * len(clones))
     for row in columns[0]:

@@ -1,8 +1,8 @@
-"""The house's numbers count code, and only code."""
+"""The house's numbers count only code."""
 
 from pathlib import Path
 
-from tests.docs.house import code_lines
+from tests.docs.house import count_code_lines
 
 
 def test_code_is_counted_without_docstrings_comments_and_blank_lines(tmp_path: Path) -> None:
@@ -12,10 +12,10 @@ def test_code_is_counted_without_docstrings_comments_and_blank_lines(tmp_path: P
         '    """Return."""\n    # why\n    text = """two\n\n    lines"""\n'
         "    return text + os.sep\n"
     )
-    assert code_lines(file) == 8
+    assert count_code_lines(file) == 8
 
 
 def test_an_empty_file_has_no_code(tmp_path: Path) -> None:
     file = tmp_path / "none.py"
     file.write_text("")
-    assert code_lines(file) == 0
+    assert count_code_lines(file) == 0

@@ -24,11 +24,11 @@ FILES = [
 ]
 
 
-def calls(tree: ast.AST) -> Iterator[ast.Call]:
+def list_calls(tree: ast.AST) -> Iterator[ast.Call]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
 
 
-def limits(call: ast.Call) -> Iterator[float]:
+def list_limits(call: ast.Call) -> Iterator[float]:
     """Yield the seconds that a call gives as literals: `timeout=60`, or `wait(60)`."""
     candidates = [keyword.value for keyword in call.keywords if keyword.arg == "timeout"]
     if isinstance(call.func, ast.Attribute) and call.func.attr in WAITS:
@@ -38,8 +38,8 @@ def limits(call: ast.Call) -> Iterator[float]:
             yield value.value
 
 
-def named(tree: ast.AST) -> Iterator[tuple[int, float]]:
-    """Yield line and seconds of limits with a name: `PATIENCE = 60`, `def f(timeout=60)`."""
+def list_named_limits(tree: ast.AST) -> Iterator[tuple[int, float]]:
+    """Yield line and seconds of named limits: `PATIENCE = 60`, `def f(timeout=60)`."""
     for node in ast.walk(tree):
         pairs: list[tuple[str, ast.expr | None]] = []
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -55,24 +55,28 @@ def named(tree: ast.AST) -> Iterator[tuple[int, float]]:
                 yield value.lineno, seconds
 
 
-def short(source: str) -> list[str]:
+def find_short_waits(source: str) -> list[str]:
     tree = ast.parse(source)
-    found = [f"line {line}: waits {seconds} s" for line, seconds in named(tree) if seconds < LIMIT]
-    return found + [
+    waits = [
+        f"line {line}: waits {seconds} s"
+        for line, seconds in list_named_limits(tree)
+        if seconds < LIMIT
+    ]
+    return waits + [
         f"line {call.lineno}: {ast.unparse(call.func)} waits {seconds} s"
-        for call in calls(tree)
-        for seconds in limits(call)
+        for call in list_calls(tree)
+        for seconds in list_limits(call)
         if seconds < LIMIT and ast.unparse(call.func) not in RUNS_OUT
     ]
 
 
-def timed(source: str) -> list[str]:
+def find_timed_asserts(source: str) -> list[str]:
     """Return the assertions that read a clock."""
     return [
         f"line {node.lineno}: {ast.unparse(node.test)}"
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Assert)
-        for call in calls(node)
+        for call in list_calls(node)
         if isinstance(call.func, ast.Attribute)
         and call.func.attr in CLOCKS
         and ast.unparse(call.func.value) == "time"
@@ -82,21 +86,21 @@ def timed(source: str) -> list[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_test_gives_up_early_or_asserts_a_time(path: Path) -> None:
     source = path.read_text("utf-8")
-    assert short(source) == [], "take tests.limits.LIMIT"
-    assert timed(source) == []
+    assert find_short_waits(source) == [], "take tests.limits.LIMIT"
+    assert find_timed_asserts(source) == []
 
 
 def test_what_gives_up_early_and_what_asserts_a_time_are_found() -> None:
-    assert short(
+    assert find_short_waits(
         "subprocess.run(x, timeout=60)\np.wait(5)\nq.join(LIMIT)\nlaunch.run(timeout=4)"
     ) == [
         "line 1: subprocess.run waits 60 s",
         "line 2: p.wait waits 5 s",
     ]
-    assert short("PATIENCE = 60\ndef f(timeout=5, *, x=1): ...\nLIMIT = 600") == [
+    assert find_short_waits("PATIENCE = 60\ndef f(timeout=5, *, x=1): ...\nLIMIT = 600") == [
         "line 1: waits 60 s", "line 2: waits 5 s"
     ]  # fmt: skip
-    assert timed("assert time.monotonic() - began < 20\nassert pool.run(2)") == [
+    assert find_timed_asserts("assert time.monotonic() - began < 20\nassert pool.run(2)") == [
         "line 1: time.monotonic() - began < 20"
     ]
 

@@ -1,4 +1,4 @@
-"""A page's links keep to its language: who reads Spanish stays there wherever there is Spanish."""
+"""A page's links stay in its language if the linked page exists in that language."""
 
 import re
 from pathlib import Path
@@ -7,39 +7,39 @@ from urllib.parse import unquote
 import pytest
 from markdown_it import MarkdownIt
 
-from tests.docs.page import ROOT, every_page, spanish
+from tests.docs.page import ROOT, list_pages, spanish_page
 
 # The README is the door to both languages.
-PAGES = [page for page in every_page() if page != ROOT / "README.md"]
+PAGES = [page for page in list_pages() if page != ROOT / "README.md"]
 
 
-def name(page: Path) -> str:
+def path_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def pages_linked(page: Path) -> list[str]:
-    """Return the pages of this repository that `page` links to, as it writes them."""
-    found = []
+def list_linked_pages(page: Path) -> list[str]:
+    """Return the addresses of this repository's pages that `page` links."""
+    addresses = []
     # An indented hint is a link's place too; only what stands in a fence or a code span is none.
     text = re.sub(r"^ {4}(?=.*\S)", "", page.read_text("utf-8"), flags=re.M)
     for token in MarkdownIt().enable("table").parse(text):
         for child in token.children or []:
             address = str(child.attrGet("href") or "").partition("#")[0]
             if child.type == "link_open" and address.endswith(".md") and "://" not in address:
-                found.append(unquote(address))
-    return found
+                addresses.append(unquote(address))
+    return addresses
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", PAGES, ids=path_of)
 def test_a_page_links_to_pages_of_its_own_language(page: Path) -> None:
-    ours = page.name.endswith(".es.md")
+    is_spanish = page.name.endswith(".es.md")
     wrong = [
         address
-        for address in pages_linked(page)
-        if address.endswith(".es.md") is not ours
-        and (not ours or spanish(page.parent / address).exists())
+        for address in list_linked_pages(page)
+        if address.endswith(".es.md") is not is_spanish
+        and (not is_spanish or spanish_page(page.parent / address).exists())
     ]
-    assert not wrong, f"{name(page)} leads out of its language: {wrong}"
+    assert not wrong, f"{path_of(page)} leads out of its language: {wrong}"
 
 
 def test_links_are_found_in_paragraphs_tables_and_hints() -> None:
@@ -48,11 +48,11 @@ def test_links_are_found_in_paragraphs_tables_and_hints() -> None:
         ("docs/labs/03-annotated-reading.es.md", "../reference/rules/N101.es.md"),
         ("docs/reference/notes.es.md", "rules/N503.es.md"),
     ]:
-        assert address in pages_linked(ROOT / page)
+        assert address in list_linked_pages(ROOT / page)
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_a_root_pages_links_lead_somewhere(page: str) -> None:
     # What mkdocs holds for the site's pages, for those that it doesn't build.
-    lost = [address for address in pages_linked(ROOT / page) if not (ROOT / address).is_file()]
+    lost = [address for address in list_linked_pages(ROOT / page) if not (ROOT / address).is_file()]
     assert lost == []

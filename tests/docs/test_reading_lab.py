@@ -44,15 +44,15 @@ def choices_shown(text: str, pages: list[Path] = THEORY) -> list[str]:
     return [choice for choice in CHOICE.findall(text) if cited_lines(choice) & lines]
 
 
-def cited(page: Path) -> set[str]:
+def list_citations(page: Path) -> set[str]:
     return set(CITATION.findall(page.read_text("utf-8")))
 
 
 @pytest.mark.parametrize("lab", LABS, ids=name)
 def test_no_citation_of_the_finished_notes_stands_in_the_lab(lab: Path) -> None:
-    finished = set().union(*map(cited, NOTES))
-    assert len(finished) > 30 and cited(lab)
-    assert cited(lab) & finished == set()
+    finished = set().union(*map(list_citations, NOTES))
+    assert len(finished) > 30 and list_citations(lab)
+    assert list_citations(lab) & finished == set()
 
 
 @pytest.mark.parametrize("lab", LABS, ids=name)
@@ -64,9 +64,9 @@ def test_a_hint_names_symbols_and_no_lines(lab: Path) -> None:
 
 @pytest.mark.parametrize("page", THEORY, ids=name)
 def test_what_the_claims_come_to_is_folded_until_the_lab_is_done(page: Path) -> None:
-    found = CLAIMS.search(page.read_text("utf-8"))
-    assert found, "the table has a section of its own"
-    body = found[1].strip()
+    section = CLAIMS.search(page.read_text("utf-8"))
+    assert section, "the table has a section of its own"
+    body = section[1].strip()
     assert body.startswith('<details class="answers" markdown="1">\n<summary>')
     assert body.endswith("</details>")
     summary = body.partition("</summary>")[0]

@@ -16,13 +16,13 @@ COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
 
 @dataclass(frozen=True)
 class Section:
-    """A version's heading in the changelog, and the commits that the lines below it begin with."""
+    """A version's heading in the changelog, and the commit in the line below it."""
 
     heading: str
     commit: str | None
 
 
-def sections() -> list[Section]:
+def read_sections() -> list[Section]:
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     _, *parts = re.split(r"^## ", text, flags=re.M)
     result = []
@@ -33,8 +33,8 @@ def sections() -> list[Section]:
     return result
 
 
-def committed(commit: str, path: str) -> str | None:
-    """Return a file of a commit; None where this clone's history doesn't reach back to it."""
+def read_committed(commit: str, path: str) -> str | None:
+    """Return a file of a commit, or None if this clone's history doesn't reach the commit."""
     shown = subprocess.run(
         ["git", "show", f"{commit}:{path}"], cwd=ROOT, check=False, capture_output=True, text=True
     )
@@ -47,7 +47,7 @@ def test_the_package_and_its_module_have_one_version() -> None:
 
 
 def test_the_newest_heading_is_unreleased_exactly_while_the_version_is_under_development() -> None:
-    newest, *earlier = sections()
+    newest, *earlier = read_sections()
     assert newest.heading == ("Unreleased" if Version(__version__).is_devrelease else __version__)
     assert newest.commit is None  # a commit cannot name itself
     numbers = [Version(section.heading) for section in earlier]
@@ -56,9 +56,9 @@ def test_the_newest_heading_is_unreleased_exactly_while_the_version_is_under_dev
 
 
 def test_every_earlier_version_names_its_commit_which_has_that_version() -> None:
-    for section in sections()[1:]:
+    for section in read_sections()[1:]:
         assert section.commit, section
-        module = committed(section.commit, "tools/notelab/__init__.py")
+        module = read_committed(section.commit, "tools/notelab/__init__.py")
         if module is None:
             shallow = subprocess.run(
                 ["git", "rev-parse", "--is-shallow-repository"],
@@ -72,7 +72,7 @@ def test_every_earlier_version_names_its_commit_which_has_that_version() -> None
 @pytest.mark.parametrize("file", ["README.md", ".github/workflows/shardbook-check.yml"])
 def test_what_a_reader_installs_is_the_newest_released_version(file: str) -> None:
     text = (ROOT / file).read_text("utf-8")
-    newest = sections()[1]
+    newest = read_sections()[1]
     assert set(COMMIT.findall(text)) == {newest.commit}
     assert set(re.findall(r"rev: (\S+)|SHARDBOOK@([^\s\"]+)", text)) <= {
         (newest.commit, ""), ("", newest.commit)

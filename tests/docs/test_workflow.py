@@ -1,4 +1,4 @@
-"""The workflow for forks: it proves without secrets, and points at a pull request's lines."""
+"""The workflow for forks checks without secrets, and marks the lines of a pull request."""
 
 import re
 import shlex
@@ -18,9 +18,9 @@ RUNS = [
 
 
 def test_it_runs_on_pull_requests_with_no_right_but_to_read() -> None:
-    said = yaml.safe_load(FILE.read_text("utf-8"))
-    assert said[True] == ["pull_request"]  # YAML 1.1 reads `on` as true
-    assert said["permissions"] == {"contents": "read"}
+    workflow = yaml.safe_load(FILE.read_text("utf-8"))
+    assert workflow[True] == ["pull_request"]  # YAML 1.1 reads `on` as true
+    assert workflow["permissions"] == {"contents": "read"}
     assert "secrets" not in FILE.read_text("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The README's two commands as a stranger meets them: a bare clone, an empty home, any Python.
+"""Runs the README's two commands as a new user does: a bare clone, an empty home, any Python.
 
     python3 -m tests.fresh                          every case; of `make test`, the set-up alone
     python3 -m tests.fresh 3.13.0 blanks            these
@@ -31,25 +31,25 @@ CASES = {
     "read-only-home": "nothing can be written in the home",
     "no-home": "HOME is not set",
 }
-KEPT = ("PATH", "LANG", "LC_ALL", "TERM", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "TMPDIR")
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "TERM", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "TMPDIR")
 
 
 @dataclass
 class Step:
-    """One command: what it took and how it ended."""
+    """One command: its duration and its outcome."""
 
     seconds: float
     outcome: str
 
     @property
     def sound(self) -> bool:
-        """Whether it was green, or stopped with one clear line."""
+        """Whether the command was green, or stopped with one clear line."""
         return self.outcome.startswith(("green", "one line"))
 
 
 @dataclass
 class Case:
-    """A clone and a home of its own, and what is amiss there."""
+    """A clone with its own home, and the fault of this case."""
 
     name: str
     python: str
@@ -57,7 +57,7 @@ class Case:
     steps: dict[str, Step] = field(default_factory=dict)
 
     def run(self, full: bool) -> None:
-        """Clone, set up, check twice, set up the tests, and run them where asked."""
+        """Clone, set up, check twice, set up the tests, and run the tests if `full` is true."""
         blank = " of mine" if self.name == "blanks" else ""
         self.clone, self.home = self.folder / f"clone{blank}", self.folder / f"home{blank}"
         self.home.mkdir()
@@ -78,20 +78,20 @@ class Case:
             self._step("test", "test", later)
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if name in KEPT}
-        kept |= {
+        variables = {name: value for name, value in os.environ.items() if name in PASSED_ON}
+        variables |= {
             k: v for k, v in os.environ.items() if k.startswith("PIP_") or "proxy" in k.lower()
         }
         # Without HOME a program asks who it runs as; the store shall be empty there too.
         home = "XDG_CACHE_HOME" if self.name == "no-home" else "HOME"
-        kept[home] = str(self.home)
+        variables[home] = str(self.home)
         if self.name == "no-git-host":
-            kept |= {
+            variables |= {
                 "GIT_CONFIG_COUNT": "1",
                 "GIT_CONFIG_KEY_0": f"url.{NOBODY}/.insteadOf",
                 "GIT_CONFIG_VALUE_0": "https://",
             }
-        return kept
+        return variables
 
     def _step(self, title: str, target: str, environment: dict[str, str]) -> None:
         command = ["make", "--no-print-directory", f"PYTHON={self.python}", target]
@@ -104,14 +104,14 @@ class Case:
                 command, cwd=self.clone, env=environment, capture_output=True, text=True,
                 stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False,
             )  # fmt: skip
-            outcome = judged(done.returncode, done.stdout, done.stderr)
+            outcome = describe_outcome(done.returncode, done.stdout, done.stderr)
             (self.folder / f"{title}.log").write_text(done.stdout + done.stderr, "utf-8")
         except subprocess.TimeoutExpired:
             outcome = f"HANGS: nothing after {LIMIT_S} s"
         self.steps[title] = Step(time.monotonic() - started, outcome)
 
     def _read_only(self, command: list[str]) -> list[str]:
-        """Make the home read-only for `command`: for root, whom no mode stops, by a mount."""
+        """Make the home read-only for `command`; for root this needs a mount."""
         if os.geteuid() != 0:
             self.home.chmod(0o555)
             return command
@@ -119,8 +119,8 @@ class Case:
         return ["unshare", "--mount", "sh", "-c", mount, str(self.home), *command]
 
 
-def judged(code: int, out: str, err: str) -> str:
-    """Return how a command ended, in words: green, one line, or what a user must not meet."""
+def describe_outcome(code: int, out: str, err: str) -> str:
+    """Return a command's outcome: green, one line, or a fault that no user must meet."""
     if "Traceback (most recent call last)" in out + err:
         return "TRACEBACK"
     if code == 0:
@@ -130,41 +130,41 @@ def judged(code: int, out: str, err: str) -> str:
     return f"one line: {lines[0]}" if len(lines) == 1 else f"RED: {(lines or ['?'])[-1]}"
 
 
-def found() -> dict[str, str]:
+def list_pythons() -> dict[str, str]:
     """Return this machine's Pythons by version."""
-    listed = subprocess.run(
+    output = subprocess.run(
         [ROOT / ".ci" / "pythons", "--list"], capture_output=True, text=True, check=True
     )
-    return dict(line.split(" ", 1) for line in listed.stdout.splitlines())
+    return dict(line.split(" ", 1) for line in output.stdout.splitlines())
 
 
-def table(cases: list[Case]) -> str:
-    """Return the seconds, a row for each case, and below it what was said."""
+def format_table(cases: list[Case]) -> str:
+    """Return the table of seconds, a row for each case, and the outcomes below it."""
     titles = list(dict.fromkeys(title for case in cases for title in case.steps))
     rows = [["case", *titles], ["---"] * (len(titles) + 1)]
-    said = []
+    outcomes = []
     for case in cases:
         cells = [case.name]
         for title in titles:
             step = case.steps.get(title)
             cells.append(f"{step.seconds:.0f} s, {step.outcome.partition(':')[0]}" if step else "")
             if step and ":" in step.outcome:
-                said.append(f"{case.name}, {title}: {step.outcome}")
+                outcomes.append(f"{case.name}, {title}: {step.outcome}")
         rows.append(cells)
-    return "\n".join(["| " + " | ".join(row) + " |" for row in rows] + ["", *said])
+    return "\n".join(["| " + " | ".join(row) + " |" for row in rows] + ["", *outcomes])
 
 
 def main() -> None:
-    """Run the cases asked for; exit 1 where a step is neither green nor one clear line."""
-    pythons = found()
+    """Run the requested cases; exit 1 if a step is neither green nor one clear line."""
+    pythons = list_pythons()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join([*pythons, *CASES]))
     parser.add_argument("--full", action="store_true", help="run `make test` too")
     parser.add_argument("--keep", type=Path, help="where each step's output is kept")
-    asked = parser.parse_args()
-    names = asked.cases or [*pythons, *CASES]
+    options = parser.parse_args()
+    names = options.cases or [*pythons, *CASES]
     for name in names:
         if name not in pythons and name not in CASES:
             parser.error(f"no case {name!r}; there are: {', '.join([*pythons, *CASES])}")
@@ -174,13 +174,13 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="fresh-") as folder:
             case = Case(name, python, Path(folder))
             done.append(case)
-            case.run(asked.full)
-            if asked.keep:
-                kept = asked.keep / name
-                kept.mkdir(parents=True, exist_ok=True)
+            case.run(options.full)
+            if options.keep:
+                folder_of_logs = options.keep / name
+                folder_of_logs.mkdir(parents=True, exist_ok=True)
                 for log in Path(folder).glob("*.log"):
-                    shutil.copy(log, kept)
-    print(table(done))
+                    shutil.copy(log, folder_of_logs)
+    print(format_table(done))
     sys.exit(not all(step.sound for case in done for step in case.steps.values()))
 
 

@@ -1,4 +1,4 @@
-"""What CI runs judges all that it names: skips of modules, commands, Pythons that are not here."""
+"""CI judges everything that it names: skipped modules, commands, missing Pythons."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SKIPS = {
 
 def collect(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run pytest on a folder with this project's own hooks."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SHARDBOOK_", "PYTEST_"))}
+    variables = {k: v for k, v in os.environ.items() if not k.startswith(("SHARDBOOK_", "PYTEST_"))}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider",
          "-c", os.devnull, f"--rootdir={folder}", *options, folder],
-        cwd=ROOT, env={**kept, **environment}, check=False, capture_output=True, text=True,
+        cwd=ROOT, env={**variables, **environment}, check=False, capture_output=True, text=True,
         timeout=LIMIT,
     )  # fmt: skip
 
@@ -84,7 +84,7 @@ def test_pythons_fails_where_a_python_that_is_named_is_not_here(version: str) ->
     assert f"nothing is tried: there is no Python {version} here" in done.stderr
 
 
-def executable(path: Path, text: str) -> None:
+def write_executable(path: Path, text: str) -> None:
     path.write_text(text, "utf-8")
     path.chmod(0o755)
 
@@ -98,9 +98,9 @@ def test_a_cancelled_run_of_pythons_leaves_neither_its_folder_nor_a_process(
     programs.mkdir()
     work.mkdir()
     os.mkfifo(writing)
-    executable(programs / "python3.12", '#!/bin/sh\necho "3.12.99 $0"\n')
+    write_executable(programs / "python3.12", '#!/bin/sh\necho "3.12.99 $0"\n')
     child = 'while :; do mkdir -p "$VENV"; : >"$VENV/file"; done'
-    executable(
+    write_executable(
         programs / "make",
         '#!/bin/bash\nfor word; do [[ $word == VENV=* ]] && export "$word"; done\n'
         f"bash -c '{child}' &\necho $! >'{writing}'\nwait\n",
@@ -123,7 +123,7 @@ def test_a_cancelled_run_of_pythons_leaves_neither_its_folder_nor_a_process(
 
 
 def is_running(process: int) -> bool:
-    """Return whether a process is there and is no zombie."""
+    """Return whether a process exists and is no zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

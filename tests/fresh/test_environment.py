@@ -1,4 +1,4 @@
-"""What `make` puts in place: the locks hold what pyproject asks for, and a fault is one line."""
+"""Tests of `make`'s set-up: locks satisfy pyproject, and a fault is reported in one line."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ PINNED = re.compile(
 )
 
 
-def pins(*layers: str) -> dict[str, str]:
+def read_pins(*layers: str) -> dict[str, str]:
     texts = [(environment.LOCKS / f"{layer}.txt").read_text("utf-8") for layer in layers]
-    return {found[1]: found[2] for text in texts for found in PINNED.finditer(text)}
+    return {match[1]: match[2] for text in texts for match in PINNED.finditer(text)}
 
 
-def wanted(*extras: str) -> list[Requirement]:
+def read_requirements(*extras: str) -> list[Requirement]:
     project = PROJECT["project"]
     written = [*project["dependencies"], *PROJECT["build-system"]["requires"]]
     written += [line for extra in extras for line in project["optional-dependencies"][extra]]
-    kept = [Requirement(line) for line in written]
-    return [each for each in kept if each.name not in ("shardbook", "torch")]
+    requirements = [Requirement(line) for line in written]
+    return [each for each in requirements if each.name not in ("shardbook", "torch")]
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def wanted(*extras: str) -> list[Requirement]:
     ],
 )
 def test_the_locks_hold_what_pyproject_asks_for(layers: list[str], extras: list[str]) -> None:
-    held = pins(*layers)
-    for requirement in wanted(*extras):
+    pinned = read_pins(*layers)
+    for requirement in read_requirements(*extras):
         name = canonicalize_name(requirement.name)
-        assert name in held, f"{name} is in no lock: make lock"
-        assert held[name] in requirement.specifier, f"{name}=={held[name]}: make lock"
+        assert name in pinned, f"{name} is in no lock: make lock"
+        assert pinned[name] in requirement.specifier, f"{name}=={pinned[name]}: make lock"
 
 
 def test_a_lock_is_pins_and_hashes_names_no_index_and_leaves_torch_out() -> None:
@@ -58,7 +58,7 @@ def test_a_lock_is_pins_and_hashes_names_no_index_and_leaves_torch_out() -> None
         rest = PINNED.sub("", text)
         assert not [line for line in rest.splitlines() if line and not line.startswith("#")]
         assert "://" not in text
-    assert not {"torch", "triton", "pip"} & {*pins(*environment.LAYERS)}
+    assert not {"torch", "triton", "pip"} & {*read_pins(*environment.LAYERS)}
 
 
 def test_the_oldest_python_is_written_alike_wherever_it_stands() -> None:
@@ -73,7 +73,7 @@ def test_the_oldest_python_is_written_alike_wherever_it_stands() -> None:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
-    """An environment with this Python's own pip, whose index is a folder, and locks to write."""
+    """An environment with this Python's pip, an index that is a folder, and writable locks."""
     folder = tmp_path / "an environment"
     (folder / "bin").mkdir(parents=True)
     python = folder / "bin" / "python"
@@ -91,22 +91,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     return Environment(folder, "torch==2.13.0")
 
 
-def wheel(folder: Path, name: str, tag: str) -> None:
+def write_wheel(folder: Path, name: str, tag: str) -> None:
     distribution, version = name.split("-")
-    with zipfile.ZipFile(folder / f"{name}-{tag}.whl", "w") as made:
+    with zipfile.ZipFile(folder / f"{name}-{tag}.whl", "w") as archive:
         info = f"{distribution}-{version}.dist-info"
-        made.writestr(
+        archive.writestr(
             f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
         )
-        made.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
-        made.writestr(f"{info}/RECORD", "")
+        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
+        archive.writestr(f"{info}/RECORD", "")
 
 
-def lock(tmp_path: Path, layer: str, name: str) -> None:
+def write_lock(tmp_path: Path, layer: str, name: str) -> None:
     (tmp_path / f"{layer}.txt").write_text(f"{name} \\\n    --hash=sha256:{'0' * 64}\n")
 
 
-def line(caught: pytest.ExceptionInfo[SetUpError]) -> str:
+def error_line(caught: pytest.ExceptionInfo[SetUpError]) -> str:
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -115,21 +115,21 @@ def line(caught: pytest.ExceptionInfo[SetUpError]) -> str:
 def test_other_bytes_than_the_locks_are_named_and_not_installed(
     here: Environment, tmp_path: Path
 ) -> None:
-    wheel(tmp_path / "wheels", "thing-1.0", "py3-none-any")
-    lock(tmp_path, "check", "thing==1.0")
+    write_wheel(tmp_path / "wheels", "thing-1.0", "py3-none-any")
+    write_lock(tmp_path, "check", "thing==1.0")
     with pytest.raises(SetUpError) as caught:
         here.fill("check")
-    assert line(caught).startswith("the checker can't be installed: ")
-    assert "your index's thing==1.0 (sha256 " in line(caught)
-    assert "hasn't the bytes that the lock names" in line(caught)
+    assert error_line(caught).startswith("the checker can't be installed: ")
+    assert "your index's thing==1.0 (sha256 " in error_line(caught)
+    assert "hasn't the bytes that the lock names" in error_line(caught)
     assert not (here.folder / ".check").exists()
 
 
 def test_a_package_that_the_index_lacks_is_named(here: Environment, tmp_path: Path) -> None:
-    lock(tmp_path, "check", "thing==1.0")
+    write_lock(tmp_path, "check", "thing==1.0")
     with pytest.raises(SetUpError, match=r"has no thing==1\.0 that this Python can use") as caught:
         here.fill("check")
-    assert "pip.log" in line(caught)
+    assert "pip.log" in error_line(caught)
     assert "thing" in (here.folder / "pip.log").read_text("utf-8")
 
 
@@ -142,30 +142,30 @@ def test_an_index_that_does_not_answer_is_said_at_once_and_at_the_end(
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "2")
-    lock(tmp_path, "check", "thing==1.0")
+    write_lock(tmp_path, "check", "thing==1.0")
     with pytest.raises(SetUpError, match="the package index doesn't answer") as caught:
         here.fill("check")
-    assert "pip config list" in line(caught)
+    assert "pip config list" in error_line(caught)
     assert capsys.readouterr().out.count("pip asks again") == 1
 
 
 def test_a_torch_without_a_wheel_for_this_python_is_said_before_any_download(
     here: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wheel(tmp_path / "wheels", "torch-2.13.0", "cp27-cp27m-win32")
-    lock(tmp_path, "bench", "megatron-core==0.16.1")
+    write_wheel(tmp_path / "wheels", "torch-2.13.0", "cp27-cp27m-win32")
+    write_lock(tmp_path, "bench", "megatron-core==0.16.1")
     with pytest.raises(SetUpError) as caught:
         here.fill("bench")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert f"torch==2.13.0 has no wheel for Python {version} on " in line(caught)
+    assert f"torch==2.13.0 has no wheel for Python {version} on " in error_line(caught)
     assert capsys.readouterr().out == ""
 
 
 def test_a_neighbour_that_must_be_compiled_is_said_before_any_download(
     here: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wheel(tmp_path / "wheels", "torch-2.13.0", "py3-none-any")
-    lock(tmp_path, "bench", "megatron-core==0.16.1")
+    write_wheel(tmp_path / "wheels", "torch-2.13.0", "py3-none-any")
+    write_lock(tmp_path, "bench", "megatron-core==0.16.1")
     with pytest.raises(SetUpError, match="what the bench needs can't be installed"):
         here.fill("bench")
     first, second = capsys.readouterr().out.splitlines()
@@ -180,15 +180,15 @@ def test_a_layer_is_filled_once_and_again_when_its_lock_or_torch_is_another(
     monkeypatch.setattr(
         Environment, "_install", lambda _, what, *words: installed.append((what, *words))
     )
-    wheel(tmp_path / "wheels", "torch-2.13.0", "py3-none-any")
-    wheel(tmp_path / "wheels", "torch-2.15.0", "py3-none-any")
-    lock(tmp_path, "bench", "megatron-core==0.16.1")
+    write_wheel(tmp_path / "wheels", "torch-2.13.0", "py3-none-any")
+    write_wheel(tmp_path / "wheels", "torch-2.15.0", "py3-none-any")
+    write_lock(tmp_path, "bench", "megatron-core==0.16.1")
     here.fill("bench")
     here.fill("bench")
     assert [words[-1] for words in installed] == [str(tmp_path / "bench.txt"), "torch==2.13.0"]
     Environment(here.folder, "torch==2.15.0").fill("bench")
     assert installed[-1] == ("torch", "torch==2.15.0")
-    lock(tmp_path, "bench", "megatron-core==0.16.2")
+    write_lock(tmp_path, "bench", "megatron-core==0.16.2")
     Environment(here.folder, "torch==2.15.0").fill("bench")
     assert len(installed) == 6
 
@@ -198,7 +198,7 @@ def test_torchs_own_options_reach_pip_apart(
 ) -> None:
     installed: list[tuple[str, ...]] = []
     monkeypatch.setattr(Environment, "_install", lambda _, *words: installed.append(words))
-    lock(tmp_path, "bench", "megatron-core==0.16.1")
+    write_lock(tmp_path, "bench", "megatron-core==0.16.1")
     here.torch = "torch==2.13.0 --find-links '/a folder'"
     monkeypatch.setattr(Environment, "_has_wheel", lambda *_: True)
     here.fill("bench")

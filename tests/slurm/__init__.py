@@ -1,1 +1,1 @@
-"""A Slurm of two nodes on one host, and what runs under it."""
+"""A Slurm of two nodes on one host, and the jobs that run on it."""

@@ -1,8 +1,8 @@
-"""Slurm's own daemons on one host: a controller and two nodes; to be made `inside` namespaces.
+"""Slurm's own daemons on one host, a controller and two nodes, made `inside` namespaces.
 
-In there the loopback, its ports and the processes are the cluster's alone, and all end with the
-first process, however that ends: the jobs' too, which leave their daemon's session. What the
-daemons write lies in the folder they are given.
+Inside the namespaces, the loopback, its ports and all processes belong to the cluster. All
+processes end with the first one, however it ends; so do the jobs' processes, which leave their
+daemon's session. The daemons write into the folder that they are given.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
 """
 
 
-def refusal() -> str:
-    """Why no cluster can be made here, or ""."""
+def explain_lack() -> str:
+    """Return why no cluster can be made here, or ""."""
     programs = ("slurmctld", "slurmd", "sbatch", "unshare", "ip")
     lacking = [name for name in programs if shutil.which(name) is None]
     if lacking or os.geteuid():
@@ -63,7 +63,7 @@ def refusal() -> str:
 
 
 class Cluster:
-    """The daemons, with both nodes idle."""
+    """The daemons of a controller and two nodes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -87,10 +87,10 @@ class Cluster:
         for node in NODES:
             (folder / f"spool-{node}").mkdir()
             self._start("unshare", "--mount", "sh", "-c", self._on_disk_of(node))
-        self.until(lambda: said("sinfo", "--noheader", "--format=%T").split() == ["idle"])
+        self.until(lambda: run("sinfo", "--noheader", "--format=%T").split() == ["idle"])
 
     def _on_disk_of(self, node: str) -> str:
-        """Return the command of a node's daemon, for which `disk` is a folder that it alone has."""
+        """Return the command of a node's daemon; `disk` is a folder of that node only."""
         disk = self._folder / f"disk-{node}"
         disk.mkdir()
         self.disk.mkdir(exist_ok=True)
@@ -106,61 +106,61 @@ class Cluster:
 
     def submit(self, *command: str, **environment: str) -> int:
         """Submit a job; return its number."""
-        answer = said("sbatch", "--parsable", f"--chdir={Path.cwd()}",
+        answer = run("sbatch", "--parsable", f"--chdir={Path.cwd()}",
                       f"--output={self._folder}/job-%j.log", *command, **environment)  # fmt: skip
         return int(answer)
 
     def job(self, number: int) -> dict[str, str]:
-        """Return what Slurm says of a job."""
-        shown = said("scontrol", "--oneliner", "show", "job", str(number))
+        """Return Slurm's record of a job."""
+        shown = run("scontrol", "--oneliner", "show", "job", str(number))
         return {"Restarts": "", "JobState": ""} | dict(re.findall(r"(\w+)=(\S*)", shown))
 
     def log(self, number: int) -> str:
-        """Return what a job has printed."""
+        """Return the output of a job."""
         return (self._folder / f"job-{number}.log").read_text("utf-8", errors="replace")
 
     def until(self, event: Callable[[], object]) -> None:
         """Wait for an event.
 
         Raises:
-            TimeoutError: it didn't come; with what everybody had said.
+            TimeoutError: the event didn't occur; with the last lines of all logs.
         """
         end = time.monotonic() + LIMIT
         while not event():
             if time.monotonic() > end:
                 logs = sorted(self._folder.glob("*.log"))
-                told = [f"== {log.name}\n{log.read_text('utf-8')[-3000:]}" for log in logs]
-                raise TimeoutError("\n".join(told))
+                log_tails = [f"== {log.name}\n{log.read_text('utf-8')[-3000:]}" for log in logs]
+                raise TimeoutError("\n".join(log_tails))
             time.sleep(0.1)
 
     def until_queued_again(self, number: int) -> None:
-        """Wait until a job is in the queue once more and nothing is left of its first start."""
+        """Wait until a job is queued again and no process of its first start is left."""
 
         def queued() -> bool:
             job = self.job(number)
             return (job["Restarts"], job["JobState"]) == ("1", "PENDING")
 
         self.until(queued)
-        self.until(lambda: not left_of(number))
+        self.until(lambda: not list_processes(number))
 
     def until_over(self, number: int) -> dict[str, str]:
-        """Wait until a job has ended for good; return what Slurm says of it."""
+        """Wait until a job has ended; return Slurm's record of it."""
         self.until(lambda: self.job(number)["JobState"] in OVER)
         return self.job(number)
 
 
-def left_of(number: int) -> list[str]:
-    """Return the processes that belong to a job."""
-    found = []
+def list_processes(number: int) -> list[str]:
+    """Return the processes of a job."""
+    processes = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             if f"SLURM_JOB_ID={number}".encode() in (process / "environ").read_bytes().split(b"\0"):
-                found.append(process.name)
-    return found
+                processes.append(process.name)
+    return processes
 
 
-def said(*command: str, **environment: str) -> str:
-    """Run a command; return what it says: nothing where it fails, as while a daemon comes up."""
+def run(*command: str, **environment: str) -> str:
+    """Return the output of a command: "" if it fails, as it does while a daemon starts."""
     done = subprocess.run(
         command, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=False,
         timeout=LIMIT,

@@ -1,4 +1,4 @@
-"""Lab 01, whose last rank is killed in its sixth step, the first time that it is begun."""
+"""Lab 01 with a last rank that is killed in its sixth step, only in the job's first start."""
 
 import os
 import signal

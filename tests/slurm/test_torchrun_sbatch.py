@@ -1,4 +1,4 @@
-"""The batch file on a Slurm of two nodes: what ends a job, and from where it goes on.
+"""Tests of the batch file on a Slurm of two nodes: how jobs end, and from where they go on.
 
 Debian's own daemons, in namespaces that end with the fixture, whatever happens in there.
 """
@@ -19,7 +19,7 @@ import torch.distributed as dist
 from shardlab.comm import World
 from tests.costlab.network.namespaces import inside
 from tests.shardlab.labs.lab_pages import ROOT, TRAIN, script
-from tests.slurm.cluster import refusal
+from tests.slurm.cluster import explain_lack
 from tests.slurm.mortal import RUN
 
 LIMIT = 800  # seconds for all jobs; on a quiet machine they take a twentieth
@@ -30,9 +30,9 @@ if os.geteuid():
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What became of each job."""
-    if why := refusal():
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The result of each job."""
+    if why := explain_lack():
         pytest.skip(why)
     folder = tmp_path_factory.mktemp("slurm")
     answer = subprocess.run(
@@ -40,12 +40,12 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr[-9000:]
-    found: dict[str, Any] = json.loads(answer.stdout)
-    return found
+    results: dict[str, Any] = json.loads(answer.stdout)
+    return results
 
 
-def uncut() -> list[float]:
-    """The losses of the same run on one rank, from beginning to end."""
+def train_without_cut() -> list[float]:
+    """Return the losses of the same run on one rank, without an interruption."""
     lab = script(TRAIN)
     with World.join(store=dist.HashStore(), rank=0, size=1, backend="gloo") as world:
         losses: list[float] = lab.train(lab.Settings(**RUN), world)
@@ -53,55 +53,55 @@ def uncut() -> list[float]:
 
 
 def test_a_killed_rank_is_named_and_ends_the_job_which_is_queued_again(
-    seen: dict[str, Any],
+    results: dict[str, Any],
 ) -> None:
-    said = seen["killed"]["before"]
-    assert "Signal 9 (SIGKILL)" in said
-    assert "rank      : 3 (local_rank: 1)" in said
-    assert "queued again, to go on from" in said
+    output = results["killed"]["before"]
+    assert "Signal 9 (SIGKILL)" in output
+    assert "rank      : 3 (local_rank: 1)" in output
+    assert "queued again, to go on from" in output
 
 
 def test_a_job_that_is_begun_again_goes_on_to_the_losses_of_a_run_that_was_not_cut(
-    seen: dict[str, Any],
+    results: dict[str, Any],
 ) -> None:
-    killed = seen["killed"]
+    killed = results["killed"]
     assert killed["job"]["JobState"] == "COMPLETED", killed["after"]
     assert killed["job"]["Restarts"] == "1"
     assert "step    5/8" in killed["after"]
-    assert killed["losses"] == pytest.approx(uncut()[4:], rel=1e-12)
+    assert killed["losses"] == pytest.approx(train_without_cut()[4:], rel=1e-12)
 
 
 def test_a_job_whose_time_is_nearly_over_is_queued_again_as_it_has_saved(
-    seen: dict[str, Any],
+    results: dict[str, Any],
 ) -> None:
-    late = seen["late"]
+    late = results["late"]
     assert (late["job"]["JobState"], late["job"]["Restarts"]) == ("PENDING", "1")
     assert "queued again, to go on from" in late["log"]
 
 
-def test_a_job_that_fails_before_it_saves_fails_for_good(seen: dict[str, Any]) -> None:
-    hopeless = seen["hopeless"]
+def test_a_job_that_fails_before_it_saves_fails_for_good(results: dict[str, Any]) -> None:
+    hopeless = results["hopeless"]
     assert (hopeless["job"]["JobState"], hopeless["job"]["Restarts"]) == ("FAILED", "0")
     assert "queued again" not in hopeless["log"]
 
 
 def test_a_checkpoint_folder_that_the_nodes_do_not_share_fails_before_the_first_step(
-    seen: dict[str, Any],
+    results: dict[str, Any],
 ) -> None:
-    unshared = seen["unshared"]
+    unshared = results["unshared"]
     assert (unshared["job"]["JobState"], unshared["job"]["Restarts"]) == ("FAILED", "0")
     assert "ranks 2, 3 do not find what rank 0 wrote to" in unshared["log"]
     assert "step    1/8" not in unshared["log"]
 
 
-def test_a_job_says_that_it_begins_and_later_what_it_goes_on_from(seen: dict[str, Any]) -> None:
-    killed = seen["killed"]
+def test_a_job_says_that_it_begins_and_later_what_it_goes_on_from(results: dict[str, Any]) -> None:
+    killed = results["killed"]
     assert "so training begins with step 1" in killed["before"]
     assert re.search(
         r"resume: goes on from the checkpoint in .*, after step 4 of 8", killed["after"]
     )
 
 
-def test_no_daemon_outlives_the_jobs(seen: dict[str, Any]) -> None:
+def test_no_daemon_outlives_the_jobs(results: dict[str, Any]) -> None:
     names = [process.read_text().strip() for process in Path("/proc").glob("[0-9]*/comm")]
     assert not {"slurmctld", "slurmd", "slurmstepd"} & set(names)

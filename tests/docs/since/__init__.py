@@ -1,1 +1,1 @@
-"""The pages that say what in this workbook newer releases made false, and what they are made of."""
+"""The pages "Since the pin", which list the sentences that newer releases made false."""

@@ -1,13 +1,14 @@
-"""The pages "Since the pin": what in this workbook the sources' newer releases made false.
+"""Renders the pages "Since the pin": sentences that the sources' newer releases made false.
 
     python -m tests.docs.since.pages        writes both pages
 
 They are made from docs/measured/since.json, which has no source text in it, and from the judgements
-of tests/notelab/repin/judged.toml. `record` makes that file anew where a source was carried again.
+of tests/notelab/repin/judged.toml. `record` writes that file again when a source has moved.
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from textwrap import indent
 from typing import Literal
@@ -24,9 +25,10 @@ from tests.notelab.repin.judgements import Judged, load
 DATA = ROOT / "docs" / "measured" / "since.json"
 PAGES = {"en": "since.md", "es": "since.es.md"}
 CLAIMS = "experiments/35-allreduce-costs/CLAIMS.md"
+VERDICTS = ("false", "partly", "unread", "true")  # the gravest first
 
 
-class Said(msgspec.Struct, frozen=True):
+class Quote(msgspec.Struct, frozen=True):
     """A sentence of a page, in each language."""
 
     page: str
@@ -34,20 +36,20 @@ class Said(msgspec.Struct, frozen=True):
     anchor: str = ""
 
 
-class Read(msgspec.Struct, frozen=True):
-    """A citation to read again, in the order of the list."""
+class ReviewedCitation(msgspec.Struct, frozen=True):
+    """A citation to review, in the order of the list."""
 
     old: Place
     kind: Kind
     why: ReviewReason
     names: list[str]
     share: float
-    said: list[Said]
+    quotes: list[Quote] = msgspec.field(name="said")  # the stored name
     new: Place | None = None
 
 
 class Since(msgspec.Struct, frozen=True):
-    """A source since its pin. `changed` are the names that vanished or appeared, and which way."""
+    """A source since its pin; `changed` holds the names that vanished or appeared."""
 
     source: str
     title: str
@@ -56,115 +58,172 @@ class Since(msgspec.Struct, frozen=True):
     releases: tuple[str, str]
     kinds: dict[Kind, int]
     changed: dict[str, Literal["vanished", "appeared"]]
-    reread: list[Read]
+    reread: list[ReviewedCitation]
 
 
-def data() -> list[Since]:
-    """Return what was carried last."""
+def load_data() -> list[Since]:
+    """Return the sources as they were last carried."""
     return msgspec.json.decode(DATA.read_bytes(), type=list[Since])
 
 
-def page(language: str) -> str:
+def render_page(language: str) -> str:
     """Return the page in a language."""
     words = WORDS[language]
     judged = load()
     parts = [words["top"]]
-    for since in data():
-        parts += _source(since, [one for one in judged if one.source == since.source], language)
+    for since in load_data():
+        of_source = [judgement for judgement in judged if judgement.source == since.source]
+        parts += _render_source(since, of_source, language)
     return "\n\n".join(parts) + "\n"
 
 
-def _source(since: Since, judged: list[Judged], language: str) -> Iterator[str]:
+def _render_source(since: Since, judged: list[Judged], language: str) -> Iterator[str]:
     words = WORDS[language]
     old, new = since.releases
     yield f"## {since.title}: {old} → {new}"
     kinds = ", ".join(f"{count} {words[kind]}" for kind, count in since.kinds.items())
     yield words["carried"].format(total=sum(since.kinds.values()), kinds=kinds)
     if since.changed:
-        told = ", ".join(f"`{name}` ({words[how]})" for name, how in since.changed.items())
-        yield words["names"].format(names=told)
+        names = ", ".join(f"`{name}` ({words[how]})" for name, how in since.changed.items())
+        yield words["names"].format(names=names)
     yield f"### {words['holds']}"
-    yield "\n".join(_what_no_longer_holds(since, judged, language))
-    claims = {s.anchor: None for one in since.reread for s in one.said if s.anchor}
+    yield words["read"].format(counts=_render_counts(since, judged, language))
+    yield "\n".join(_render_false_sentences(since, judged, language))
+    claims: dict[str, list[str]] = {}
+    for item in since.reread:
+        for quote in item.quotes:
+            if quote.anchor:
+                claims.setdefault(quote.anchor, []).append(_find_verdict(judged, item, quote))
     if claims:
-        address = _address(CLAIMS, language)
-        links = [f"[{name.removeprefix('claim-')}]({address}#{name})" for name in claims]
+        address = _make_address(CLAIMS, language)
+        links = [
+            f"[{name.removeprefix('claim-')}]({address}#{name}) "
+            f"({words[f'claim {_pick_gravest(verdicts)}']})"
+            for name, verdicts in claims.items()
+        ]
         yield words["claims"].format(claims=", ".join(links))
     yield f"### {words['order']}"
-    rows = [_item(at, one, since, language) for at, one in enumerate(since.reread, start=1)]
-    sharp = sum(one.why is not ReviewReason.CHANGED for one in since.reread)
-    if sharp:
-        yield "\n".join(rows[:sharp])
-    if rows[sharp:]:
-        folded = words["folded"].format(count=len(rows) - sharp)
+    rows = [
+        _render_item(n, item, since, judged, language)
+        for n, item in enumerate(since.reread, start=1)
+    ]
+    unfolded = sum(item.why is not ReviewReason.CHANGED for item in since.reread)
+    if unfolded:
+        yield "\n".join(rows[:unfolded])
+    if rows[unfolded:]:
+        folded = words["folded"].format(count=len(rows) - unfolded)
         yield f'??? note "{folded}"'
-        yield indent("\n".join(rows[sharp:]), "    ")
+        yield indent("\n".join(rows[unfolded:]), "    ")
 
 
-def _what_no_longer_holds(since: Since, judged: list[Judged], language: str) -> Iterator[str]:
+def find_judgement(judged: Iterable[Judged], item: ReviewedCitation, quote: Quote) -> Judged | None:
+    """Return the judgement of a sentence, or None if nobody has read it at the newer release."""
+    for judgement in judged:
+        if (
+            judgement.cited == str(item.old)
+            and quote.page in judgement.pages
+            and judgement.says in quote.text["en"]
+        ):
+            return judgement
+    return None
+
+
+def count_verdicts(since: Since, judged: list[Judged]) -> Counter[str]:
+    """Return how many sentences have each verdict; one that cites several lines counts once."""
+    verdicts: dict[tuple[str, str], list[str]] = {}
+    for item in since.reread:
+        for quote in item.quotes:
+            verdict = _find_verdict(judged, item, quote)
+            verdicts.setdefault((quote.page, quote.text["en"]), []).append(verdict)
+    return Counter(map(_pick_gravest, verdicts.values()))
+
+
+def _find_verdict(judged: list[Judged], item: ReviewedCitation, quote: Quote) -> str:
+    judgement = find_judgement(judged, item, quote)
+    return judgement.verdict if judgement else "unread"
+
+
+def _pick_gravest(verdicts: Iterable[str]) -> str:
+    """Return the gravest of the verdicts on a sentence or claim."""
+    found = set(verdicts)
+    return next(verdict for verdict in VERDICTS if verdict in found)
+
+
+def _render_counts(since: Since, judged: list[Judged], language: str) -> str:
+    counts, words = count_verdicts(since, judged), WORDS[language]
+    return ", ".join(
+        words[f"{verdict} {'one' if counts[verdict] == 1 else 'many'}"].format(
+            count=counts[verdict]
+        )
+        for verdict in VERDICTS
+        if counts[verdict]
+    )
+
+
+def _render_false_sentences(since: Since, judged: list[Judged], language: str) -> Iterator[str]:
     """Yield the sentences judged false or partly so, false ones first, each once."""
     words = WORDS[language]
     for wanted in ("false", "partly"):
-        known = {
-            (page, one.cited): one for one in judged if one.verdict == wanted for page in one.pages
-        }
-        found: dict[tuple[str, str], tuple[Said, list[str]]] = {}
-        for read in since.reread:
-            for said in read.said:
-                one = known.get((said.page, str(read.old)))
-                if one and one.says in said.text["en"]:
+        rows: dict[tuple[str, str], tuple[Quote, list[str]]] = {}
+        for item in since.reread:
+            for quote in item.quotes:
+                judgement = find_judgement(judged, item, quote)
+                if judgement and judgement.verdict == wanted:
                     # A row is told once, with what its columns say together.
-                    about = said.page, said.text["en"].partition(" — ")[0]
-                    held, reasons = found.get(about, (said, []))
-                    longest = max(held, said, key=lambda two: len(two.text["en"]))
-                    found[about] = longest, list(dict.fromkeys([*reasons, one.why[language]]))
-        for said, reasons in found.values():
-            link = f"[{_title(said, language)}]({_link(said, language)})"
+                    about = quote.page, quote.text["en"].partition(" — ")[0]
+                    longest_yet, reasons = rows.get(about, (quote, []))
+                    longest = max(longest_yet, quote, key=lambda quote: len(quote.text["en"]))
+                    rows[about] = longest, list(dict.fromkeys([*reasons, judgement.why[language]]))
+        for quote, reasons in rows.values():
+            link = f"[{_read_title(quote, language)}]({_make_link(quote, language)})"
             # A claims page says something of a claim; its words are not the page's own.
-            link += f" {words['on']}" if said.anchor else ":"
-            quoted = words["quoted"].format(text=said.text[language])
+            link += f" {words['on']}" if quote.anchor else ":"
+            quoted = words["quoted"].format(text=quote.text[language])
             yield f"- **{words[wanted]}** · {link} {quoted} {words['now']}: {'; '.join(reasons)}."
 
 
-def _item(place: int, one: Read, since: Since, language: str) -> str:
+def _render_item(
+    place: int, item: ReviewedCitation, since: Since, judged: list[Judged], language: str
+) -> str:
     old, new = since.commits
-    lines = _permalink(since.url, old, one.old)
-    if one.new:
-        lines += f" → {_permalink(since.url, new, one.new)}"
-    told = [
-        f"    - [{_title(said, language)}]({_link(said, language)}): {said.text[language]}"
-        for said in one.said
+    lines = _make_permalink(since.url, old, item.old)
+    if item.new:
+        lines += f" → {_make_permalink(since.url, new, item.new)}"
+    quotes = [
+        f"    - **{WORDS[language][_find_verdict(judged, item, q)]}** · "
+        f"[{_read_title(q, language)}]({_make_link(q, language)}): {q.text[language]}"
+        for q in item.quotes
     ]
     # Where the rest begins, Markdown would count from one again.
-    mark = "-" if one.why is ReviewReason.CHANGED else f"{place}."
-    return "\n".join([f"{mark} {lines}: {_why(one, since, language)}", *told])
+    mark = "-" if item.why is ReviewReason.CHANGED else f"{place}."
+    return "\n".join([f"{mark} {lines}: {_describe_reason(item, since, language)}", *quotes])
 
 
-def _why(one: Read, since: Since, language: str) -> str:
+def _describe_reason(item: ReviewedCitation, since: Since, language: str) -> str:
     words = WORDS[language]
-    names = ", ".join(f"`{name}`" for name in one.names)
-    if one.why is ReviewReason.NAME_CHANGED:
-        told = [f"`{name}` {words[since.changed[name]]}" for name in one.names]
-        return ", ".join(told)
-    if one.why is ReviewReason.GONE and not names:
+    names = ", ".join(f"`{name}`" for name in item.names)
+    if item.why is ReviewReason.NAME_CHANGED:
+        changes = [f"`{name}` {words[since.changed[name]]}" for name in item.names]
+        return ", ".join(changes)
+    if item.why is ReviewReason.GONE and not names:
         return words["gone lines"]
-    if one.why is ReviewReason.CHANGED and not one.share:
+    if item.why is ReviewReason.CHANGED and not item.share:
         return words["same words"]
-    return words[one.why.name].format(names=names, share=round(100 * one.share))
+    return words[item.why.name].format(names=names, share=round(100 * item.share))
 
 
-def _permalink(url: str, commit: str, place: Place) -> str:
+def _make_permalink(url: str, commit: str, place: Place) -> str:
     lines = f"L{place.start}-L{place.end}" if place.start != place.end else f"L{place.start}"
     name = PurePosixPath(place.path).name.replace("_", "\\_")
     address = f"{url.removesuffix('.git')}/blob/{commit}/{place.path}#{lines}"
     return f"[{name} {lines.replace('-', '–')}]({address})"
 
 
-def _link(said: Said, language: str) -> str:
-    return _address(said.page, language) + (f"#{said.anchor}" if said.anchor else "")
+def _make_link(quote: Quote, language: str) -> str:
+    return _make_address(quote.page, language) + (f"#{quote.anchor}" if quote.anchor else "")
 
 
-def _address(name: str, language: str) -> str:
+def _make_address(name: str, language: str) -> str:
     """Return a page's address from docs/reference."""
     place = PurePosixPath(name)
     if language != "en":
@@ -173,17 +232,17 @@ def _address(name: str, language: str) -> str:
     return f"../{'/'.join(place.parts[1:])}" if inside else f"../../{place}"
 
 
-def _title(said: Said, language: str) -> str:
-    place = ROOT / said.page
+def _read_title(quote: Quote, language: str) -> str:
+    place = ROOT / quote.page
     text = (place if language == "en" else translation_path(place, language)).read_text("utf-8")
-    found = re.search(r"^# (.+)$", text, re.MULTILINE)
-    return found[1] if found else said.page
+    heading = re.search(r"^# (.+)$", text, re.MULTILINE)
+    return heading[1] if heading else quote.page
 
 
 def main() -> None:
     """Write both pages."""
     for language, name in PAGES.items():
-        (ROOT / "docs" / "reference" / name).write_text(page(language), "utf-8")
+        (ROOT / "docs" / "reference" / name).write_text(render_page(language), "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""What a carried source leaves in docs/measured/since.json: places, classes, our own sentences.
+"""Records a carried source in docs/measured/since.json: places, classes, our own sentences.
 
     python -m tests.docs.since.record SOURCE REF
+    python -m tests.docs.since.record SOURCE
 
-It carries as `shardbook repin` does: Megatron needs a clone (SHARDBOOK_MIRROR_MEGATRON), PyTorch
-its two wheels.
+With REF it carries as `shardbook repin` does: Megatron needs a clone (SHARDBOOK_MIRROR_MEGATRON),
+PyTorch its two wheels. Without REF it keeps what was recorded of the citations, and only quotes the
+pages' sentences again; citations that the pages got since then are missing from the record.
 """
 
 import sys
@@ -12,21 +14,21 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from notelab.book.discovery import find_lab
+from notelab.book.discovery import find_lab, labs_below
 from notelab.book.opening import open_session
-from notelab.book.workbook import Workbook
-from notelab.repin.changes import RepinResult
+from notelab.book.workbook import Workbook, open_labs
+from notelab.repin.changes import Kind, RepinResult
 from notelab.repin.migrate import classify_citations, open_migration
-from notelab.repin.review_order import ReviewItem, build_review
+from notelab.repin.review_order import ReviewItem, ReviewReason, build_review
 from notelab.repin.sentences import Sentence, find_sentences
 from tests.docs.page import ROOT
-from tests.docs.since.pages import DATA, Read, Said, Since, data
+from tests.docs.since.pages import DATA, Quote, ReviewedCitation, Since, load_data
 
 TITLES = {"megatron": "Megatron-LM", "pytorch": "PyTorch"}
-KINDS = ("same", "moved", "reformatted", "edited", "gone")
+KINDS: tuple[Kind, ...] = ("same", "moved", "reformatted", "edited", "gone")
 
 
-def record(
+def make_record(
     repin: RepinResult,
     reread: list[ReviewItem],
     books: Iterable[Workbook],
@@ -35,9 +37,9 @@ def record(
     url: str,
     releases: tuple[str, str],
 ) -> Since:
-    """Return a carried source as the pages tell it."""
-    told = _Translations(books, repin.source)
-    counts = Counter(one.kind for one in repin.citations)
+    """Return the record of a carried source, from which the pages are rendered."""
+    translations = _Translations(books, repin.source)
+    counts = Counter(citation.kind for citation in repin.citations)
     return Since(
         repin.source,
         title,
@@ -45,46 +47,85 @@ def record(
         (repin.old_commit, repin.new_commit),
         releases,
         {kind: counts[kind] for kind in KINDS if counts[kind]},
-        {one.name: one.change for one in repin.names},
+        {name.name: name.change for name in repin.names},
         [
-            Read(
-                one.change.old,
-                one.change.kind,
-                one.reason,
-                one.names,
-                round(one.changed_share, 3),
-                list({(said.page, said.text["en"]): said for said in told.of(one)}.values()),
-                next(iter(one.change.proposals), None),
+            ReviewedCitation(
+                item.change.old,
+                item.change.kind,
+                item.reason,
+                item.names,
+                round(item.changed_share, 3),
+                translations.quote(item.sentences),
+                next(iter(item.change.proposals), None),
             )
-            for one in reread
+            for item in reread
         ],
     )
 
 
 class _Translations:
-    """The Spanish sentences, found by what they cite or name: translations keep both."""
+    """Finds the Spanish translation of a sentence by its citations and names."""
 
     def __init__(self, books: Iterable[Workbook], source: str) -> None:
-        self._known: dict[str, list[Sentence]] = {}
+        self._by_page: dict[str, list[Sentence]] = {}
         for book in books:
-            for one in find_sentences(book, source, "es"):
-                self._known.setdefault(one.page, []).append(one)
+            for sentence in find_sentences(book, source, "es"):
+                self._by_page.setdefault(sentence.page, []).append(sentence)
 
-    def of(self, reread: ReviewItem) -> Iterator[Said]:
-        for one in reread.sentences:
-            there = self._known.get(f"{one.page.removesuffix('.md')}.es.md", [])
-            same = [two for two in there if two.places == one.places and two.anchor == one.anchor]
-            same = [two for two in same if set(two.names) == set(one.names)] or same
-            near = [two for two in there if set(one.places) & set(two.places)]
-            found = next(iter(same or near), None)
-            text = {"en": one.text, "es": found.text if found else one.text}
-            yield Said(one.page, text, one.anchor)
+    def quote(self, sentences: Iterable[Sentence]) -> list[Quote]:
+        """Return the sentences, each once, with its translation."""
+        return list({(q.page, q.text["en"]): q for q in self._find_quotes(sentences)}.values())
+
+    def _find_quotes(self, sentences: Iterable[Sentence]) -> Iterator[Quote]:
+        for sentence in sentences:
+            page = f"{sentence.page.removesuffix('.md')}.es.md"
+            candidates = self._by_page.get(page, [])
+            same = [
+                c for c in candidates
+                if c.places == sentence.places and c.anchor == sentence.anchor
+            ]  # fmt: skip
+            same = [c for c in same if set(c.names) == set(sentence.names)] or same
+            overlapping = [c for c in candidates if set(sentence.places) & set(c.places)]
+            translation = next(iter(same or overlapping), None)
+            text = {"en": sentence.text, "es": translation.text if translation else sentence.text}
+            yield Quote(sentence.page, text, sentence.anchor)
 
 
-def main(name: str, ref: str) -> None:
-    """Carry a source, and replace what is recorded of it."""
+def requote(record: Since, books: list[Workbook]) -> Since:
+    """Return a record with the sentences that the pages hold now; drop what no page cites."""
+    translations = _Translations(books, record.source)
+    sentences = [
+        sentence
+        for book in books
+        for sentence in find_sentences(book, record.source, book.lab.languages[0])
+    ]
+    items = []
+    for item in record.reread:
+        citing = [
+            sentence
+            for sentence in sentences
+            if item.old in sentence.places
+            or (
+                item.why is ReviewReason.NAME_CHANGED
+                and item.old in sentence.block_places
+                and not sentence.places
+                and set(sentence.names) & set(item.names)
+            )
+        ]
+        if citing:
+            quotes = translations.quote(citing)
+            items.append(msgspec.structs.replace(item, quotes=quotes))
+    return msgspec.structs.replace(record, reread=items)
+
+
+def main(name: str, ref: str = "") -> None:
+    """Carry a source, or only quote its sentences again, and replace its record."""
     bench = open_session((), refresh=True)
     folder = find_lab(name, None, ROOT)
+    if not ref:
+        books = open_labs(dict.fromkeys(labs_below(ROOT)), bench)
+        _write([requote(r, books) if r.source == name else r for r in load_data()])
+        return
     migration = open_migration(folder, name, ref, bench)
     repin = classify_citations(migration)
     reread, why = build_review(migration, repin, bench)
@@ -92,11 +133,14 @@ def main(name: str, ref: str) -> None:
         sys.exit(f"error: {why}")
     table = bench.lab(folder).sources[name]
     releases = table.release, ref
-    made = record(
+    recorded = make_record(
         repin, reread, migration.books, title=TITLES[name], url=table.url, releases=releases
     )
-    kept = [made if one.source == name else one for one in data()]
-    DATA.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
+    _write([recorded if record.source == name else record for record in load_data()])
+
+
+def _write(records: list[Since]) -> None:
+    DATA.write_bytes(msgspec.json.format(msgspec.json.encode(records), indent=1) + b"\n")
 
 
 if __name__ == "__main__":

@@ -3,23 +3,33 @@
 import re
 
 import pytest
+from notelab.book.discovery import labs_below
 
+from notelab.book.opening import open_session
+from notelab.book.workbook import open_labs
 from notelab.lab import pins
 from notelab.lab.pages import translation_path
 from notelab.page.citation import format_citation
+from notelab.repin.changes import Place
+from notelab.repin.review_order import ReviewReason
 from notelab.repin.sentences import quote
 from tests.docs.page import ROOT
-from tests.docs.since import pages
+from tests.docs.since import pages, record
 from tests.notelab.repin import judgements
 
 READING = ROOT / "experiments" / "35-reading-notes"
-SAID = [(one.source, said) for one in pages.data() for read in one.reread for said in read.said]
+SENTENCES = [
+    (since.source, sentence)
+    for since in pages.load_data()
+    for item in since.reread
+    for sentence in item.quotes
+]
 
 
 @pytest.mark.parametrize("language", pages.PAGES)
 def test_the_page_is_what_its_data_and_the_judgements_make(language: str) -> None:
     place = ROOT / "docs" / "reference" / pages.PAGES[language]
-    assert place.read_text("utf-8") == pages.page(language), (
+    assert place.read_text("utf-8") == pages.render_page(language), (
         "run `python -m tests.docs.since.pages`"
     )
 
@@ -28,12 +38,12 @@ def test_the_page_is_what_its_data_and_the_judgements_make(language: str) -> Non
 def test_what_repin_is_shown_to_answer_is_what_it_answered(page: str) -> None:
     text = (ROOT / "docs/reference" / page).read_text("utf-8")
     counts = []
-    for one in pages.data():
-        kinds, total = one.kinds, sum(one.kinds.values())
-        again = sum(read.kind == "edited" and not read.share for read in one.reread)
+    for since in pages.load_data():
+        kinds, total = since.kinds, sum(since.kinds.values())
+        again = sum(item.kind == "edited" and not item.share for item in since.reread)
         carried = kinds["same"] + kinds["moved"]
         counts.append((total, carried, kinds["gone"], kinds["edited"] - again, again))
-    megatron = pages.data()[0].kinds
+    megatron = pages.load_data()[0].kinds
     total, carried, gone, edited, again = counts[0]
     same, moved = megatron["same"], megatron["moved"]
     shown = f"{total} distinct citations: {carried} carried ({same} same, {moved} moved)\n"
@@ -43,8 +53,8 @@ def test_what_repin_is_shown_to_answer_is_what_it_answered(page: str) -> None:
     assert shown in text
     reached = total - gone - edited
     reach = round(100 * reached / total)
-    (said,) = re.findall(rf"^.*\b{total} cita[^`]*?2\.15\.0[^`]*?\n\n", text, re.M)
-    numbers = [int(one) for one in re.findall(r"\d+", said.replace("2.15.0", ""))]
+    (example,) = re.findall(rf"^.*\b{total} cita[^`]*?2\.15\.0[^`]*?\n\n", text, re.M)
+    numbers = [int(number) for number in re.findall(r"\d+", example.replace("2.15.0", ""))]
     torch = counts[1]
     left = [total - carried, gone, edited, again, megatron["reformatted"]]
     of_torch = [torch[1], torch[0], *torch[2:]]
@@ -55,56 +65,84 @@ def test_what_repin_is_shown_to_answer_is_what_it_answered(page: str) -> None:
 def test_every_sentence_quoted_still_stands_on_its_page(language: str) -> None:
     lost = []
     texts: dict[str, str] = {}
-    for _, said in SAID:
-        original = ROOT / said.page
+    for _, sentence in SENTENCES:
+        original = ROOT / sentence.page
         place = original if language == "en" else translation_path(original, language)
         # Each by itself: what a block of output holds may look like the end of a block.
         parts = place.read_text("utf-8").split("\n\n")
-        text = texts.setdefault(said.page, "\n".join(map(quote, parts)))
-        words = said.text[language].rpartition(" — ")[2]
-        if said.anchor:
+        text = texts.setdefault(sentence.page, "\n".join(map(quote, parts)))
+        words = sentence.text[language].rpartition(" — ")[2]
+        if sentence.anchor:
             words = words.partition(". ")[2]
         if words not in text:
             lost.append((place.name, words))
     assert lost == [], "carry again: the sentences have been rewritten since"
 
 
-@pytest.mark.parametrize("one", pages.data(), ids=lambda one: one.source)
-def test_it_begins_at_the_pin(one: pages.Since) -> None:
-    assert one.commits[0] == pins.read(one.source, READING / f"{one.source}-sha.txt").commit
+@pytest.mark.parametrize("since", pages.load_data(), ids=lambda since: since.source)
+def test_it_begins_at_the_pin(since: pages.Since) -> None:
+    assert since.commits[0] == pins.read(since.source, READING / f"{since.source}-sha.txt").commit
 
 
 def test_what_was_judged_false_is_on_the_list() -> None:
-    listed = {
-        (one.source, format_citation(read.old.path, read.old.start, read.old.end), said.page)
-        for one in pages.data()
-        for read in one.reread
-        for said in read.said
-    }
-    false = {
-        (one.source, one.cited, page)
-        for one in judgements.load()
-        if one.verdict != "true"
-        for page in one.pages
-    }
-    assert false <= listed
+    lost = []
+    for judgement in judgements.load():
+        quotes = [
+            sentence
+            for since in pages.load_data()
+            if since.source == judgement.source
+            for item in since.reread
+            for sentence in item.quotes
+            if str(item.old) == judgement.cited and judgement.says in sentence.text["en"]
+        ]
+        if judgement.verdict != "true" or judgement.says:
+            listed = {quote.page for quote in quotes}
+            lost += [(page, judgement.cited) for page in judgement.pages if page not in listed]
+    assert lost == [], "the pages no longer say, or no longer cite, what was judged"
+
+
+def test_verdicts_are_those_of_the_sentence_and_the_gravest_counts() -> None:
+    why = {"en": "", "es": ""}
+    first = judgements.Judged("megatron", "a.py:L1", ["p.md"], "true", why, says="first")
+    second = judgements.Judged("megatron", "a.py:L1", ["p.md"], "false", why, says="second")
+    elsewhere = judgements.Judged("megatron", "b.py:L2-L3", ["p.md"], "partly", why)
+    quotes = [pages.Quote("p.md", {"en": text}) for text in ("the first", "the second", "a third")]
+    one = _cite(Place("a.py", 1, 1), quotes)
+    other = _cite(Place("b.py", 2, 3), quotes[:1])
+    since = pages.Since("megatron", "", "", ("", ""), ("", ""), {}, {}, [one, other])
+    counts = pages.count_verdicts(since, [first, second, elsewhere])
+    assert counts == {"partly": 1, "false": 1, "unread": 1}
+    assert pages.find_judgement([first, second], one, quotes[1]) is second
+    assert pages.find_judgement([first, second], other, quotes[1]) is None
+
+
+def _cite(place: Place, quotes: list[pages.Quote]) -> pages.ReviewedCitation:
+    return pages.ReviewedCitation(place, "edited", ReviewReason.CHANGED, [], 0.5, quotes)
+
+
+def test_quoting_again_gives_what_carrying_gave() -> None:
+    books = open_labs(dict.fromkeys(labs_below(ROOT)), open_session(()))
+    for since in pages.load_data():
+        assert record.requote(since, books) == since, (
+            f"run `python -m tests.docs.since.record {since.source}`"
+        )
 
 
 def test_four_in_five_false_sentences_stand_in_the_first_half() -> None:
     early = total = 0
-    for one in pages.data():
+    for since in pages.load_data():
         places = {
-            format_citation(read.old.path, read.old.start, read.old.end): at
-            for at, read in enumerate(one.reread, start=1)
+            format_citation(item.old.path, item.old.start, item.old.end): place
+            for place, item in enumerate(since.reread, start=1)
         }
-        found = judgements.in_first_half(one.source, places)
-        early, total = early + found[0], total + found[1]
+        counts = judgements.in_first_half(since.source, places)
+        early, total = early + counts[0], total + counts[1]
     assert total >= 15
     assert early >= 0.8 * total, f"{early} of {total}"
 
 
 def test_a_page_links_lines_at_the_two_commits_and_nowhere_else() -> None:
-    known = {commit for one in pages.data() for commit in one.commits}
+    commits = {commit for since in pages.load_data() for commit in since.commits}
     for language in pages.PAGES:
-        linked = re.findall(r"/blob/(\w+)/", pages.page(language))
-        assert linked and set(linked) <= known
+        linked = re.findall(r"/blob/(\w+)/", pages.render_page(language))
+        assert linked and set(linked) <= commits

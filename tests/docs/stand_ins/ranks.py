@@ -1,4 +1,4 @@
-"""torchrun, but that its ranks are forked from one process that has imported torch already.
+"""A torchrun whose ranks are forked from one process that has already imported torch.
 
 `ranks.py SOCKET` serves; `.venv/bin/torchrun` of a page's clone asks. The command line is read as
 torch reads it, and the ranks are told what torchrun tells them. torch's own launches, whose ranks
@@ -22,58 +22,58 @@ import shardlab.gpt.model  # noqa: F401
 
 
 def serve(address: str) -> None:
-    """Do what is asked, one launch after another, each in a fork of this process."""
-    with socket.socket(socket.AF_UNIX) as meeting:
-        meeting.bind(address)
-        meeting.listen()
+    """Serve launches, one after another, each in a fork of this process."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
         print("ready", flush=True)
         while True:
-            asking, _ = meeting.accept()
-            with asking:
+            connection, _ = listener.accept()
+            with connection:
                 if os.fork() == 0:
-                    os._exit(launched(asking))
-                asking.sendall(bytes([os.waitstatus_to_exitcode(os.wait()[1]) & 255]))
+                    os._exit(launch(connection))
+                connection.sendall(bytes([os.waitstatus_to_exitcode(os.wait()[1]) & 255]))
 
 
-def launched(asking: socket.socket) -> int:
-    """Be torchrun for the one who asks: in its folder and environment, writing where it writes."""
-    message, files, _, _ = socket.recv_fds(asking, 1 << 20, 3)
-    wanted = json.loads(message)
+def launch(connection: socket.socket) -> int:
+    """Act as torchrun for a client: use the client's folder, environment and output files."""
+    message, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+    request = json.loads(message)
     for number, file in enumerate(files):
         os.dup2(file, number)
-    os.chdir(wanted["folder"])
+    os.chdir(request["folder"])
     os.environ.clear()
-    os.environ.update(wanted["environment"])
-    asked = launcher.parse_args(wanted["arguments"])
+    os.environ.update(request["environment"])
+    options = launcher.parse_args(request["arguments"])
     port = free_port()
-    size = int(asked.nproc_per_node)
-    told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    told |= {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
+    size = int(options.nproc_per_node)
+    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    variables |= {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
     # No thread lives in this process: a fork of one with threads may wait for theirs for ever.
     ranks = set()
     for number in range(size):
         if (pid := os.fork()) == 0:
-            os.environ.update(told, RANK=str(number), LOCAL_RANK=str(number))
-            os._exit(rank(asked.training_script, *asked.training_script_args))
+            os.environ.update(variables, RANK=str(number), LOCAL_RANK=str(number))
+            os._exit(run_rank(options.training_script, *options.training_script_args))
         ranks.add(pid)
-    return ended(ranks)
+    return wait_for_ranks(ranks)
 
 
-def ended(ranks: set[int]) -> int:
-    """Wait for all; where one fails, end the others, as torchrun does."""
+def wait_for_ranks(ranks: set[int]) -> int:
+    """Wait for all ranks; if one fails, end the remaining ranks, as torchrun does."""
     status = 0
     while ranks:
-        pid, how = os.wait()
+        pid, wait_status = os.wait()
         ranks.discard(pid)
-        if how and not status:
-            status = os.waitstatus_to_exitcode(how) & 255
-            for other in ranks:
-                os.kill(other, signal.SIGTERM)
+        if wait_status and not status:
+            status = os.waitstatus_to_exitcode(wait_status) & 255
+            for remaining in ranks:
+                os.kill(remaining, signal.SIGTERM)
     return status
 
 
-def rank(script: str, *arguments: str) -> int:
-    """Be one rank: what `python SCRIPT ARGUMENTS` would be."""
+def run_rank(script: str, *arguments: str) -> int:
+    """Act as one rank: run `python SCRIPT ARGUMENTS` in this process."""
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).parent)
     try:

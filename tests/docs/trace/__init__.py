@@ -1,1 +1,1 @@
-"""A recorded step of lab 01: condensed for theory 10, and held to what that page says."""
+"""A recorded step of lab 01: condensed for theory 10, and compared with that page."""

@@ -1,4 +1,4 @@
-"""Makes docs/measured/step-trace.json from the Chrome traces of one step, a rank each.
+"""Makes docs/measured/step-trace.json from the Chrome traces of one step, one for each rank.
 
     torchrun --nproc-per-node=2 experiments/35-three-d/traced.py FOLDER --tp 2 --cpu --steps 40
     python -m tests.docs.trace.record FOLDER "the command above"
@@ -20,51 +20,56 @@ from costlab.record.settings import Settings
 from tests.docs.page import ROOT
 
 MEASURED = ROOT / "docs/measured/step-trace.json"
-APART = 60  # µs: computes closer than this are drawn as one
+SMALLEST_GAP = 60  # µs: computes closer than this are drawn as one
 Span = tuple[float, float, str]
 
 
-def events(file: Path) -> list[dict[str, Any]]:
-    """Return a trace's spans, by their start."""
-    found = [e for e in json.loads(file.read_text("utf-8"))["traceEvents"] if e.get("ph") == "X"]
-    return sorted(found, key=lambda event: (event["ts"], -event["dur"]))
+def read_events(file: Path) -> list[dict[str, Any]]:
+    """Return a trace's spans, ordered by their start."""
+    spans = [e for e in json.loads(file.read_text("utf-8"))["traceEvents"] if e.get("ph") == "X"]
+    return sorted(spans, key=lambda event: (event["ts"], -event["dur"]))
 
 
-def collectives(found: Iterable[dict[str, Any]]) -> list[Span]:
-    """Return what gloo's own threads carried: from its start to its end."""
+def select_collectives(trace_events: Iterable[dict[str, Any]]) -> list[Span]:
+    """Return the spans of gloo's own threads."""
     return [
         (e["ts"], e["ts"] + e["dur"], e["name"].removeprefix("gloo:"))
-        for e in found
+        for e in trace_events
         if e["name"].startswith("gloo:")
     ]
 
 
-def computed(found: list[dict[str, Any]]) -> list[Span]:
-    """Return when the main thread was in an operator of aten's, in which phase, merged."""
-    engine = [e for e in found if e["name"].startswith("autograd::engine")]
+def merge_computation(trace_events: list[dict[str, Any]]) -> list[Span]:
+    """Return the phases in which the main thread ran aten operators, merged."""
+    engine = [e for e in trace_events if e["name"].startswith("autograd::engine")]
     backward = engine[0]["ts"]
-    update = next(e["ts"] for e in found if e["name"].startswith("Optimizer.step"))
+    update = next(e["ts"] for e in trace_events if e["name"].startswith("Optimizer.step"))
     spans: list[Span] = []
-    for event in found:
+    for event in trace_events:
         start, end = event["ts"], event["ts"] + event["dur"]
         if not event["name"].startswith("aten::") or event["tid"] != event["pid"]:
             continue
         if spans and start < spans[-1][1]:
             continue  # within the one before
         phase = "forward" if start < backward else "backward" if start < update else "update"
-        if spans and phase == spans[-1][2] and start - spans[-1][1] < APART:
+        if spans and phase == spans[-1][2] and start - spans[-1][1] < SMALLEST_GAP:
             spans[-1] = (spans[-1][0], end, phase)
         else:
             spans.append((start, end, phase))
     return spans
 
 
-def step(folder: Path) -> list[dict[str, list[Span]]]:
-    """Return each rank's spans, in µs from the first of all; torch's clock is the host's."""
+def read_step(folder: Path) -> list[dict[str, list[Span]]]:
+    """Return each rank's spans, in µs from the first span; torch's clock is the host's."""
     ranks = []
     for file in sorted(folder.glob("rank-*.json")):
-        found = events(file)
-        ranks.append({"compute": computed(found), "collectives": collectives(found)})
+        trace_events = read_events(file)
+        ranks.append(
+            {
+                "compute": merge_computation(trace_events),
+                "collectives": select_collectives(trace_events),
+            }
+        )
     first = min(span[0] for rank in ranks for spans in rank.values() for span in spans)
     return [
         {
@@ -76,7 +81,7 @@ def step(folder: Path) -> list[dict[str, list[Span]]]:
 
 
 def main() -> None:
-    """Write it."""
+    """Write the file."""
     folder, command = Path(sys.argv[1]), sys.argv[2]
     keys = ("date", "processor", "cores", "system", "python", "torch", "commit", "load-before")
     facts = provenance(Settings(), [], ranks=None)
@@ -85,7 +90,7 @@ def main() -> None:
         "what": "one step of train.py, the shortest of those recorded",
         "command": command,
         "provenance": {key: facts[key] for key in keys if key in facts},
-        "ranks": step(folder),
+        "ranks": read_step(folder),
     }
     MEASURED.write_text(json.dumps(record, separators=(",", ":")) + "\n", "utf-8")
     print(f"{MEASURED.relative_to(ROOT)}: {MEASURED.stat().st_size:,} bytes")

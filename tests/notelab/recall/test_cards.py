@@ -8,7 +8,7 @@ import pytest
 from notelab.errors import NotelabError
 from notelab.recall.cards import Card, collect_cards, parse_cards
 from notelab.recall.quantity import Quantity
-from tests.docs.page import ROOT, spanish
+from tests.docs.page import ROOT, spanish_page
 from tests.notelab.scratch import Scratch
 
 PAGE = """\
@@ -104,7 +104,7 @@ def test_a_page_has_the_same_cards_in_both_languages(scratch: Scratch) -> None:
 @pytest.mark.parametrize("page", WORKBOOK, ids=lambda page: page.name)
 def test_the_workbooks_cards_are_named_and_ask_for_the_same_in_both_languages(page: Path) -> None:
     english = list(parse_cards(page.read_text("utf-8"), "page"))
-    translated = list(parse_cards(spanish(page).read_text("utf-8"), "page"))
+    translated = list(parse_cards(spanish_page(page).read_text("utf-8"), "page"))
     assert [card.id for card in english] == [card.id for card in translated]
     assert len({card.id for card in english}) == len(english)
     assert not [card.id for card in english if card.id.rpartition("#")[2].isdigit()]

@@ -10,8 +10,8 @@ from notelab.rules.codes import RULES
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "reference" / "rules"
 SECTIONS = {
-    "en": ["What it says", "Why", "Example", "Mend"],
-    "es": ["Qué dice", "Por qué", "Ejemplo", "Remedio"],
+    "en": ["How the rule decides", "Why", "Example", "Fix"],
+    "es": ["Cómo decide la regla", "Por qué", "Ejemplo", "Arreglo"],
 }
 CASES = [(code, language) for code in RULES for language in SECTIONS]
 
@@ -53,7 +53,7 @@ def test_the_example_shows_a_finding_of_its_rule(code: str, language: str) -> No
     example = text[text.index(f"## {SECTIONS[language][2]}") :]
     shown = re.search(r"^```text\n\S+:\d+:\d+ (N\d{3}) .+", example, re.MULTILINE)
     assert shown and shown[1] == code
-    # The finding, the line that caused it, and what mends it.
+    # The finding, the line that caused it, and the fix.
     assert len(re.findall(r"^(`{3,})\w+\n.*?^\1$", example, re.DOTALL | re.MULTILINE)) == 3
 
 

@@ -26,18 +26,16 @@ PAGES = {
 Words = Mapping[str, str]  # language ("en", "es") to text
 
 ABOUT = {
-    "en": "Milliseconds a step, the median of its rounds; in brackets how many times that of "
-    "{base}, taken within each round: the median, least–most over launches. {launches} launches, "
-    "{date}; {processor}, {cores} cores, one thread a rank; torch {torch}, megatron-core "
-    "{megatron-core}; commit `{commit:.10}`. ",
-    "es": "Milisegundos por paso, mediana de sus rondas; entre paréntesis, cuántas veces el de "
-    "{base}, tomado dentro de cada ronda: mediana, mínimo–máximo entre lanzamientos. {launches} "
-    "lanzamientos, {date}; {processor}, {cores} núcleos, un hilo por rank; torch {torch}, "
+    "en": "Milliseconds per step; in brackets, the ratio to the column “{base}”. {launches} "
+    "launches, {date}; {processor}, {cores} cores, one thread per rank; torch {torch}, "
     "megatron-core {megatron-core}; commit `{commit:.10}`. ",
+    "es": "Milisegundos por paso; entre paréntesis, el cociente con la columna «{base}». "
+    "{launches} lanzamientos, {date}; {processor}, {cores} núcleos, un hilo por rank; torch "
+    "{torch}, megatron-core {megatron-core}; commit `{commit:.10}`. ",
 }
 UNWATCHED = {
-    "en": "What else ran was not watched then.",
-    "es": "Entonces no se vigilaba qué más se ejecutaba.",
+    "en": "Whether something else used the cores was not recorded.",
+    "es": "No se registró si otra cosa usó los núcleos.",
 }
 
 

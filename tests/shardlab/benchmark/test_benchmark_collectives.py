@@ -18,11 +18,11 @@ LAYOUT = table.Layout(
     key="kib",
     row={"en": "KiB", "es": "KiB"},
     columns={
-        "gloo": {"en": "gloo's own", "es": "el de gloo"},
-        "gloo, batch": {"en": "gloo's own, batch", "es": "el de gloo, batch"},
-        "axis over gloo": {"en": "ours, gloo", "es": "lo nuestro, gloo"},
-        "axis over gloo, batch": {"en": "ours, gloo, batch", "es": "lo nuestro, gloo, batch"},
-        "shared memory": {"en": "ours, shared memory", "es": "lo nuestro, memoria compartida"},
+        "gloo": {"en": "torch, gloo", "es": "torch, gloo"},
+        "gloo, batch": {"en": "torch, gloo, batch", "es": "torch, gloo, batch"},
+        "axis over gloo": {"en": "shardlab, gloo", "es": "shardlab, gloo"},
+        "axis over gloo, batch": {"en": "shardlab, gloo, batch", "es": "shardlab, gloo, batch"},
+        "shared memory": {"en": "shardlab, shared memory", "es": "shardlab, memoria compartida"},
     },
 )
 
@@ -56,7 +56,7 @@ def test_eight_ranks_all_reduce_beside_gloos_own(quick: bool) -> None:
         return
     table.publish(result, LAYOUT)
     slower = [
-        f"{case.settings['kib']} KiB: {ratio:.2f} of gloo's own"
+        f"{case.settings['kib']} KiB: {ratio:.2f} of torch, gloo"
         for case in cases
         if (ratio := case.ratio("axis over gloo", collectives.BASE)) > 1
     ]

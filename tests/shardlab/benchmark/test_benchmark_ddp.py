@@ -19,11 +19,11 @@ LAYOUT = table.Layout(
     row={"en": "hidden", "es": "hidden"},
     columns={
         "DDP": {"en": "DDP", "es": "DDP"},
-        "DDP with bucket views": {"en": "DDP, bucket views", "es": "DDP, vistas del cubo"},
-        "ours over gloo": {"en": "ours, gloo", "es": "lo nuestro, gloo"},
+        "DDP with bucket views": {"en": "DDP, bucket views", "es": "DDP, vistas del bucket"},
+        "ours over gloo": {"en": "shardlab, gloo", "es": "shardlab, gloo"},
         "ours over shared memory": {
-            "en": "ours, shared memory",
-            "es": "lo nuestro, memoria compartida",
+            "en": "shardlab, shared memory",
+            "es": "shardlab, memoria compartida",
         },
         "no reduction": {"en": "no reduction", "es": "sin reducción"},
     },

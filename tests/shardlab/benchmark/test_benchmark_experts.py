@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
 COLUMNS = {
     experts.BASE: {"en": "megatron-core's MoELayer", "es": "MoELayer de megatron-core"},
-    experts.OURS: {"en": "ours, gloo", "es": "lo nuestro, gloo"},
+    experts.OURS: {"en": "shardlab, gloo", "es": "shardlab, gloo"},
 }
 ALL_TO_ALL, ALL_GATHER = (
     table.Layout(f"experts-{kind}", "hidden", {"en": "hidden", "es": "hidden"}, COLUMNS)

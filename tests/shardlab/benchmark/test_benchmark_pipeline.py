@@ -28,7 +28,7 @@ LAYOUT = table.Layout(
     columns={
         "megatron-core": {"en": "megatron-core", "es": "megatron-core"},
         "torch pipelining": {"en": "torch pipelining", "es": "torch pipelining"},
-        "ours": {"en": "ours", "es": "lo nuestro"},
+        "ours": {"en": "shardlab", "es": "shardlab"},
     },
 )
 
@@ -52,14 +52,14 @@ def test_1f1b_takes_no_longer_than_torchs_and_megatrons(quick: bool) -> None:
 
 
 ZERO_BUBBLE = {
-    "1f1b": {"en": "1F1B, ours", "es": "1F1B, lo nuestro"},
-    "zb-h1": {"en": "ZB-H1, ours", "es": "ZB-H1, lo nuestro"},
+    "1f1b": {"en": "1F1B, shardlab", "es": "1F1B, shardlab"},
+    "zb-h1": {"en": "ZB-H1, shardlab", "es": "ZB-H1, shardlab"},
     "torch, 1f1b": {"en": "1F1B, torch", "es": "1F1B, torch"},
-    "torch, zero bubble": {"en": "zero bubble, torch", "es": "zero bubble, torch"},
+    "torch, zero bubble": {"en": "zero bubble, torch", "es": "burbuja cero, torch"},
 }
 # Two stages that compute have a core each; four that wait in place of work measure the schedule and
 # its messages alone.
-ROW = {"en": "micro-batches", "es": "microlotes"}
+ROW = {"en": "micro-batches", "es": "micro-batches"}
 COMPUTING, WAITING = (
     table.Layout(marker=marker, key="microbatches", row=ROW, columns=ZERO_BUBBLE)
     for marker in ("zero-bubble", "zero-bubble-waiting")
@@ -85,8 +85,8 @@ def test_zb_h1_takes_at_most_95_hundredths_of_1f1bs_step(
 
 
 def bubbles(world: World, kind: str, settings: dict[str, Any]) -> list[float]:
-    apart = kind == "wait apart"
-    stage = zero_bubble.WaitingApart(WAIT) if apart else bubble.stage(kind, WAIT)
+    waits_apart = kind == "wait apart"
+    stage = zero_bubble.WaitingApart(WAIT) if waits_apart else bubble.stage(kind, WAIT)
     timelines = bubble.measured(world, stage, watch=NoiseMonitor(world), **settings)
     return [idle(timeline) for timeline in timelines]
 
@@ -111,9 +111,9 @@ def test_the_bubble_is_within_a_twentieth_of_theory(
 ) -> None:
     m = 8
     settings = {"schedule": schedule, "microbatches": m, "rounds": 3 if quick else 15}
-    found = statistics.median(pool(p).run(bubbles, kind, settings, timeout=300)[0])
+    idle_share = statistics.median(pool(p).run(bubbles, kind, settings, timeout=300)[0])
     whole = 3 * m + p - 1  # of zb-h1, where forward, backward and weights take as long
     theory = (p - 1) / (whole if schedule == "zb-h1" else m + p - 1)
     label = "computing" if kind == "compute" else "timed waits in place of work"
-    print(f"\n{schedule}, {p} stages ({label}): bubble {found:.3f}, in theory {theory:.3f}")
-    assert quick or abs(found - theory) <= 0.05
+    print(f"\n{schedule}, {p} stages ({label}): bubble {idle_share:.3f}, in theory {theory:.3f}")
+    assert quick or abs(idle_share - theory) <= 0.05

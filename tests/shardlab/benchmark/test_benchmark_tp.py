@@ -24,10 +24,10 @@ LAYOUT = table.Layout(
     columns={
         "megatron-core": {"en": "megatron-core", "es": "megatron-core"},
         "dtensor": {"en": "DTensor", "es": "DTensor"},
-        "ours over gloo": {"en": "ours, gloo", "es": "lo nuestro, gloo"},
+        "ours over gloo": {"en": "shardlab, gloo", "es": "shardlab, gloo"},
         "ours over shared memory": {
-            "en": "ours, shared memory",
-            "es": "lo nuestro, memoria compartida",
+            "en": "shardlab, shared memory",
+            "es": "shardlab, memoria compartida",
         },
         "alone": {"en": "one process, one thread", "es": "un proceso, un hilo"},
         "alone on both cores": {"en": "one process, 2 threads", "es": "un proceso, 2 hilos"},
@@ -48,8 +48,8 @@ LINEARS_LAYOUT = table.Layout(
     key=LAYOUT.key,
     row=LAYOUT.row,
     columns={
-        linears.BASE: {"en": "megatron-core's linears", "es": "capas lineales de megatron-core"},
-        linears.OURS: {"en": "ours, gloo", "es": "las nuestras, gloo"},
+        linears.BASE: {"en": "megatron-core's linears", "es": "lineales de megatron-core"},
+        linears.OURS: {"en": "shardlab's linears", "es": "lineales de shardlab"},
     },
 )
 

@@ -20,7 +20,11 @@ with warnings.catch_warnings():
             BlendedMegatronDatasetBuilder,
         )
         from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
-        from megatron.core.datasets.indexed_dataset import IndexedDataset, IndexedDatasetBuilder
+        from megatron.core.datasets.indexed_dataset import (
+            DType,
+            IndexedDataset,
+            IndexedDatasetBuilder,
+        )
         from megatron.core.datasets.utils import Split
     except ModuleNotFoundError as missing:  # the wheel has its C++ for some Pythons only
         if missing.name != "megatron.core.datasets.helpers_cpp":
@@ -28,7 +32,7 @@ with warnings.catch_warnings():
         pytest.skip(f"megatron-core's wheel has no {missing.name} here", allow_module_level=True)
 
 __all__ = [
-    "BlendedDataset", "BlendedMegatronDatasetBuilder", "GPTDataset", "IndexedDataset",
+    "BlendedDataset", "BlendedMegatronDatasetBuilder", "DType", "GPTDataset", "IndexedDataset",
     "IndexedDatasetBuilder", "Split", "Tokenizer", "config", "gpt_dataset", "helpers", "written",
 ]  # fmt: skip
 

@@ -7,9 +7,11 @@ sample's tokens, the order of a blend, what a builder makes of prefixes, weights
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,9 +24,11 @@ from shardlab.data.blend import Blend, greedy_order, normalize_weights
 from shardlab.data.build import Builder, parts
 from shardlab.data.corpus import DTYPES, Corpus
 from shardlab.data.samples import Indices, Recipe, Samples, build_indices
+from shardlab.data.text.encoding import FileTokenizer
 from shardlab.data.writer import Writer
 from tests.shardlab.data.megatron_data import (
     BlendedMegatronDatasetBuilder,
+    DType,
     GPTDataset,
     IndexedDataset,
     IndexedDatasetBuilder,
@@ -103,6 +107,28 @@ def test_bulk_and_appended_corpora_have_the_bytes_of_streamed_ones(
         for name, kind in itertools.product(("appended", "bulk"), ("bin", "idx")):
             actual = (root / f"{name}.{kind}").read_bytes()
             assert actual == (root / f"theirs.{kind}").read_bytes(), (name, kind)
+
+
+def tokenizer_dtype(vocabulary: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> np.dtype[Any]:
+    """Return the dtype for a tokenizer.json with this vocabulary; its package is optional."""
+    tokenizer = SimpleNamespace(get_vocab=lambda: vocabulary)
+    package = SimpleNamespace(Tokenizer=SimpleNamespace(from_file=lambda _: tokenizer))
+    monkeypatch.setitem(sys.modules, "tokenizers", package)
+    return FileTokenizer("tokenizer.json", None).dtype
+
+
+@pytest.mark.parametrize("size", [65_499, 65_500, 65_536, 65_537])
+def test_a_tokenizer_s_dtype_is_megatrons(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    vocabulary = {str(number): number for number in range(size)}
+    assert tokenizer_dtype(vocabulary, monkeypatch) == DType.optimal_dtype(size)
+
+
+def test_a_small_vocabulary_with_a_large_number_is_not_cut_to_uint16(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vocabulary = {"a": 0, "b": 1 << 16}
+    assert DType.optimal_dtype(len(vocabulary)) == np.uint16
+    assert tokenizer_dtype(vocabulary, monkeypatch) == np.int32
 
 
 def megatron_and_ours(

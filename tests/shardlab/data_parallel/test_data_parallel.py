@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from shardlab.comm import Axis, Pending, World
 from shardlab.comm.axis import Kind
-from shardlab.data_parallel.buckets import assign
+from shardlab.data_parallel.buckets import assign_buckets
 from shardlab.data_parallel.data_parallel import DataParallel
 from shardlab.data_parallel.replicas import ReplicaError
 
@@ -77,11 +77,11 @@ def train_whole(kind: str, device: torch.device, steps: int = 10) -> list[Tensor
     return [p.detach() for p in model.parameters()]
 
 
-def worst(found: list[Tensor], expected: list[Tensor]) -> float:
+def worst(actual: list[Tensor], expected: list[Tensor]) -> float:
     """The largest relative error of a tensor, in the maximum norm."""
     return max(
         float((f - e).abs().max() / e.abs().max().clamp(min=1e-300))
-        for f, e in zip(found, expected, strict=True)
+        for f, e in zip(actual, expected, strict=True)
     )
 
 
@@ -94,12 +94,12 @@ def test_buckets_are_cut_where_pytorch_cuts_them() -> None:
         tensors = [torch.zeros(n, dtype=dtypes[i % len(dtypes)]) for i, n in enumerate(shapes)]
         for caps in ([1], [100], [40, 400], [10_000], [8, 200, 1000]):
             expected, _ = dist._compute_bucket_assignment_by_size(tensors, caps, [])
-            assert assign(tensors, caps) == expected
+            assert assign_buckets(tensors, caps) == expected
 
 
 def test_a_bucket_size_below_one_byte_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1; found"):
-        assign([torch.zeros(3)], [0])
+        assign_buckets([torch.zeros(3)], [0])
 
 
 class Watched(Axis):
@@ -299,8 +299,8 @@ def uneven(world: World) -> float:
     (loss_of(whole, x, y, "sum") / 10).backward()
     model = Net(0).to(world.device)
     replicas = DataParallel(model.named_parameters(), axis, reduction="tokens", **SMALL)
-    mine = slice(sum(counts[: axis.rank]), sum(counts[: axis.rank + 1]))
-    loss_of(model, x[mine], y[mine], "sum").backward()
+    rows = slice(sum(counts[: axis.rank]), sum(counts[: axis.rank + 1]))
+    loss_of(model, x[rows], y[rows], "sum").backward()
     replicas.finish(tokens=counts[axis.rank])
     return worst(*([p.grad for p in m.parameters() if p.grad is not None] for m in (model, whole)))
 
@@ -355,14 +355,16 @@ def experts(world: World) -> float:
     routed = torch.tensor([0, 1, 1, 1], device=world.device)  # which expert a token goes to
     torch.manual_seed(0)
     both = [nn.Linear(2, 1, dtype=F64).to(world.device) for _ in range(2)]
-    mine = copy.deepcopy(both[expert])
-    replicas = DataParallel(mine.named_parameters(), data_axis, reduction="sum", start="verify")
+    expert_copy = copy.deepcopy(both[expert])
+    replicas = DataParallel(
+        expert_copy.named_parameters(), data_axis, reduction="sum", start="verify"
+    )
     here = [t for t in (2 * datum, 2 * datum + 1) if routed[t] == expert]  # after the all-to-all
-    (mine(x[here]).square().sum() / world.size).backward()  # of no token, a gradient of zero
+    (expert_copy(x[here]).square().sum() / world.size).backward()  # of no token, a gradient of zero
     replicas.finish()
     (sum(both[int(e)](t).square().sum() for t, e in zip(x, routed, strict=True)) / 4).backward()
-    assert mine.weight.grad is not None and both[expert].weight.grad is not None
-    return worst([mine.weight.grad], [both[expert].weight.grad])
+    assert expert_copy.weight.grad is not None and both[expert].weight.grad is not None
+    return worst([expert_copy.weight.grad], [both[expert].weight.grad])
 
 
 def test_summed_expert_gradients_are_of_the_mean_over_all_shares_of_the_batch(pool: Any) -> None:
@@ -429,15 +431,15 @@ def differing(world: World, what: str) -> str:
 def test_replicas_that_differ_are_named_before_the_first_step(pool: Any) -> None:
     run = pool(2).run
     assert run(differing, "nothing") == ["equal", "equal"]
-    for said in run(differing, "values"):
-        assert "10 of 11 parameters differ" in said and "fixed" not in said
-        assert "embed: ranks [1] hold other values than rank 0" in said
-    for said, mine in zip(run(differing, "names"), ("last.weight", "other"), strict=True):
-        assert f"parameter 3 is {mine} (4, 6) torch.float64" in said
-    for said in run(differing, "frozen"):
-        assert "parameter 1 is scale () torch.float64" in said
-    for said in run(differing, "count"):
-        assert "hold [11, 10] parameters" in said
+    for message in run(differing, "values"):
+        assert "10 of 11 parameters differ" in message and "fixed" not in message
+        assert "embed: ranks [1] hold other values than rank 0" in message
+    for message, name in zip(run(differing, "names"), ("last.weight", "other"), strict=True):
+        assert f"parameter 3 is {name} (4, 6) torch.float64" in message
+    for message in run(differing, "frozen"):
+        assert "parameter 1 is scale () torch.float64" in message
+    for message in run(differing, "count"):
+        assert "hold [11, 10] parameters" in message
 
 
 # ------------------------------------------------------------------ a backward that raises
@@ -482,9 +484,9 @@ def gone_on(world: World, who: str, forget: str, main_grads: bool) -> list[str]:
             whole.zero_grad()
             (2 * loss_of(whole, *(t.to(world.device) for t in data(step)))).backward()
             trained = [p for p in model.parameters() if p.requires_grad]
-            found = [getattr(p, replicas.attribute) for p in trained]
+            gradients = [getattr(p, replicas.attribute) for p in trained]
             right = [p.grad for p in whole.parameters() if p.grad is not None]
-            off = worst(found, right)  # type: ignore[arg-type]
+            off = worst(gradients, right)  # type: ignore[arg-type]
             ends.append("nan" if off != off else "right" if off < 1e-12 else "wrong")
         (replicas if forget == "replicas" else model).zero_grad()
     return ends
@@ -502,6 +504,36 @@ def test_a_step_whose_backward_raised_can_be_followed_by_others(
         ["right", "nan", "right", "right"],
         ["right", "raised", "right", "right"],
     ]
+
+
+def given_up(world: World, main_grads: bool) -> list[float]:
+    """How far each step is off whose first backward was done once before, and forgotten."""
+    model, whole = Net(0).to(world.device), Net(0).to(world.device)
+    replicas = DataParallel(
+        model.named_parameters(), world.whole, backwards=2,
+        main_grads=F64 if main_grads else None, **SMALL,
+    )  # fmt: skip
+    off = []
+    for step in range(3):
+        x, y = (share(world.whole, t.to(world.device)) for t in data(step))
+        for backwards in (1, 2):
+            replicas.zero_grad()
+            for _ in range(backwards):
+                loss_of(model, x, y).backward()
+        replicas.finish()
+        whole.zero_grad()
+        (2 * loss_of(whole, *(t.to(world.device) for t in data(step)))).backward()
+        found = [getattr(p, replicas.attribute) for p in model.parameters() if p.requires_grad]
+        off.append(worst(found, [p.grad for p in whole.parameters() if p.grad is not None]))  # type: ignore[arg-type]
+    return off
+
+
+@pytest.mark.parametrize("main_grads", [False, True])
+def test_a_step_that_is_given_up_after_one_of_its_backwards_is_forgotten(
+    pool: Any, main_grads: bool
+) -> None:
+    for off in pool(2).run(given_up, main_grads):
+        assert max(off) < 1e-12
 
 
 def test_what_a_backward_that_raised_has_left_is_not_used() -> None:

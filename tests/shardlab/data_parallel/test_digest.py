@@ -65,15 +65,15 @@ def test_elements_that_changed_places_are_seen() -> None:
 
 def test_no_two_multipliers_let_words_change_places_unseen() -> None:
     for level in range(4):
-        drawn = module._multipliers(level, torch.device("cpu")).tolist()
-        assert all(one % 2 for one in drawn)
-        assert len({one % 2**33 for one in drawn}) == ROW
+        drawn = module._draw_multipliers(level, torch.device("cpu")).tolist()
+        assert all(number % 2 for number in drawn)
+        assert len({number % 2**33 for number in drawn}) == ROW
 
 
 def test_zeros_and_nans_that_compare_alike_or_never_are_told_by_their_bits() -> None:
     assert of(torch.tensor([0.0])) != of(torch.tensor([-0.0]))
-    one, other = torch.tensor([0x7FC00000, 0x7FC00001], dtype=torch.int32).view(torch.float32)
-    assert of(one) == of(one.clone()) != of(other)
+    first, second = torch.tensor([0x7FC00000, 0x7FC00001], dtype=torch.int32).view(torch.float32)
+    assert of(first) == of(first.clone()) != of(second)
 
 
 def test_the_order_of_elements_counts_and_not_how_they_lie_in_memory() -> None:
@@ -86,11 +86,11 @@ def test_the_order_of_elements_counts_and_not_how_they_lie_in_memory() -> None:
 def test_the_digest_is_the_same_however_much_is_summed_at_once(monkeypatch) -> None:
     x = noise(33 * ROW + 5)
     before = of(x)
-    monkeypatch.setattr(module, "_AT_ONCE", {"cpu": ROW})
+    monkeypatch.setattr(module, "_CHUNK_WORDS", {"cpu": ROW})
     assert of(x) == before
 
 
 def test_nothing_is_brought_to_the_host() -> None:
     """A meta tensor has nothing to bring: whoever asks for a value of it fails."""
-    found = digest(torch.empty(3 * ROW + 1, dtype=torch.bfloat16, device="meta"))
-    assert (found.device.type, found.dtype, found.shape) == ("meta", torch.int64, ())
+    result = digest(torch.empty(3 * ROW + 1, dtype=torch.bfloat16, device="meta"))
+    assert (result.device.type, result.dtype, result.shape) == ("meta", torch.int64, ())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.comm import Axis, World
-from shardlab.data_parallel.gradient_norm import clip, counted, gradient_norm
+from shardlab.data_parallel.gradient_norm import clip, gradient_norm, select_counted
 from shardlab.grid.grid import Grid
 from shardlab.layers.sharding import Sharding, mark
 
@@ -36,7 +36,7 @@ def whole_gradients(stages: int) -> dict[str, Tensor]:
 def on_this_rank(grid: Grid, device: torch.device) -> tuple[dict[str, nn.Parameter], list[Any]]:
     """What this rank holds of it, with gradients; and the copies among that."""
     tensor, pipe = grid.tensor, grid.pipeline
-    held = {}
+    local_parameters = {}
     for name, gradient in whole_gradients(pipe.size).items():
         if name == "embedding" and pipe.rank not in (0, pipe.size - 1):
             continue
@@ -47,12 +47,12 @@ def on_this_rank(grid: Grid, device: torch.device) -> tuple[dict[str, nn.Paramet
             dim = 1 if name.endswith("weight") else 0
             sharding = Sharding(tensor, dim, gradient.shape[dim], gradient.shape[dim])
             local = sharding.local(local)
-        held[name] = nn.Parameter(torch.zeros_like(local))
-        held[name].grad = local.clone()
+        local_parameters[name] = nn.Parameter(torch.zeros_like(local))
+        local_parameters[name].grad = local.clone()
         if sharding:
-            mark(held[name], sharding)
-    copies = [held["embedding"]] if pipe.size > 1 and pipe.rank == pipe.size - 1 else []
-    return held, copies
+            mark(local_parameters[name], sharding)
+    copies = [local_parameters["embedding"]] if pipe.size > 1 and pipe.rank == pipe.size - 1 else []
+    return local_parameters, copies
 
 
 def expected(stages: int, max_norm: float) -> tuple[float, dict[str, Tensor]]:
@@ -65,36 +65,36 @@ def expected(stages: int, max_norm: float) -> tuple[float, dict[str, Tensor]]:
 
 def errors(world: World, max_norm: float) -> list[tuple[Any, float, float]]:
     """For each grid: relative error of the norm, and of the clipped gradients."""
-    found = []
+    results = []
     for tensor, pipeline in GRIDS:
         if world.size % (tensor * pipeline):
             continue
         grid = Grid(world=world, tensor=tensor, pipeline=pipeline)
         model = grid.axis("tensor", "pipeline")
-        held, copies = on_this_rank(grid, world.device)
-        norm = gradient_norm(held.values(), model, tensor=grid.tensor, copies=copies)
-        clip(held.values(), norm, max_norm)
+        parameters, copies = on_this_rank(grid, world.device)
+        norm = gradient_norm(parameters.values(), model, tensor=grid.tensor, copies=copies)
+        clip(parameters.values(), norm, max_norm)
         right, gradients = expected(pipeline, max_norm)
         worst = 0.0
-        for name, parameter in held.items():
+        for name, parameter in parameters.items():
             cut = getattr(parameter, "sharding", None)
             target = gradients[name].to(world.device)
             target = cut.local(target) if cut else target
             worst = max(worst, float((parameter.grad - target).abs().max()))
-        found.append(((tensor, pipeline), abs(float(norm) / right - 1), worst))
-    return found
+        results.append(((tensor, pipeline), abs(float(norm) / right - 1), worst))
+    return results
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
 def test_each_parameter_is_counted_once_on_every_grid(pool: Any, ranks: int) -> None:
-    for found in pool(ranks).run(errors, 0.75):
-        for case, norm, gradients in found:
+    for results in pool(ranks).run(errors, 0.75):
+        for case, norm, gradients in results:
             assert norm <= 1e-12 and gradients <= 1e-12, (case, norm, gradients)
 
 
 def test_a_norm_below_the_limit_leaves_gradients_as_they_are(pool: Any) -> None:
-    for found in pool(2).run(errors, 1e6):
-        assert all(gradients == 0 for _, _, gradients in found)
+    for results in pool(2).run(errors, 1e6):
+        assert all(gradients == 0 for _, _, gradients in results)
 
 
 def nan_norms(world: World) -> list[float]:
@@ -120,7 +120,7 @@ def test_a_parameter_listed_twice_is_counted_once() -> None:
     empty.grad = torch.ones(0)
     axis = Axis.alone()
     parameters = [weight, bare, weight, empty]
-    assert counted(parameters, axis) == [weight, bare, empty]
+    assert select_counted(parameters, axis) == [weight, bare, empty]
     assert float(gradient_norm(parameters, axis, tensor=axis)) == 2.0
     clip(parameters, torch.tensor(2.0), 1.0)
     assert torch.allclose(weight.grad, torch.full((4,), 0.5))
@@ -131,9 +131,9 @@ def test_half_precision_gradients_do_not_overflow_and_dtypes_mix() -> None:
     wide, narrow = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(4, dtype=torch.float16))
     wide.grad, narrow.grad = torch.full((3,), 2e5), torch.full((4,), 6e4, dtype=torch.float16)
     axis = Axis.alone()
-    found = float(gradient_norm([wide, narrow], axis, tensor=axis))
-    assert found == pytest.approx(math.sqrt(3 * 2e5**2 + 4 * 59999.0**2), rel=1e-4)
-    clip([wide, narrow], torch.tensor(found), 1.0)
+    results = float(gradient_norm([wide, narrow], axis, tensor=axis))
+    assert results == pytest.approx(math.sqrt(3 * 2e5**2 + 4 * 59999.0**2), rel=1e-4)
+    clip([wide, narrow], torch.tensor(results), 1.0)
     assert float(gradient_norm([wide, narrow], axis, tensor=axis)) == pytest.approx(1, rel=1e-3)
 
 
@@ -147,9 +147,9 @@ def counted_bytes(world: World) -> tuple[list[str], int]:
 
     grid = Grid(world=world, tensor=2, pipeline=2)
     model = grid.axis("tensor", "pipeline")
-    held, copies = on_this_rank(grid, world.device)
+    parameters, copies = on_this_rank(grid, world.device)
     with Ledger() as ledger:
-        gradient_norm(held.values(), model, tensor=grid.tensor, copies=copies)
+        gradient_norm(parameters.values(), model, tensor=grid.tensor, copies=copies)
     return [e.op for e in ledger.entries], sum(e.payload for e in ledger.entries)
 
 

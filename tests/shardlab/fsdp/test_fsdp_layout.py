@@ -36,14 +36,14 @@ def test_every_element_of_a_parameter_lies_on_exactly_one_rank(
     shapes: list[list[int]], size: int
 ) -> None:
     layout = layout_of(shapes, size)
-    held = [
+    elements = [
         (number, offset + i)
         for rank in range(size)
         for number, start, stop, offset in layout.pieces(rank)
         for i in range(stop - start)
     ]
     every = [(n, i) for n, shape in enumerate(shapes) for i in range(torch.Size(shape).numel())]
-    assert sorted(held) == every
+    assert sorted(elements) == every
 
 
 @given(shapes, sizes)
@@ -93,12 +93,12 @@ def test_the_tables_in_the_docstring_are_the_tables() -> None:
 
     rows = [line.split() for line in (life_cycle.__doc__ or "").splitlines()]
     written = {(r[0], r[1], r[2]) for r in rows if len(r) > 3 and r[0].isupper() and r[2].isupper()}
-    known = {
+    transitions = {
         (state.name, event, after.name)
         for table in (PARAMETERS, GRADIENTS)
         for (state, event), after in table.items()
     }
-    assert written == known
+    assert written == transitions
 
 
 def test_a_sharded_parameter_says_so_in_every_call_that_uses_it() -> None:

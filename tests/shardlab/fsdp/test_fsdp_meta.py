@@ -37,13 +37,13 @@ def differing(world: World, tensor: int, tied: bool) -> list[str]:
     wrong = []
     for model in (ours, right):
         model.module.loss(model(words), words).backward()  # type: ignore[operator, arg-type]
-    for mine, its in zip(ours.flats, right.flats, strict=True):
-        assert mine.layout == its.layout
-        same = torch.equal(mine.shard_f, its.shard_f) and mine.shard_f.device == its.shard_f.device
-        assert mine.shard_f.grad is not None and its.shard_f.grad is not None
-        same &= torch.equal(mine.shard_f.grad, its.shard_f.grad)
-        same &= [*map(sharding_of, mine.leaves)] == [*map(sharding_of, its.leaves)]
-        wrong += [] if same else [mine.name]
+    for flat, its in zip(ours.flats, right.flats, strict=True):
+        assert flat.layout == its.layout
+        same = torch.equal(flat.shard_f, its.shard_f) and flat.shard_f.device == its.shard_f.device
+        assert flat.shard_f.grad is not None and its.shard_f.grad is not None
+        same &= torch.equal(flat.shard_f.grad, its.shard_f.grad)
+        same &= [*map(sharding_of, flat.leaves)] == [*map(sharding_of, its.leaves)]
+        wrong += [] if same else [flat.name]
     return wrong
 
 
@@ -66,20 +66,20 @@ def peak(world: World, device: str) -> tuple[int, int, int]:
         model = sharded(world, 1, device, WIDE)
     results = record.profiler.kineto_results  # type: ignore[union-attr]
     events = [event for event in results.events() if event.name() == "[memory]"]
-    held = most = 0
+    allocated = highest = 0
     for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        most = max(most, held)
+        allocated += event.nbytes()
+        highest = max(highest, allocated)
     units = [sum(4 * flat.layout.numel for flat in unit.flats) for unit in model.units]
-    return most, sum(units), max(units)
+    return highest, sum(units), max(units)
 
 
 def test_no_rank_ever_holds_the_whole_of_a_model_on_meta(pool: Any) -> None:
-    for most, whole, unit in pool(2).run(peak, "meta"):
-        assert most < whole / 2 + unit + 2 * 8 * 2**16  # its half, a unit's room, a block drawn
-        assert most < 0.85 * whole
-    for most, whole, _ in pool(2).run(peak, "cpu"):
-        assert most > whole, "what is measured tells the two apart"
+    for highest, whole, unit in pool(2).run(peak, "meta"):
+        assert highest < whole / 2 + unit + 2 * 8 * 2**16  # its half, a unit's room, a block drawn
+        assert highest < 0.85 * whole
+    for highest, whole, _ in pool(2).run(peak, "cpu"):
+        assert highest > whole, "what is measured tells the two apart"
 
 
 def test_a_model_on_meta_is_refused_without_a_device_and_without_values() -> None:
@@ -105,9 +105,9 @@ def test_any_box_is_that_of_the_whole_draw_and_that_is_torchs(shape: tuple[int, 
     torchs = torch.randn(*shape, generator=seeded, dtype=torch.float64)
     assert torch.equal(whole, torchs.mul_(2.0).float())
     bounds = torch.rand(20, 4, generator=generator) * torch.tensor([shape[0] + 1, shape[1] + 1] * 2)
-    for top, left, bottom, right in bounds.long().tolist():
+    for top, left_column, bottom, right in bounds.long().tolist():
         rows = range(min(top, bottom), max(top, bottom))
-        columns = range(min(left, right), max(left, right))
+        columns = range(min(left_column, right), max(left_column, right))
         box = keyed_normal("w", shape, seed=1, std=2.0, rows=rows, columns=columns)
         expected = whole[rows.start : rows.stop, columns.start : columns.stop]
         assert torch.equal(box.reshape(expected.shape), expected)

@@ -22,6 +22,7 @@ from shardlab.fsdp.unit import Unit
 from shardlab.proofs import formulas
 from shardlab.proofs.collective import Traffic
 from shardlab.proofs.ledger import Ledger
+from tests.shardlab.default_device import on_default_device
 from tests.shardlab.fsdp_models import (
     Transformer,
     batch,
@@ -31,7 +32,6 @@ from tests.shardlab.fsdp_models import (
     train_whole,
     unsharded_bytes,
 )
-from tests.shardlab.its_device import on_its_device
 
 PRE, POST = BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST
 S = ShardingStrategy
@@ -57,7 +57,7 @@ def traffic(ledger: Ledger) -> Traffic:
     return Traffic(ledger.calls(phase=""), ledger.calls(phase="backward"))
 
 
-@on_its_device
+@on_default_device
 def count(world: World) -> list[str]:
     data = batch(world.rank, 0)
     half = world.size // 2
@@ -100,9 +100,13 @@ def count(world: World) -> list[str]:
                     else:
                         with model.no_sync():
                             model(*data).backward()
-            said = formulas.fully_sharded(units, **expected, micro_batches=micro, synced=synced)
-            if traffic(ledger) != said:
-                wrong.append(f"{settings} {micro=} {synced=}:\n{ledger.summary()}\n{said}")
+            expected_traffic = formulas.fully_sharded(
+                units, **expected, micro_batches=micro, synced=synced
+            )
+            if traffic(ledger) != expected_traffic:
+                wrong.append(
+                    f"{settings} {micro=} {synced=}:\n{ledger.summary()}\n{expected_traffic}"
+                )
     return wrong
 
 
@@ -113,13 +117,13 @@ def test_each_strategy_sends_exactly_what_the_formula_says_with_and_without_accu
         assert not wrong, "\n".join(wrong)
 
 
-@on_its_device
+@on_default_device
 def layout_by_formula(world: World) -> None:
     model = sharded(world)
     for flat in model.flats:
         numels = [leaf.numel() for leaf in flat.leaves]
-        said = formulas.flat_elements(numels, world.size, alignment=8, aligned_end=True)
-        assert flat.layout.numel == said
+        expected = formulas.flat_elements(numels, world.size, alignment=8, aligned_end=True)
+        assert flat.layout.numel == expected
 
 
 def test_flat_parameters_have_the_length_that_the_formula_says(pool: Pool) -> None:
@@ -168,7 +172,7 @@ def watched(model: FSDP) -> Iterator[Peak]:
             hook.remove()
 
 
-@on_its_device
+@on_default_device
 def memory(world: World) -> None:
     layers = 5
     cases: list[tuple[dict[str, Any], int, int]] = [  # settings, units beside the root, itemsize
@@ -201,7 +205,7 @@ def test_the_peak_of_full_parameters_and_gradients_equals_the_arithmetic(pool: P
     pool(2).run(memory)
 
 
-@on_its_device
+@on_default_device
 def nothing_beside_the_shard(world: World) -> None:
     model = sharded(world, strategy=S.NO_SHARD)
     with watched(model) as peak:
@@ -218,7 +222,7 @@ def test_without_sharding_the_shard_itself_is_computed_with(pool: Pool) -> None:
 # ---------------------------------------------------------------------- what may not happen
 
 
-@on_its_device
+@on_default_device
 def double_gather(world: World) -> None:
     model = sharded(world)
     unit = model.units[1]
@@ -243,20 +247,20 @@ def test_an_illegal_gather_or_release_is_refused_before_anything_is_sent_or_free
     pool(2).run(double_gather)
 
 
-@on_its_device
+@on_default_device
 def stale(world: World) -> None:
     data = batch(world.rank, 0)
     for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
         for fused in (False, True):  # a fused step leaves no trace in version counters
             model, whole = sharded(world, strategy=strategy), Transformer()
             ours = torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
-            theirs = torch.optim.SGD(whole.parameters(), lr=0.1)
+            whole_optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
             model(*data).backward()
             for rank in range(world.size):
                 (whole(*batch(rank, 0)) / world.size).backward()
             model(*data)  # kept full by the strategy, and no backward follows
             ours.step()
-            theirs.step()
+            whole_optimizer.step()
             assert abs(model(*data).item() - whole(*data).item()) < 1e-13
             with torch.no_grad():
                 assert abs(model(*data).item() - whole(*data).item()) < 1e-13
@@ -268,7 +272,7 @@ def test_a_forward_after_the_optimizer_step_never_sees_parameters_gathered_befor
     pool(2).run(stale)
 
 
-@on_its_device
+@on_default_device
 def stale_while_held(world: World) -> None:
     data = batch(world.rank, 0)
     model = sharded(world, strategy=S.SHARD_GRAD_OP)
@@ -278,9 +282,9 @@ def stale_while_held(world: World) -> None:
         for parameter in model.parameters():
             with torch.no_grad():
                 parameter.mul_(0.5)
-        found = model(*data).item()
+        loss = model(*data).item()
     with torch.no_grad():
-        assert found == model(*data).item()
+        assert loss == model(*data).item()
     with model.gathered():
         for parameter in model.parameters():
             with torch.no_grad():
@@ -295,7 +299,7 @@ def test_full_parameters_that_are_kept_are_gathered_anew_once_the_shards_are_wri
     pool(2).run(stale_while_held)
 
 
-@on_its_device
+@on_default_device
 def step_between(world: World) -> None:
     for strategy in (S.FULL_SHARD, S.SHARD_GRAD_OP, S.NO_SHARD):
         model = sharded(world, strategy=strategy)
@@ -335,16 +339,16 @@ def gathers(world: World, model: FSDP, path: list[int], number: int) -> tuple[in
     return ledger.total("all_gather", phase="").count, ledger.total("all_gather").count
 
 
-@on_its_device
+@on_default_device
 def deviation(world: World) -> list[float]:
     module, whole = Reordered(), Reordered()
     model = FSDP(module, world.whole, units=module.blocks, forward_prefetch=True)
-    found, paths = [], [[0, 1, 2], [0, 1, 2], [2, 1, 0], [2, 1, 0], [2, 1], [0, 1, 0, 2]]
+    errors, paths = [], [[0, 1, 2], [0, 1, 2], [2, 1, 0], [2, 1, 0], [2, 1], [0, 1, 0, 2]]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         counts = [gathers(world, model, path, n) for n, path in enumerate(paths)]
     # Forward gathers the root and each block; where the order changes, block 0 (then block 2) was
-    # fetched in vain. Where [2, 1] ends early, block 0 was.
+    # prefetched for nothing. Where [2, 1] ends early, block 0 was.
     assert [forward for forward, _ in counts] == [4, 4, 5, 4, 4, 6]
     assert [both - forward for forward, both in counts] == [3, 3, 3, 3, 2, 3]
     assert len([w for w in caught if "another order" in str(w.message)]) == 1
@@ -355,8 +359,8 @@ def deviation(world: World) -> list[float]:
         for rank in range(world.size):
             (whole(*batch(rank, number)) / world.size).backward()
     expected = {n: p.grad for n, p in whole.named_parameters() if p.grad is not None}
-    found.append(furthest(gathered_gradients(model), expected))
-    return found
+    errors.append(furthest(gathered_gradients(model), expected))
+    return errors
 
 
 def test_a_changed_order_costs_the_gather_made_in_vain_and_becomes_the_expected_one(
@@ -366,7 +370,7 @@ def test_a_changed_order_costs_the_gather_made_in_vain_and_becomes_the_expected_
         assert max(errors) < 1e-12
 
 
-@on_its_device
+@on_default_device
 def other_order(world: World, checked: bool, path: list[int]) -> str:
     """Rank 1 runs its blocks backwards: in the first forward, or where all is checked later."""
     world = World(check=checked, device=world.device)
@@ -392,7 +396,7 @@ def test_ranks_that_run_their_units_in_other_orders_are_told_so_before_backward(
     assert "what this one does, gather blocks.2.flat_shard" in second
 
 
-@on_its_device
+@on_default_device
 def early(world: World) -> None:
     """The order in which gathers start, against that in which units are needed."""
     model = sharded(world, forward_prefetch=True)
@@ -437,7 +441,7 @@ def raise_fault(_: Tensor) -> None:
     raise FaultError
 
 
-@on_its_device
+@on_default_device
 def recovers(world: World) -> list[float]:
     whole = Transformer()
     train_whole(whole, world.size, "sgd", steps=2)

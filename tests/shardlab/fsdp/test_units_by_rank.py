@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from shardlab.comm import CollectiveError, World
 from shardlab.fsdp import FSDP, BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.life_cycle import ParameterState
+from tests.shardlab.default_device import on_default_device
 from tests.shardlab.fsdp_models import gathered_gradients
-from tests.shardlab.its_device import on_its_device
 
 HIDDEN, STEPS = 6, 3
 
@@ -65,7 +65,7 @@ def batch(step: int, rank: int) -> Tensor:
     return torch.randn(3, HIDDEN, generator=generator, dtype=torch.float64)
 
 
-@on_its_device
+@on_default_device
 def trained(world: World, uses: str, strategy: str, prefetch: str | None) -> None:
     wrapped, alone = Mixture().double(), Mixture().double()
     model = FSDP(
@@ -78,10 +78,10 @@ def trained(world: World, uses: str, strategy: str, prefetch: str | None) -> Non
         alone.zero_grad()
         for rank in range(world.size):
             (alone(batch(step, rank), *USES[uses][step][rank], ALL).square().sum() / 2).backward()
-        found = gathered_gradients(model)
+        gradients = gathered_gradients(model)
         for name, parameter in alone.named_parameters():
             grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            torch.testing.assert_close(found[name], grad, rtol=1e-12, atol=1e-12, msg=name)
+            torch.testing.assert_close(gradients[name], grad, rtol=1e-12, atol=1e-12, msg=name)
         model.zero_grad()
 
 
@@ -94,7 +94,7 @@ def test_parameters_that_some_ranks_do_not_use_count_as_zero_there(
     pool(2).run(trained, uses, strategy, prefetch)
 
 
-@on_its_device
+@on_default_device
 def mixed(world: World) -> None:
     """In the second step rank 1 runs the units in another order."""
     world = World(device=world.device, timeout=6.0)
@@ -109,7 +109,7 @@ def mixed(world: World) -> None:
         model(batch(1, world.rank), ALL, BOTH, [1, 0, 2, 3])
 
 
-@on_its_device
+@on_default_device
 def counted_differently(world: World, strategy: str, first: int | None, second: list[int]) -> None:
     """All ranks run `first` units, if any, and then each its own number."""
     wrapped = Mixture().double()
@@ -123,7 +123,7 @@ def counted_differently(world: World, strategy: str, first: int | None, second: 
         y.square().sum().backward()
 
 
-@on_its_device
+@on_default_device
 def diverged(world: World, strategy: str) -> None:
     """All ranks leave the order at the same place, and part afterwards."""
     wrapped = Mixture().double()
@@ -134,7 +134,7 @@ def diverged(world: World, strategy: str) -> None:
         y.square().sum().backward()
 
 
-@on_its_device
+@on_default_device
 def diverged_unseen(world: World, through: str) -> None:
     """Where no backward tells, the next step does."""
     wrapped = Mixture().double()
@@ -170,7 +170,7 @@ def test_ranks_that_run_unequally_many_units_in_the_first_forward_are_told_at_on
     pool(2).run(counted_differently, strategy, None, second)
 
 
-@on_its_device
+@on_default_device
 def changed_together(world: World, strategy: str) -> None:
     """Every rank runs other units in each step, alike."""
     wrapped, alone = Mixture().double(), Mixture().double()

@@ -260,11 +260,11 @@ def saved_and_loaded() -> tuple[str, list[float]]:
     return printed, losses
 
 
-@pytest.mark.beside(work=saved_and_loaded)
+@pytest.mark.background(work=saved_and_loaded)
 def test_two_ranks_save_and_one_other_goes_on_as_it_would_alone(
-    done_beside: tuple[str, list[float]],
+    background_result: tuple[str, list[float]],
 ) -> None:
-    printed, losses = done_beside
+    printed, losses = background_result
     assert "tensor 1 x pipeline 2 x data 1 = 2 ranks on cpu over gloo; gpipe" in printed
     assert "as the first rank of stage 1 counts it" in printed
     assert off_by(losses, plain_losses()) <= 1e-12

@@ -1,1 +1,1 @@
-"""Gradients in buckets, reduced during backward; their norm; replicas made or proved equal."""
+"""Data parallelism: gradients reduced in buckets during backward; their norm; equal replicas."""

@@ -1,7 +1,8 @@
-"""Which gradients travel together: parameters cut into buckets, by bytes, in order of their use.
+"""Buckets: gradients that one all-reduce sums, chosen by bytes, in the order of their use.
 
-One all-reduce a parameter would pay the latency dozens of times a step; one for all could not start
-before backward ends. Buckets are the middle: each leaves as soon as its last gradient is there.
+One all-reduce for each parameter would pay the latency dozens of times a step. One for all of them
+could not start before backward ends. The all-reduce of a bucket starts as soon as its last gradient
+exists.
 
 Dimension key: N parameters' elements, one after another, in one bucket.
 """
@@ -22,12 +23,12 @@ FIRST_BUCKET_BYTES = 1 * MIB
 BUCKET_BYTES = 25 * MIB
 
 
-def assign(parameters: Sequence[Tensor], caps: Sequence[int]) -> list[list[int]]:
-    """Cut `parameters`, in the order of their use, into buckets; return lists of positions.
+def assign_buckets(parameters: Sequence[Tensor], caps: Sequence[int]) -> list[list[int]]:
+    """Divide `parameters`, in the order of their use, into buckets; return lists of positions.
 
-    A bucket is closed by the parameter that fills it up to its cap. The first bucket of a dtype and
-    device has the first cap, and so on, the last cap holding for all that follow: a small first
-    bucket leaves early. Parameters of different dtype or device never share one. Buckets come in
+    The parameter that fills a bucket up to its cap is its last. The first bucket of a dtype and
+    device has the first cap, the second the second, and all further ones the last cap; a small
+    first bucket is reduced early. A bucket has parameters of one dtype and device. Buckets are in
     the order of their first parameter.
 
     PyTorch's counterpart is `dist._compute_bucket_assignment_by_size`, Megatron's is in
@@ -38,32 +39,32 @@ def assign(parameters: Sequence[Tensor], caps: Sequence[int]) -> list[list[int]]
     """
     if not caps or min(caps) < 1:
         raise ValueError(f"bucket sizes are bytes and at least 1; found {list(caps)}")
-    done: list[list[int]] = []
+    full_buckets: list[list[int]] = []
     filling: dict[object, list[int]] = {}  # by kind
-    closed: Counter[object] = Counter()
-    held: Counter[object] = Counter()  # bytes
+    full_counts: Counter[object] = Counter()
+    filled_bytes: Counter[object] = Counter()  # bytes
     for position, parameter in enumerate(parameters):
         kind = (parameter.dtype, parameter.device)
         bucket = filling.setdefault(kind, [])
         bucket.append(position)
-        held[kind] += parameter.nbytes
-        if held[kind] >= caps[min(closed[kind], len(caps) - 1)]:
-            done.append(filling.pop(kind))
-            closed[kind] += 1
-            del held[kind]
-    return sorted([*done, *filling.values()])
+        filled_bytes[kind] += parameter.nbytes
+        if filled_bytes[kind] >= caps[min(full_counts[kind], len(caps) - 1)]:
+            full_buckets.append(filling.pop(kind))
+            full_counts[kind] += 1
+            del filled_bytes[kind]
+    return sorted([*full_buckets, *filling.values()])
 
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """One parameter's place: its gradient is a view into its bucket.
+    """One parameter's part of a bucket; its gradient is a view of it.
 
     Attributes:
-        name: what errors call the parameter.
-        parameter: the leaf whose gradient it is.
-        arrivals: how often its gradient has been accumulated in this step.
-        bucket: where it stands now.
-        view: its part of the bucket, in the parameter's shape.
+        name: the parameter's name in errors.
+        parameter: the parameter.
+        arrivals: how often its gradient was accumulated in this step.
+        bucket: the bucket that has the gradient now.
+        view: the gradient's part of the bucket, in the parameter's shape.
     """
 
     name: str
@@ -74,21 +75,22 @@ class Slot:
 
 
 class Bucket:
-    """Some parameters' gradients in one flat tensor that is all-reduced in one go.
+    """Some parameters' gradients in one flat tensor, which one all-reduce sums.
 
     Attributes:
-        slots: the parameters, in the order in which they lie.
-        flat_N: their gradients.
-        missing: how many of them are not there yet in this step.
+        slots: the parameters, in the order of their gradients.
+        flat_N: the gradients.
+        missing: the number of gradients that don't exist yet in this step.
         pending: the all-reduce, once it has started.
     """
 
     def __init__(self, slots: list[Slot], main_grads: torch.dtype | None = None) -> None:
-        """Lay out the slots and point each at its part.
+        """Allocate the flat tensor and give each slot its part.
 
         Args:
-            slots: in the order in which they are to lie.
-            main_grads: gather gradients in `parameter.main_grad`, of this dtype, not in `.grad`.
+            slots: the slots, in the order of their gradients.
+            main_grads: accumulate gradients in `parameter.main_grad`, of this dtype; None for
+                `.grad`.
         """
         first = slots[0].parameter
         self._main_grads = main_grads is not None
@@ -107,16 +109,16 @@ class Bucket:
             begin = end
 
     def fold(self, slots: Iterable[Slot], *, scale: float = 1.0) -> None:
-        """Move the slots' gradients into the bucket; from here on each gradient *is* its view.
+        """Move the slots' gradients into the bucket; each gradient then *is* its view.
 
-        Autograd hands its fresh tensor to a gradient that is None (no copy yet), and adds in place
-        to one that is there. So the first gradient of a step is copied, once, and what follows it
-        in accumulation lands in the bucket by itself. Scaling costs no pass of its own. A
-        `main_grad` is added to, time after time, and `.grad` is let go; scaling is a pass.
+        If `.grad` is None, autograd assigns its new tensor without a copy; otherwise it adds in
+        place. So the first gradient of a step is copied once, and further ones are added in the
+        bucket directly. Scaling costs no pass of its own. A `main_grad` is added to each time, and
+        `.grad` is set to None; scaling is then a pass of its own.
 
         Args:
-            slots: of this bucket.
-            scale: what the gradients are multiplied by on their way.
+            slots: slots of this bucket.
+            scale: the factor of the gradients.
 
         Raises:
             ValueError: a gradient is sparse.
@@ -125,13 +127,13 @@ class Bucket:
             for slot in slots:
                 gradient = slot.parameter.grad
                 if self._main_grads and (gradient is None or not gradient.is_sparse):
-                    if gradient is not None:  # else a layer has added it to `main_grad` itself
+                    if gradient is not None:  # otherwise a layer has added it to `main_grad`
                         slot.view.add_(gradient)
                         slot.parameter.grad = None
                     if scale != 1.0:
                         slot.view.mul_(scale)
                     continue
-                if gradient is None:  # backward did not reach it here, but perhaps elsewhere
+                if gradient is None:  # no gradient on this rank, but perhaps on others
                     slot.view.zero_()
                 elif gradient.is_sparse:
                     raise ValueError(

@@ -1,7 +1,7 @@
 """Data parallelism: every rank has the whole model and a share of the batch; gradients are reduced.
 
-Gradients lie in buckets. When the last gradient of a bucket has been accumulated its all-reduce
-starts, while backward goes on with the layers below. `finish` waits for what is still under way.
+Gradients are in buckets. When the last gradient of a bucket has been accumulated, its all-reduce
+starts, while backward continues with the layers below. `finish` waits for the pending all-reduces.
 
     replicas = DataParallel(model.named_parameters(), grid.data)
     loss(model(share)).backward()
@@ -34,41 +34,42 @@ STARTS = {"broadcast": replicas.broadcast, "verify": replicas.verify, "trust": l
 class DataParallel:
     """Reduces the gradients of `parameters` over `axis`, in buckets, during backward.
 
-    A parameter that is frozen when this is made is left out (where all are, as on a frozen stage of
-    a pipeline, nothing is done). One that stands in the list twice (tied) is reduced once.
+    A parameter that is frozen at construction is ignored; if all are frozen, as on a frozen stage
+    of a pipeline, nothing is done. A tied parameter, which is in the list twice, is reduced once.
 
-    Buckets are all-reduced in one order on every rank, whatever order gradients come in: a backend
-    matches collectives by their order. At first that is the reverse of `parameters`; after the
-    first step it is the order in which rank 0 saw them become ready. PyTorch's DDP does the same,
-    but keeps everything in one bucket, without overlap, until then.
+    Buckets are all-reduced in the same order on every rank, because a backend matches collectives
+    by their order. In the first step this is the reverse order of `parameters`; later it is the
+    order in which gradients became ready on rank 0. PyTorch's DDP does the same, but until then it
+    keeps all gradients in one bucket, without overlap.
 
     After a backward that raised, set the gradients to None (`zero_grad`) and run the step again. A
-    rank that gives a step up still takes part in its collectives, with NaN, so that the others,
-    which may not have failed, don't take its next step's gradients for this one's.
+    rank that abandons a step still takes part in its collectives, with NaN. Otherwise ranks that
+    haven't failed would sum its next step's gradients with this step's.
 
     Args:
         parameters: names and parameters, in the order of the forward pass.
         axis: the ranks that hold the same parameters and see different shares of the batch.
-        reduction: "mean" where each rank's loss is a mean over its share and shares are equal;
-            "sum"; or "tokens" where each rank's loss is a *sum* over its tokens: `finish(tokens=n)`
-            then divides by the tokens of all ranks, so that a rank with few tokens counts little.
-        backwards: how many backward passes (micro-batches) make up a step; gradients add up, and
-            are reduced in the last. The losses' division by their number is the caller's.
-        start: "broadcast" rank 0's values, "verify" that all are equal already, or "trust".
-        main_grads: gather gradients in each `parameter.main_grad`, of this dtype (fp32 under bf16
-            weights), and leave `.grad` None: micro-batches then add up without rounding to the
-            weights' dtype, and layers with `gradient_accumulation` add to it themselves. `finish`
-            leaves the whole batch's gradient there; `zero_grad` comes before the next step.
-        bucket_bytes: the size of a bucket; the first is 1 MiB at most, so that it leaves early.
-        batch: the ranks that share the batch, if not those of `axis`: an expert's copies are not.
+        reduction: "mean" if each rank's loss is a mean over its share and shares are equal; "sum";
+            or "tokens" if each rank's loss is a *sum* over its tokens: `finish(tokens=n)` then
+            divides by the tokens of all ranks, so that each token has the same weight.
+        backwards: the number of backward passes (micro-batches) of a step; their gradients are
+            accumulated, and reduced in the last. The caller must divide the losses by this number.
+        start: "broadcast" rank 0's values, "verify" that all ranks' are equal, or "trust" that.
+        main_grads: accumulate gradients in each `parameter.main_grad`, of this dtype (fp32 for bf16
+            weights), and leave `.grad` None. Micro-batches are then added without rounding to the
+            weights' dtype, and layers with `gradient_accumulation` add to it directly. After
+            `finish` it is the whole batch's gradient; call `zero_grad` before the next step.
+        bucket_bytes: the size of a bucket; the first is at most 1 MiB, so that it is reduced early.
+        batch: the ranks that share the batch, if they differ from `axis` (as for experts).
 
     Attributes:
-        backwards: as above; may be set between steps.
-        attribute: where a parameter's gradient is after `finish`: "grad" or "main_grad".
+        backwards: see above; may be changed between steps.
+        attribute: the parameters' attribute that has the gradient after `finish`: "grad" or
+            "main_grad".
 
     Raises:
-        ValueError: an unknown setting, or no parameters at all.
-        ReplicaError: the ranks' parameters differ, or what is frozen does.
+        ValueError: a setting is unknown, or there are no parameters.
+        ReplicaError: the ranks' parameters differ, or the sets of frozen ones do.
     """
 
     def __init__(
@@ -77,36 +78,36 @@ class DataParallel:
         main_grads: torch.dtype | None = None, bucket_bytes: int = BUCKET_BYTES,
         batch: Axis | None = None,
     ) -> None:  # fmt: skip
-        """Make the replicas equal, lay out the buckets and hang a hook on each parameter."""
+        """Make the replicas equal, allocate the buckets and register a hook on each parameter."""
         if reduction not in REDUCTIONS or start not in STARTS:
             raise ValueError(
                 f"reduction is one of {', '.join(REDUCTIONS)} and start one of "
                 f"{', '.join(STARTS)}; found {reduction!r} and {start!r}"
             )
-        once: dict[int, tuple[str, nn.Parameter]] = {}
+        unique: dict[int, tuple[str, nn.Parameter]] = {}
         for name, parameter in parameters:
-            once.setdefault(id(parameter), (name, parameter))
-        named = list(once.values())
+            unique.setdefault(id(parameter), (name, parameter))
+        named_parameters = list(unique.values())
         self.axis = axis
         self.backwards = backwards
         self._reduction = reduction
         self._main_grads = main_grads
         self.attribute = "main_grad" if main_grads else "grad"
-        self._spent = False  # main_grads hold a step that is over
+        self._spent = False  # main_grads still have the last step's gradients
         self._failed = False  # a backward of this step raised
-        self._watched = -1  # the backward that was seen last
-        self._frozen = [(name, p) for name, p in named if not p.requires_grad]
-        self._slots = [Slot(name, p) for name, p in named if p.requires_grad]
-        if not named:
+        self._watched = -1  # autograd's id of the last backward that was seen
+        self._frozen = [(name, p) for name, p in named_parameters if not p.requires_grad]
+        self._slots = [Slot(name, p) for name, p in named_parameters if p.requires_grad]
+        if not named_parameters:
             raise ValueError("no parameters came: nothing to reduce; was a generator used before?")
-        STARTS[start](named, axis)
+        STARTS[start](named_parameters, axis)
         self._reducer = Reducer(
             self._slots, axis, caps=(min(FIRST_BUCKET_BYTES, bucket_bytes), bucket_bytes),
             mean=reduction == "mean", main_grads=main_grads, batch=batch or axis,
-            device=named[0][1].device,
+            device=named_parameters[0][1].device,
         )  # fmt: skip
         for slot in self._slots:
-            slot.parameter.register_post_accumulate_grad_hook(partial(self._arrived, slot))  # type: ignore[no-untyped-call]
+            slot.parameter.register_post_accumulate_grad_hook(partial(self._count_gradient, slot))  # type: ignore[no-untyped-call]
 
     @property
     def buckets(self) -> list[Bucket]:
@@ -114,7 +115,7 @@ class DataParallel:
         return self._reducer.buckets
 
     def zero_grad(self) -> None:
-        """Forget the last step's gradients, also one's that is given up half way.
+        """Reset the gradients of the last step, or of one that is abandoned.
 
         With main_grads, every step must begin with this.
         """
@@ -135,8 +136,8 @@ class DataParallel:
             tokens: under reduction="tokens", the tokens in this rank's share of the batch.
 
         Raises:
-            RuntimeError: a backward raised; or a parameter got no gradient, or too few.
-            ValueError: `tokens` without reduction="tokens", or the other way round.
+            RuntimeError: a backward raised; or a parameter got too few gradients.
+            ValueError: `tokens` without reduction="tokens", or the reverse.
         """
         if (tokens is not None) != (self._reduction == "tokens"):
             raise ValueError(
@@ -152,15 +153,15 @@ class DataParallel:
         self._spent = self._main_grads is not None
 
     def _give_up(self) -> None:
-        """Do what is left of a step's collectives with NaN, and begin anew."""
+        """Run the remaining collectives of a step with NaN, and reset."""
         self._reducer.give_up(math.nan if self._reduction == "tokens" else None)
         self._spent, self._failed = self._main_grads is not None, False
 
     # ------------------------------------------------------------------ while backward runs
 
-    def _arrived(self, slot: Slot, _: Tensor) -> None:
-        # A hook is handed the *parameter*. Reducing that instead of its .grad would average the
-        # weights, leave the gradients local, and look like training for a while.
+    def _count_gradient(self, slot: Slot, _: Tensor) -> None:
+        # The hook's argument is the *parameter*. Reducing it instead of its .grad would average
+        # the weights and leave the gradients local, and would look like training for a while.
         self._watch()
         if self._failed and not self._holds_gradients:
             self._give_up()
@@ -196,19 +197,22 @@ class DataParallel:
 
     @property
     def _holds_gradients(self) -> bool:
-        """Whether gradients of the step so far are still in the buckets, not None."""
+        """Whether this step's gradients are still in the buckets, not set to None."""
         return bool(self._main_grads) or any(s.parameter.grad is s.view for s in self._slots)
 
     # ------------------------------------------------------------------ parameters without gradient
 
     def _refuse_unused(self) -> None:
-        late = [slot for slot in self._slots if slot.arrivals < self.backwards]
-        if late:
-            names = ", ".join(f"{s.name} ({s.arrivals} of {self.backwards})" for s in late[:8])
+        incomplete = [slot for slot in self._slots if slot.arrivals < self.backwards]
+        if incomplete:
+            names = ", ".join(
+                f"{s.name} ({s.arrivals} of {self.backwards})" for s in incomplete[:8]
+            )
             raise RuntimeError(
-                f"{len(late)} of {len(self._slots)} parameters did not get their gradients on data "
-                f"rank {self.axis.rank}: {names}{', …' if len(late) > 8 else ''}. Every parameter "
-                "must be part of the loss in each backward; freeze those that are not"
+                f"{len(incomplete)} of {len(self._slots)} parameters did not get their gradients "
+                f"on data rank {self.axis.rank}: {names}{', …' if len(incomplete) > 8 else ''}. "
+                "Every parameter must be part of the loss in each backward; freeze those that are "
+                "not"
             )
 
     def _refuse_thawed(self) -> None:

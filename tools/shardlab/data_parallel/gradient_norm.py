@@ -1,12 +1,13 @@
-"""The norm of all gradients of a model that many ranks hold, each parameter counted once.
+"""The norm of all gradients of a model that is sharded over ranks, each parameter counted once.
 
-What a rank holds falls in three sorts. A slice of a sharded parameter: every rank's slice counts. A
-replicated parameter (a norm, a row-parallel bias): all tensor ranks hold the same gradient, so the
-first one counts it. A copy of a parameter that another pipeline stage counts (the tied embedding on
-the last stage): it does not. Squares then add up over tensor × pipeline, in one all-reduce of eight
-bytes. Data-parallel ranks hold the same gradients, reach the same norm, and need not speak.
+A rank holds three kinds of parameters. A slice of a sharded parameter counts on every rank. A
+replicated parameter (a norm, a row-parallel bias) has the same gradient on all tensor ranks, so
+only the first tensor rank counts it. A copy of a parameter that another pipeline stage counts (the
+tied embedding on the last stage) isn't counted. The squares are then summed over tensor × pipeline,
+in one all-reduce of eight bytes. Data-parallel ranks have the same gradients and compute the same
+norm without communication.
 
-The gradients must be finished: reduced over the data axis, partial ones and tied ones summed.
+The gradients must be complete: reduced over the data axis, and summed if partial or tied.
 
 Megatron does so in `get_grad_norm_fp32` and `clip_grad_by_total_norm_fp32`
 (megatron/core/optimizer/clip_grads.py), with `param_is_not_tensor_parallel_duplicate` and
@@ -23,43 +24,46 @@ from torch import Tensor, nn
 from shardlab.comm import Axis
 from shardlab.layers.sharding import sharding_of
 
-SMALLEST = 1e-6  # added to the norm before dividing, as PyTorch and Megatron do
+EPSILON = 1e-6  # added to the norm before the division, as in PyTorch and Megatron
 
 
-def counted(
+def select_counted(
     parameters: Iterable[nn.Parameter], tensor: Axis, *, copies: Iterable[nn.Parameter] = ()
 ) -> list[nn.Parameter]:
-    """Return the parameters that this rank counts; over the model's ranks each is counted once.
+    """Return the parameters that this rank counts; each is counted on one of the model's ranks.
 
     Args:
-        parameters: those of this rank; one that comes twice is counted once.
+        parameters: this rank's parameters; one that is listed twice is counted once.
         tensor: the tensor axis; a parameter is sharded over it or replicated.
-        copies: those that another pipeline stage counts.
+        copies: parameters that another pipeline stage counts.
     """
-    mine = {id(parameter): parameter for parameter in parameters}
+    unique = {id(parameter): parameter for parameter in parameters}
     for parameter in copies:
-        mine.pop(id(parameter), None)
-    return [p for p in mine.values() if tensor.rank == 0 or sharding_of(p) is not None]
+        unique.pop(id(parameter), None)
+    return [p for p in unique.values() if tensor.rank == 0 or sharding_of(p) is not None]
 
 
 def gradient_norm(
     parameters: Iterable[nn.Parameter], axis: Axis, *, tensor: Axis,
     copies: Iterable[nn.Parameter] = (), attribute: str = "grad",
 ) -> Tensor:  # fmt: skip
-    """Return the norm of all gradients of a model that the ranks of `axis` hold between them.
+    """Return the norm of all gradients of a model, whose parts are on the ranks of `axis`.
 
-    Half-precision gradients are measured in fp32, and squares added in fp64. Every rank of the axis
-    calls this, also one that counts nothing. Returns fp64 without dimensions.
+    Norms of half-precision gradients are computed in fp32, and squares are added in fp64. Every
+    rank of the axis must call this, also one that counts no parameter.
 
     Args:
-        parameters: this rank's; those without a gradient are passed over.
+        parameters: this rank's parameters; those without a gradient are ignored.
         axis: `grid.axis("tensor", "pipeline")`.
-        tensor: the tensor axis, one of those that make up `axis`.
-        copies: parameters that another pipeline stage counts (`counted`).
-        attribute: where gradients stand: "grad" or "main_grad".
+        tensor: the tensor axis, a part of `axis`.
+        copies: parameters that another pipeline stage counts (`select_counted`).
+        attribute: the parameters' attribute that has the gradient: "grad" or "main_grad".
+
+    Returns:
+        the norm, fp64 [].
     """
     parameters = list(parameters)
-    gradients = _gradients(counted(parameters, tensor, copies=copies), attribute)
+    gradients = _gradients(select_counted(parameters, tensor, copies=copies), attribute)
     device = parameters[0].device if parameters else None
     norms = _norms(gradients) if gradients else torch.zeros(1, dtype=torch.float64, device=device)
     return axis.all_reduce(norms.square().sum().reshape(1))[0].sqrt()
@@ -68,9 +72,9 @@ def gradient_norm(
 def clip(
     parameters: Iterable[nn.Parameter], norm: Tensor, max_norm: float, *, attribute: str = "grad"
 ) -> None:
-    """Scale all gradients of this rank, counted here or not, so that their norm is `max_norm`.
+    """Scale all gradients of this rank, counted here or not, so that the norm is `max_norm`.
 
-    Gradients whose norm is smaller stay as they are. In place: they are this rank's own.
+    If the norm is smaller, the gradients don't change. They are scaled in place.
 
     Raises:
         ValueError: `max_norm` is not positive.
@@ -78,8 +82,8 @@ def clip(
     if max_norm <= 0:
         raise ValueError(f"max_norm is {max_norm}; expected a positive number")
     gradients = _gradients(parameters, attribute)
-    factor = (max_norm / (norm + SMALLEST)).clamp(max=1.0)
-    # Asking for the number costs nothing on the CPU; on a GPU it would wait for the whole backward.
+    factor = (max_norm / (norm + EPSILON)).clamp(max=1.0)
+    # Reading the number is free on the CPU; on a GPU it would wait for the whole backward.
     if not gradients or (factor.device.type == "cpu" and bool(factor == 1)):
         return
     torch._foreach_mul_(gradients, factor)

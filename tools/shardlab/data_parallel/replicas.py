@@ -1,8 +1,8 @@
-"""Data-parallel ranks start from one model: make it so, or prove it.
+"""Makes data-parallel ranks start from the same model, or checks that they do.
 
-Averaged gradients keep equal replicas equal and different ones different for ever, with a loss that
-still falls. So a run begins by copying one rank's parameters to all, or, where every rank can draw
-them alike, by comparing digests: eight bytes a parameter instead of the parameter.
+Averaged gradients keep equal replicas equal, but different replicas stay different for ever, while
+the loss still falls. So a run begins by copying one rank's parameters to all. If every rank can
+draw the same parameters, it compares digests instead, which are eight bytes a parameter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Named = Sequence[tuple[str, Tensor]]
 
 
 class ReplicaError(RuntimeError):
-    """The replicas of one model differ; names the first parameters and ranks that do."""
+    """Raised when the replicas of a model differ; names the first parameters and the ranks."""
 
 
 def broadcast(tensors: Named, axis: Axis, *, source: int = 0) -> None:
@@ -30,22 +30,24 @@ def broadcast(tensors: Named, axis: Axis, *, source: int = 0) -> None:
     (`broadcast_params`).
 
     Raises:
-        ReplicaError: the ranks' names, shapes or dtypes differ, or what is frozen does.
+        ReplicaError: the ranks' names, shapes or dtypes differ, or the sets of frozen parameters.
     """
-    _same_structure(tensors, axis)
+    _check_same_structure(tensors, axis)
     with torch.no_grad():
         for _, tensor in tensors:
-            for kept in dict.fromkeys((tensor, getattr(tensor, "master", tensor))):  # in this order
-                kept.copy_(axis.broadcast(kept.detach(), source=source))
+            for target in dict.fromkeys(
+                (tensor, getattr(tensor, "master", tensor))
+            ):  # in this order
+                target.copy_(axis.broadcast(target.detach(), source=source))
 
 
 def verify(tensors: Named, axis: Axis) -> None:
     """Check that every rank of `axis` holds the same names, shapes, dtypes and bits.
 
     Raises:
-        ReplicaError: on every rank alike, with the first parameters that differ, and where.
+        ReplicaError: on every rank; names the first parameters that differ, and the ranks.
     """
-    _same_structure(tensors, axis)
+    _check_same_structure(tensors, axis)
     if not tensors:
         return
     rows = _gather(torch.stack([digest(tensor) for _, tensor in tensors]), tensors, axis)
@@ -65,7 +67,7 @@ def verify(tensors: Named, axis: Axis) -> None:
     raise ReplicaError("\n".join(lines))
 
 
-def _same_structure(tensors: Named, axis: Axis) -> None:
+def _check_same_structure(tensors: Named, axis: Axis) -> None:
     forms = [
         f"{name} {tuple(tensor.shape)} {tensor.dtype}{'' if tensor.requires_grad else ' frozen'}"
         for name, tensor in tensors
@@ -78,16 +80,16 @@ def _same_structure(tensors: Named, axis: Axis) -> None:
         )
     rows = _gather([seed_from(form) for form in forms], tensors, axis)
     for i, form in enumerate(forms):
-        others = [axis.ranks[r] for r in range(axis.size) if rows[r, i] != rows[axis.rank, i]]
-        if others:
+        differing = [axis.ranks[r] for r in range(axis.size) if rows[r, i] != rows[axis.rank, i]]
+        if differing:
             raise ReplicaError(
                 f"parameter {i} is {form} on rank {axis.ranks[axis.rank]} and another on ranks "
-                f"{others}; build the same model on every data rank, in the same order"
+                f"{differing}; build the same model on every data rank, in the same order"
             )
 
 
-def _gather(mine: list[int] | Tensor, tensors: Named, axis: Axis) -> Tensor:
+def _gather(numbers: list[int] | Tensor, tensors: Named, axis: Axis) -> Tensor:
     """Return every rank's numbers, [axis.size, len(mine)]."""
     device = tensors[0][1].device if tensors else torch.device("cpu")
-    row = torch.as_tensor(mine, dtype=torch.int64, device=device)
-    return axis.all_gather(row).view(axis.size, len(mine)).cpu()
+    row = torch.as_tensor(numbers, dtype=torch.int64, device=device)
+    return axis.all_gather(row).view(axis.size, len(numbers)).cpu()

@@ -1,14 +1,15 @@
-"""One backward: which units it has come to, what it waits for, what it is reducing.
+"""One backward pass of FSDP: the units that it has reached, and its gathers and reductions.
 
-Gathers and reductions are collectives, which ranks match by their order alone. So that a unit or a
-parameter that only some ranks use can't shift them, both follow the order of the forward passes,
+Gathers and reductions are collectives, which ranks match by their order. A unit or a parameter that
+only some ranks use must not shift them. Both therefore follow the order of the forward passes,
 which the ranks compare (`execution_order.py`):
 
-- Units are gathered from the last to the first. Where this rank's loss doesn't depend on a unit,
-  this rank gathers it with the others and releases it.
-- Units are reduced in that order too, each before the next one is gathered, with zeros for what
-  has no gradient here. Units that hold other units, as the root does, or that ran more than once
-  come last: their gradients are complete only after those of the units inside.
+- Units are gathered from the last to the first. A rank whose loss doesn't depend on a unit gathers
+  the unit with the other ranks and releases it.
+- Units are reduced in that order too, each before the next one is gathered, with zeros for
+  parameters without a gradient on this rank. Units that contain other units, such as the root, and
+  units that ran more than once are reduced last: their gradients are complete only after those of
+  the units inside.
 """
 
 from __future__ import annotations
@@ -30,56 +31,66 @@ class BackwardPass:
     """The state of one backward through the model, from its first gradient to its end.
 
     Args:
-        units: all there are.
-        outer: those that hold other units.
-        left: in the order in which their forwards ended.
-        watched: units with frozen parameters, once for each input whose gradient will tell.
-        gathers: fills and releases them.
-        prefetch: what is fetched ahead.
-        sync: whether gradients are reduced, or held.
-        keeps: whether units stay full for another forward.
+        units: all units.
+        outer: the units that contain other units.
+        forward_order: the units in the order in which their forwards ended.
+        watched: units with frozen parameters, once for each of their inputs with a gradient.
+        gathers: unshards and releases units.
+        prefetch: which gathers are started early.
+        sync: whether gradients are reduced; otherwise they are held.
+        keeps: whether units stay unsharded for another forward.
     """
 
     units: Sequence[Unit]
     outer: Collection[Unit]
-    left: InitVar[Iterable[Unit]]
+    forward_order: InitVar[Iterable[Unit]]
     watched: InitVar[Iterable[Unit]]
     gathers: Gathers
     prefetch: BackwardPrefetch | None
     sync: bool
     keeps: bool
 
-    def __post_init__(self, left: Iterable[Unit], watched: Iterable[Unit]) -> None:
-        runs = list(left)
+    def __post_init__(self, forward_order: Iterable[Unit], watched: Iterable[Unit]) -> None:
+        runs = list(forward_order)
         self._begun: set[Unit] = set()
         self._reducing: list[FlatGradient] = []
-        # Backward meets a unit that ran twice where its last run is undone.
+        # Backward reaches a unit that ran twice at its last run.
         self._order = list(dict.fromkeys(reversed(runs)))
-        self._settled = 0  # units of that order that are over, on whatever rank
-        times = Counter(runs)
-        self._late = {unit for unit in self._order if unit in self.outer or times[unit] > 1}
-        in_turn = sorted(self._order, key=self._late.__contains__)
-        trained = [g for unit in in_turn for g in unit.gradients if g.flat.shard_f.requires_grad]
-        # torch.autograd.grad for an input alone reaches no parameter, and reduces nothing.
-        wanted = any(will_accumulate(leaf) for g in trained for leaf in g.flat.leaves)
-        self._queue = deque(trained if wanted else ())
-        self._whole: set[FlatGradient] = set()  # gradients that wait for their turn at most
+        self._finished = 0  # units of that order that are done, whether or not this rank uses them
+        run_counts = Counter(runs)
+        self._reduced_last = {
+            unit for unit in self._order if unit in self.outer or run_counts[unit] > 1
+        }
+        reduction_order = sorted(self._order, key=self._reduced_last.__contains__)
+        trained = [
+            g for unit in reduction_order for g in unit.gradients if g.flat.shard_f.requires_grad
+        ]
+        # torch.autograd.grad for an input only reaches no parameter, so nothing is reduced.
+        reduces = any(will_accumulate(leaf) for g in trained for leaf in g.flat.leaves)
+        self._queue = deque(trained if reduces else ())
+        self._complete: set[FlatGradient] = (
+            set()
+        )  # complete gradients, which only wait for their turn
         inputs = Counter(watched)
         self._missing = {unit: len(unit.gradients) for unit in self.units}
         for unit in self.units:
-            if unit.holds_frozen:  # with no input to watch, only the end of backward is safe
+            if unit.holds_frozen:  # without a watched input, it is done at the end of backward
                 self._missing[unit] += max(inputs[unit], 1)
 
-    def reach(self, unit: Unit, versions: tuple[int, ...]) -> None:
-        """The gradient of one of `unit`'s outputs is there: make it full.
+    def begin_unit(self, unit: Unit, versions: tuple[int, ...]) -> None:
+        """Unshard `unit`, as the gradient of one of its outputs exists.
+
+        Args:
+            unit: the unit.
+            versions: the version counters of its shards at the forward.
 
         Raises:
-            RuntimeError: its shards were written to since the forward that saw `versions`.
+            RuntimeError: its shards were written to since that forward.
         """
         if unit in self._begun:
             return
         if unit in self._order:
-            self._settle_before(self._order.index(unit))
+            self._finish_before(self._order.index(unit))
         self._begun.add(unit)
         if unit.versions != versions:
             raise RuntimeError(
@@ -87,28 +98,28 @@ class BackwardPass:
                 "backward, so its gradient would mix old and new: step the optimizer after "
                 "backward, or run forward again"
             )
-        self._fill(unit)
+        self._unshard(unit)
 
     def complete(self, unit: Unit, gradient: FlatGradient) -> None:
-        """Every leaf of one of `unit`'s flat parameters has its gradient."""
-        self.arrived(unit)
-        self._whole.add(gradient)
-        if all(whole in self._whole for whole in unit.gradients):
+        """Note that all leaves of one of `unit`'s flat parameters have their gradients."""
+        self.count_arrival(unit)
+        self._complete.add(gradient)
+        if all(unit_gradient in self._complete for unit_gradient in unit.gradients):
             self._reduce_in_turn()
 
-    def arrived(self, unit: Unit) -> None:
-        """One of the things has come that the end of `unit`'s backward waits for."""
+    def count_arrival(self, unit: Unit) -> None:
+        """Count one of the events for which the end of `unit`'s backward waits."""
         self._missing[unit] -= 1
         if self._missing[unit] == 0:
             if not self.keeps:
                 self.gathers.release(unit)
             if self.prefetch is BackwardPrefetch.BACKWARD_POST:
-                self.gathers.fetch(self._next(unit))
+                self.gathers.prefetch(self._next(unit))
 
     def end(self) -> None:
-        """Reduce or hold what is left over, wait for all of it, let every unit go."""
-        self._settle_before(len(self._order))
-        self._whole.update(self._queue)
+        """Reduce or hold the remaining gradients, wait for all reductions, release all units."""
+        self._finish_before(len(self._order))
+        self._complete.update(self._queue)
         self._reduce_in_turn()
         for unit in self.units:
             for gradient in unit.gradients:
@@ -122,37 +133,39 @@ class BackwardPass:
         if not self.keeps:
             self.gathers.release_all()
 
-    def _fill(self, unit: Unit) -> None:
-        ahead = self.prefetch is BackwardPrefetch.BACKWARD_PRE
-        self.gathers.fill(unit, self._next(unit) if ahead else ())
+    def _unshard(self, unit: Unit) -> None:
+        prefetches = self.prefetch is BackwardPrefetch.BACKWARD_PRE
+        self.gathers.unshard(unit, self._next(unit) if prefetches else ())
 
-    def _settle_before(self, place: int) -> None:
-        """Do what is left to do for the units before a place of the order, here as on all ranks."""
-        for unit in self._order[self._settled : place]:
+    def _finish_before(self, position: int) -> None:
+        """Finish the units before a position of the order, in the same way on all ranks."""
+        for unit in self._order[self._finished : position]:
             skipped = unit not in self._begun
             self._begun.add(unit)
             if skipped and unit.state is not ParameterState.UNSHARDED:
-                self._fill(unit)
+                self._unshard(unit)
                 self.gathers.release(unit)
             if self._missing[unit] and self.prefetch is BackwardPrefetch.BACKWARD_POST:
-                self.gathers.fetch(self._next(unit))
-            if unit not in self._late and self._queue:
-                self._whole.update(unit.gradients)
+                self.gathers.prefetch(self._next(unit))
+            if unit not in self._reduced_last and self._queue:
+                self._complete.update(unit.gradients)
                 self._reduce_in_turn()
-        self._settled = max(self._settled, place)
+        self._finished = max(self._finished, position)
 
     def _reduce_in_turn(self) -> None:
-        """Start the reductions at the head of the queue that nothing holds up."""
-        while self.sync and self._queue and self._queue[0] in self._whole:
+        """Start the reductions of complete gradients at the head of the queue."""
+        while self.sync and self._queue and self._queue[0] in self._complete:
             self._reduce(self._queue.popleft())
 
     def _next(self, unit: Unit) -> list[Unit]:
-        at = self._order.index(unit) if unit in self._order else len(self._order)
-        return [other for other in self._order[at + 1 :] if other not in self._begun][:1]
+        position = self._order.index(unit) if unit in self._order else len(self._order)
+        return [
+            candidate for candidate in self._order[position + 1 :] if candidate not in self._begun
+        ][:1]
 
     def _reduce(self, gradient: FlatGradient) -> None:
-        # Wait for the one before, so that two gradients over the whole axis exist at most.
-        for before in self._reducing[-1:]:
-            before.start_replicate()
+        # Wait for the previous one, so that at most two gradients over the whole axis exist.
+        for previous in self._reducing[-1:]:
+            previous.start_replicate()
         gradient.start_reduce()
         self._reducing.append(gradient)

@@ -1,19 +1,20 @@
-"""In which order units run forward: recorded in one iteration, expected in the next.
+"""The order in which units run forward: recorded in one iteration, expected in the next.
 
-What is fetched ahead is a guess that this iteration repeats the last. The first iteration has no
-guess and fetches nothing ahead. Where a later one leaves the order, fetching ahead stops until its
-end, what was fetched in vain is released, a warning says so once, and the order just seen is what
-the next iteration is expected to repeat. A wrong guess costs time and one unit's memory, never a
-wrong value; but every rank must run the same order, since gathers are collectives: another rank's
-gather of another unit looks the same. So ranks compare the order of every training forward: the
-first before each unit's gather, each later one by eight bytes that are sent at its end and read
-before the next forward, or before the step that its gradients are for.
+Prefetching assumes that an iteration repeats the order of the last one. The first iteration
+prefetches nothing. If a later iteration leaves the order, prefetching stops until its end, units
+that were prefetched for nothing are released, and a warning is issued once. The new order is
+expected of the next iteration. A wrong guess costs time and one unit's memory, but gives no wrong
+value. Every rank must run the same order, because gathers are collectives, and a gather pairs with
+another rank's gather of another unit. So ranks compare the order of every training forward: the
+first before each unit's gather; each later one by eight bytes that are sent at its end and read
+before the next forward, or before the optimizer step that uses its gradients.
 
-A rank that leaves the order may be alone: the others gather what it would not, and would wait for
-it. Where units stay full until backward, it gathers all that was still expected, as the others do,
-and compares the order at once: the eight bytes that the others send at the end meet its own. Where
-units are released after forward this would send the model twice. There the ranks that leave meet
-at their store, and if one left alone, its error comes after the world's timeout.
+A rank that leaves the order may be alone: the others gather units that it would not gather, and
+would wait for it. Where units stay unsharded until backward, this rank gathers all that was still
+expected, as the others do, and compares the order at once: the eight bytes that the others send at
+the end of their forward meet its own. Where units are resharded after forward, this would send the
+model twice. There the ranks that leave meet at their store, and if one rank left alone, its error
+comes after the world's timeout.
 
 PyTorch: `_ExecOrderData` (fsdp/_exec_order_utils.py) keeps the first iteration's order for good;
 under TORCH_DISTRIBUTED_DEBUG=DETAIL it warns that another order may give wrong results or hang.
@@ -34,11 +35,11 @@ from shardlab.fsdp.unit import Unit
 
 
 class ExecutionOrder:
-    """The sequence of units that forward enters; a unit may stand in it more than once.
+    """The sequence of units that forward enters; it may contain a unit more than once.
 
     Attributes:
-        expected: what the next forward is expected to do; empty before the first was seen.
-        changes: how often a training forward differed from what was expected.
+        expected: the sequence expected of the next forward; empty before the first forward.
+        changes: how often a training forward differed from the expected sequence.
     """
 
     def __init__(self) -> None:
@@ -48,91 +49,92 @@ class ExecutionOrder:
         self._seen: list[Unit] = []
         self._follows = self._trains = False
         self._fetch: Callable[[Iterable[Unit]], None] | None = None
-        self._comparisons: list[Callable[[], None]] = []  # that are under way
+        self._comparisons: list[Callable[[], None]] = []  # that were started
 
     def begin(
         self, axes: Sequence[Axis] = (), *, trains: bool = True,
         fetch: Callable[[Iterable[Unit]], None] | None = None,
     ) -> None:  # fmt: skip
-        """A forward of the whole model begins.
+        """Begin a forward of the whole model.
 
         Args:
-            axes: whose ranks run it.
+            axes: the axes whose ranks run it.
             trains: whether a backward may follow.
-            fetch: gathers units, in a training forward that keeps them full; None in any other.
+            fetch: gathers units, in a training forward that keeps them unsharded; None in others.
         """
         self._axes, self._trains, self._fetch = axes, trains, fetch
         self._seen = []
         self._follows = bool(self.expected)
 
     def enter(self, unit: Unit) -> bool:
-        """Note that `unit` runs; return whether that is as expected so far.
+        """Record that `unit` runs; return whether the forward follows the expected order so far.
 
         Raises:
-            CollectiveError: this forward leaves the order here, and not on every rank alike.
+            CollectiveError: this forward leaves the order here, and another rank's does not.
         """
-        doing = f"run unit {unit.name or '(root)'} of FSDP"
-        if self._follows and self.following() != [unit]:
-            self._leave(doing)
+        action = f"run unit {unit.name or '(root)'} of FSDP"
+        if self._follows and self.next_expected() != [unit]:
+            self._leave(action)
         elif self._trains and not (self._follows or unit in self.expected or unit in self._seen):
-            self._compare_before(doing)  # other ranks may not gather it
+            self._compare_before(action)  # other ranks may not gather it
         self._seen.append(unit)
         return self._follows
 
-    def _leave(self, doing: str) -> None:
+    def _leave(self, action: str) -> None:
         """Leave the expected order, with every other rank."""
         expected = self.expected[len(self._seen) :]
         self._follows = False
         if self._fetch is None or len({*expected}) < len(expected):
             for axis in self._axes:
-                axis.rendezvous(doing)
+                axis.rendezvous(action)
             return
         self._fetch(expected)
-        self._compare_before(doing)
+        self._compare_before(action)
 
-    def _compare_before(self, doing: str) -> None:
-        words = f"{_names(self._seen)}, and would then {doing}"
-        self._comparisons += [_start_comparison(axis, words) for axis in self._axes]
+    def _compare_before(self, action: str) -> None:
+        names = f"{_join_names(self._seen)}, and would then {action}"
+        self._comparisons += [_start_comparison(axis, names) for axis in self._axes]
         self.compare()
 
     def close(self) -> None:
-        """The forward ends here; if more was expected, every rank's does."""
-        if self.following():
+        """End the forward; if more units were expected, every rank must end it here."""
+        if self.next_expected():
             self._leave("end the forward")
 
-    def following(self) -> list[Unit]:
-        """Return the next unit, if anything is expected."""
+    def next_expected(self) -> list[Unit]:
+        """Return the next expected unit, in a list; empty if none is expected."""
         return self.expected[len(self._seen) :][:1] if self._follows else []
 
     def end(self, axes: Iterable[Axis] = ()) -> None:
-        """A training forward of the whole model is over: it is what the next should look like.
+        """Finish a training forward of the whole model; the next one is expected to repeat it.
 
         Args:
-            axes: whose ranks must have run it in the same order.
+            axes: the axes whose ranks must have run the same order.
 
         Raises:
-            CollectiveError: it is the first, and they have not.
+            CollectiveError: this is the first forward, and the ranks' orders differ.
         """
-        self._comparisons += [_start_comparison(axis, _names(self._seen)) for axis in axes]
+        self._comparisons += [_start_comparison(axis, _join_names(self._seen)) for axis in axes]
         if not self.expected:
             self.compare()
         if self.expected and self.expected != self._seen:
             if not self.changes:
                 warnings.warn(
                     "this forward ran its units in another order than the last: "
-                    f"{_names(self._seen)} after {_names(self.expected)}. What was fetched ahead "
-                    "in vain is released; every rank must change its order alike",
+                    f"{_join_names(self._seen)} after {_join_names(self.expected)}. Units that "
+                    "were prefetched for nothing are released; every rank must change its order "
+                    "alike",
                     stacklevel=2,
                 )
             self.changes += 1
         self.expected = self._seen
 
     def compare(self) -> None:
-        """Read what the ranks have told of their last training forward.
+        """Compare the ranks' orders of their last training forward.
 
         Raises:
-            CollectiveError: on every rank, if their orders differ: the gradients that followed mix
-                units, and no step may be taken with them.
+            CollectiveError: on every rank, if the orders differ. The gradients mix units then, and
+                must not be used.
         """
         comparisons, self._comparisons = self._comparisons, []
         for comparison in comparisons:
@@ -161,5 +163,5 @@ def _finish_comparison(
         )
 
 
-def _names(units: Sequence[Unit]) -> str:
+def _join_names(units: Sequence[Unit]) -> str:
     return ", ".join(unit.name or "(root)" for unit in units)

@@ -1,17 +1,18 @@
-"""A model whose parameters, gradients and optimizer state are cut over the ranks of an axis.
+"""FSDP: a model whose parameters, gradients and optimizer state are sharded over an axis.
 
     model = GPT(…)                                        # the same weights on every rank
     model = FSDP(model, grid.data, units=model.blocks)    # each block a unit, the rest the root's
     optimizer = AdamW(model.parameters())                 # one flat shard a unit
     loss = model(tokens)…; loss.backward(); optimizer.step()
 
-Every rank computes on its own part of the batch with full parameters, that exist one unit at a
-time; what persists is 1/n of everything. `life_cycle.py` has the states, `runtime.py` the moments.
+Every rank computes on its own part of the batch with full parameters, which exist for one unit at a
+time. Only 1/n of everything persists. `life_cycle.py` has the states of a unit, and `runtime.py`
+says when they change.
 
-What the flat shards cost: an optimizer sees a unit's parameters as one vector. All that works
-element by element (SGD, Adam, AdamW, RMSprop, Adagrad …) is exact and fast, one tensor instead of
-dozens; what looks at a parameter's shape or norm (LAMB, Adafactor, Muon) can't work, nor can groups
-that part a unit's parameters. `local_parameters` shows where each parameter lies.
+Flat shards have a price: an optimizer sees a unit's parameters as one vector. Elementwise
+optimizers (SGD, Adam, AdamW, RMSprop, Adagrad …) are exact and fast, with one tensor instead of
+dozens. Optimizers that use a parameter's shape or norm (LAMB, Adafactor, Muon) don't work, nor do
+parameter groups that divide a unit. `local_parameters` returns each parameter's local piece.
 """
 
 from __future__ import annotations
@@ -31,40 +32,41 @@ from shardlab.fsdp.mixed_precision import MixedPrecision
 from shardlab.fsdp.policies import BackwardPrefetch, ShardingStrategy
 from shardlab.fsdp.runtime import Runtime
 from shardlab.fsdp.unit import Unit
-from shardlab.fsdp.wrap import assign, build
+from shardlab.fsdp.wrap import assign_parameters, build_unit
 from shardlab.layers.dropout import number_replicas
 
 
 class FSDP(nn.Module):
     """Wraps a model; its forward is the model's.
 
-    Every rank runs the same units in the same order; ranks compare their orders, and raise if they
-    differ. Which of the units or parameters a rank's loss depends on may differ: a rank that uses
-    one less counts it as zero.
+    Every rank must run the same units in the same order. The ranks compare their orders, and raise
+    an error if they differ. The losses of different ranks may depend on different units and
+    parameters; an unused parameter's gradient counts as zero.
 
-    The norm of the whole model's gradients is `clip_grad_norm_` here. torch's functions that look
-    at all gradients see this rank's shards alone: `torch.nn.utils.clip_grad_norm_` clips by another
-    norm on each rank, and a GradScaler skips the step on some ranks only.
+    Use `clip_grad_norm_` of this class for the norm of the whole model's gradients. torch's
+    functions see only this rank's shards: `torch.nn.utils.clip_grad_norm_` would clip by another
+    norm on each rank, and a GradScaler would skip the step on some ranks only.
 
     Args:
-        module: the model, with the same weights on every rank and already on its device; or one of
-            ours on meta, `GPT(device="meta")`, of which each rank draws its own shards alone.
-        axis: along which parameters are cut (under NO_SHARD: along which they repeat).
-        units: modules to gather and release as one each, usually the transformer blocks.
+        module: the model, with the same weights on every rank and on its device; or a model of ours
+            on meta, `GPT(device="meta")`, of which each rank draws only its own shards.
+        axis: the axis over which parameters are sharded (under NO_SHARD: the axis of replicas).
+        units: modules to gather and release as one unit each, usually the transformer blocks.
         strategy: what is sharded, and when.
         replicate: the second axis of a hybrid strategy.
         mixed_precision: dtypes of the working copies.
-        backward_prefetch, forward_prefetch: what is fetched ahead of its use.
-        device: where a model on meta is to be.
+        backward_prefetch: when the next unit of backward is gathered.
+        forward_prefetch: whether the next unit of forward is gathered early.
+        device: the device for a model on meta.
 
     Attributes:
-        units: what it was cut into, the root first.
-        runtime: what drives them.
-        tied: the flat parameter of a weight that another stage of a pipeline holds too, which
-            `module.tied_weight` names; None where there is none.
+        units: the units, the root first.
+        runtime: runs the units' gathers, releases and reductions.
+        tied: the flat parameter of `module.tied_weight`, of which another pipeline stage has a
+            copy; None without such a weight.
 
     Raises:
-        ValueError: settings that don't fit together, units that are not in the model, a parameter
+        ValueError: the settings contradict each other, a unit isn't in the model, or a parameter is
             tied across units.
     """
 
@@ -78,15 +80,17 @@ class FSDP(nn.Module):
         super().__init__()
         if any(isinstance(inner, FSDP) for inner in module.modules()):
             raise ValueError("the model holds an FSDP already; wrap it once, and name its units")
-        _refuse_nowhere(module, device)
+        _check_devices(module, device)
         self.shard_axis, self.replicate_axis = strategy.axes(axis, replicate)
         self.precision = mixed_precision or MixedPrecision()
         axes = (self.shard_axis, self.replicate_axis)
         tied = getattr(module, "tied_weight", None)
         tied_name = next((n for n, p in module.named_parameters() if p is tied), None)
         self.units: tuple[Unit, ...] = tuple(
-            build(name, m, slots, axes=axes, precision=self.precision, device=device, tied=tied)
-            for name, (m, slots) in assign(module, units).items()
+            build_unit(
+                name, m, slots, axes=axes, precision=self.precision, device=device, tied=tied
+            )
+            for name, (m, slots) in assign_parameters(module, units).items()
         )
         self.module = module
         holds_tied = (flat for flat in self.flats if tied_name in flat.layout.names)
@@ -114,15 +118,15 @@ class FSDP(nn.Module):
 
     @property
     def flats(self) -> list[FlatParameter]:
-        """Every flat parameter, unit by unit."""
+        """All flat parameters, unit by unit."""
         return [flat for unit in self.units for flat in unit.flats]
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """In a backward inside, keep whole gradients for the next one to add to; reduce nothing.
+        """Context manager: a backward inside holds its full gradients and reduces nothing.
 
-        Saves the reduction, costs the memory of the whole gradient on every rank. The last
-        micro-batch runs outside and reduces the sum.
+        The next backward adds to them. This saves the reduction and costs the memory of the full
+        gradient on every rank. Run the last micro-batch outside, which reduces the sum.
         """
         before, self.runtime.sync = self.runtime.sync, False
         try:
@@ -131,21 +135,21 @@ class FSDP(nn.Module):
             self.runtime.sync = before
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget all gradients, those too that `no_sync` holds and no optimizer knows."""
+        """Reset all gradients, also those that `no_sync` holds and no optimizer knows."""
         super().zero_grad(set_to_none)
         for gradient in (gradient for unit in self.units for gradient in unit.gradients):
             gradient.drop()
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Hold every unit's full parameters in the modules, to look at or to generate with.
+        """Context manager: gather all units' full parameters, to read them or to generate text.
 
-        Memory is the whole model's. In the computing dtype, under mixed precision. What is written
-        to them inside is lost.
+        It needs the memory of the whole model. Under mixed precision, parameters have the dtype of
+        the computation. Changes to them inside are lost.
         """
         gathers = self.runtime.gathers
         for unit in self.units:
-            gathers.fill(unit)
+            gathers.unshard(unit)
         gathers.pinned = True
         try:
             yield
@@ -154,10 +158,10 @@ class FSDP(nn.Module):
             gathers.release_all()
 
     def local_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yield (name, piece) for each parameter of which a piece lies on this rank.
+        """Yield (name, piece) for each parameter of which this rank has a piece.
 
-        A piece is a view [elements] into the shard, its `.grad` one into the shard's; it bears the
-        marks of the whole parameter (how it is cut over the tensor axis, say).
+        A piece is a view [elements] of the shard, and its `.grad` a view of the shard's. It has the
+        marks of the whole parameter, such as how it is cut over the tensor axis.
         """
         for flat in self.flats:
             for number, start, stop, _ in flat.layout.pieces(flat.axis.rank):
@@ -172,17 +176,17 @@ class FSDP(nn.Module):
     ) -> Tensor:
         """Scale the gradients to a 2-norm of at most `max_norm`; return the norm they had (fp64).
 
-        The norm is that of the whole model, each parameter counted once: pieces differ along the
-        axis that shards, replicas of HYBRID_SHARD and NO_SHARD are equal and not added.
+        The norm is that of the whole model, with each parameter counted once. Pieces differ along
+        the sharding axis. The replicas of HYBRID_SHARD and NO_SHARD are equal and not added.
 
         Args:
-            max_norm: of all parameters' gradients together.
-            axis: whose ranks hold the whole model between them; by default the one that shards.
-                With tensor parallelism around: `grid.axis("tensor", "data")`.
-            tensor: the tensor axis, to count what its ranks hold alike only once.
+            max_norm: the largest norm of all parameters' gradients.
+            axis: the ranks that hold the whole model together; by default the sharding axis. With
+                tensor parallelism: `grid.axis("tensor", "data")`.
+            tensor: the tensor axis, whose replicated parameters are counted once.
 
         Raises:
-            ValueError: `axis` goes over replicas, whose gradients would count several times.
+            ValueError: `axis` contains replicas, whose gradients would count several times.
         """
         replicas = {*self.replicate_axis.ranks} & {*(axis or self.shard_axis).ranks}
         if self.replicate_axis.size > 1 and len(replicas) > 1:
@@ -211,8 +215,8 @@ class FSDP(nn.Module):
         )
 
 
-def _refuse_nowhere(module: nn.Module, device: torch.device | None) -> None:
-    """Refuse a model on meta without a device to be on, and what can't be drawn there."""
+def _check_devices(module: nn.Module, device: torch.device | None) -> None:
+    """Refuse a model on meta without a device, and buffers on meta, which can't be drawn."""
     if device is None and any(parameter.is_meta for parameter in module.parameters()):
         raise ValueError("the model is on meta: say where its shards are to be, FSDP(…, device=…)")
     if wrong := [name for name, buffer in module.named_buffers() if buffer.is_meta]:

@@ -1,9 +1,9 @@
-"""When units are full: asked for in time or ahead (the gather is flat/parameter's), and released.
+"""When units are unsharded, prefetched and released; flat/parameter.py does the gather.
 
-One unit is fetched ahead at most, so at the peak of a FULL_SHARD step two units and the root are
-full. PyTorch prefetches one unit a pass too; besides, it lets two all-gathers be in flight before
-the CPU waits for a free (`limit_all_gathers`, fsdp/_limiter_utils.py), which it needs since its
-gathers allocate on a stream of their own.
+At most one unit is prefetched, so at the peak of a FULL_SHARD step two units and the root are
+unsharded. PyTorch prefetches one unit at a time too. It also lets two all-gathers be in flight
+before the CPU waits for a free (`limit_all_gathers`, fsdp/_limiter_utils.py), which it needs
+because its gathers allocate on a stream of their own.
 """
 
 from __future__ import annotations
@@ -18,52 +18,54 @@ GATHERING = ParameterState.GATHERING
 
 
 class Gathers:
-    """Fills and releases units; knows which were fetched ahead.
+    """Unshards, prefetches and releases units.
 
     Args:
-        units: all there are.
+        units: all units.
 
     Attributes:
-        pinned: whether units stay full whatever happens.
+        pinned: whether units stay unsharded, so that `release` does nothing.
     """
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self.pinned = False
         self._units = units
-        self._ahead: set[Unit] = set()  # gathered or gathering, and not used yet
+        self._prefetched: set[Unit] = (
+            set()
+        )  # units that are gathered or gathering and weren't used yet
 
-    def fill(self, unit: Unit, ahead: Iterable[Unit] = ()) -> None:
-        """Make `unit` full; start the gathers `ahead` before waiting for its own."""
+    def unshard(self, unit: Unit, prefetched: Iterable[Unit] = ()) -> None:
+        """Gather `unit`'s full parameters; start the gathers of `prefetched` before waiting."""
         if unit.is_stale:
             self._release(unit)
-        self._ahead.discard(unit)
+        self._prefetched.discard(unit)
         if unit.state is SHARDED:
             unit.start_gather()
-        self.fetch(ahead)
+        self.prefetch(prefetched)
         if unit.state is GATHERING:
             unit.finish_gather()
 
-    def fetch(self, units: Iterable[Unit]) -> None:
-        """Start the gathers of those of `units` that are sharded."""
+    def prefetch(self, units: Iterable[Unit]) -> None:
+        """Start the gathers of the units that are sharded."""
         for unit in units:
             if unit.state is SHARDED:
                 unit.start_gather()
-                self._ahead.add(unit)
+                self._prefetched.add(unit)
 
     def release(self, unit: Unit) -> None:
-        """Let `unit` go unless it is sharded or pinned; a gather in flight is waited for first."""
+        """Free `unit`'s full parameters unless units are pinned; waits for a gather in flight."""
         if not self.pinned:
             self._release(unit)
 
-    def release_ahead(self, but: Unit | None = None) -> None:
-        """Let go what was fetched ahead, except `but`."""
-        if self._ahead:
+    def release_prefetched(self, keep: Unit | None = None) -> None:
+        """Release the units that were prefetched, except `keep`."""
+        if self._prefetched:
             for unit in self._units:  # in their order, the same on every rank
-                if unit in self._ahead and unit is not but:
+                if unit in self._prefetched and unit is not keep:
                     self.release(unit)
 
     def release_all(self) -> None:
-        """Let every unit go."""
+        """Release all units."""
         for unit in self._units:
             self.release(unit)
 
@@ -72,4 +74,4 @@ class Gathers:
             unit.finish_gather()
         if unit.state is UNSHARDED:
             unit.release()
-        self._ahead.discard(unit)
+        self._prefetched.discard(unit)

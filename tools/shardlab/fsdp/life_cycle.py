@@ -1,4 +1,4 @@
-"""The state machine of a unit: what may follow what, and why nothing else may.
+"""The state machines of a unit's parameters and of its gradients, with errors for wrong events.
 
 A unit's full parameters:
 
@@ -19,11 +19,12 @@ A flat parameter's gradient over the whole axis:
     FILLING    drop     EMPTY      a backward failed or its gradient is not wanted: forgotten
     HELD       drop     EMPTY      the same
 
-Everything else raises `IllegalTransition`. The machine knows nothing of tensors: `unit.py` and
-`flat/gradient.py` move it first and touch storage after, so a wrong order is named, not computed.
+Any other event raises `IllegalTransition`. The machine doesn't use tensors: `unit.py` and
+`flat/gradient.py` change the state first and the storage afterwards, so a wrong order raises an
+error before it can give a wrong result.
 
-In PyTorch the same is spread over `HandleTrainingState`, `_prefetched`, `_is_unsharded`-like checks
-on storage sizes (fsdp/_flat_param.py), and `ShardedState` with `TrainingState` in FSDP2
+PyTorch has the same logic in `HandleTrainingState`, `_prefetched` and checks of storage sizes
+(fsdp/_flat_param.py); FSDP2 in `ShardedState` and `TrainingState`
 (fsdp/_fully_shard/_fsdp_param_group.py).
 """
 
@@ -36,7 +37,7 @@ from typing import Generic, TypeVar
 
 
 class ParameterState(Enum):
-    """Where a unit's full parameters are."""
+    """The state of a unit's full parameters."""
 
     SHARDED = auto()
     GATHERING = auto()
@@ -44,7 +45,7 @@ class ParameterState(Enum):
 
 
 class GradientState(Enum):
-    """Where a flat parameter's gradient over the whole axis is."""
+    """The state of a flat parameter's gradient over the whole axis."""
 
     EMPTY = auto()
     FILLING = auto()
@@ -86,18 +87,18 @@ WHY: Mapping[tuple[Enum, str], str] = {
 }
 
 
-class IllegalTransition(RuntimeError):  # noqa: N818  what it is called wherever machines are
-    """An event that has no meaning in the present state."""
+class IllegalTransition(RuntimeError):  # noqa: N818  (the usual name for state machines)
+    """Raised for an event that isn't allowed in the current state."""
 
 
 @dataclass(eq=False, slots=True)
 class LifeCycle(Generic[State]):
-    """One machine: a state, and the table that says where an event leads.
+    """A state machine: a state, and the table of its transitions.
 
     Args:
-        name: whose machine it is, for errors.
-        table: (state, event) → next state; what is not in it is illegal.
-        state: where it begins.
+        name: the name of the unit or gradient, for errors.
+        table: (state, event) → next state; other events are illegal.
+        state: the initial state.
     """
 
     _name: str
@@ -105,20 +106,20 @@ class LifeCycle(Generic[State]):
     state: State
 
     def move(self, event: str) -> None:
-        """Go where `event` leads.
+        """Change to the next state for `event`.
 
         Raises:
-            IllegalTransition: nowhere; says why, and what is possible.
+            IllegalTransition: the event isn't allowed now; says why, and which events are.
         """
-        after = self._table.get((self.state, event))
-        if after is None:
+        next_state = self._table.get((self.state, event))
+        if next_state is None:
             raise IllegalTransition(self._explain(event))
-        self.state = after
+        self.state = next_state
 
     def _explain(self, event: str) -> str:
-        possible = [known for state, known in self._table if state is self.state]
+        possible_events = [known_event for state, known_event in self._table if state is self.state]
         why = WHY.get((self.state, event), "it has no meaning there")
         return (
             f"{self._name} is {self.state.name} and can't {event}: {why}; "
-            f"possible now: {', '.join(possible)}"
+            f"possible now: {', '.join(possible_events)}"
         )

@@ -1,4 +1,4 @@
-"""Which dtype stands where.
+"""Mixed precision: the dtypes of parameters, gradients and communication under FSDP.
 
     what                          dtype           lives
     shard (the optimizer's)       the model's     always, 1/n of the parameters a rank
@@ -28,8 +28,8 @@ class MixedPrecision:
     """Dtypes of the working copies; None keeps the model's own.
 
     Args:
-        param_dtype: of gathered parameters, hence of the computation.
-        reduce_dtype: of the gradients that are reduced; None: `param_dtype`.
+        param_dtype: the dtype of gathered parameters, and so of the computation.
+        reduce_dtype: the dtype of the gradients that are reduced; None for `param_dtype`.
         cast_forward_inputs: cast floating inputs of the whole model to `param_dtype`.
     """
 
@@ -41,19 +41,19 @@ class MixedPrecision:
         """Return `value` with every floating tensor in it cast to `param_dtype`."""
         if self.param_dtype is None or not self.cast_forward_inputs:
             return value
-        return _mapped(value, self.param_dtype)
+        return _cast_nested(value, self.param_dtype)
 
 
-def _mapped(value: Any, dtype: torch.dtype) -> Any:
+def _cast_nested(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, Tensor):
         return value.to(dtype) if value.is_floating_point() else value
     if isinstance(value, dict):
-        return {key: _mapped(item, dtype) for key, item in value.items()}
+        return {key: _cast_nested(item, dtype) for key, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_mapped(item, dtype) for item in value))
+        return type(value)(*(_cast_nested(item, dtype) for item in value))
     if isinstance(value, list | tuple):
-        return type(value)(_mapped(item, dtype) for item in value)
+        return type(value)(_cast_nested(item, dtype) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
         items = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
-        return replace(value, **_mapped(items, dtype))
+        return replace(value, **_cast_nested(items, dtype))
     return value

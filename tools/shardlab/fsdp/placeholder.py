@@ -1,4 +1,4 @@
-"""What stands in a module where a parameter was, while its unit is sharded."""
+"""The placeholder of a parameter in its module while its unit is sharded."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, NoReturn
 
 
 class ShardedAttributeError(AttributeError):
-    """Somebody used a parameter while its unit is sharded."""
+    """Raised when a parameter is used while its unit is sharded."""
 
 
 class ShardedParameter:
-    """Has a name and a shape and nothing else: any use says what to do instead.
+    """A placeholder with a name and a shape; any other use raises an error that says what to do.
 
-    Reading freed storage would end the process. torch asks an argument's `__torch_function__`
-    before it looks at data, so the error comes from the very call that uses the parameter.
+    Reading freed storage would crash the process. torch calls an argument's `__torch_function__`
+    before it reads data, so the error is raised by the call that uses the parameter.
     """
 
     def __init__(self, name: str, shape: Sequence[int]) -> None:
@@ -25,7 +25,7 @@ class ShardedParameter:
         return f"<{self.name} {self.shape}, sharded>"
 
     def __getattr__(self, attribute: str) -> NoReturn:
-        raise ShardedAttributeError(_advice(self.name, f"its .{attribute} was asked for"))
+        raise ShardedAttributeError(_advise(self.name, f"its .{attribute} was asked for"))
 
     @classmethod
     def __torch_function__(
@@ -34,10 +34,10 @@ class ShardedParameter:
         values = [*args, *(kwargs or {}).values()]
         flat = [x for value in values for x in (value if isinstance(value, list) else [value])]
         names = ", ".join(x.name for x in flat if isinstance(x, cls)) or "a parameter"
-        raise RuntimeError(_advice(names, f"{getattr(function, '__name__', function)} uses it"))
+        raise RuntimeError(_advise(names, f"{getattr(function, '__name__', function)} uses it"))
 
 
-def _advice(name: str, what: str) -> str:
+def _advise(name: str, what: str) -> str:
     return (
         f"{name} is sharded, and {what}: its unit holds full parameters only inside its own "
         "forward and backward; call the unit itself, or work inside `with model.gathered():`"

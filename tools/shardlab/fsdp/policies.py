@@ -1,8 +1,9 @@
-"""What is sharded, when the full parameters go, and when the next ones are fetched.
+"""What FSDP shards, when it releases full parameters, and when it prefetches the next ones.
 
-Names as in PyTorch (torch/distributed/fsdp/api.py). A strategy comes to two axes and a flag: each
-unit's flat parameter is cut along `shard`, its gradient is reduce-scattered along `shard` and then
-all-reduced along `replicate`, and a unit lets its full parameters go after forward or keeps them.
+The names are PyTorch's (torch/distributed/fsdp/api.py). A strategy is two axes and a flag: each
+unit's flat parameter is sharded along `shard`, its gradient is reduce-scattered along `shard` and
+then all-reduced along `replicate`, and a unit releases its full parameters after forward or keeps
+them.
 
     strategy            shard   replicate  after forward   ZeRO stage
     FULL_SHARD          axis    (alone)    released        3
@@ -30,22 +31,22 @@ class ShardingStrategy(Enum):
 
     @property
     def reshards_after_forward(self) -> bool:
-        """Whether full parameters go after forward, to be gathered again for backward.
+        """Whether units are released after forward and gathered again for backward.
 
-        The root never does, as in PyTorch: backward begins with it.
+        The root never is, as in PyTorch, because backward begins with it.
         """
         return self in (ShardingStrategy.FULL_SHARD, ShardingStrategy.HYBRID_SHARD)
 
     @property
     def is_hybrid(self) -> bool:
-        """Whether it wants a second axis."""
+        """Whether it needs a second axis."""
         return self in (ShardingStrategy.HYBRID_SHARD, ShardingStrategy.HYBRID_SHARD_ZERO2)
 
     def axes(self, axis: Axis, replicate: Axis | None) -> tuple[Axis, Axis]:
-        """Return the axis along which parameters are cut and the one along which they repeat.
+        """Return the axis over which parameters are sharded, and the axis of their replicas.
 
         Raises:
-            ValueError: a hybrid strategy without `replicate`, or another one with it.
+            ValueError: a hybrid strategy without `replicate`, or another strategy with it.
         """
         if self.is_hybrid and replicate is None:
             raise ValueError(
@@ -64,11 +65,12 @@ class ShardingStrategy(Enum):
 
 
 class BackwardPrefetch(Enum):
-    """When backward fetches the next unit's parameters (the one before it in forward).
+    """When backward gathers the next unit, which is the previous one of forward.
 
-    BACKWARD_PRE: before the current unit's gradients are computed, so that the all-gather runs
-    beside them; two units are full at a time. BACKWARD_POST: after them, beside the reduce-scatter;
-    one unit is full at a time. None instead of either: when they are needed.
+    BACKWARD_PRE: before the current unit's gradients are computed, so that the all-gather overlaps
+    with that computation; two units are unsharded at a time. BACKWARD_POST: after it, overlapping
+    with the reduce-scatter; one unit is unsharded at a time. None instead of either: when the unit
+    is needed.
     """
 
     BACKWARD_PRE = auto()

@@ -1,32 +1,32 @@
-"""What happens around each unit's forward and backward: gathers, releases, reductions.
+"""The hooks around each unit's forward and backward: gathers, releases, reductions.
 
-    before a unit's forward    gather it, unless it is full; start the gathers that come next
+    before a unit's forward    gather it, unless it is unsharded; prefetch the next unit
     after it                   hook its outputs; release it, if the strategy says so
-    an output's gradient came  gather it again; BACKWARD_PRE: start the gather of the next
-    its last leaf's came       release it; BACKWARD_POST: start that gather; start the reduction
-    backward is over           reduce what is left, wait for all, release what is left
+    an output has a gradient   gather the unit again; BACKWARD_PRE: prefetch the next
+    its last leaf has one      release it; BACKWARD_POST: prefetch the next; start the reduction
+    backward is over           reduce the rest, wait for all, release the rest
 
-Two kinds of hook find these moments in backward, both on tensors: on a unit's *outputs* (the
-gradient of an output is there before any of the unit's parameters is needed) and, after
-accumulation, on its *leaves* (a parameter's gradient is accumulated once a backward, after every
-operation that used it, however often the unit ran). So a unit that ran twice is reduced once, one
-of which an output or a parameter is unused is reduced at the end, and nothing need be told in
-advance. An autograd Function around a unit's inputs, FSDP2's way, fires later, once a use, and not
-at all where no input wants a gradient. Frozen parameters have no gradient to wait for; there hooks
-on the unit's inputs say when they are not needed any more.
+Two kinds of tensor hook find these moments in backward: hooks on a unit's *outputs* (an output's
+gradient exists before any of the unit's parameters is needed), and hooks after accumulation on its
+*leaves* (a parameter's gradient is accumulated once a backward, after all operations that used it,
+however often the unit ran). So a unit that ran twice is reduced once, a unit with an unused output
+or parameter is reduced at the end, and no unit needs a declaration. An autograd Function around a
+unit's inputs, as in FSDP2, is called later, once for each use, and not at all if no input needs a
+gradient. Frozen parameters have no gradient to wait for; hooks on the unit's inputs find out when
+they aren't needed any more.
 
-What this asks of a module: its output tensors are in tuples, lists, mappings or dataclasses, and
-none of its own trainable parameters is used detached (no gradient would tell of that use).
+A module must return its output tensors in tuples, lists, mappings or dataclasses. It must not use
+its trainable parameters detached, because no gradient would show that use.
 
 A forward inside a running backward is a recomputation (activation checkpointing of either kind):
-the unit is gathered, kept for the backward that follows, and nothing is recorded.
+the unit is gathered and kept for the backward that follows, and nothing is recorded.
 
-Streams: on CUDA everything is issued on the current stream; NCCL's own stream waits for it at each
-start, and `wait` makes it wait for NCCL's. So memory is given and freed in the order of one stream
-and needs no events. PyTorch adds streams for the all-gather, its copies and the reduction. Those
-let an all-gather that is issued late begin before the computation queued ahead of it; here only
-what is fetched ahead (forward_prefetch, BACKWARD_PRE) overlaps with computation. They would also
-take casts and copies off the computing stream.
+Streams: on CUDA everything runs on the current stream. NCCL's own stream waits for it at each
+start, and `wait` makes the current stream wait for NCCL's. Memory is thus allocated and freed in
+the order of one stream and needs no events. PyTorch adds streams for the all-gather, its copies and
+the reduction. With them an all-gather that is issued late can begin before the computation that was
+queued earlier. Here only prefetched units (forward_prefetch, BACKWARD_PRE) overlap with
+computation. Further streams would also take casts and copies off the computing stream.
 
 PyTorch: fsdp/_runtime_utils.py; `FSDPState` and `FSDPParamGroup` in fsdp/_fully_shard.
 """
@@ -55,18 +55,19 @@ from shardlab.layers.engine import inside_backward
 
 
 class Runtime:
-    """Drives the units of one model.
+    """Runs the gathers, releases and reductions of a model's units.
 
     Args:
-        units: the root first.
-        axes: whose ranks run the same units.
-        reshards_after_forward: whether units other than the root release after forward.
-        backward_prefetch, forward_prefetch: what is fetched ahead.
+        units: the units, the root first.
+        axes: the axes whose ranks must run the same units.
+        reshards_after_forward: whether units other than the root are released after forward.
+        backward_prefetch: when the next unit of backward is gathered.
+        forward_prefetch: whether the next unit of forward is gathered early.
 
     Attributes:
-        sync: whether a backward reduces gradients, or only holds them.
-        gathers: fills and releases units.
-        order: of forward.
+        sync: whether a backward reduces gradients; otherwise it holds them.
+        gathers: unshards, prefetches and releases units.
+        order: the units' order in forward.
     """
 
     def __init__(
@@ -82,62 +83,66 @@ class Runtime:
         self._reshards_after_forward = reshards_after_forward
         self._backward_prefetch = backward_prefetch
         self._forward_prefetch = forward_prefetch
-        self._running: dict[Unit, int] = {}  # how deep each runs at present
-        self._left: list[Unit] = []  # in the order in which their forwards ended
-        self._left_is_old = False
+        self._running: dict[Unit, int] = {}  # how often each is running now
+        self._forward_order: list[Unit] = []  # in the order in which their forwards ended
+        self._forward_order_is_old = False  # whether its backward is over
         self._on_cpu = all(f.shard_f.device.type == "cpu" for unit in units for f in unit.flats)
-        held = {unit: {*unit.module.modules()} - {unit.module} for unit in units}
-        self._outer = {u for u in units if any(v.module in held[u] for v in units)}
-        self._versions: dict[Unit, tuple[int, ...]] = {}  # of the shards that forward used
-        self._watches: list[tuple[Unit, RemovableHandle]] = []  # inputs of units that hold frozen
+        inner_modules = {unit: {*unit.module.modules()} - {unit.module} for unit in units}
+        self._outer = {u for u in units if any(v.module in inner_modules[u] for v in units)}
+        self._versions: dict[Unit, tuple[int, ...]] = {}  # of the shards at the forward
+        self._watches: list[
+            tuple[Unit, RemovableHandle]
+        ] = []  # hooks on inputs of units with frozen parameters
         self._backward: BackwardPass | None = None
         for unit in units:
             for gradient in unit.gradients:
                 for number, leaf in enumerate(gradient.flat.leaves):
-                    hook = partial(self._leaf_arrived, unit, gradient, number)
+                    hook = partial(self._accumulate_leaf, unit, gradient, number)
                     leaf.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     # ------------------------------------------------------------------ forward
 
     def before_forward(self, unit: Unit, _: nn.Module, args: Any, kwargs: Any) -> None:
-        """Make `unit` full, and start what comes next; a hook before its module's forward."""
+        """Unshard `unit` and prefetch the next one; a hook before the module's forward."""
         if inside_backward():  # a recomputation
-            self._this_backward()
-            self.gathers.fill(unit)
+            self._current_backward()
+            self.gathers.unshard(unit)
             return
         if unit is self.root:
             self._begin_forward()
         if not self.order.enter(unit) and self._reshards_after_forward:
-            self.gathers.release_ahead(but=unit)
+            self.gathers.release_prefetched(keep=unit)
         self._running[unit] = self._running.get(unit, 0) + 1
-        ahead = self.order.following() if self._forward_prefetch else ()
-        self.gathers.fill(unit, ahead)
+        prefetched = self.order.next_expected() if self._forward_prefetch else ()
+        self.gathers.unshard(unit, prefetched)
         if torch.is_grad_enabled():
             self._versions[unit] = unit.versions
             if unit.holds_frozen:
                 for value in tensors_of((args, kwargs)):
                     if value.requires_grad:
-                        handle = on_gradient(value, lambda _: self._this_backward().arrived(unit))
+                        handle = on_gradient(
+                            value, lambda _: self._current_backward().count_arrival(unit)
+                        )
                         self._watches.append((unit, handle))
 
     def after_forward(self, unit: Unit, _: nn.Module, __: Any, outputs: Any) -> None:
-        """Hook `outputs` for backward; release `unit` unless it must stay. A hook after forward.
+        """Hook `outputs` for backward; release `unit` unless it must stay; a hook after forward.
 
         Raises:
-            RuntimeError: parameters train and no output would tell of a backward.
+            RuntimeError: the unit has trainable parameters, and no output has a gradient.
         """
         if inside_backward():
             return
         self._running[unit] -= 1
         keeps = torch.is_grad_enabled() and self._hook(unit, outputs)
         if keeps:
-            self._left.append(unit)
+            self._forward_order.append(unit)
             keeps = unit is self.root or not self._reshards_after_forward
         if not keeps and not self._running[unit]:
             self.gathers.release(unit)
         if unit is self.root:
             self.order.close()
-            self.gathers.release_ahead()
+            self.gathers.release_prefetched()
             if torch.is_grad_enabled():
                 self.order.end(self._axes)
 
@@ -145,73 +150,75 @@ class Runtime:
         self.order.compare()
         if self._backward is not None:
             self._recover()
-        if self._left_is_old:
-            self._left, self._left_is_old = [], False
+        if self._forward_order_is_old:
+            self._forward_order, self._forward_order_is_old = [], False
         self._running = {}
         trains = torch.is_grad_enabled()
         keeps = trains and not self._reshards_after_forward
-        self.order.begin(self._axes, trains=trains, fetch=self.gathers.fetch if keeps else None)
-        held = (g.state is GradientState.HELD for unit in self.units for g in unit.gradients)
-        if self.sync and not any(held):
-            # What an earlier forward left full may be older than the shards: a fused optimizer
-            # leaves no trace in their version counters. So it lives on only while gradients are
-            # being accumulated, when no step is due.
+        self.order.begin(self._axes, trains=trains, fetch=self.gathers.prefetch if keeps else None)
+        is_held = (g.state is GradientState.HELD for unit in self.units for g in unit.gradients)
+        if self.sync and not any(is_held):
+            # Units that an earlier forward left unsharded may be older than the shards, as a fused
+            # optimizer doesn't change the shards' version counters. They stay unsharded only while
+            # gradients are accumulated, when there was no optimizer step.
             self.gathers.release_all()
 
     def _hook(self, unit: Unit, outputs: Any) -> bool:
         versions = self._versions[unit]
-        wanted = [output for output in tensors_of(outputs) if output.requires_grad]
-        for output in wanted:
-            before_backward_of(output, lambda _: self._this_backward().reach(unit, versions))
+        differentiable = [output for output in tensors_of(outputs) if output.requires_grad]
+        for output in differentiable:
+            before_backward_of(
+                output, lambda _: self._current_backward().begin_unit(unit, versions)
+            )
         trains = any(gradient.flat.shard_f.requires_grad for gradient in unit.gradients)
-        if not wanted and trains:
+        if not differentiable and trains:
             raise RuntimeError(
                 f"unit {unit.name or '(root)'} ran with gradients enabled and returned no tensor "
                 "that wants one, so its backward would go unnoticed: return tensors, in tuples, "
                 "lists, mappings or dataclasses, or call it under torch.no_grad()"
             )
-        return bool(wanted)
+        return bool(differentiable)
 
     # ------------------------------------------------------------------ backward
 
-    def _this_backward(self) -> BackwardPass:
-        """Return the backward that runs, begun now if need be; autograd calls back at its end."""
+    def _current_backward(self) -> BackwardPass:
+        """Return the running backward; begin it if needed, with a callback at its end."""
         if self._backward is None:
             if self._on_cpu:
-                # Sizes that differ would end the process, in gloo. On a GPU this would wait for the
-                # whole forward: there the next forward, or the norm, compares.
+                # In gloo, different sizes would end the process. On a GPU this comparison would
+                # wait for the whole forward, so the next forward, or the norm, compares instead.
                 self.order.compare()
             Variable._execution_engine.queue_callback(self._end_backward)
             self._backward = BackwardPass(
-                units=self.units, outer=self._outer, left=self._left,
+                units=self.units, outer=self._outer, forward_order=self._forward_order,
                 watched=[unit for unit, _ in self._watches],
                 gathers=self.gathers, prefetch=self._backward_prefetch, sync=self.sync,
-                # As in PyTorch: what forward keeps, a backward without sync keeps for the next.
+                # As in PyTorch: units that forward keeps are kept by a backward without sync too.
                 keeps=not self.sync and not self._reshards_after_forward,
             )  # fmt: skip
         return self._backward
 
-    def _leaf_arrived(self, unit: Unit, gradient: FlatGradient, number: int, _: Tensor) -> None:
-        backward = self._this_backward()
-        if gradient.fill(number):
+    def _accumulate_leaf(self, unit: Unit, gradient: FlatGradient, number: int, _: Tensor) -> None:
+        backward = self._current_backward()
+        if gradient.accumulate(number):
             backward.complete(unit, gradient)
 
     def _end_backward(self) -> None:
         if self._backward is not None:
             self._backward.end()
-            self._forget()
+            self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         for _, handle in self._watches:
             handle.remove()
         self._watches = []
-        self._left_is_old = True
+        self._forward_order_is_old = True
         self._backward = None
 
     def _recover(self) -> None:
-        """A backward raised: release what it left full, forget what it left half done."""
+        """Reset after a backward that raised: release its units and drop its gradients."""
         self.gathers.release_all()
         for unit in self.units:
             for gradient in unit.gradients:
                 gradient.drop()
-        self._forget()
+        self._reset()

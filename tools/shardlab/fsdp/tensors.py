@@ -1,4 +1,4 @@
-"""The tensors inside whatever a module takes or returns."""
+"""The tensors inside a module's arguments or results, and hooks on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in `value`: itself, or in tuples, lists, mappings and dataclasses."""
+    """Yield the tensors in `value`, which may be a tensor, tuple, list, mapping or dataclass."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, list | tuple):
@@ -26,9 +26,9 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
 
 
 def before_backward_of(tensor: Tensor, hook: Callable[[Any], None]) -> None:
-    """Call `hook` just before autograd runs the operation that made `tensor`.
+    """Call `hook` just before autograd runs the backward of the operation that made `tensor`.
 
-    By then every `on_gradient` of the tensor has been called, in whatever order they were made.
+    All `on_gradient` hooks of the tensor have been called by then, in any order of registration.
     """
     if tensor.grad_fn is None:
         on_gradient(tensor, hook)

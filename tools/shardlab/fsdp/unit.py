@@ -1,7 +1,7 @@
 """A unit: a module whose parameters are gathered, released and reduced together.
 
-It owns the state machine of its full parameters (`life_cycle.py`) and carries it out on its flat
-parameters: usually one; more where parameters differ in dtype or in being frozen.
+It has the state machine of its full parameters (`life_cycle.py`) and applies it to its flat
+parameters: usually one; more if parameters differ in dtype or some are frozen.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from shardlab.fsdp.life_cycle import PARAMETERS, LifeCycle, ParameterState
 from shardlab.fsdp.placeholder import ShardedParameter
 
 
-class Place(NamedTuple):
-    """A place where a module looks for a parameter.
+class ParameterSlot(NamedTuple):
+    """An attribute of a module that is a parameter.
 
     Attributes:
         module: the module.
-        attribute: the parameter's name in it.
-        name: its name in the whole model.
-        parameter: the parameter, the same object in several slots where it is tied.
+        attribute: the attribute's name.
+        name: the parameter's name in the whole model.
+        parameter: the parameter; a tied parameter is in several slots.
     """
 
     module: nn.Module
@@ -34,19 +34,19 @@ class Place(NamedTuple):
 
 
 class Unit:
-    """One module's parameters, less those of units inside it.
+    """One module's parameters, without those of units inside it.
 
     Args:
         name: the module's name in the model.
-        module: whose forward is bracketed by a gather and a release.
-        flats: its flat parameters; none is fine.
-        gradients: of those that train.
-        slots: where its modules look for the parameters.
+        module: the module, before whose forward the unit is gathered.
+        flats: its flat parameters, perhaps none.
+        gradients: the gradients of the flat parameters that train.
+        slots: the attributes of the modules that are these parameters.
     """
 
     def __init__(
         self, name: str, module: nn.Module, flats: Sequence[FlatParameter],
-        gradients: Sequence[FlatGradient], slots: Sequence[Place],
+        gradients: Sequence[FlatGradient], slots: Sequence[ParameterSlot],
     ) -> None:  # fmt: skip
         self.name = name
         self.module = module
@@ -56,7 +56,7 @@ class Unit:
         self._places: list[tuple[dict[str, Any], str, nn.Parameter, ShardedParameter]] = []
         whole = {id(leaf) for flat in flats if flat.is_whole for leaf in flat.leaves}
         for slot in slots:
-            # In the module's __dict__ an attribute is found before its parameters and buffers.
+            # Python finds an attribute in __dict__ before the module's parameters and buffers.
             slot.module._parameters.pop(slot.attribute, None)
             attributes = slot.module.__dict__
             if id(slot.parameter) in whole:  # never sharded, so always in place
@@ -64,35 +64,35 @@ class Unit:
             else:
                 stand_in = ShardedParameter(slot.name, slot.parameter.shape)
                 self._places.append((attributes, slot.attribute, slot.parameter, stand_in))
-        self._withdraw()
+        self._remove_parameters()
 
     @property
     def state(self) -> ParameterState:
-        """Where the full parameters are."""
+        """The state of the full parameters."""
         return self._life.state
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """The shards' version counters: equal as long as no in-place write was seen."""
+        """The shards' version counters, which change with an in-place write."""
         return tuple([flat.version for flat in self.flats])
 
     @property
     def holds_frozen(self) -> bool:
-        """Whether some of its parameters were frozen when it was made."""
+        """Whether some of its parameters were frozen at construction."""
         return len(self.gradients) < len(self.flats)
 
     @property
     def is_stale(self) -> bool:
-        """Whether it holds, or waits for, full parameters of a shard that was written to since."""
+        """Whether a shard was written to since the gather of the full parameters."""
         if self._life.state is ParameterState.SHARDED:
             return False
         return any(flat.changed for flat in self.flats)
 
     def start_gather(self) -> None:
-        """Give the full parameters memory and start their all-gather.
+        """Allocate the full parameters and start their all-gather.
 
         Raises:
-            IllegalTransition: one is in flight, or they are there.
+            IllegalTransition: the unit is gathering or unsharded.
         """
         self._life.move("gather")
         for flat in self.flats:
@@ -102,7 +102,7 @@ class Unit:
         """Wait for the all-gather and put the parameters into their modules.
 
         Raises:
-            IllegalTransition: none is in flight.
+            IllegalTransition: no all-gather was started.
         """
         self._life.move("arrive")
         for flat in self.flats:
@@ -114,13 +114,13 @@ class Unit:
         """Take the parameters out of their modules and free them.
 
         Raises:
-            IllegalTransition: they are not there, or still arriving.
+            IllegalTransition: the unit is sharded, or still gathering.
         """
         self._life.move("release")
-        self._withdraw()
+        self._remove_parameters()
         for flat in self.flats:
             flat.free()
 
-    def _withdraw(self) -> None:
+    def _remove_parameters(self) -> None:
         for attributes, attribute, _, stand_in in self._places:
             attributes[attribute] = stand_in

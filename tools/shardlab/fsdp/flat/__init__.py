@@ -1,1 +1,1 @@
-"""A unit's parameters end to end in one tensor, each rank with its share."""
+"""A unit's parameters, concatenated in one flat tensor that is sharded over the ranks."""

@@ -1,13 +1,12 @@
-"""The gradient of a flat parameter: filled leaf by leaf, reduced in one go, left on the shard.
+"""The gradient of a flat parameter: filled leaf by leaf, reduced at once, added to the shard's.
 
 Dimension key: F elements of the flat parameter with padding, f = F / n those of one rank's shard.
 
-Autograd computes each leaf's gradient as a tensor of its own. A hook after accumulation writes it
-to its place here, divided by the number of ranks where the mean is wanted and in the dtype of the
-reduction, and lets it go: one pass over memory while it is still in the cache. (To have `.grad` be
-a view of the buffer, so that autograd adds into it, would want the buffer zeroed and read back.)
-When the last leaf has come the unit's backward is over, since a parameter's gradient is accumulated
-after every operation that used it.
+Autograd computes each leaf's gradient as a tensor of its own. A hook after accumulation copies it
+into the buffer, divided by the number of ranks and in the dtype of the reduction, and frees it: one
+pass over memory while the gradient is still in the cache. (If `.grad` were a view of the buffer,
+into which autograd adds, the buffer would have to be zeroed and read back.) A parameter's gradient
+is accumulated after all operations that used it, so the unit's backward is over with the last leaf.
 
 PyTorch: `_post_backward_hook` and `_reduce_grad` (fsdp/_runtime_utils.py); FSDP2: `foreach_reduce`
 (_fully_shard/_fsdp_collectives.py), which copies all gradients into one buffer at the end.
@@ -27,9 +26,9 @@ class FlatGradient:
     """One flat parameter's gradient over the axis.
 
     Args:
-        flat: the parameter.
-        replicate: the axis along which it repeats; gradients are reduced along it too.
-        dtype: that gradients are accumulated and reduced in.
+        flat: the flat parameter.
+        replicate: the axis of its replicas, over which gradients are reduced too.
+        dtype: the dtype in which gradients are accumulated and reduced.
     """
 
     def __init__(self, flat: FlatParameter, replicate: Axis, dtype: torch.dtype) -> None:
@@ -39,8 +38,8 @@ class FlatGradient:
         self._share = 1 / (flat.axis.size * replicate.size)
         self._life = LifeCycle(f"the gradient of {flat.name}", GRADIENTS, GradientState.EMPTY)
         self._buffer_F: Tensor | None = None
-        self._filled: set[int] = set()  # leaves whose place in the buffer has a value
-        self._arrived: set[int] = set()  # those that came in this backward
+        self._filled: set[int] = set()  # leaves whose part of the buffer has a value
+        self._arrived_leaves: set[int] = set()  # leaves with a gradient in this backward
         self._pending: Pending | None = None
 
     @property
@@ -48,8 +47,8 @@ class FlatGradient:
         """EMPTY, FILLING, HELD or REDUCING."""
         return self._life.state
 
-    def fill(self, number: int) -> bool:
-        """Take leaf `number`'s gradient; return whether it was the last of this backward."""
+    def accumulate(self, number: int) -> bool:
+        """Add leaf `number`'s gradient; return whether it was the last one of this backward."""
         leaf = self.flat.leaves[number]
         grad = leaf.grad
         if grad is None:
@@ -58,28 +57,28 @@ class FlatGradient:
         if self._life.state is not GradientState.FILLING:
             self._begin()
         assert self._buffer_F is not None
-        place = self.flat.view(self._buffer_F, number)
+        view = self.flat.view(self._buffer_F, number)
         if number in self._filled:
-            place.add_(grad, alpha=self._share)
-        elif grad.dtype == place.dtype:
-            torch.mul(grad, self._share, out=place)
+            view.add_(grad, alpha=self._share)
+        elif grad.dtype == view.dtype:
+            torch.mul(grad, self._share, out=view)
         else:
-            place.copy_(grad).mul_(self._share)
+            view.copy_(grad).mul_(self._share)
         self._filled.add(number)
-        self._arrived.add(number)
-        return len(self._arrived) == len(self.flat.leaves)
+        self._arrived_leaves.add(number)
+        return len(self._arrived_leaves) == len(self.flat.leaves)
 
     def hold(self) -> None:
-        """Keep the gradient as it is for the next backward to add to: one without sync ends."""
+        """Hold the gradient for the next backward to add to, at the end of one without sync."""
         self._life.move("hold")
-        self._arrived.clear()
+        self._arrived_leaves.clear()
 
     def start_reduce(self) -> None:
-        """Start to reduce; leaves that got no gradient count as zero, and so does a whole one."""
+        """Start the reduction; leaves without a gradient count as zero."""
         if self.state is GradientState.EMPTY:
             self._begin()
         self._life.move("reduce")
-        self._arrived.clear()
+        self._arrived_leaves.clear()
         assert self._buffer_F is not None
         for number in {*range(len(self.flat.leaves))} - self._filled:
             self.flat.view(self._buffer_F, number).zero_()
@@ -92,7 +91,7 @@ class FlatGradient:
             self.start_replicate()
 
     def start_replicate(self) -> None:
-        """Wait for the reduce-scatter and start the all-reduce between replicas, if there are."""
+        """Wait for the reduce-scatter and start the all-reduce between replicas, if any."""
         if self.state is not GradientState.REDUCING or self._buffer_F is None:
             return  # it has been started
         assert self._pending is not None
@@ -102,7 +101,7 @@ class FlatGradient:
         self._pending = self._replicate.start("all_reduce", reduced_f, out=reduced_f)
 
     def deposit(self) -> None:
-        """Wait for what is reduced and add it to the shard's `.grad`."""
+        """Wait for the reduction and add its result to the shard's `.grad`."""
         shard_f = self.flat.shard_f
         reduced_f = self._finish().to(shard_f.dtype)
         if shard_f.grad is None:
@@ -111,12 +110,12 @@ class FlatGradient:
             shard_f.grad.add_(reduced_f)
 
     def drop(self) -> None:
-        """Forget what was filled or held; finish first what is being reduced."""
+        """Drop the gradient; if it is being reduced, wait for that first."""
         if self.state is GradientState.REDUCING:
             self._finish()
         elif self.state is not GradientState.EMPTY:
             self._life.move("drop")
-            self._arrived.clear()
+            self._arrived_leaves.clear()
             self._filled.clear()
             self._buffer_F = None
 
@@ -130,8 +129,8 @@ class FlatGradient:
 
     def _begin(self) -> None:
         if self._life.state is GradientState.REDUCING:
-            # A leaf that is used again after its unit was done (a parameter in two reentrant
-            # checkpoints): what was reduced is laid down, and the rest reduced at the end.
+            # A leaf got a gradient again after its unit was done (a parameter in two reentrant
+            # checkpoints): deposit the reduced gradient, and reduce the rest at the end.
             self.deposit()
         self._life.move("fill")
         if self._buffer_F is None:

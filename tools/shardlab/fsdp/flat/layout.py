@@ -1,14 +1,14 @@
-"""Where each parameter lies in a flat parameter, and what of it each rank holds: arithmetic only.
+"""The positions of parameters in a flat parameter, and each rank's pieces of them: arithmetic only.
 
     flat   | weight     |gap| bias |      tail      |      F elements = n ranks × f
     ranks  | 0          | 1          | 2            |
 
-Parameters follow one another, each beginning at a multiple of `ALIGNMENT` elements (16 bytes of a
-2-byte dtype: CUDA kernels read aligned vectors, a matmul on an odd address is slower). The end is
-padded so that n ranks get equal pieces. Positions don't depend on n, only the tail does.
+Each parameter begins at a multiple of `ALIGNMENT` elements (16 bytes of a 2-byte dtype), because
+CUDA kernels read aligned vectors and a matmul on an unaligned address is slower. The end is padded
+so that n ranks get equal pieces. Positions don't depend on n; only the tail does.
 
-PyTorch: `FlatParamHandle._init_flat_param_and_metadata` and `_get_shard` (fsdp/_flat_param.py).
-There a rank's last piece is padded; here too, and gaps and tail hold zeros whose gradient is zero.
+PyTorch: `FlatParamHandle._init_flat_param_and_metadata` and `_get_shard` (fsdp/_flat_param.py). As
+there, a rank's last piece is padded. Gaps and tail have zeros, whose gradient is zero.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ ALIGNMENT = 8  # elements
 
 
 class ShardPiece(NamedTuple):
-    """The part of one parameter that lies in one rank's shard.
+    """The part of one parameter that is in one rank's shard.
 
     Attributes:
-        parameter: its number in the layout.
-        start, stop: where it lies in the shard, in elements.
-        offset: where it begins in the parameter, flattened.
+        parameter: the parameter's number in the layout.
+        start, stop: the part's range in the shard, in elements.
+        offset: the part's begin in the flattened parameter.
     """
 
     parameter: int
@@ -39,10 +39,12 @@ class ShardPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class FlatLayout:
-    """The places of some parameters in one flat parameter over an axis of `size` ranks.
+    """The positions of some parameters in one flat parameter over an axis of `size` ranks.
 
     Attributes:
-        names, shapes, offsets: of each parameter; an offset is in elements.
+        names: the parameters' names.
+        shapes: the parameters' shapes.
+        offsets: the parameters' begins, in elements.
         size: ranks along the axis (n).
         numel: elements with gaps and tail (F), a multiple of n.
     """
@@ -59,24 +61,24 @@ class FlatLayout:
         offsets, end = [], 0
         for shape in shapes.values():
             offsets.append(end)
-            end = _up(end + prod(shape), ALIGNMENT)
-        own = tuple(tuple(shape) for shape in shapes.values())
-        return cls(tuple(shapes), own, tuple(offsets), size, _up(max(end, 1), size))
+            end = _round_up(end + prod(shape), ALIGNMENT)
+        all_shapes = tuple(tuple(shape) for shape in shapes.values())
+        return cls(tuple(shapes), all_shapes, tuple(offsets), size, _round_up(max(end, 1), size))
 
     @property
     def shard_numel(self) -> int:
-        """Elements that each rank holds (f)."""
+        """The number of elements of each rank's shard (f)."""
         return self.numel // self.size
 
     @cached_property
     def gaps(self) -> list[tuple[int, int]]:
-        """Where no parameter lies, as (start, stop)."""
+        """The ranges (start, stop) without a parameter."""
         starts = [*self.offsets, self.numel]
         ends = [0] + [at + prod(s) for at, s in zip(self.offsets, self.shapes, strict=True)]
         return [(end, start) for end, start in zip(ends, starts, strict=True) if end < start]
 
     def pieces(self, rank: int) -> Iterator[ShardPiece]:
-        """Yield what rank `rank` holds of each parameter, leaving out those it holds nothing of."""
+        """Yield rank `rank`'s pieces, one for each parameter of which it has some elements."""
         low, high = rank * self.shard_numel, (rank + 1) * self.shard_numel
         for index, (at, shape) in enumerate(zip(self.offsets, self.shapes, strict=True)):
             start, stop = max(at, low), min(at + prod(shape), high)
@@ -84,5 +86,5 @@ class FlatLayout:
                 yield ShardPiece(index, start - low, stop - low, start - at)
 
 
-def _up(number: int, multiple: int) -> int:
+def _round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple

@@ -1,4 +1,4 @@
-"""What is run in place of a page's command, and why. What isn't named here runs as it stands.
+"""Commands of pages that the tests replace, with the reason. Other commands run unchanged.
 
 `make` itself is asked what it would do (MAKEFLAGS=n): every target downloads, and the jobs of
 `.ci/run` run them. So a target that is gone is noticed, and a recipe isn't run.
@@ -12,68 +12,72 @@ MINE = "experiments/my-reading"
 
 
 @dataclass(frozen=True)
-class Instead:
-    """A command, as a pattern of the whole of it, what is run, and the reason."""
+class Replacement:
+    """A pattern that matches a whole command, the command that replaces it, and the reason."""
 
     pattern: str
     run: str
     because: str
 
 
-INSTEAD = (
-    Instead(
+REPLACEMENTS = (
+    Replacement(
         r"git clone REPOSITORY (\w+)",
         r'git clone --quiet "$REPOSITORY" \1 && "$PYTHON" "$DOCS/environment.py" \1',
         "the address is that of this working tree, and what make would install is lent",
     ),
-    Instead(
+    Replacement(
         r"(torchrun .*train\.py.*)",
         r"\1 --steps 1 --sequence 16",
         "sixty steps on ranks that share a processor take minutes",
     ),
-    Instead(
+    Replacement(
         r"tools/bench(?! --help| claims| compare| report)(.*)",
         r'.venv/bin/python "$DOCS/stand_ins/bench.py"\1',
         "it measures for minutes; here it reads the command line, tests/costlab measures",
     ),
-    Instead(
+    Replacement(
         r"(tools/bench compare) A.json B.json",
         r"\1 experiments/*/results/reference.json experiments/*/results/reference.json",
         "any two results will do",
     ),
-    Instead(
+    Replacement(
         r"(tools/bench report --adopt)",
         r"\1 experiments/35-allreduce-costs/results/reference.json",
         "nothing was measured here that could become the reference",
     ),
-    Instead(r"make hooks", "pre-commit install", "that is its recipe, and the hook is wanted here"),
-    Instead(
+    Replacement(
+        r"make hooks", "pre-commit install", "that is its recipe, and the hook is wanted here"
+    ),
+    Replacement(
         rf"(shardbook lock {MINE})",
         rf"cp {NOTES}/megatron-tp-layers.md {NOTES}/fsdp-prefetch.md {NOTES}/synthesis.md {MINE} "
         r"&& \1",
         "the learner has written three notes by then; finished ones stand for them",
     ),
-    Instead(
+    Replacement(
         r"(shardbook pin .* --mirror megatron)=DIR",
         rf'\1="$UPSTREAM" && cp {NOTES}/*-sha.txt {MINE}',
         "the reader names a clone; the commit of ours isn't the one that the notes are about",
     ),
-    Instead(
+    Replacement(
         r"shardbook check --watch (.*)", r"shardbook check \1 || true", "it would watch for ever"
     ),
-    Instead(
+    Replacement(
         r"(git commit --no-verify)",
         r"\1 --allow-empty --message 'On the way'",
         "there is nothing to commit at this place, and no editor",
     ),
-    Instead(
+    Replacement(
         r"(shardbook recall)", r"printf '\n3\n' | \1", "the learner answers one card, and goes"
     ),
-    Instead(r"apt install chromium", "true", "the machine's packages aren't a test's to change"),
+    Replacement(
+        r"apt install chromium", "true", "the machine's packages aren't a test's to change"
+    ),
 )
 
 # How a command ends where that isn't 0: by page, then command, then how it ends each time.
-ENDS = {
+EXPECTED_ENDS = {
     "docs/labs/00b-write-it.md": {
         "python experiments/35-write-it/grade.py": [(1, "unit: still to be written: Unit")],
         "python experiments/35-write-it/grade.py linears": [(1, "still to be written: F")],
@@ -93,9 +97,9 @@ ENDS = {
 }
 
 
-def run_for(command: str) -> str:
-    """Return what is run for a page's command."""
-    for one in INSTEAD:
-        if re.fullmatch(one.pattern, command):
-            return re.sub(one.pattern, one.run, command, count=1)
+def replace_command(command: str) -> str:
+    """Return the command that the tests run for a page's command."""
+    for replacement in REPLACEMENTS:
+        if re.fullmatch(replacement.pattern, command):
+            return re.sub(replacement.pattern, replacement.run, command, count=1)
     return command

@@ -1,4 +1,4 @@
-"""What a page, or a lab, says of itself is so."""
+"""Statements of pages and labs about themselves are true."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.page import ROOT, every_page, spanish
+from tests.docs.page import ROOT, list_pages, spanish_page
 
 NUMBER = re.compile(r"\d+")
 
@@ -37,14 +37,14 @@ BY_ROWS = (
 
 
 def test_spanish_pages_have_no_comma_between_thousands() -> None:
-    pages = [one for one in every_page() if one.name.endswith(".es.md")]
-    written = {
-        one: CODE.sub("", one.read_text("utf-8")) for one in pages if one.name not in BY_ROWS
+    pages = [page for page in list_pages() if page.name.endswith(".es.md")]
+    texts = {
+        page: CODE.sub("", page.read_text("utf-8")) for page in pages if page.name not in BY_ROWS
     }
-    found = {
-        name: numbers for name, text in written.items() if (numbers := THOUSANDS.findall(text))
+    thousands = {
+        name: numbers for name, text in texts.items() if (numbers := THOUSANDS.findall(text))
     }
-    assert len(written) > 100 and found == {}
+    assert len(texts) > 100 and thousands == {}
 
 
 COUNTED = re.compile(r"^    (\S+\.md) +(\d+) +(\d+) +(\d+)", re.M)  # words, choices, cited
@@ -91,23 +91,23 @@ def test_a_lab_without_its_packages_says_in_one_line_how_to_get_them(
 
 
 GENERATED = re.compile(r"^<!-- (?:/[\w.: -]+|generated from .* sha256:\w{64}) -->$", re.M)
-MADE = [page for page in every_page() if GENERATED.search(page.read_text("utf-8"))]
+MADE = [page for page in list_pages() if GENERATED.search(page.read_text("utf-8"))]
 
 
 @pytest.mark.parametrize("page", MADE, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_that_a_command_writes_says_at_its_top_which(page: Path) -> None:
     top, _, _ = page.read_text("utf-8").partition("\n# ")
-    said = re.search(r"^<!-- (?:written by|escrito por) `(?:python -m ([\w.]+)|.*)`", top, re.M)
-    assert said
-    assert not said[1] or (ROOT / f"{said[1].replace('.', '/')}.py").is_file()
+    writer = re.search(r"^<!-- (?:written by|escrito por) `(?:python -m ([\w.]+)|.*)`", top, re.M)
+    assert writer
+    assert not writer[1] or (ROOT / f"{writer[1].replace('.', '/')}.py").is_file()
 
 
 SPEED = re.compile(r"\]\(\S*\b(kernels-speed(?:\.es)?\.md)#([\w-]+)\)")
 FACTOR = re.compile(r"(?<![\d.,])\d\.\d\d(?![\d.])")
 
 
-def under(heading: str, page: Path) -> str:
-    """Return what stands under the heading that has this anchor."""
+def read_section(heading: str, page: Path) -> str:
+    """Return the text of the section that has this anchor."""
     _, *sections = re.split(r"^##+ ", page.read_text("utf-8"), flags=re.M)
     for section in sections:
         title, _, body = section.partition("\n")
@@ -119,30 +119,32 @@ def under(heading: str, page: Path) -> str:
 
 def test_a_factor_beside_a_link_to_the_speed_stands_there_in_a_table() -> None:
     # These tables are measured anew now and then, and no rule holds a sentence to them.
-    wrong, held = [], 0
-    for page in every_page():
+    wrong, count = [], 0
+    for page in list_pages():
         for paragraph in page.read_text("utf-8").split("\n\n"):
             for name, heading in SPEED.findall(paragraph):
-                measured = under(heading, ROOT / "docs/reference" / name)
-                said = FACTOR.findall(paragraph)
-                wrong += [(page.name, one) for one in said if f"(**{one}**," not in measured]
-                held += len(said)
-    assert wrong == [] and held >= 6  # of zero bubble, three in each language
+                measured = read_section(heading, ROOT / "docs/reference" / name)
+                factors = FACTOR.findall(paragraph)
+                wrong += [
+                    (page.name, factor) for factor in factors if f"(**{factor}**," not in measured
+                ]
+                count += len(factors)
+    assert wrong == [] and count >= 6  # of zero bubble, three in each language
 
 
-def numbers(text: str) -> set[str]:
-    """Return the numbers that have a point or a comma."""
+def find_numbers(text: str) -> set[str]:
+    """Return the numbers that contain a point or a comma."""
     return set(re.findall(r"\d+(?:[.,]\d+)+", text))
 
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in every_page() if spanish(page).exists()],
+    [page for page in list_pages() if spanish_page(page).exists()],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_points_and_commas_in_numbers_are_the_english_page_s(page: Path) -> None:
     # With 131.072 for tokens and 1.25 for a ratio on one page, nobody can tell which is which.
     text = page.read_text("utf-8")
     without_thousands = re.sub(r"(?<=\d),(?=\d{3})", "", text)
-    known = numbers(text) | numbers(without_thousands)
-    assert sorted(numbers(spanish(page).read_text("utf-8")) - known) == []
+    english_numbers = find_numbers(text) | find_numbers(without_thousands)
+    assert sorted(find_numbers(spanish_page(page).read_text("utf-8")) - english_numbers) == []
