@@ -26,7 +26,7 @@ from shardlab.proofs import causal_work, formulas
 from shardlab.proofs.collective import Call, Traffic
 from shardlab.proofs.formulas import experts, memory, seconds
 from shardlab.proofs.schedules.timeline import bubble, simulate
-from tests.docs.page import ROOT, spanish
+from tests.docs.page import ROOT, spanish_page
 from tests.shardlab.context.long_pages import SWEEP
 from tests.shardlab.labs.lab_pages import TRAIN, script
 
@@ -74,7 +74,7 @@ def read_numerals(page: Path) -> list[str]:
         text = re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "", text).replace("000 millones", " mil millones")
         for word, english in WORDS.items():
             text = re.sub(rf"(?<=\d )(?:de )?{word}(?=s?\b)", english, text)
-    return [" ".join(filter(None, found.groups())) for found in NUMERAL.finditer(text)]
+    return [" ".join(filter(None, match.groups())) for match in NUMERAL.finditer(text)]
 
 
 def find_fault(numeral: str, origin: str, names: dict[str, Any]) -> str:
@@ -88,8 +88,8 @@ def find_fault(numeral: str, origin: str, names: dict[str, Any]) -> str:
         path, line = named[3].split(":L")
         lines = (Path(torch.__file__).parents[1] / path).read_text("utf-8").splitlines()
         expected = float(number) * (0.01 if unit == "%" else 1)
-        found = map(float, re.findall(r"\d+(?:\.\d+)?", lines[int(line) - 1]))
-        return "" if expected in found else f"{named[3]} has another number"
+        numbers = map(float, re.findall(r"\d+(?:\.\d+)?", lines[int(line) - 1]))
+        return "" if expected in numbers else f"{named[3]} has another number"
     if named[1] == "test":
         path, name = named[3].split("::")
         return "" if f"def {name}(" in (ROOT / path).read_text("utf-8") else f"no {named[3]}"
@@ -115,4 +115,4 @@ def test_every_numeral_of_a_page_is_from_where_its_entry_says(page: Path) -> Non
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_spanish_page_has_the_numerals_of_the_english_page(page: Path) -> None:
     english = [numeral.replace(",", "") for numeral in read_numerals(page)]
-    assert sorted(read_numerals(spanish(page))) == sorted(english)
+    assert sorted(read_numerals(spanish_page(page))) == sorted(english)

@@ -24,7 +24,7 @@ from shardlab.data.blend import Blend, greedy_order, normalize_weights
 from shardlab.data.build import Builder, parts
 from shardlab.data.corpus import DTYPES, Corpus
 from shardlab.data.samples import Indices, Recipe, Samples, build_indices
-from shardlab.data.text.encoding import FromFile
+from shardlab.data.text.encoding import FileTokenizer
 from shardlab.data.writer import Writer
 from tests.shardlab.data.megatron_data import (
     BlendedMegatronDatasetBuilder,
@@ -114,7 +114,7 @@ def tokenizer_dtype(vocabulary: dict[str, int], monkeypatch: pytest.MonkeyPatch)
     tokenizer = SimpleNamespace(get_vocab=lambda: vocabulary)
     package = SimpleNamespace(Tokenizer=SimpleNamespace(from_file=lambda _: tokenizer))
     monkeypatch.setitem(sys.modules, "tokenizers", package)
-    return FromFile("tokenizer.json", None).dtype
+    return FileTokenizer("tokenizer.json", None).dtype
 
 
 @pytest.mark.parametrize("size", [65_499, 65_500, 65_536, 65_537])

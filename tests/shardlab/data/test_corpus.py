@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from shardlab.data.build import Builder
-from shardlab.data.corpus import HEAD, OPENED, Corpus, DataError
+from shardlab.data.corpus import CHECKED_AT_OPENING, HEAD, Corpus, DataError
 from shardlab.data.samples import Recipe
 from shardlab.data.writer import Writer
 from tests.docs.page import ROOT
@@ -151,7 +151,7 @@ def test_what_megatron_writes_under_the_same_codes_keeps_its_dtype(
 def test_a_corpus_is_opened_by_its_first_sequences_and_each_other_is_checked_when_it_is_read(
     tmp_path: Path,
 ) -> None:
-    count, bad = 3 * OPENED, 2 * OPENED
+    count, bad = 3 * CHECKED_AT_OPENING, 2 * CHECKED_AT_OPENING
     with Writer(tmp_path / "corpus", np.uint16) as writer:
         writer.extend(np.arange(count) % 1000, np.ones(count, int))
     path = tmp_path / "corpus.idx"

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tokenize
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import patch
 
@@ -29,30 +29,30 @@ SETTINGS = TRAIN.with_name("settings.py")
 CORE = ("comm", "grid", "layers", "data_parallel", "fsdp", "pipeline", "training")
 WORDS = {
     "en": {
-        "head": ["what", "now"],
-        "modules": "modules of ours that `import shardlab.layers.linear` loads",
-        "lines": "lines of code in them",
-        "frames": "frames of ours from a linear's forward to `dist.all_reduce`",
-        "deep": "frames of ours between `train.py` and any collective of a step, `--tp 2`",
-        "train": "modules of ours that `import train` loads",
-        "ran": "modules of ours that are loaded when a run without options ends",
-        "core": "lines of code of the core, {}, without checkpoints",
-        "gpt": "lines of code of the `gpt` that is made of it",
+        "head": ["quantity", "value"],
+        "modules": "shardlab modules that `import shardlab.layers.linear` loads",
+        "lines": "lines of code in these modules",
+        "frames": "shardlab's stack frames from a linear's forward to `dist.all_reduce`",
+        "deep": "shardlab's stack frames between `train.py --tp 2` and any collective of a step",
+        "train": "shardlab modules that `import train` loads",
+        "ran": "shardlab modules that are loaded at the end of a run without options",
+        "core": "lines of code in the core ({}), without checkpoints",
+        "gpt": "lines of code in `gpt`, which is built on the core",
     },
     "es": {
-        "head": ["qué", "ahora"],
-        "modules": "módulos nuestros que carga `import shardlab.layers.linear`",
-        "lines": "líneas de código en ellos",
-        "frames": "marcos nuestros desde el forward de una capa lineal hasta `dist.all_reduce`",
-        "deep": "marcos nuestros entre `train.py` y cualquier colectiva de un paso, `--tp 2`",
-        "train": "módulos nuestros que carga `import train`",
-        "ran": "módulos nuestros cargados cuando acaba una ejecución sin opciones",
-        "core": "líneas de código del núcleo, {}, sin los checkpoints",
-        "gpt": "líneas de código del `gpt` que se hace con él",
+        "head": ["magnitud", "valor"],
+        "modules": "módulos de shardlab que carga `import shardlab.layers.linear`",
+        "lines": "líneas de código en estos módulos",
+        "frames": "marcos de pila de shardlab entre el forward de una lineal y `dist.all_reduce`",
+        "deep": "marcos de pila de shardlab entre `train.py --tp 2` y toda colectiva de un paso",
+        "train": "módulos de shardlab que carga `import train`",
+        "ran": "módulos de shardlab cargados al final de una ejecución sin opciones",
+        "core": "líneas de código del núcleo ({}), sin los checkpoints",
+        "gpt": "líneas de código de `gpt`, que se apoya en el núcleo",
     },
 }
-# The core's was 3,600 until it refused ranks that run different units and completed a step in FSDP,
-# and 4,100 until its names became longer, which wraps lines, and `comm` got `collective_errors`.
+# The core had 3,600 lines until it completed a step in FSDP, compared the ranks' order of units in
+# every forward, and named things in full words.
 BARS = {"modules": 15, "lines": 1100, "deep": 9, "train": 40, "core": 4200}
 
 
@@ -141,6 +141,25 @@ def a_step(world: World) -> None:
     trainer.step(0)
 
 
+def files_on_the_way(language: str) -> list[str]:
+    """The files that the page names, in its order, relative to shardlab."""
+    return re.findall(r"`(\w+/[\w/]*\w+\.py)`", evening(language).read_text("utf-8"))
+
+
+def imported_files(path: Path) -> Iterator[str]:
+    """What a file imports from shardlab when it is loaded, relative to shardlab."""
+    nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    while nodes:
+        node = nodes.pop()
+        typing_only = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if not typing_only and not isinstance(node, ast.FunctionDef):
+            nodes += ast.iter_child_nodes(node)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("shardlab."):
+            module = (node.module or "").removeprefix("shardlab.").replace(".", "/")
+            yield f"{module}.py"
+            yield from (f"{module}/{alias.name}.py" for alias in node.names)
+
+
 def numbers() -> dict[str, int]:
     """All that the page prints."""
     linear, train, ran = list_loaded_files()
@@ -194,9 +213,19 @@ def test_the_pages_print_what_is_there_and_a_layer_stays_within_an_evening() -> 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_file_on_the_way_exists(language: str) -> None:
-    named = re.findall(r"`(\w+/[\w/]*\w+\.py)`", evening(language).read_text("utf-8"))
-    assert len(named) > 20
-    assert [name for name in named if not (SHARDLAB / name).is_file()] == []
+    files = files_on_the_way(language)
+    assert len(files) > 20
+    assert [file for file in files if not (SHARDLAB / file).is_file()] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_file_on_the_way_imports_one_that_comes_later(language: str) -> None:
+    files = files_on_the_way(language)
+    place = {file: number for number, file in enumerate(files)}
+    assert len(place) == len(files)
+    imports = [(file, name) for file in files for name in imported_files(SHARDLAB / file)]
+    assert len([name for _, name in imports if name in place]) > 20
+    assert [pair for pair in imports if place.get(pair[1], -1) > place[pair[0]]] == []
 
 
 def test_the_core_imports_no_link_and_no_proof() -> None:

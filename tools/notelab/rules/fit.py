@@ -55,7 +55,7 @@ def findings(context: CitationContext, file: CitedFile) -> Iterator[Finding]:
     if outline.structured:
         yield from _check_structure(context, outline)
     if context.anchors.isdisjoint(outline.names_between(citation.first, citation.last)):
-        places = fitting.standing_places(outline, context.anchors)
+        places = fitting.find_names(outline, context.anchors)
         places_text = ", ".join(f"`{name}` at L{row}" for name, row in places)
         anchors_elsewhere = f"in this file: {places_text}; " if places_text else ""
         yield not_anchored(context, anchors_elsewhere + _suggest_fix(context, outline))
@@ -105,7 +105,7 @@ def _check_anchor(context: CitationContext, outline: Outline) -> Iterator[Findin
             f"what the text names of `{citation.text}` stands nearly everywhere around it",
             expected=f"one name of the cited lines in at most {fitting.COMMON:.0%} of the {kind} "
             f"within {fitting.NEAR_BY} lines",
-            found=f"`{weak.name}`, the rarest, in {weak.stands} of {weak.near}",
+            found=f"`{weak.name}`, the rarest, in {weak.count} of {weak.statements}",
             help=f"name {format_names(weak.better)} too" if weak.better else "",
         )
 
