@@ -71,7 +71,7 @@ def test_another_job_may_rename_the_draft_before_any_time_that_it_is_opened(tmp_
 
     sys.addaudithook(rename)  # for the rest of the process
     try:
-        cache.keep(kept, lambda: [np.arange(4)])
+        cache.store(kept, lambda: [np.arange(4)])
     finally:
         over.set()
     assert cache.load(kept)[0].tolist() == [0, 1, 2, 3]
