@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from notelab.book.discovery import labs_below
 
+from notelab.book.discovery import labs_below
 from notelab.book.opening import open_session
 from notelab.book.workbook import open_labs
 from notelab.lab import pins
@@ -56,9 +56,9 @@ def test_what_repin_is_shown_to_answer_is_what_it_answered(page: str) -> None:
     (example,) = re.findall(rf"^.*\b{total} cita[^`]*?2\.15\.0[^`]*?\n\n", text, re.M)
     numbers = [int(number) for number in re.findall(r"\d+", example.replace("2.15.0", ""))]
     torch = counts[1]
-    left = [total - carried, gone, edited, again, megatron["reformatted"]]
+    not_carried = [total - carried, gone, edited, again, megatron["reformatted"]]
     of_torch = [torch[1], torch[0], *torch[2:]]
-    assert numbers == [total, carried, *left, reached, total, reach, *of_torch]
+    assert numbers == [total, carried, *not_carried, reached, total, reach, *of_torch]
 
 
 @pytest.mark.parametrize("language", pages.PAGES)

@@ -171,7 +171,7 @@ def test_ranks_that_run_unequally_many_units_in_the_first_forward_are_told_at_on
 
 
 @on_default_device
-def changed_together(world: World, strategy: str) -> None:
+def change_alike(world: World, strategy: str) -> None:
     """Every rank runs other units in each step, alike."""
     wrapped, alone = Mixture().double(), Mixture().double()
     model = FSDP(wrapped, world.whole, units=wrapped.experts, strategy=ShardingStrategy[strategy])
@@ -180,11 +180,12 @@ def changed_together(world: World, strategy: str) -> None:
         alone.zero_grad()
         for rank in range(world.size):
             (alone(batch(step, rank), order, BOTH, order).square().sum() / 2).backward()
-        found = gathered_gradients(model)
+        gradients = gathered_gradients(model)
         for name, parameter in alone.named_parameters():
             grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            own = found.get(name, torch.zeros_like(grad))  # of a unit that never ran there is none
-            torch.testing.assert_close(own, grad, rtol=1e-12, atol=1e-12, msg=name)
+            # A unit that never ran has no gradient.
+            unit_gradient = gradients.get(name, torch.zeros_like(grad))
+            torch.testing.assert_close(unit_gradient, grad, rtol=1e-12, atol=1e-12, msg=name)
         model.zero_grad()
         assert not any(unit.state is ParameterState.UNSHARDED for unit in model.units)
 
@@ -192,7 +193,7 @@ def changed_together(world: World, strategy: str) -> None:
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
 @pytest.mark.filterwarnings("ignore:this forward ran its units in another order")
 def test_all_ranks_may_run_other_units_in_each_step(pool: Any, strategy: str) -> None:
-    pool(2).run(changed_together, strategy)
+    pool(2).run(change_alike, strategy)
 
 
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
