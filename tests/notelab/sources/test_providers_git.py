@@ -60,7 +60,9 @@ def test_a_server_that_does_not_filter_is_fetched_from_all_the_same(
 ) -> None:
     plain = make_upstream(folder, filters=False)
     answers = _library(tmp_path).read(plain, {ONE: None, TWO: None})
-    assert all(isinstance(answer, FoundFile) and answer.proof == "git" for answer in answers.values())
+    assert all(
+        isinstance(answer, FoundFile) and answer.proof == "git" for answer in answers.values()
+    )
 
 
 def test_a_lock_that_an_ended_fetch_left_is_cleared(
