@@ -55,10 +55,10 @@ WORDS = frozenset(
 ROOMS = {
     "tools/costlab": 1.0,
     "tools/notelab": 10.1,
-    "tools/shardlab": 3.5,
+    "tools/shardlab": 0.5,
     "tools/sitelab": 5.9,
     "experiments": 1.0,
-    "tests": 6.3,
+    "tests": 1.0,
 }
 
 
