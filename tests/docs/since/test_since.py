@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from notelab.book.discovery import labs_below
 
+from notelab.book.discovery import labs_below
 from notelab.book.opening import open_session
 from notelab.book.workbook import open_labs
 from notelab.lab import pins
