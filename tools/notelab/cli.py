@@ -35,14 +35,14 @@ def main() -> None:
                 stream.reconfigure(encoding="utf-8", errors="replace")
         status = cli(standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        _fail("interrupted", "nothing was left half-written; run it again")
+        _fail("interrupted", "no file is left half-written; run the command again")
     except click.ClickException as fault:
         fault.show()
         sys.exit(EXIT_FAULT)
     except NotelabError as fault:
         _fail(str(fault), fault.hint)
     except OSError as fault:
-        nowhere = "the folder that you stand in" if fault.errno == errno.ENOENT else "the output"
+        nowhere = "the current folder" if fault.errno == errno.ENOENT else "the output"
         place = display_path(Path(str(fault.filename))) if fault.filename else nowhere
         _fail(f"{place} cannot be read or written: {fault.strerror or fault}", "")
     except Exception as fault:
@@ -88,7 +88,9 @@ cli.add_command(repin)
     show_default=True,
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print findings only, and no summary.")
-@click.option("--strict", is_flag=True, help="Fail on what looks like a citation, not judged.")
+@click.option(
+    "--strict", is_flag=True, help="Fail on text that looks like a citation but isn't judged."
+)
 @click.option("--watch", is_flag=True, help="Check again whenever a file is saved, until Ctrl-C.")
 @mirror_option
 @offline_option
@@ -102,7 +104,7 @@ def check(
     mirrors: tuple[str, ...],
     offline: bool,
 ) -> int:
-    """Prove labs or single notes; without PATH, every lab there is.
+    """Check labs or single notes; without PATH, check every lab.
 
     A PATH is a lab's folder, one of its pages, or any file that a lab depends on.
     """
@@ -116,7 +118,7 @@ def check(
         wanted, strays = select_labs(list(paths), bench.lab, may_be_nothing=quiet)
         report = check_labs(wanted, bench, implicit=not paths, strict=strict)
         for stray in strays if not quiet else []:
-            say(f"note: {stray} is no page of a lab; not checked", stderr=True)
+            say(f"note: {stray} belongs to no lab; not checked", stderr=True)
         write(render_report(report, output_format, quiet=quiet))
         return EXIT_FINDINGS if report.findings else 0
 
@@ -147,14 +149,14 @@ def explain(rule: str | None, language: str) -> None:
 @click.option(
     "--worktree",
     type=click.Path(path_type=Path),
-    help="Lay a source's pinned tree out in this folder, to read.",
+    help="Write a source's files at the pin to this folder.",
 )
-@click.option("--source", help="Fetch, or lay out, this source alone.")
+@click.option("--source", help="Fetch, or write to the folder, this source only.")
 @mirror_option
 def fetch(
     paths: tuple[Path, ...], worktree: Path | None, source: str | None, mirrors: tuple[str, ...]
 ) -> int:
-    """Bring the cited files into the store; ask refusing remotes again.
+    """Copy the cited files into the store; ask failed hosts again.
 
     After that, check and show need no network.
     """
@@ -196,7 +198,7 @@ def pin(source: str, ref: str, lab_folder: Path | None, mirrors: tuple[str, ...]
 @mirror_option
 @offline_option
 def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> int:
-    """Write citations that resolve to citations.lock; check nothing."""
+    """Record citations that resolve in citations.lock; run no rules."""
     from notelab.book.discovery import select_labs
     from notelab.book.opening import open_session
     from notelab.commands import pinning
@@ -217,7 +219,7 @@ def lock(paths: tuple[Path, ...], mirrors: tuple[str, ...], offline: bool) -> in
 def cite(
     source: str, symbol: str, lab_folder: Path | None, mirrors: tuple[str, ...], offline: bool
 ) -> int:
-    """Print the citation of SYMBOL, and its parts where it is long.
+    """Print the citation of SYMBOL, and its parts if it is long.
 
     SYMBOL is a name, a dotted name, or path/to/file.py:Name for any file of SOURCE.
     """
@@ -238,7 +240,13 @@ def cite(
 @lab_option
 @mirror_option
 @offline_option
-@click.option("--context", "-C", type=click.IntRange(0, 200), default=0, help="Lines around.")
+@click.option(
+    "--context",
+    "-C",
+    type=click.IntRange(0, 200),
+    default=0,
+    help="Also show this many lines above and below.",
+)
 def show(
     citation: str,
     lab_folder: Path | None,

@@ -13,7 +13,7 @@ from tests.shardlab.compositions.pages import load_museum
 
 MUSEUM = "experiments/36-compositions/MUSEUM.md"
 ROOMS = load_museum()["room"]
-SINCE = {since.source: since for since in pages.data()}
+SINCE = {since.source: since for since in pages.load_data()}
 CITATION = re.compile(r"`([\w./-]+\.(?:py|cpp):L\d+(?:-L\d+)?)`")
 MEGATRON = [room for room in ROOMS if {"fixed", "unfixed"} & set(room)]
 

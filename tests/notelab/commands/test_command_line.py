@@ -273,7 +273,7 @@ def test_a_folder_that_is_gone_is_what_cannot_be_read(scratch: Scratch) -> None:
         ["sh", "-c", run], cwd=gone, capture_output=True, text=True, timeout=LIMIT, check=False
     )
     assert done.returncode == 2
-    assert "error: the folder that you stand in cannot be read" in done.stderr
+    assert "error: the current folder cannot be read" in done.stderr
 
 
 def test_two_checks_at_once_agree(scratch: Scratch) -> None:

@@ -101,7 +101,7 @@ def test_of_what_is_missed_the_labs_candidates_are_listed_and_the_rest_counted(
     text = file.read_text("utf-8")
     file.write_text(text.replace("solution =", 'candidates = ["Elsewhere"]\nsolution =', 1))
     done = scratch.run("compare")
-    assert "Missed: 1\n  1 further ones: `shardbook compare --all` lists them\n" in done.stdout
+    assert "Missed: 1\n  1 more: `shardbook compare --all` lists them\n" in done.stdout
     assert "Two amounts" in scratch.run("compare", "--all").stdout
     file.write_text(text.replace("solution =", 'candidates = ["A scratch note"]\nsolution =', 1))
     assert "Two amounts" in scratch.run("compare").stdout

@@ -25,7 +25,7 @@ def fault(scratch: Scratch) -> NotelabError:
         ("max-words = 120", 'max-words = "many"', "got `str`", ""),
         ("max-words = 120", "max-words = -1", ">= 1", ""),
         ("[10, 40]", "[40, 10]", "choice-words", ""),
-        ('pin = "up-sha.txt"', 'pin = "../up-sha.txt"', "must name a file beside lab.toml", ""),
+        ('pin = "up-sha.txt"', 'pin = "../up-sha.txt"', "must name a file next to lab.toml", ""),
         ('sources = ["up"]', 'sources = ["pu"]', "names `pu`", "did you mean `up`?"),
         ('languages = ["en", "es"]', 'languages = ["english"]', "two-letter codes", ""),
         ('[notes."note.md"]', '[notes."../../../note.md"]', "leaves the repository", ""),

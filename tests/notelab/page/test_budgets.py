@@ -83,7 +83,7 @@ def test_a_page_of_many_long_paragraphs_is_read_up_to_a_budget_and_the_rest_said
     page = FRONT + "\n\n".join(["[" * 9_900] * 20)
     unread = read(page).unread
     assert [marker.description for marker in unread] == [
-        "has more long paragraphs than are read; this one and the rest are not"
+        "has too many long paragraphs; this one and the rest are not read"
     ]
     assert unread[0].span.row == 11
 

@@ -192,23 +192,23 @@ REFUSED = [
     ('[it](https://example.com/ "pkg/work.py:9000")', "N201", "one code span"),
     ("<p>pkg/work.py:9000</p>", "N201", "one code span"),
     ("[^1]: `pkg/work.py:L9000`", "N205", "past the end"),
-    ("https://raw.example.org/o/s/@SHA@/pkg/work.py#L9000", "N201", "nothing here reads"),
-    ("https://example.org/o/s/raw/@SHA@/pkg/work.py#L9000", "N201", "nothing here reads"),
+    ("https://raw.example.org/o/s/@SHA@/pkg/work.py#L9000", "N201", "doesn't read"),
+    ("https://example.org/o/s/raw/@SHA@/pkg/work.py#L9000", "N201", "doesn't read"),
     ("https://example.org/o/s/tree/@SHA@/pkg/work.py#L9000", "N205", "past the end"),
     ("https://example.org/o/s/-/blob/@SHA@/pkg/work.py#L9000-9003", "N205", "past the end"),
     ("https://gitlab.example.net/o/s/-/blob/@SHA@/pkg/work.py#L9000", "N216", "no source"),
     ("https://example.org/o/s/src/@SHA@/pkg/work.py#lines-9000", "N205", "past the end"),
-    ("https://example.org/o/s/src/@SHA@/pkg/work.py#cl-9000", "N201", "nothing here reads"),
-    ("https://example.org/projects/O/repos/s/browse/pkg/work.py?at=@SHA@#9000", "N201", "nothing"),
+    ("https://example.org/o/s/src/@SHA@/pkg/work.py#cl-9000", "N201", "doesn't read"),
+    ("https://example.org/projects/O/repos/s/browse/pkg/work.py?at=@SHA@#9000", "N201", "n't read"),
     ("https://example.org/o/s/src/branch/main/pkg/work.py#L9000", "N201", "`main`, which moves"),
     ("https://codeberg.example.net/o/s/src/commit/@SHA@/pkg/work.py#L9000", "N216", "no source"),
-    ("https://sourcegraph.example.net/o/s@@SHA@/-/blob/pkg/work.py?L9000", "N201", "nothing"),
-    ("https://git.example.net/cgit/s.git/tree/pkg/work.py?id=@SHA@#n9000", "N201", "nothing"),
-    ("https://cs.example.net/s/+/main:pkg/work.py;l=9000", "N201", "nothing here reads"),
-    ("https://dev.example.net/o/_git/s?path=/pkg/work.py&line=9000", "N201", "nothing here reads"),
-    ("<https://git.example.net/cgit/s.git/tree/pkg/work.py#n9000>", "N201", "nothing here reads"),
-    ("[it](https://git.example.net/cgit/s.git/tree/pkg/work.py#n9000)", "N201", "nothing"),
-    ("`https://git.example.net/cgit/s.git/tree/pkg/work.py#n9000`", "N201", "nothing here reads"),
+    ("https://sourcegraph.example.net/o/s@@SHA@/-/blob/pkg/work.py?L9000", "N201", "doesn't read"),
+    ("https://git.example.net/cgit/s.git/tree/pkg/work.py?id=@SHA@#n9000", "N201", "doesn't read"),
+    ("https://cs.example.net/s/+/main:pkg/work.py;l=9000", "N201", "doesn't read"),
+    ("https://dev.example.net/o/_git/s?path=/pkg/work.py&line=9000", "N201", "doesn't read"),
+    ("<https://git.example.net/cgit/s.git/tree/pkg/work.py#n9000>", "N201", "doesn't read"),
+    ("[it](https://git.example.net/cgit/s.git/tree/pkg/work.py#n9000)", "N201", "doesn't read"),
+    ("`https://git.example.net/cgit/s.git/tree/pkg/work.py#n9000`", "N201", "doesn't read"),
     ("https://example.org/o/s/blob/v2.0/pkg/work.py#L4-L6", "N216", "another commit"),
     ("https://example.org/o/s/blob/v9/pkg/work.py#L4-L6", "N201", "`v9`, which moves"),
     (f"{PERMALINK}/gone.py", "N232", "`pkg/gone.py`, which `s` doesn't have"),
@@ -351,3 +351,16 @@ def test_a_finding_of_a_label_stands_at_the_link_and_says_both_places(lab: Lab) 
     assert "`work.py:L9-L11`" in finding.found and "#L4-L6" in finding.found
     line = (lab.folder / "note.md").read_text().split("\n")[finding.span.row - 1]
     assert line[finding.span.column - 1 :].startswith("[`work.py")
+
+
+def test_a_code_span_with_its_backticks_is_the_place_of_its_first_citation() -> None:
+    text = "See `a/b.py:L1`, ``c.py:L2``, `d.py:1-3, 9` and `e.py:L4-L6`."
+    citations = read(f"{text}\n").citations
+    places = [text[each.span.column - 1 : each.span.end_column - 1] for each in citations]
+    assert places == ["`a/b.py:L1`", "``c.py:L2``", "`d.py:1-3, 9`", "9", "`e.py:L4-L6`"]
+
+
+def test_a_citation_is_called_as_it_is_written_up_to_its_own_range() -> None:
+    text = "`a/b.py:1-3, 9 and 12`, `'c.py:L4-L6'` and `d.py:L7.`"
+    called = [citation.text for citation in read(f"{text}\n").citations]
+    assert called == ["a/b.py:1-3", "9", "12", "'c.py:L4-L6'", "d.py:L7."]

@@ -171,7 +171,7 @@ def test_the_forms_of_the_known_hosts_are_read(linked: Scratch, old: str, new: s
         (("/me/up", "/me/other"), "N216", "`example.invalid/me/other`, which is no source"),
         (("scaler.py", "scalar.py"), "N203", "no source has"),
         (("#L22-L25", "#L22-L29"), "N205", "past the end"),
-        (("#L22-L25", "#L14-L15"), "N209", "nothing that the text names"),
+        (("#L22-L25", "#L14-L15"), "N209", "no name that the text gives"),
     ],
 )
 def test_a_permalink_that_is_not_the_pins_is_refused_with_the_reason(

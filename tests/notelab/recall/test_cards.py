@@ -70,7 +70,7 @@ def test_a_pages_questions_are_its_cards_and_nothing_else_is() -> None:
 @pytest.mark.parametrize("answer", ["768 KiB.", "**plenty**", "", "Well, **3**"])
 def test_a_number_card_without_its_number_in_bold_first_says_how(answer: str) -> None:
     page = f'??? question number x "How many?"\n    {answer}\n'
-    with pytest.raises(NotelabError, match=r"How many\?: .* no number in bold") as raised:
+    with pytest.raises(NotelabError, match=r"How many\?: .* number in bold") as raised:
         list(parse_cards(page, "page"))
     assert "768 KiB" in raised.value.hint
 

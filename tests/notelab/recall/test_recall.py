@@ -120,7 +120,9 @@ def test_a_card_whose_cited_lines_changed_says_that_it_is_stale(learner: Learner
     learner.add_review(CITING, 0.001, grade=4, evidence="0123456789abcdef")
     learner.add_review(SIZE, 0.001, grade=4)
     output = learner.type_lines("", "3")[1]
-    assert output.index("stale: the lines it rests on have changed") < output.index("Counted when?")
+    assert output.index("stale: the lines that it cites have changed") < output.index(
+        "Counted when?"
+    )
     assert "How large?" not in output
     assert "stale" not in learner.type_lines()[1]  # answered anew, it rests on what there is now
 
@@ -131,7 +133,7 @@ def test_a_wrong_number_is_asked_again_and_what_is_none_is_asked_for_better(
     learner.add_review(CITING, 0.001, grade=4)
     output = learner.type_lines("a lot", "1.5 MB")[1]
     assert "expected a number with its unit" in output
-    assert "not that: again" in output and "**1.5 MiB**" in output
+    assert "wrong, graded 1 (again)" in output and "**1.5 MiB**" in output
     assert learner.reviews()[-1]["grade"] == 1
 
 

@@ -150,7 +150,7 @@ def test_without_clone_and_wheels_it_says_what_would_do(tmp_path: Path) -> None:
     source = Source("up", "https://example.invalid/up.git", "0" * 40)
     with pytest.raises(SourceError, match="no clone") as refused:
         compare_names(bench(tmp_path, {}), source, source, NAMES)
-    assert "--mirror UP=DIR" in str(refused.value.hint)
+    assert "--mirror up=DIR" in str(refused.value.hint)
 
 
 @pytest.mark.may_skip

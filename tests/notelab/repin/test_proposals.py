@@ -91,7 +91,7 @@ def test_without_the_old_text_only_an_unchanged_file_is_carried(scratch: Scratch
     assert {(row["class"], row["new"]) for row in rows} == {("edited", None)}
     text_run = scratch.run("repin", "up", "v2", "--offline")
     assert "a whole clone is needed" in text_run.stderr
-    assert "the old text is not at hand" in text_run.stdout
+    assert "the old text is not available" in text_run.stdout
 
 
 def test_a_name_of_the_alarm_has_one_flag(scratch: Scratch) -> None:

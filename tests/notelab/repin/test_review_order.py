@@ -83,7 +83,7 @@ def test_names_first_then_gone_then_what_left_the_sentence_its_choice_and_the_re
 
 def test_each_gives_its_reason() -> None:
     reasons = {item.change.old.path: item.change.reason for item in order(ALL, SENTENCES, TWIN)}
-    assert reasons["same.py"] == "`twin` appeared, where the old tree has none"
+    assert reasons["same.py"] == "`twin` appeared; the old tree doesn't have them"
     assert reasons["gone.py"] == "the lines are gone, and with them `kept`"
     assert reasons["left.py"] == "`option` left the lines that the sentence cites"
     assert reasons["around.py"] == "`option`, which the text around it names, left the lines"
@@ -115,7 +115,7 @@ def test_a_vanished_name_is_distinguished_from_one_that_appeared() -> None:
         [cited("same.py", "same")], [says("same.py", "never", "twin")], name_change, TWIN
     )
     assert item.change.reason == (
-        "`never` vanished from the whole tree; `twin` appeared, where the old tree has none"
+        "`never` vanished from the whole tree; `twin` appeared; the old tree doesn't have them"
     )
 
 
@@ -140,7 +140,7 @@ def test_lines_of_which_nothing_is_left_have_the_whole_width() -> None:
 
 def test_a_long_difference_is_cut_and_says_so() -> None:
     shown = format_side_by_side([], [f"line {at}" for at in range(30)])
-    assert shown[-1] == "… 6 lines more"
+    assert shown[-1] == "… 6 more lines"
 
 
 def test_a_citation_stays_whole_where_it_is_wider_than_the_terminal() -> None:
@@ -163,7 +163,7 @@ def test_the_terminal_tells_in_80_columns_what_is_not_folded_with_sentence_and_l
         f"{'flag = read(option)':38} | flag = True",
         f"{'use(flag)':38}   use(flag)",
     ]
-    folded = shown.index("2 more, of which nothing named has left:")
+    folded = shown.index("2 more, whose names are all still there:")
     assert shown[folded + 1 : folded + 3] == [
         "5. grown.py:L1-L2 (note.md:7)",
         "6. comma.py:L1-L2 (note.md:7)",

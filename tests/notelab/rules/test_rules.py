@@ -65,6 +65,25 @@ def test_a_gantts_task_that_mermaid_draws_elsewhere_is_a_finding_at_its_line(
 
 
 @pytest.mark.parametrize(
+    ("first_lines", "message"),
+    [
+        (["", ""], "the lab doesn't ask for this diagram, which has no id"),
+        (["%% id: flow", "%% id: flows"], "the lab doesn't ask for the diagram `flows`"),
+        (["%% id: flow", "%% id: flow"], "the page has the diagram `flow` more than once"),
+    ],
+)
+def test_an_unexpected_diagram_is_named(
+    scratch: Scratch, first_lines: list[str], message: str
+) -> None:
+    table = '\n[diagrams."note.md"]\n[[diagrams."note.md".expect]]\nid = "flow"\n'
+    scratch.write("lab.toml", scratch.read("lab.toml") + table)
+    blocks = "".join(f"```mermaid\n{line}\nflowchart LR\n  a\n```\n\n" for line in first_lines)
+    scratch.replace("note.md", "## Connect", blocks + "## Connect")
+    findings = [finding for finding in scratch.check("note.md").findings if finding.code == "N306"]
+    assert findings[-1].message == message
+
+
+@pytest.mark.parametrize(
     ("form", "tasks"),
     [
         ("x", ("a :a1, 2, 4", "free :milestone, m, 5, 5", "b :crit, after a1, 1.5s")),
@@ -158,7 +177,7 @@ def test_a_citation_taken_out_of_a_page_leaves_the_lock_too_full(scratch: Scratc
         scratch.replace(name, "`pkg/scaler.py:L22-L25`", "`pkg/scaler.py:L14-L15` `uses`")
     findings = scratch.check().findings
     assert {finding.code for finding in findings} == {"N210"}
-    assert "once on this page, where it stands twice" in findings[0].message
+    assert "once on this page, but the page has it twice" in findings[0].message
     for name in ("note.md", "note.es.md"):
         scratch.replace(name, "`pkg/scaler.py:L14-L15` `uses`", "there")
     assert "N212" in scratch.codes()
@@ -198,6 +217,7 @@ def test_a_missing_lock_is_said_once(scratch: Scratch) -> None:
         ("In lab 02 the", "The", "N112"),
         ("we measure.\n", "we measure.\n\nAnd more.\n", "N111"),
         ("we measure.\n", "we measure.\n\n## After\n\nall.\n", "N110"),
+        ("## Connect the dots", "### Connect the dots", "N110"),
         ("**Counted before.**", "Counted before.", "N107"),
         ("`pkg/scaler.py:L22-L25`", "The file", "N108"),
         ("Two amounts.", "Two amounts and " + "word " * 40, "N106"),
@@ -208,6 +228,13 @@ def test_a_missing_lock_is_said_once(scratch: Scratch) -> None:
 def test_each_stop_condition_is_held(scratch: Scratch, old: str, new: str, code: str) -> None:
     scratch.replace("note.md", old, new)
     assert code in scratch.codes()
+
+
+def test_a_closing_of_another_level_says_which(scratch: Scratch) -> None:
+    scratch.replace("note.md", "## Connect the dots", "### Connect the dots")
+    (finding,) = (each for each in scratch.check("note.md").findings if each.code == "N110")
+    assert finding.message == "the closing's heading is of level 3"
+    assert finding.expected == "level 2: `## Connect the dots`"
 
 
 def test_a_choice_less_than_asked_for_is_found(scratch: Scratch) -> None:

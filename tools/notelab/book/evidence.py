@@ -213,12 +213,12 @@ class Evidence:
         )
 
     def _runs(self, contents: Found) -> frozenset[int]:
-        def packed() -> bytes:
+        def pack() -> bytes:
             text = contents.data.decode("utf-8", "replace")
             return tokens.run_hashes(tokens.tokenize_source(text)).tobytes()
 
         key = cache_key(code_version(), contents.blob)
-        return frozenset(array("Q", get_or_compute(self._cache, "runs", key, bytes, packed)))
+        return frozenset(array("Q", get_or_compute(self._cache, "runs", key, bytes, pack)))
 
 
 def _stronger_proof(locked: LockedFile | None, contents: Found) -> str:

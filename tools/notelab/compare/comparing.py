@@ -28,9 +28,11 @@ def find_lab(folder: Path, bench: CheckSession) -> Path:
         return comparable[0].folder
     names = ", ".join(display_path(lab.folder) for lab in comparable)
     if comparable:
-        raise NotelabError(f"which lab to compare? {names}", hint="`shardbook compare LAB`")
+        raise NotelabError(
+            f"several labs can be compared: {names}", hint="name one: `shardbook compare LAB`"
+        )
     hint = "start one with `shardbook new NAME --from LAB`"
-    raise NotelabError("no lab here names a solution to be compared with", hint=hint)
+    raise NotelabError("no lab here names a solution to compare with", hint=hint)
 
 
 def compare(folder: Path, bench: CheckSession) -> tuple[Comparison, list[str]]:
@@ -45,7 +47,7 @@ def compare(folder: Path, bench: CheckSession) -> tuple[Comparison, list[str]]:
     if not own_choices:
         raise NotelabError(
             f"{display_path(lab.folder)} has no choice with a citation yet",
-            hint=f"write first; `shardbook check {_quote_folder(lab)}` says what is wanted",
+            hint=f"write choices; `shardbook check {_quote_folder(lab)}` says what is missing",
         )
     _refuse_uncommitted(lab, book)
     _refuse_unfinished(book, own_choices)
@@ -100,7 +102,7 @@ def _refuse_unfinished(book: Workbook, own_choices: list[choices.Choice]) -> Non
     if unfinished:
         raise NotelabError(
             f"the solution opens when the lab's notes have their choices: {'; '.join(unfinished)}",
-            hint="write the others and commit them, then compare",
+            hint="write the missing choices and commit them, then compare",
         )
 
 
@@ -108,8 +110,8 @@ def _remark_commits(book: Workbook, note: Note, path: Path) -> list[str]:
     """Return a remark for each source that a solution read at another commit than the lab's pin."""
     pins = {name: pin.commit for name, pin in book.pins.items() if pin.commit}
     return [
-        f"{display_path(path)} read {row.source} at {row.prefix}, you at {pins[row.source][:12]}: "
-        "lines may have moved, and pairs be missed"
+        f"{display_path(path)} read {row.source} at {row.prefix}, your notes at "
+        f"{pins[row.source][:12]}: lines may have moved, so pairs may be missed"
         for row in note.front.commits
         if row.source in pins and not pins[row.source].startswith(row.prefix.lower())
     ]

@@ -45,12 +45,12 @@ def format_text(comparison: Comparison, candidates: Collection[str] = ()) -> str
     for choice in listed:
         lines += _format_choice(choice, "  ")
     if further := len(missed) - len(listed):
-        lines.append(f"  {further} further ones: `shardbook compare --all` lists them")
+        lines.append(f"  {further} more: `shardbook compare --all` lists them")
     lines += ["", f"Yours alone: {len(comparison.own_only)}"]
     for choice, _ in comparison.own_only:
         lines += _format_choice(choice, "  ") if choice else []
     lines.append("")
-    lines += ["Before you believe what you missed, open its lines: `shardbook show CITATION`."]
+    lines += ["Before you accept a missed choice, read its lines: `shardbook show CITATION`."]
     return "\n".join(lines) + "\n"
 
 
@@ -95,9 +95,7 @@ def write_page(comparison: Comparison, folder: Path, language: str) -> Path:
     path = folder / PAGE
     if os.path.lexists(path) and (path.is_symlink() or _MARK not in path.read_text("utf-8")):
         hint = "move it; `compare --page` writes its own page there"
-        raise NotelabError(
-            f"{display_path(path)} is there already, and isn't a comparison", hint=hint
-        )
+        raise NotelabError(f"{display_path(path)} already exists and isn't a comparison", hint=hint)
     title, *headings, solution = _WORDS.get(language, _WORDS["en"])
     lines = ["---", f'title: "{title}"', "---", "", _MARK, "", f"# {title}"]
     for heading, pairs in zip(headings, astuple(comparison), strict=True):

@@ -151,7 +151,7 @@ def _find_source_faults(name: str, source: SourceTable) -> Iterator[tuple[str, s
     except NotelabError as fault:
         yield f"sources.{name}.url: {fault}", fault.hint
     if not _is_file_name(source.pin):
-        yield f"sources.{name}.pin must name a file beside lab.toml, not {source.pin!r}", ""
+        yield f"sources.{name}.pin must name a file next to lab.toml, not {source.pin!r}", ""
     if source.wheel and not _WHEEL.match(source.wheel):
         yield f"sources.{name}.wheel must be `name==version`, not {source.wheel!r}", ""
 
@@ -182,6 +182,6 @@ def _check_note_sources(lab: Lab) -> None:
             if source not in lab.sources:
                 raise NotelabError(
                     f'{display_path(lab.folder / LAB_FILE)}: notes."{name}".sources names '
-                    f"`{source}`, which is no [sources] table",
+                    f"`{source}`, which has no [sources] table",
                     hint=did_you_mean(source, lab.sources),
                 )

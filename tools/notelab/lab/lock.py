@@ -117,7 +117,10 @@ def load(path: Path) -> Lock | None:
     where = display_path(path)
     if path.is_symlink():
         raise NotelabError(f"{where}: a lock must be a file, not a link to one")
-    hint = "restore it from git; or delete it and run `shardbook lock` where git or a mirror is"
+    hint = (
+        "restore it from git, or delete it and run `shardbook lock` where git or a mirror can be "
+        "reached"
+    )
     data = read_limited(_MAX_BYTES, path, hint)
     if data is None:
         return None

@@ -16,7 +16,7 @@ MAX_BYTES = 256 * 1024  # a note has 300 words; a reference page perhaps 5,000
 MISSING = "is missing"
 _OUTSIDE = "is reached by a symbolic link that leads out of the repository; not followed"
 _LINE_END_ADVICE = (
-    "Markdown begins a line there, git and code hosts don't; end lines by a line feed"
+    "Markdown begins a line there, git and code hosts don't; end lines with a line feed"
 )
 _NO_NAME = "has a name that is not UTF-8; neither a lock nor a report can hold it"
 
@@ -103,7 +103,7 @@ def _expand_globs(lab: Lab) -> tuple[list[Path], dict[Path, str]]:
         if not base.is_relative_to(lab.root) or ".." in pattern.split("/"):
             raise NotelabError(
                 f"{display_path(lab.folder / LAB_FILE)}: lab.pages: {glob!r} leaves the repository",
-                hint="`../` may only stand at its start, and not climb above the repository",
+                hint="write `../` only at the start; it must not lead out of the repository",
             )
         for path in _glob(lab, base, pattern, glob):
             if path.suffix != ".md" or path.name.endswith(endings):
@@ -124,7 +124,7 @@ def _glob(lab: Lab, base: Path, pattern: str, glob: str) -> list[Path]:
     except (ValueError, NotImplementedError, OSError) as fault:
         raise NotelabError(
             f"{display_path(lab.folder / LAB_FILE)}: lab.pages: {glob!r} is no glob: {fault}",
-            hint="`**` stands for whole folders, as in `theory/**/*.md`",
+            hint="`**` matches whole folders, as in `theory/**/*.md`",
         ) from None
 
 

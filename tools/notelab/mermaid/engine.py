@@ -71,7 +71,7 @@ def _refuse(text: str) -> Parsed | None:
         # A NUL would end the text early in the engine, a lone surrogate has no encoding.
         if "\0" in line or any("\ud800" <= letter <= "\udfff" for letter in line):
             return Parsed(
-                ok=False, error="a character that no text should hold (NUL, surrogate)", line=number
+                ok=False, error="a character that text can't contain (NUL, surrogate)", line=number
             )
     return None
 
@@ -87,7 +87,7 @@ def _run(context: Any, text: str) -> tuple[Parsed, bool]:
         context.set_time_limit(remaining)
     answer = context.get("takeAnswer")()
     if answer is None:
-        return Parsed(ok=False, error="mermaid came to no answer", settled=False), False
+        return Parsed(ok=False, error="mermaid gave no answer", settled=False), False
     data = msgspec.json.decode(answer, type=_Answer)
     return data.parsed, data.clean
 
@@ -149,11 +149,11 @@ def _script(name: str) -> str:
         damaged = name == BUNDLE.name and sha256(data).hexdigest() != version()[1]
     except (OSError, ValueError) as fault:
         raise EngineMissing(
-            f"mermaid can't be run: {name} can't be read ({fault})", hint="install shardbook anew"
+            f"mermaid can't be run: {name} can't be read ({fault})", hint="install shardbook again"
         ) from None
     if damaged:
         raise EngineMissing(
             f"mermaid can't be run: {name} is not the file that VERSION names",
-            hint="install shardbook anew, or run `make vendor` in the workbook",
+            hint="install shardbook again, or run `make vendor` in the workbook",
         )
     return data.decode("utf-8")

@@ -72,11 +72,11 @@ def path_problem(path: str) -> str:
     if path.startswith("/"):
         return "must give its path from the cited repository's root, without a slash before it"
     if "\\" in path:
-        return "holds a backslash; write `/` between folders (no name with a backslash is cited)"
+        return "contains a backslash, which can't be cited; write `/` between folders"
     if ".." in parts or "." in parts or "" in parts:
         return "must give a plain path, without `.`, `..` or empty parts"
     if any(ord(ch) < 32 or ord(ch) == 127 for ch in path):
-        return "holds a control character in its path, and no such path is cited"
+        return "has a path with a control character, which can't be cited"
     if len(path) > _MAX_PATH:
-        return f"has a path longer than {_MAX_PATH} characters, and no such path is cited"
+        return f"has a path longer than {_MAX_PATH} characters, which can't be cited"
     return ""

@@ -58,7 +58,7 @@ def parse_all(code: str, span: Span) -> Iterator[Citation]:
     source, path = (prefixed["source"], prefixed["path"]) if prefixed else ("", match["head"])
     problem = path_problem(path)
     if _INVISIBLE.search(code):
-        problem = "holds a character that nobody sees"
+        problem = "contains a hidden character"
     if match.re is _SYMBOL:
         yield Citation(code, source, path, 0, 0, problem, span, symbol=match["symbol"])
         return
@@ -83,7 +83,7 @@ def parse_range(range: str) -> tuple[int, int, str]:
     digits = _DIGITS.findall(_COLUMN.sub("", range))
     first, last = parse_line_number(digits[0]), parse_line_number(digits[-1])
     if any(number.startswith("0") for number in digits):
-        return first, last, "must count its lines from 1, without a zero before the number"
+        return first, last, "must count its lines from 1 and have no leading zero"
     if max(first, last) > MAX_LINE:
         return first, last, "names a line that no source file has"
     return first, last, ""

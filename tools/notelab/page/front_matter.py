@@ -57,7 +57,7 @@ def find_citations(lines: list[str]) -> tuple[list[ProseBlock], list[FileLink]]:
 
     Front matter has no text that says what the cited lines show.
     """
-    problem = "stands in the front matter, where nothing says what its lines show"
+    problem = "is in the front matter, where no sentence says what its lines show"
     blocks: list[ProseBlock] = []
     files: list[FileLink] = []
     for row, line in enumerate(lines, start=1):
@@ -89,7 +89,7 @@ def _read_table(root: "yaml.MappingNode", page_span: Span) -> FrontMatter:
         name = _scalar_text(key)
         span = Span(key.start_mark.line + 2, key.start_mark.column + 1, value.end_mark.line + 2, 1)
         if name in names:
-            problem = f"says `{name}` twice in its front matter"
+            problem = f"has `{name}` twice in its front matter"
             return FrontMatter(problem, span, title, commits)
         names.add(name)
         if name == "title":

@@ -56,7 +56,7 @@ def parse_link_target(href: str, span: Span) -> Citation | FileLink | None:
         path = unquote(match["path"])
         return Citation(href, "", path, first, last, problem, span, relative=True)
     if _LOCAL_LINES.match(href):
-        problem = "links to lines of a file in a form that nothing here reads"
+        problem = "is a link to lines of a file in a form that the checker doesn't read"
         return Citation(href, "", href, 0, 0, problem, span)
     return None
 

@@ -6,7 +6,7 @@ from notelab.page.citation import Citation
 from notelab.page.citation_syntax import LINE_WORD, parse_range
 from notelab.page.note import FileLink
 
-NOT_IN_CODE = "must stand in one code span, between backticks"
+NOT_IN_CODE = "must be in one code span, between backticks"
 _LOOSE_CITATION = re.compile(rf"(?P<path>.*?)(?:[:#]|,? )(?P<lines>(?:{LINE_WORD} |L)?\d.*)")
 
 

@@ -45,7 +45,8 @@ def read(address: str, span: Span) -> Citation | FileLink:
     match = _PERMALINK.match(address)
     if match is None or (not match["first"] and _has_lines(address)):
         reason = (
-            "is a link to lines in a form that nothing here reads; cite `path:L<first>-L<last>`"
+            "is a link to lines in a form that the checker doesn't read; "
+            "cite `path:L<first>-L<last>`"
         )
         return Citation(address, "", address, 0, 0, reason, span)
     path, commit = unquote(match["path"]), match["commit"]

@@ -94,9 +94,7 @@ def _drop_costly_blocks(blocks: "list[Token]", unread: list[Marker]) -> None:
             block.content = ""
         elif size and cost > _MAX_COST:
             if cost - size * size <= _MAX_COST:
-                description = (
-                    "has more long paragraphs than are read; this one and the rest are not"
-                )
+                description = "has too many long paragraphs; this one and the rest are not read"
                 unread.append(Marker(description, _block_span(block)))
             block.content = ""
         elif block.level >= _MAX_DEPTH - 2 and block.nesting > 0:

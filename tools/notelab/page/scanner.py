@@ -146,7 +146,7 @@ class _Scanner:
                 self.used.add(index)
             elif token.kind == "code" and _holds_citation(token.text):
                 text, code_span = token.text, self.to_span(token.start, token.end)
-                problem = "is not `path:L<first>-L<last>` alone"
+                problem = "must be `path:L<first>-L<last>` and nothing else"
                 self.targets.append(
                     (token.start, Citation(text, "", text, 0, 0, problem, code_span))
                 )

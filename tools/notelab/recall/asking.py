@@ -12,8 +12,11 @@ from notelab.recall.cards import Card
 from notelab.recall.history import GRADES, History, Review
 from notelab.report.terminal import say, write
 
-STALE = "stale: the lines it rests on have changed since you answered it; open them again"
-NUMBER_HELP = "a number with its unit, as 16 GB, 16 GiB, 16e9 B or 4 ranks; nothing to be shown it"
+STALE = "stale: the lines that it cites have changed since you answered it; read them again"
+NUMBER_HELP = (
+    "a number with its unit, such as 16 GB, 16 GiB, 16e9 B or 4 ranks; "
+    "an empty line shows the answer"
+)
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -69,10 +72,10 @@ def ask(turns: list[Turn], history: History) -> int:
 def _ask_card(card: Card) -> int:
     is_right = _check_number(card) if card.number else None
     if is_right is None:
-        _read_key("any key for the answer ")
+        _read_key("press any key to see the answer ")
     say(*card.answer.split("\n"), "")
     if is_right is not None:
-        say("right" if is_right else "not that: again")
+        say("right" if is_right else "wrong, graded 1 (again)")
     if is_right is False:
         return 1
     choices = "  ".join(f"{number} {grade}" for number, grade in enumerate(GRADES, 1))

@@ -92,8 +92,8 @@ def _parse_number(answer: str, where: str) -> Quantity:
     number = quantity.read(bold[1]) if bold else None
     if number is None:
         raise NotelabError(
-            f"{where}: the answer of a `number` card begins with no number in bold",
-            hint="as in `**768 KiB**: …`, or `**4 ranks**: …`",
+            f"{where}: the answer of a `number` card doesn't begin with a number in bold",
+            hint="write it like `**768 KiB**: …`, or `**4 ranks**: …`",
         )
     return number
 

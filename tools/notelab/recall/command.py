@@ -13,12 +13,16 @@ from notelab.report.terminal import say
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--language", default="en", show_default=True, help="The cards' language: en, es.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Cards at a sitting."
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Ask at most this many cards.",
 )
 def recall(paths: tuple[Path, ...], language: str, limit: int) -> None:
-    """Ask the questions of lab and theory pages, when they are due.
+    """Ask the questions of lab and theory pages that are due.
 
-    A PATH is a lab's folder or one of its pages; without PATH, every lab there is.
+    A PATH is a lab's folder or one of its pages; without PATH, ask those of every lab.
     """
     from notelab.book.discovery import select_labs
     from notelab.book.opening import open_session
@@ -31,7 +35,7 @@ def recall(paths: tuple[Path, ...], language: str, limit: int) -> None:
     if not cards:
         raise NotelabError(
             f"no recall cards in {language!r} on these pages",
-            hint='a card is `??? question name "The question?"`, its answer indented below it',
+            hint='a card is `??? question name "The question?"`, with its answer indented below',
         )
     history = History()
     now = datetime.now(UTC)

@@ -93,7 +93,7 @@ class History:
         )
         say(
             f"recall: {broken_count} of {broken_count + len(readable)} lines of {self.path} can't "
-            f"be read; the file is kept as {copy.name} beside it, and the other {len(readable)} "
-            "go on",
+            f"be read; a copy is kept as {copy.name} in the same folder, and the other "
+            f"{len(readable)} are used",
             stderr=True,
         )

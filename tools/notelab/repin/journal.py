@@ -49,7 +49,7 @@ def finish(root: Path) -> list[str]:
     except msgspec.MsgspecError as fault:
         raise NotelabError(
             f"{display_path(journal)}: not a journal of repin: {fault}",
-            hint="restore the pages from git, and delete it",
+            hint="restore the pages from git, and delete the journal",
         ) from None
     places = {(root / name).resolve(): data for name, data in files.items()}
     for place in places:  # an untrusted repository may contain a journal
@@ -58,7 +58,7 @@ def finish(root: Path) -> list[str]:
             raise NotelabError(
                 f"{display_path(journal)}: {display_path(place)} is no file of the workbook; "
                 "nothing is written",
-                hint="restore the pages from git, and delete it",
+                hint="restore the pages from git, and delete the journal",
             )
     write(root, places)
     return sorted(files)

@@ -98,7 +98,7 @@ def open_migration(folder: Path, source: str, ref: str, bench: CheckSession) -> 
         raise NotelabError(
             f"{source}: none of the {len(paths)} cited files could be read at {ref} "
             f"({commit[:12]})" + (f": {'; '.join(reasons)}" if reasons else ""),
-            hint="is it a commit of the same repository? nothing was written",
+            hint="check that it is a commit of the same repository; nothing was written",
         )
     return migration
 
@@ -203,7 +203,7 @@ def _find_cited_places(
 
 def _classify_by_blob(place: Place, file: CitedFile, migration: Migration) -> CitationChange:
     """Classify a citation without its old text: only an unchanged file is the same."""
-    reason = "the old text is not at hand: give a clone that has the old commit"
+    reason = "the old text is not available: give a clone that has the old commit"
     new_file = migration.new.file(migration.source, place.path)
     if new_file is None or new_file.state is not State.PROVED:
         return CitationChange(place, "gone", reason=reason)

@@ -54,9 +54,9 @@ def compare_names(
         key = cache_key(code_version("repin"), *records, "", *sorted_names)
         return get_or_compute(bench.cache, "names", key, ChangedNames, compute)
     raise SourceError(
-        f"{old.name}: which names vanished or appeared can't be asked: there is no clone, and no "
-        "wheel of each of the two commits is known",
-        hint=f"--mirror {old.name.upper()}=DIR names a clone on disk",
+        f"{old.name}: can't say which names vanished or appeared: there is no clone, and "
+        "no wheel is known for each of the two commits",
+        hint=f"give a clone on disk: --mirror {old.name}=DIR",
     )
 
 

@@ -218,7 +218,9 @@ def _describe_reason(item: ReviewItem, name_changes: dict[str, NameChange]) -> s
             ]
             parts = [f"{', '.join(vanished)} vanished from the whole tree"] if vanished else []
             parts += (
-                [f"{', '.join(appeared)} appeared, where the old tree has none"] if appeared else []
+                [f"{', '.join(appeared)} appeared; the old tree doesn't have them"]
+                if appeared
+                else []
             )
             return "; ".join(parts)
         case ReviewReason.GONE:

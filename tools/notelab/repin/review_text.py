@@ -20,7 +20,7 @@ def render(items: Iterable[ReviewItem]) -> Iterator[str]:
             yield from _render_item(item)
     changed_only = [item for item in items if item.reason is ReviewReason.CHANGED]
     if changed_only:
-        yield f"{len(changed_only)} more, of which nothing named has left:"
+        yield f"{len(changed_only)} more, whose names are all still there:"
     for item in changed_only:
         positions = ", ".join(
             dict.fromkeys(f"{sentence.page}:{sentence.row}" for sentence in item.sentences)
@@ -72,7 +72,7 @@ def format_side_by_side(before: list[str], after: list[str]) -> list[str]:
         for old_line, mark, new_line in rows[:_MAX_ROWS]
     ]
     hidden_rows = len(rows) - _MAX_ROWS
-    return [*lines, f"… {hidden_rows} lines more"] if hidden_rows > 0 else lines
+    return [*lines, f"… {hidden_rows} more lines"] if hidden_rows > 0 else lines
 
 
 def _fit_width(line: str, width: int) -> str:

@@ -81,14 +81,17 @@ def _format_lab(lab: LabReport, notes: list[NoteReport], paint: Painter) -> list
     if lab.unread_for_paste:
         unread = _format_count(lab.unread_for_paste, "file")
         lines.append(
-            paint("dim", f"  pasted source was not looked for in {unread}, whose text nobody had")
+            paint(
+                "dim",
+                f"  pasted source was not looked for in {unread}, whose text was not available",
+            )
         )
     lines.append("")
     return lines
 
 
 def _format_unparsed(lab: LabReport, paint: Painter) -> list[str]:
-    lines = ["  without structure rules, since these files can't be parsed here:"]
+    lines = ["  without structure rules, because these files can't be parsed here:"]
     files = list(lab.unparsed.items())
     for name, file in files[:10]:
         line = f"    {name}  {_format_count(file.citations, 'citation')}: {file.reason}"
@@ -99,7 +102,7 @@ def _format_unparsed(lab: LabReport, paint: Painter) -> list[str]:
 
 
 def _format_lock_only(lab: LabReport, paint: Painter) -> list[str]:
-    lines = ["  checked against the lock only, since nobody here had the text:"]
+    lines = ["  checked against the lock only, because the text was not available:"]
     files = list(lab.lock_only.items())
     for name, count in files[:10]:
         line = f"    {name}  {_format_count(count, 'citation')}"

@@ -142,10 +142,10 @@ class Judge:
         command = pins.format_command(pin, pin.commit[:12], "repin")
         finding = context.finding(
             "N217",
-            f"`{context.citation.text}` still stands at an older commit than the pin",
+            f"`{context.citation.text}` is still at an older commit than the pin",
             expected=f"lines of `{source}` at {pin.commit[:12]}",
             found=f"lines at {locked.commit[:12]}",
-            help=f"`{command}` proposes new ones; with `--accept OLD=NEW` it takes those you name",
+            help=f"`{command}` proposes new lines; add `--accept OLD=NEW` to accept lines",
         )
         return Verdict([finding], source, context.citation.key_in(source))
 
@@ -180,7 +180,7 @@ class Judge:
         if citation.source and citation.source not in sources:
             return context.finding(
                 "N203",
-                f"`{citation.text}` names a source, `{citation.source}`, that is none of this lab",
+                f"this lab has no source `{citation.source}`, which `{citation.text}` names",
                 expected=" or ".join(f"`{name}`" for name in sources),
             )
         if not citation.repository:
@@ -197,7 +197,7 @@ class Judge:
                 "N216",
                 f"the link is to `{citation.repository}`, which is no source of this lab",
                 expected=" or ".join(repositories),
-                help="a page can be linked to without its lines; lines are cited from a source",
+                help="link to the file without its lines, or add the repository to lab.toml",
             )
         return context.finding(
             "N216",
@@ -219,7 +219,7 @@ def _check_form(context: CitationContext) -> Finding | None:
     if citation.last < citation.first:
         reversed_range = format_citation(citation.path, citation.last, citation.first)
         message = f"the range of `{citation.text}` runs backwards"
-        return context.finding("N202", message, help=f"`{reversed_range}`?")
+        return context.finding("N202", message, help=f"did you mean `{reversed_range}`?")
     return None
 
 
@@ -227,8 +227,8 @@ def _report_label(context: CitationContext) -> Finding:
     citation = context.citation
     return context.finding(
         "N231",
-        "the link's label says another place than its target",
-        expected="one place: the target's in the label, or the label's in the target",
+        "the link's label cites another place than its target",
+        expected="the same place in the label and in the target",
         found=f"`{citation.label[:120]}` and `{citation.text[:200]}`",
     )
 
@@ -238,10 +238,10 @@ def _report_ambiguous_source(
 ) -> Finding:
     return context.finding(
         "N213",
-        f"`{context.citation.text}` may be a file of another source than `{sole.source}`",
+        f"`{context.citation.text}` is a file of `{sole.source}`, and perhaps of another source",
         expected="an answer from every source of the lab, or the source's name in the citation",
         found="; ".join(f"`{file.source}`: {'; '.join(file.reasons)}" for file in unasked),
-        help=f"write `{sole.source}:{context.citation.text}`, or run where git or a mirror is",
+        help=f"write `{sole.source}:{context.citation.text}`, or run where git can be reached",
     )
 
 
@@ -250,7 +250,7 @@ def _report_pointer(context: CitationContext, file: CitedFile) -> Finding:
         "N213",
         f"`{context.citation.text}` could not be proved: {'; '.join(file.reasons)}",
         expected="a file whose text is in the commit",
-        help="cite another file; what the pointer leads to, no commit of the source holds",
+        help="cite another file; no commit of the source contains the text behind the pointer",
     )
 
 
@@ -272,5 +272,5 @@ def _report_unknown_path(context: CitationContext, searched: list[CitedFile]) ->
         f"`{citation.text}` could not be proved, and the lock doesn't know its file",
         expected="a file that the lock knows, or a provider that has it at the pin",
         found="; ".join(reasons) or "no usable pin",
-        help=closest or "check the path; or run where git is reachable, or with --mirror NAME=DIR",
+        help=closest or "check the path, or run where git is reachable or with --mirror NAME=DIR",
     )

@@ -24,19 +24,27 @@ def findings(lab: Lab, view: ParsedPage, note: Note) -> Iterator[Finding]:
         yield view.finding(
             "N109",
             TOP,
-            "the note has no closing",
+            "the note has no closing section",
             expected=f"a last section `## {closing_heading}`",
             found=f"last section `{sections[-1].text}`" if sections else "no section",
         )
         return
     closing, last = closings[-1], note.headings[-1]
-    if closing is not last or closing.level != 2:
+    if closing is not last:
         yield view.finding(
             "N110",
             closing.span,
             "the closing is not the last section",
             expected=f"nothing after `## {closing_heading}`",
-            found=f"level {closing.level}" if closing is last else f"`{last.text}`",
+            found=f"`{last.text}`",
+        )
+    elif closing.level != 2:
+        yield view.finding(
+            "N110",
+            closing.span,
+            f"the closing's heading is of level {closing.level}",
+            expected=f"level 2: `## {closing_heading}`",
+            found=f"level {closing.level}",
         )
     yield from _check_closing(view, closing, mentions)
 
@@ -56,7 +64,7 @@ def _check_closing(view: ParsedPage, closing: Heading, mentions: list[str]) -> I
         yield view.finding(
             "N112",
             closing.span,
-            "the closing ties back to nothing",
+            "the closing mentions nothing from `closing-mentions`",
             expected="one of " + ", ".join(f"“{mention}”" for mention in mentions),
             found=f"“{prose[:60]}…”" if prose else "no prose",
         )

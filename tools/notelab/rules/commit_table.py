@@ -55,7 +55,7 @@ def _check_row(view: ParsedPage, row: CommitPrefix, pins: dict[str, Pin]) -> Ite
         yield view.finding(
             "N123",
             span,
-            f"the commit of `{source}` is no prefix of a commit",
+            f"the value of `{source}` under `commit` is not the beginning of a commit",
             expected="7 to 40 hexadecimal digits",
             found=f"`{prefix[:60]}`",
             help=f"write `{source}: {pin.commit[:12]}`" if pin.commit else "",

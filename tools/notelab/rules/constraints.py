@@ -46,7 +46,7 @@ def findings(view: ParsedPage, pinned: Pinned) -> Iterator[Finding]:
             "N602",
             image.span,
             f"the page draws with {image.description}",
-            expected="mermaid, and nothing else that draws",
+            expected="mermaid only",
         )
     for file in pinned.sharing(view):
         yield from _find_pasted(view, file)
@@ -75,8 +75,9 @@ def _find_pasted(view: ParsedPage, file: CitedFile) -> Iterator[Finding]:
         yield view.finding(
             "N601",
             Span(row, 1, end, 1),
-            f"{length} consecutive tokens here are those of `{file.path}`",
-            expected=f"fewer than {tokens.RUN}; cite the lines, and say them in your own words",
+            f"{length} consecutive tokens here are the same as in `{file.path}`",
+            expected=f"fewer than {tokens.RUN}; cite the lines and say in your own words what "
+            "they do",
             found="“" + " ".join(words[index : index + 8]) + " …”",
         )
         index += length

@@ -43,14 +43,18 @@ def _check_expected(
 ) -> Iterator[Finding]:
     if diagram.id in expected_by_id and counts[diagram.id] == 1:
         return
-    subject = f"`{diagram.id}`" if diagram.id else "without an id"
-    repeated = " again" if diagram.id in expected_by_id else ""
+    if not diagram.id:
+        message = "the lab doesn't ask for this diagram, which has no id"
+    elif diagram.id in expected_by_id:
+        message = f"the page has the diagram `{diagram.id}` more than once"
+    else:
+        message = f"the lab doesn't ask for the diagram `{diagram.id}`"
     yield view.finding(
         "N306",
         _span(diagram, 1),
-        f"a diagram {subject} stands here{repeated}, which the lab doesn't ask for",
+        message,
         expected="exactly " + ", ".join(f"`{name}`" for name in expected_by_id),
-        help="a diagram's first line is `%% id: NAME`" if not diagram.id else "",
+        help="write `%% id: NAME` in the diagram's first line" if not diagram.id else "",
     )
 
 
@@ -87,7 +91,7 @@ def _check_diagram(
             yield view.finding(
                 "N308",
                 _span(diagram, task.line),
-                f"{subject} draws “{task.task}” where its line doesn't say: {task.why}",
+                f"{subject} draws “{task.task}” at other times than its line gives: {task.why}",
                 expected=gantt.EXPECTED,
             )
     if parsed is not None and expected:
@@ -112,7 +116,7 @@ def _check_labels(
             yield view.finding(
                 "N304",
                 _span(diagram, 1),
-                f"the diagram `{expected.id}` marks “{text}” {_format_count(count)}",
+                f"the diagram `{expected.id}` shows “{text}” {_format_count(count)}",
                 expected=f"{_format_count(wanted_count)}, in its labels",
                 found=_format_count(count),
                 help="its labels: " + ", ".join(f"“{label}”" for label in parsed.labels[:12]),

@@ -47,7 +47,7 @@ def findings(context: CitationContext, file: CitedFile) -> Iterator[Finding]:
     if length > context.max_lines:
         yield context.finding(
             "N206",
-            f"`{citation.text}` is {length} lines wide",
+            f"`{citation.text}` covers {length} lines",
             expected=f"at most {context.max_lines} lines",
             found=f"{length}",
             help=_suggest_fix(context, outline),
@@ -77,14 +77,18 @@ def _check_structure(context: CitationContext, outline: Outline) -> Iterator[Fin
     elif not fitting.is_whole(outline, citation.first, citation.last):
         problems = []
         if not fitting.starts_well(outline, citation.first):
-            problems.append(f"begins at line {citation.first}, which begins no statement")
+            problems.append(
+                f"begins at line {citation.first}, which is not the first line of a statement"
+            )
         if not fitting.ends_well(outline, citation.last):
-            problems.append(f"ends at line {citation.last}, which ends none")
+            problems.append(
+                f"ends at line {citation.last}, which is not the last line of a statement"
+            )
         yield context.finding(
             "N208",
-            f"`{citation.text}` " + " and ".join(problems),
+            f"`{citation.text}` " + ", and ".join(problems),
             expected="the first line of a statement (or of its comment or decorator) to the last "
-            "line of one",
+            "line of a statement",
             help=_suggest_fix(context, outline),
         )
 
@@ -102,11 +106,11 @@ def _check_anchor(context: CitationContext, outline: Outline) -> Iterator[Findin
     if weak := fitting.weakness(outline, citation.first, citation.last, context.anchors):
         yield context.finding(
             "N215",
-            f"what the text names of `{citation.text}` stands nearly everywhere around it",
-            expected=f"one name of the cited lines in at most {fitting.COMMON:.0%} of the {kind} "
-            f"within {fitting.NEAR_BY} lines",
-            found=f"`{weak.name}`, the rarest, in {weak.count} of {weak.statements}",
-            help=f"name {format_names(weak.better)} too" if weak.better else "",
+            f"every name that the text gives from `{citation.text}` is common in the lines around",
+            expected=f"one name of the cited lines that is in at most {fitting.COMMON:.0%} of the "
+            f"{kind} within {fitting.NEAR_BY} lines",
+            found=f"the rarest, `{weak.name}`, is in {weak.count} of {weak.statements}",
+            help=f"also name one of {format_names(weak.better)}" if weak.better else "",
         )
 
 
@@ -114,7 +118,7 @@ def not_anchored(context: CitationContext, help: str) -> Finding:
     """Return the finding that the text names nothing from the cited lines."""
     return context.finding(
         "N209",
-        f"nothing that the text names in code font stands in `{context.citation.text}`",
+        f"no name that the text gives in code font is in `{context.citation.text}`",
         expected="one identifier of the cited lines, in code font, in the same choice",
         found=format_names(sorted(context.anchors)) or "no identifier in code font",
         help=help,

@@ -41,5 +41,5 @@ def find_misread(text: str) -> Iterator[MisreadTask]:
             why = f"mermaid reads whole numbers only, not {fractions[0]}"
             yield MisreadTask(number, name.rstrip(), why)
         elif date_format[1] == "X" and len(times) == 2 and _WHOLE.match(times[0]) and int(times[0]):
-            why = f"mermaid takes its start, {times[0]}, as milliseconds, though X is seconds"
+            why = f"mermaid reads its start, {times[0]}, as milliseconds, though X means seconds"
             yield MisreadTask(number, name.rstrip(), why)

@@ -79,8 +79,8 @@ def _compare_citations(
             "N503",
             span,
             f"{where} cites other lines than the original",
-            expected=_format_excess(first, second, "`{}`") or "no more than the original",
-            found=_format_excess(second, first, "`{}`") or "not there",
+            expected=_format_excess(first, second, "`{}`") or "only what the original has",
+            found=_format_excess(second, first, "`{}`") or "missing",
         )
 
 
@@ -100,8 +100,8 @@ def _compare_numbers(view: ParsedPage, original: Note, translation: Note) -> Ite
             "N504",
             next(places, TOP),
             "the translation quotes other numbers than the original",
-            expected=_format_excess(first, second) or "no more than the original",
-            found=_format_excess(second, first) or "not there",
+            expected=_format_excess(first, second) or "only what the original has",
+            found=_format_excess(second, first) or "missing",
         )
 
 
@@ -130,8 +130,8 @@ def _find_untranslated(view: ParsedPage, original: Note, translation: Note) -> I
             yield view.finding(
                 "N506",
                 block.span,
-                "this paragraph is the original's, word for word",
-                expected=f"it in `{view.page.language}`",
+                "this paragraph is the same as in the original, word for word",
+                expected=f"the paragraph in `{view.page.language}`",
                 found=f"“{prose[:50]}…”",
             )
 

@@ -21,7 +21,7 @@ def pin_findings(book: Workbook) -> Iterator[Finding]:
         code, message, actual = pin.code, pin.problem, pin.actual or "no file"
         expected = "40 hexadecimal digits and a newline"
         if pin.commit and (reason := book.evidence.unknown_commit(name)):
-            code, message = "N122", f"the pin of `{name}` is no commit of its source"
+            code, message = "N122", f"the commit in the pin of `{name}` doesn't exist in its source"
             expected, actual = "a commit that the source has", reason
         if code:
             fix = f"write it with `{pins.format_command(pin)}`"
@@ -44,15 +44,15 @@ def page_findings(lab: Lab, view: ParsedPage, pinned: dict[str, Pin]) -> Iterato
             "N102",
             part.span,
             f"the page {part.description}",
-            expected="paragraphs, lists and quotations of a size that people read",
+            expected="shorter paragraphs, and lists and quotations that are nested less deeply",
         )
     for hidden in view.note.hidden:
         yield view.finding(
             "N113",
             hidden.span,
-            f"the page holds a character that nobody sees: {hidden.description}",
-            expected="text that reads as it is written",
-            help="take it out, or write the line anew",
+            f"the page contains a hidden character: {hidden.description}",
+            expected="text without hidden characters",
+            help="delete it, or type the line again",
         )
     if view.page.listed:
         yield from commit_table.findings(lab, view, view.note, pinned)
@@ -73,10 +73,10 @@ def _check_readable(view: ParsedPage) -> Iterator[Finding]:
         yield view.finding(
             "N101",
             TOP,
-            "a page that lab.toml asks for is missing",
+            "a page that lab.toml names is missing",
             expected="the file",
             found="no file",
-            help="write it, or take its table out of lab.toml",
+            help="write it, or delete its table from lab.toml",
         )
 
 
@@ -104,7 +104,7 @@ def _check_choices(view: ParsedPage, note: Note) -> Iterator[Finding]:
         yield view.finding(
             "N105",
             TOP,
-            f"the note has {len(cited)} cited choices",
+            f"the note has {len(cited)} choices with a citation",
             expected=f"at least {table.min_choices} top-level `- ` bullets with a citation each",
             found=f"{len(cited)}{uncited}",
         )
@@ -130,7 +130,7 @@ def _check_choice(view: ParsedPage, number: int, choice: ProseBlock) -> Iterator
         yield view.finding(
             "N107",
             choice.span,
-            f"{subject} doesn't open with a bold title",
+            f"{subject} doesn't begin with a bold title",
             expected="`- **Title.** …`",
             found=f"`{' '.join(choice.prose.split())[:40]}`",
         )

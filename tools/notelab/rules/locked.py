@@ -53,25 +53,27 @@ class LockJudge:
         locked_count = locked.pages.get(context.page, 0) if locked else 0
         if locked is None or locked_file is None:
             unread = file.state is not State.PROVED
-            without_text = " and no source text was at hand to judge it" if unread else ""
+            without_text = " and no source text was available to check it" if unread else ""
             yield self._report_unlocked(
                 context, f"doesn't know `{context.citation.text}`{without_text}"
             )
         elif context.occurrences > locked_count:
             counts = _format_count(locked_count), _format_count(context.occurrences)
-            message = f"{counts[0]} on this page, where it stands {counts[1]}"
+            message = f"{counts[0]} on this page, but the page has it {counts[1]}"
             yield self._report_unlocked(context, f"knows `{context.citation.text}` {message}")
         elif file.state is State.PROVED:
             yield from _compare_content(context, file, locked, locked_file.blob)
         elif set(locked.anchors).isdisjoint(context.block.names):
             anchors_hint = (
-                f"the lock knows that {format_names(locked.anchors)} do" if locked.anchors else ""
+                f"name one that the lock has: {format_names(locked.anchors)}"
+                if locked.anchors
+                else ""
             )
             yield not_anchored(context, anchors_hint)
 
     def _report_unlocked(self, context: CitationContext, message: str) -> Finding:
         opening = (
-            f"the lock knows `{context.moved_from}` on this page; else, if"
+            f"the lock knows `{context.moved_from}` on this page; if"
             if context.moved_from
             else "if"
         )
@@ -99,7 +101,7 @@ class LockJudge:
                     "N210",
                     display_path(self._path),
                     TOP,
-                    "the lab has citations and no lock",
+                    "the lab has citations but no lock",
                     expected="citations.lock",
                     found="no file",
                     help="run `shardbook lock`",
@@ -116,7 +118,7 @@ class LockJudge:
                 yield self._finding_at(
                     "N211",
                     f'"{source.commit}"',
-                    f"the lock is of another commit of `{name}` than the pin",
+                    f"the lock is for another commit of `{name}` than the pin",
                     expected=f"`{pin.commit[:12]}`" if pin else "a source of this lab",
                     found=f"`{source.commit[:12]}`",
                     help="run `shardbook lock` where git or a mirror can be reached",
@@ -128,10 +130,11 @@ class LockJudge:
                 yield self._finding_at(
                     "N211",
                     f'"{file.path}"',
-                    f"the lock has another file for `{file.path}` than the pinned commit",
-                    expected="one blob id, whoever delivers the file",
+                    f"the lock has another blob id for `{file.path}` than the pinned commit",
+                    expected="the same blob id from every provider",
                     found=file.disputed,
-                    help="restore the lock from git, or lock again where git or a mirror is",
+                    help="restore the lock from git, or run `shardbook lock` where git "
+                    "or a mirror can be reached",
                 )
 
     def _check_unused(
@@ -152,8 +155,8 @@ class LockJudge:
                     yield self._finding_at(
                         "N212",
                         f'"{key}"',
-                        f"the lock holds `{key}`, which {format_names(idle_pages)} cites no more",
-                        help="if that is meant, run `shardbook lock`",
+                        f"the lock holds `{key}`, which {format_names(idle_pages)} no longer cites",
+                        help="if you removed the citation on purpose, run `shardbook lock`",
                     )
 
     def _finding_at(self, code: str, needle: str, message: str, **details: str) -> Finding:
@@ -172,7 +175,7 @@ def _compare_content(
     if file.blob != blob or digest != locked.sha256:
         yield context.finding(
             "N211",
-            f"the lock remembers other lines for `{citation.text}`",
+            f"the lock records other lines for `{citation.text}`",
             expected=f"SHA-256 {locked.sha256[:12]}… of file {blob[:12]}",
             found=f"SHA-256 {digest[:12]}… of file {file.blob[:12]}",
             help="read the lines again (`shardbook show`), then run `shardbook lock`",
@@ -180,7 +183,7 @@ def _compare_content(
     elif set(locked.anchors).isdisjoint(context.block.names):
         yield context.finding(
             "N211",
-            f"the lock remembers other anchors for `{citation.text}`",
+            f"the lock records other anchors for `{citation.text}`",
             expected=format_names(locked.anchors) or "no anchor",
             found=format_names(sorted(context.anchors)),
             help="run `shardbook lock`",
@@ -188,4 +191,4 @@ def _compare_content(
 
 
 def _format_count(count: int) -> str:
-    return {0: "not at all", 1: "once", 2: "twice"}.get(count, f"{count} times")
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

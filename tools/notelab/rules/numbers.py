@@ -42,8 +42,8 @@ class Numbers:
                     "N404",
                     display_path(path),
                     Span(row, 1, row, 1),
-                    f"the page was generated from another `{name}` than the one here",
-                    expected="the SHA-256 of its inputs as they are",
+                    f"the page was generated from another version of `{name}`",
+                    expected="the SHA-256 of its inputs as they are now",
                     help=_REGENERATE,
                 )
             if results.edited:
@@ -51,7 +51,7 @@ class Numbers:
                     "N404",
                     display_path(path),
                     TOP,
-                    "the page is not as it was generated",
+                    "the page was changed after it was generated",
                     expected="one comment with the SHA-256 of the page without that comment",
                     help=_REGENERATE,
                 )
@@ -62,7 +62,7 @@ class Numbers:
                     TOP,
                     "a quoted results page doesn't say what it was generated from",
                     expected="`<!-- generated from FILE sha256:… -->` at its top",
-                    help="let a program write it from its data; with ours:"
+                    help="let a program write the page from its data: here,"
                     " `tools/bench report --adopt FILE`",
                 )
 
@@ -93,7 +93,7 @@ class Numbers:
             yield view.finding(
                 "N402",
                 link.span,
-                f"the text quotes {link.text}, the row `{link.anchor}` says {values[0]}",
+                f"the text quotes {link.text}, but the row `{link.anchor}` has {values[0]}",
                 expected=values[0],
                 found=link.text,
             )
@@ -110,7 +110,7 @@ class Numbers:
         return view.finding(
             "N401",
             link.span,
-            f"“{link.text}” has no row `{link.anchor}` to stand on",
+            f"“{link.text}” links to `{link.anchor}`, which is not a row with one value",
             expected=f'a row with `<a id="{link.anchor}">` and one bold value',
             found=actual,
         )

@@ -25,13 +25,17 @@ def findings(book: Workbook) -> Iterator[Finding]:
             "N124",
             display_path(path),
             _find_release_line(path, name),
-            f"the release of `{name}` is not the tag at its pin",
-            expected=f"a tag that names {pin.commit[:12]}",
-            found=f"{tag.who} says that `{release}` names {tag.commit[:12]}"
+            f"the release of `{name}` is not a tag of its pin",
+            expected=f"a tag of commit {pin.commit[:12]}",
+            found=f"{tag.who} says that `{release}` is {tag.commit[:12]}"
             if tag.commit
             else f"{tag.who} has no tag `{release}`",
-            help=(f"at the pin: {', '.join(at_pin)}; " if at_pin else "")
-            + (f"`{command}` pins what the tag names now" if tag.commit else "name the pin's tag"),
+            help=(f"tag at the pin: {', '.join(at_pin)}; " if at_pin else "")
+            + (
+                f"`{command}` pins the tag's commit"
+                if tag.commit
+                else "write the pin's tag as `release`"
+            ),
         )
 
 

@@ -23,7 +23,7 @@ def findings(book: Workbook, view: ParsedPage) -> Iterator[Finding]:
                     "N232",
                     link.span,
                     f"the link is to `{path}`, which `{source}` doesn't have at its pin",
-                    expected="a file of that commit",
+                    expected="a file of the pinned commit",
                     help="closest: " + ", ".join(f"`{path}`" for path in file.suggestions)
                     if file.suggestions
                     else "",
@@ -33,6 +33,6 @@ def findings(book: Workbook, view: ParsedPage) -> Iterator[Finding]:
             yield view.finding(
                 STRICT,
                 mention.span,
-                f"“{mention.text[:80]}” looks like a citation and is not judged",
-                expected="a citation, such as `path:L4-L6`; or words that give no lines",
+                f"“{mention.text[:80]}” looks like a citation but is not judged",
+                expected="a citation such as `path:L4-L6`, or text without a line number",
             )

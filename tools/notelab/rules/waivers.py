@@ -44,7 +44,7 @@ class Waivers:
                 for code in waiver.codes:
                     if (view.filename, str(waiver.span.row), code) not in self._used:
                         yield _report_idle(
-                            view.filename, waiver.span, code, "the lines it stands by"
+                            view.filename, waiver.span, code, "the lines that the waiver covers"
                         )
         for name, page in {view.page.key: view.page for view in self._views}.items():
             for code in page.table.ignore:
@@ -79,9 +79,9 @@ def _report_idle(filename: str, span: Span, code: str, where: str) -> Finding:
         "N702",
         filename,
         span,
-        f"`{code}` is waived and nothing in {where} breaks it",
+        f"`{code}` is waived, but nothing in {where} breaks it",
         expected="a waiver that is needed",
-        help="take it out",
+        help="delete it",
     )
 
 

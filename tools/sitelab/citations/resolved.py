@@ -63,18 +63,18 @@ def open_offline_session() -> CheckSession:
 
 
 def resolve_citations(
-    root: Path, bench: CheckSession | None = None
+    root: Path, session: CheckSession | None = None
 ) -> dict[Path, dict[str, ResolvedCitation]]:
     """Return the citations, by their text, of each page that a lab below `root` proves.
 
     Raises:
         NotelabError: a lab.toml or a lock cannot be read.
     """
-    bench = bench or open_offline_session()
+    session = session or open_offline_session()
     pages: dict[Path, dict[str, ResolvedCitation]] = {}
     decoded: dict[str, Lines] = {}
     for folder in labs_below(root):
-        book = open_lab(folder, bench)
+        book = open_lab(folder, session)
         for view in book.views:
             if view.note:
                 pages.setdefault(view.page.path.resolve(), {}).update(
